@@ -1,0 +1,240 @@
+"""The Rust extension: trees, proofs, verification, pages. Every function here releases the interpreter for long work.
+
+CIDs come out as text (``b...``); inputs take text in any multibase of protocol section 1, binary ``bytes``, or `Cid`.
+Paths are a sequence of segments or the text form ``"docs/readme"``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, final, overload
+
+CidLike = str | bytes | Cid
+PathLike = str | Sequence[str]
+
+__version__: str
+
+@final
+class Cid:
+    """A CID as protocol section 1 defines it; any other CID is `InvalidInput` (code ``invalid_cid``)."""
+
+    def __new__(cls, value: CidLike) -> Cid: ...
+    @property
+    def text(self) -> str:
+        """CIDv1 in lower-case base32 (``b...``)."""
+    @property
+    def codec(self) -> int:
+        """The multicodec of the content, such as 0x55 for ``raw``."""
+    @property
+    def hash_code(self) -> int:
+        """The multihash function code, such as 0x12 for sha2-256."""
+    @property
+    def hash_name(self) -> str:
+        """``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256`` or ``blake3``."""
+    @property
+    def digest(self) -> bytes:
+        """The digest without its multihash prefix."""
+    @property
+    def multihash(self) -> bytes:
+        """The multihash: function code, length, digest."""
+    @property
+    def kind(self) -> Literal["map", "list", "cas"]:
+        """What the CID names: a map root, a list root, or a payload."""
+    @property
+    def suite(self) -> str | None:
+        """The tree suite of a root (``sha2-256`` or ``blake3``); None for a payload."""
+    def __bytes__(self) -> bytes: ...
+    def __str__(self) -> str: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+
+def codec_code(codec: str | int | None) -> int:
+    """The number of a multicodec given by name or number (``"raw"``, ``"85"``, ``"0x55"``, 85; None is raw).
+
+    Raises `InvalidInput` (code ``invalid_codec``) for unknown names and for root codecs.
+    """
+
+def payload_cid(data: bytes, codec: str | int = "raw", hash: str = "sha2-256") -> str: ...
+
+@final
+class PayloadHasher:
+    def __new__(cls, codec: str | int = "raw", hash: str = "sha2-256") -> PayloadHasher: ...
+    def update(self, chunk: bytes) -> None: ...
+    def cid(self) -> str: ...
+
+def payload_matches(cid: CidLike, data: bytes) -> bool:
+    """Whether `data` has the CID's digest. All five hash functions of section 1 work."""
+
+def encode_key(segments: PathLike) -> bytes: ...
+
+class Change(NamedTuple):
+    coordinate: PathLike | int
+    before: CidLike | None
+    after: CidLike | None
+    size: int | None = None
+
+class Scan(NamedTuple):
+    entries: list[tuple[list[str], str]]
+    more: bool
+    proof: bytes
+
+class Element(NamedTuple):
+    target: str | None
+    size: int | None
+    length: int
+
+class Range(NamedTuple):
+    segments: list[str]
+    sizes: list[int]
+    offset: int | None
+    length: int
+    total_size: int
+
+def verify_key(root: CidLike, path: PathLike, proof: bytes) -> str | None: ...
+def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> list[str | None]: ...
+def verify_index(root: CidLike, index: int, proof: bytes) -> Element: ...
+def verify_range(root: CidLike, start: int, end: int | None, proof: bytes) -> Range: ...
+def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: int, proof: bytes) -> Scan: ...
+def verify_changes(root: CidLike, changes: Sequence[Change], proof: bytes) -> str: ...
+
+# Whole operations: request and result are JSON (bytes or str). Strict, as protocol section 5 says.
+# A request that is no request raises InvalidInput; anything wrong in the result raises ProofError.
+def verify_resolve(request: bytes | str, result: bytes | str) -> str: ...
+def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome: ...
+def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None: ...
+def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan: ...
+def verify_transition(request: bytes | str, receipt: bytes | str) -> str: ...
+
+class ReadOutcome(NamedTuple):
+    """What a verified read proves. `result` may also be the ``details`` of a 404: then `present` is False."""
+
+    present: bool
+    target: str | None
+    segments: list[str] | None
+    sizes: list[int] | None
+    offset: int | None
+    length: int | None
+    total_size: int | None
+
+def check_json(body: bytes) -> None:
+    """Refuses JSON that protocol section 5 refuses whatever its shape (duplicate members, depth, numbers, text).
+
+    Raises `InvalidInput` that names the byte offset. Types and members are the caller's to check.
+    """
+
+@final
+class PageCache:
+    """Parsed pages by digest: bounded in bytes, shared by threads without the interpreter's lock."""
+
+    def __new__(cls, max_bytes: int) -> PageCache: ...
+    @property
+    def max_bytes(self) -> int: ...
+    @property
+    def used_bytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+
+@final
+class Need:
+    """What an `Operation` or `Mutation` waits for. Exactly one of `pages`, `roots`, `budget` is set."""
+
+    @property
+    def pages(self) -> list[bytes] | None:
+        """Digests (32 bytes each) of pages to fetch from the store and give to `supply_pages`, in this order."""
+    @property
+    def roots(self) -> list[bytes] | None:
+        """Binary root CIDs: say with `supply_roots` whether the store has a record of each, in this order."""
+    @property
+    def budget(self) -> bool:
+        """True: the budget of nodes is spent; call `run` again (a worker thread is the place)."""
+
+@final
+class Operation:
+    """A query on stored trees, from request JSON to response JSON (protocol section 5). Does no I/O.
+
+    ``run`` until it returns None, supplying what it needs; then ``result``. The first need is always the
+    record of the request's own root, unless the path is empty (strict root identity needs nothing).
+    """
+
+    @staticmethod
+    def resolve(cache: PageCache, request: bytes, max_lookups: int = 10_000) -> Operation: ...
+    @staticmethod
+    def read(cache: PageCache, request: bytes) -> Operation: ...
+    @staticmethod
+    def map_proof(cache: PageCache, request: bytes) -> Operation: ...
+    @staticmethod
+    def scan(cache: PageCache, request: bytes) -> Operation: ...
+    def run(self, budget: int) -> Need | None: ...
+    def supply_pages(self, pages: Sequence[bytes | None]) -> None:
+        """Raises `StoreDamaged`, naming the page, for a page that is None or does not have its digest."""
+    def supply_roots(self, held: Sequence[bool]) -> None: ...
+    def result(self) -> bytes:
+        """The response body. Raises `RootNotFound`, `PathNotFound` or `IndexNotFound` (whose `details` are the
+        JSON ``{"prooflist": ...}`` of the proven absence, for a read), or `TooLarge`."""
+
+@final
+class Build:
+    """A new map, from the JSON body of ``POST /v1/roots``: its root and the pages to store."""
+
+    @staticmethod
+    def arcs(request: bytes) -> Build:
+        """`request` is ``{"arcs": {path: cid}, "suite"?}``. Raises `InvalidInput` naming the arc. O(n log n)."""
+    @property
+    def root(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    def next_pages(self, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        """The next (digest, page) pairs, at most `max_bytes` in all (but at least one); empty when none is left."""
+
+@final
+class Mutation:
+    """The deltas of ``POST /v1/roots/{root}/mutations`` applied to stored trees. Runs like an `Operation`."""
+
+    def __new__(cls, cache: PageCache, base_root: CidLike, request: bytes) -> Mutation: ...
+    def run(self, budget: int) -> Need | None: ...
+    def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
+    def supply_roots(self, held: Sequence[bool]) -> None: ...
+    def result(self) -> bytes:
+        """The receipt as JSON. Raises `Conflict` naming delta and coordinate; then nothing is to be stored."""
+    @property
+    def roots(self) -> list[bytes]:
+        """Binary CIDs of the result of every delta: the root records to write after the pages."""
+    def next_pages(self, max_bytes: int) -> list[tuple[bytes, bytes]]: ...
+
+@final
+class Applied(NamedTuple):
+    tree: Map | List
+    proof: bytes
+
+@final
+class Map(Mapping[str, str]):
+    def __new__(
+        cls, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]] | bytes, suite: str = "sha2-256"
+    ) -> Map: ...
+    @property
+    def root(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __getitem__(self, path: PathLike) -> str: ...
+    def __contains__(self, path: object) -> bool: ...
+    def prove(self, path: PathLike) -> bytes: ...
+    def prove_many(self, paths: Sequence[PathLike]) -> list[bytes]: ...
+    def scan(self, prefix: PathLike = (), after: PathLike | None = None, limit: int = 1000) -> Scan: ...
+    def apply(self, changes: Sequence[Change]) -> Applied: ...
+
+@final
+class List(Sequence[str]):
+    def __new__(cls, elements: Iterable[CidLike], sizes: Iterable[int] | None = None, suite: str = "sha2-256") -> List: ...
+    @property
+    def root(self) -> str: ...
+    @property
+    def total_size(self) -> int: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def prove(self, index: int) -> bytes: ...
+    def prove_range(self, start: int, end: int | None = None) -> bytes: ...
+    def apply(self, changes: Sequence[Change]) -> Applied: ...
