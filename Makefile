@@ -1,0 +1,104 @@
+# Everything a clone needs: Rust, Python >= 3.11 with venv and pip, and make. `make` alone lists the targets.
+#
+# Two stamps in .venv say what is up to date: the locked requirements, and the release build of the extension.
+# PYO3_PYTHON is the same for every cargo command, so that the build, the tests and the lints share their work.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+is_new_enough := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" $(is_new_enough) >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+rust_sources := $(shell find rust -name '*.rs' -path '*/src/*' 2>/dev/null) $(wildcard rust/*/Cargo.toml)
+bench_scripts := $(sort $(wildcard benches/*.py))
+PROPTEST_CASES_LONG ?= 20000
+
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+
+# ---------------------------------------------------------------------------------------------------- install
+
+.PHONY: install
+install: $(VENV)/.built ## .venv with the locked requirements and the extension, built for release
+
+$(VENV)/.locked: requirements.lock
+	@command -v cargo >/dev/null || { echo "coregw needs Rust: 'cargo' was not found on the PATH" >&2; exit 1; }
+	@[ -n "$(PYTHON)" ] || { echo "coregw needs Python >= 3.11: none was found; say make PYTHON=/path/to/python" >&2; exit 1; }
+	@[ -x $(BIN)/python ] || { echo "making $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv $(VENV); }
+	@echo "installing the locked requirements"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.locked pyproject.toml Cargo.toml Cargo.lock $(rust_sources)
+	@echo "building the extension (a minute or two the first time)"
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+.PHONY: lock
+lock: $(VENV)/.locked ## renew requirements.lock and Cargo.lock (ARGS=--upgrade: to the newest versions allowed)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-emit-find-links --group dev $(ARGS) pyproject.toml --output-file requirements.lock
+	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
+
+# ------------------------------------------------------------------------------------------------------- run
+
+.PHONY: demo
+demo: install ## take a real directory tree through a gateway, and check every byte of it
+	@$(BIN)/python -m coregw.demo $(ARGS)
+
+.PHONY: serve
+serve: install ## run a gateway on loopback (ARGS='--data DIR --port 8080')
+	@$(BIN)/coregw serve $(ARGS)
+
+# ----------------------------------------------------------------------------------------------------- check
+
+.PHONY: test
+test: test-rust test-python ## every test, Rust and Python
+
+.PHONY: test-rust
+test-rust: install ## the Rust tests alone
+	cargo test --workspace --locked --quiet
+
+.PHONY: test-python
+test-python: install ## the Python tests and doctests alone (ARGS go to pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: lint
+lint: install ## format, lints, types, documentation, locks
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -W error -m pdoc --docformat google --output-directory target/pdoc coregw
+	$(BIN)/python -m pip check
+
+.PHONY: format
+format: install ## put Rust and Python in the project's form
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: props-long
+props-long: install ## the Rust property tests on many more cases (PROPTEST_CASES_LONG=20000)
+	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props
+
+.PHONY: bench
+bench: install ## what benches/README.md says, measured in one run
+	cargo bench --workspace --locked
+	@for script in $(bench_scripts); do echo "== $$script"; $(BIN)/python $$script; done
+
+.PHONY: clean
+clean: ## remove everything that was built, the virtual environment too
+	rm -rf target dist $(VENV) python/coregw/*.so .hypothesis .benchmarks .mypy_cache .pytest_cache .ruff_cache
