@@ -1,0 +1,139 @@
+"""Verification of whole operations, from request and result as JSON or as the structs of `coregw.messages`.
+
+A thin front: the checks themselves are in the extension. Holds no state, does no I/O, and imports msgspec only when
+it is given a struct.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coregw import _core
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+    from coregw._core import ReadOutcome, Scan
+
+__all__ = ["verify_map_proof", "verify_read", "verify_resolve", "verify_scan_result", "verify_transition"]
+
+
+def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
+    """The target that a resolve result proves for the caller's own request (protocol section 5).
+
+    The request names the trusted root and the segments; nothing in the result is believed without its proof. That a
+    target was found by the longest arcs, or is the only one, is not proven.
+
+    Args:
+        request: The request that was sent, ``{profile, root, segments}``.
+        result: The result that came back, ``{profile, target, prooflist}``.
+
+    Returns:
+        The target's CID as text. For no segments it is the root itself.
+
+    Raises:
+        InvalidInput: The request is no resolve request.
+        ProofError: The result does not prove its target. Names the step and the check that failed.
+
+    Linear in the length of the result.
+
+    >>> import base64, coregw, json
+    >>> cid = coregw.payload_cid(b"hello")
+    >>> m = coregw.Map({"docs/readme": cid})
+    >>> request = {"profile": "core.resolve/v0alpha1", "root": m.root, "segments": ["docs", "readme"]}
+    >>> step = {"kind": "map_step", "from": {"/": m.root}, "target": {"/": cid}, "path": "docs/readme",
+    ...         "evidence_kind": "tree", "evidence_backend": "sha2-256",
+    ...         "proof": base64.b64encode(m.prove("docs/readme")).decode()}
+    >>> prooflist = {"root": {"/": m.root}, "query": "docs/readme", "steps": [step]}
+    >>> result = {"profile": "core.resolve/v0alpha1", "target": cid, "prooflist": prooflist}
+    >>> coregw.verify_resolve(json.dumps(request), json.dumps(result)) == cid
+    True
+    >>> result["target"] = coregw.payload_cid(b"another")
+    >>> coregw.verify_resolve(json.dumps(request), json.dumps(result))
+    Traceback (most recent call last):
+    ...
+    coregw.errors.ProofError: ...
+    """
+    return _core.verify_resolve(_json(request), _json(result))
+
+
+def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> ReadOutcome:
+    """What a read result proves for the caller's own request: a key, an element, or a range (protocol section 5).
+
+    Args:
+        request: The request that was sent, ``{profile, root, query}``.
+        result: The result, ``{profile, target, range_segments?, prooflist}``; or the ``details`` of a 404,
+            ``{prooflist}``, which prove that the key or index is absent.
+
+    Returns:
+        The proven answer; ``present`` is False for a proven absence.
+
+    Raises:
+        InvalidInput: The request is no read request.
+        ProofError: The result does not prove what it says. Names the check that failed.
+
+    Linear in the length of the result.
+    """
+    return _core.verify_read(_json(request), _json(result))
+
+
+def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct) -> str | None:
+    """The target that a map proof shows for a key, or None: the key is proven absent (protocol section 5).
+
+    Args:
+        request: The request that was sent, ``{profile, root, key}``.
+        result: The result, ``{profile, present, target?, prooflist}``.
+
+    Raises:
+        InvalidInput: The request is no map proof request.
+        ProofError: The result does not prove what it says. Names the check that failed.
+
+    Linear in the length of the result.
+    """
+    return _core.verify_map_proof(_json(request), _json(result))
+
+
+def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Struct) -> Scan:
+    """A proven page of a map's listing: every entry in the window, in key order, none left out (protocol section 5).
+
+    Args:
+        request: The request that was sent, ``{profile, root, prefix, after?, limit?}``.
+        result: The result, ``{profile, entries, more, prooflist}``.
+
+    Returns:
+        The entries, and whether more follow the last of them.
+
+    Raises:
+        InvalidInput: The request is no scan request.
+        ProofError: The result does not prove what it says. Names the check that failed.
+
+    Linear in the length of the result.
+    """
+    return _core.verify_scan_result(_json(request), _json(result))
+
+
+def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Struct) -> str:
+    """The new root that the caller's own changes lead to, derived from the receipt's proofs (protocol section 5).
+
+    Accepting that root stays the caller's decision: the proof says that it follows from the base root by these
+    changes, not that it is the newest.
+
+    Args:
+        request: The mutation request that was sent, with ``prove: true``.
+        receipt: The receipt that came back; each of its deltas carries a ``proof``.
+
+    Raises:
+        InvalidInput: The request is no mutation request.
+        ProofError: The receipt does not prove its roots. Names the delta and the check that failed.
+
+    Linear in the length of the receipt.
+    """
+    return _core.verify_transition(_json(request), _json(receipt))
+
+
+def _json(message: bytes | str | Struct) -> bytes | str:
+    if isinstance(message, bytes | str):
+        return message
+    import msgspec
+
+    return msgspec.json.encode(message)

@@ -1,0 +1,154 @@
+"""Every vector file through the Python surface: what must hold holds, and every forgery is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import coregw
+from coregw import InvalidInput, ProofError
+from vector_cases import Case, changes, load, params, text, tree
+
+
+@pytest.mark.parametrize("case", params(load("keys"), "key"))
+def test_a_path_has_the_key_of_the_vectors(case: Case) -> None:
+    assert coregw.encode_key(case["segments"]).hex() == case["key"]
+    assert coregw.encode_key("/".join(case["segments"])).hex() == case["key"]
+
+
+@pytest.mark.parametrize("case", params(load("payloads"), "cid"))
+def test_a_payload_has_the_cid_of_the_vectors(case: Case) -> None:
+    data = bytes.fromhex(case["bytes"])
+    assert coregw.payload_cid(data, codec=case["codec"], hash=case["hash"]) == case["cid"]
+    hasher = coregw.PayloadHasher(codec=case["codec"], hash=case["hash"])
+    for start in range(0, len(data), 7):
+        hasher.update(data[start : start + 7])
+    assert hasher.cid() == case["cid"]
+
+
+@pytest.mark.parametrize("case", params(load("roots"), "root"))
+def test_a_tree_has_the_root_of_the_vectors(case: Case) -> None:
+    built = tree(case)
+    assert built.root == case["root"]
+    assert len(built) == case["count"]
+    assert coregw.Cid(built.root).kind == case["kind"]
+    assert coregw.Cid(built.root).suite == case["suite"]
+    if isinstance(built, coregw.Map):
+        assert coregw.Map(text(case["arcs"]).encode(), suite=case["suite"]).root == case["root"]
+        assert coregw.Map(reversed(list(case["arcs"].items())), suite=case["suite"]).root == case["root"]
+    else:
+        assert built.total_size == case["measure"]
+
+
+def check_proof(case: Case) -> object:
+    """Verifies the case's proof by its query; gives what the vector file says of the same answer."""
+    root, query, proof = case["root"], case["query"], bytes.fromhex(case["proof"])
+    if query["kind"] == "map_key":
+        target = coregw.verify_key(root, query["segments"], proof)
+        assert coregw.verify_key_many(root, [(query["segments"], proof)] * 2) == [target, target]
+        return {"present": target is not None, "target": target}
+    if query["kind"] == "list_index":
+        element = coregw.verify_index(root, query["index"], proof)
+        return {"present": element.target is not None, "target": element.target, "length": element.length}
+    if query["kind"] == "list_range":
+        return coregw.verify_range(root, query["start"], query.get("end"), proof)._asdict()
+    scan = coregw.verify_scan(root, query["prefix"], query.get("after"), query["limit"], proof)
+    return {"entries": [{"segments": path, "target": target} for path, target in scan.entries], "more": scan.more}
+
+
+@pytest.mark.parametrize("case", [p for p in params(load("proofs")) if p.values[0]["valid"]])
+def test_a_proof_proves_what_the_vectors_say(case: Case) -> None:
+    proven = check_proof(case)
+    assert isinstance(proven, dict)
+    assert proven == {member: case[member] for member in proven}
+
+
+@pytest.mark.parametrize("case", [p for p in params(load("proofs")) if not p.values[0]["valid"]])
+def test_a_forged_proof_is_refused(case: Case) -> None:
+    with pytest.raises(ProofError):
+        check_proof(case)
+
+
+@pytest.mark.parametrize("case", params(load("scans"), "root"))
+def test_a_listing_and_its_proof_are_those_of_the_vectors(case: Case) -> None:
+    built = tree(case)
+    assert isinstance(built, coregw.Map)
+    window = (case["prefix"], case["after"], case["limit"])
+    entries = [(entry["segments"], entry["target"]) for entry in case["entries"]]
+    proof = bytes.fromhex(case["proof"])
+    for scan in (built.scan(*window), coregw.verify_scan(case["root"], *window, proof)):
+        assert [(list(path), target) for path, target in scan.entries] == entries
+        assert scan.more == case["more"]
+        assert scan.proof == proof
+
+
+@pytest.mark.parametrize("case", params(load("transitions"), "change"))
+def test_a_change_leads_to_the_root_of_the_vectors_and_its_proof_replays(case: Case) -> None:
+    built, proof = tree(case), bytes.fromhex(case["proof"])
+    assert built.root == case["base_root"]
+    applied = built.apply(changes(case))
+    assert applied.tree.root == case["new_root"]
+    assert applied.proof == proof
+    assert built.root == case["base_root"], "a tree is immutable"
+    assert coregw.verify_changes(case["base_root"], changes(case), proof) == case["new_root"]
+
+
+def verify_operation(case: Case) -> None:
+    """Verifies a whole operation and compares what it proves with the result itself."""
+    request = case.get("request_text") or text(case["request"])
+    result, raw = case["result"], text(case["result"])
+    if case["operation"] == "resolve":
+        assert coregw.verify_resolve(request, raw) == result["target"]
+    elif case["operation"] == "read":
+        outcome = coregw.verify_read(request.encode(), raw.encode())
+        assert outcome.present
+        assert outcome.target == result["target"]
+        assert outcome.segments == result.get("range_segments")
+    elif case["operation"] == "map_proof":
+        target = coregw.verify_map_proof(request, raw)
+        assert target == result.get("target")
+        assert (target is not None) == result["present"]
+    elif case["operation"] == "scan":
+        scan = coregw.verify_scan_result(request, raw)
+        assert [{"segments": path, "target": target} for path, target in scan.entries] == result["entries"]
+        assert scan.more == result["more"]
+    else:
+        pytest.fail(f"no such operation: {case['operation']}")
+
+
+BAD_REQUESTS = {
+    "a byte order mark",
+    "a duplicate member",
+    "a trailing value",
+    "an after outside the prefix",
+    "an escaped duplicate",
+    "not closed",
+}
+
+
+@pytest.mark.parametrize("case", [p for p in params(load("operations")) if p.values[0]["valid"]])
+def test_an_operation_proves_its_result(case: Case) -> None:
+    verify_operation(case)
+
+
+@pytest.mark.parametrize("case", [p for p in params(load("operations")) if not p.values[0]["valid"]])
+def test_a_forged_operation_is_refused(case: Case) -> None:
+    with pytest.raises(InvalidInput if case["why"] in BAD_REQUESTS else ProofError):
+        verify_operation(case)
+
+
+def check_hostile(case: Case) -> None:
+    if case["operation"] == "proof":
+        check_proof(case)
+    elif case["operation"] == "changes":
+        coregw.verify_changes(case["root"], changes(case), bytes.fromhex(case["proof"]))
+    else:
+        verify_operation(case)
+
+
+@pytest.mark.parametrize("case", params(load("hostile")))
+def test_each_single_check_of_the_hostile_vectors_is_made(case: Case) -> None:
+    if case["valid"]:
+        check_hostile(case)
+        return
+    with pytest.raises((ProofError, InvalidInput)):
+        check_hostile(case)

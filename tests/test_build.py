@@ -1,0 +1,54 @@
+"""The locks are in step with what the project declares, and nothing of one machine is in them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import coregw
+
+TOP = Path(__file__).parent.parent
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))
+CARGO = tomllib.loads((TOP / "Cargo.toml").read_text("utf-8"))
+LOCK = (TOP / "requirements.lock").read_text("utf-8")
+PINS = {
+    canonicalize_name(name): version
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", LOCK, re.MULTILINE)
+}
+DECLARED = [
+    *PROJECT["project"]["dependencies"],
+    *PROJECT["dependency-groups"]["dev"],
+    *PROJECT["build-system"]["requires"],
+]
+
+
+@pytest.mark.parametrize("text", DECLARED)
+def test_the_lock_satisfies_a_declared_requirement(text: str) -> None:
+    requirement = Requirement(text)
+    assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)])
+
+
+def test_every_pin_has_hashes() -> None:
+    entries = re.split(r"^(?=[A-Za-z0-9])", LOCK, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(PINS)
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_the_locks_name_no_host() -> None:
+    assert "://" not in LOCK
+    sources = set(re.findall(r'^source = "(.*)"$', (TOP / "Cargo.lock").read_text("utf-8"), re.MULTILINE))
+    assert sources == {"registry+https://github.com/rust-lang/crates.io-index"}
+
+
+def test_the_extension_has_the_version_of_the_workspace() -> None:
+    assert coregw.__version__ == CARGO["workspace"]["package"]["version"]
+
+
+def test_the_core_crate_depends_on_nothing_that_does_io() -> None:
+    core = tomllib.loads((TOP / "rust" / "core" / "Cargo.toml").read_text("utf-8"))
+    assert not set(core["dependencies"]) & {"pyo3", "tokio", "reqwest", "hyper", "rand", "rayon", "rocksdb"}

@@ -1,0 +1,54 @@
+"""Reading the vector files: what they hold, as the extension's own argument types. Asserts nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import coregw
+
+FOLDER = Path(__file__).parent / "vectors"
+
+Case = dict[str, Any]
+
+
+def load(name: str) -> list[Case]:
+    """Every case of ``tests/vectors/<name>.json``."""
+    cases: list[Case] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))["cases"]
+    return cases
+
+
+def params(cases: list[Case], label: str = "why") -> list[Any]:
+    """The cases as pytest parameters, named by position and by the member `label`."""
+    return [pytest.param(case, id=f"{number}-{case.get(label, '')}") for number, case in enumerate(cases)]
+
+
+def text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """A JSON value as text."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def changes(case: Case) -> list[coregw.Change]:
+    """The case's changes, of a map (``path``) or of a list (``index``)."""
+    return [
+        coregw.Change(
+            change["path"] if "path" in change else change["index"],
+            change["before"],
+            change["after"],
+            change.get("size"),
+        )
+        for change in case["changes"]
+    ]
+
+
+def tree(case: Case) -> coregw.Map | coregw.List:
+    """The whole tree that the case describes by its arcs or its elements."""
+    if "arcs" in case:
+        return coregw.Map(case["arcs"], suite=case["suite"])
+    elements = case["elements"]
+    return coregw.List(
+        [element["target"] for element in elements], [element["size"] for element in elements], suite=case["suite"]
+    )
