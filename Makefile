@@ -34,7 +34,8 @@ install: $(VENV)/.built ## .venv with the locked requirements and the extension,
 $(VENV)/.locked: requirements.lock
 	@command -v cargo >/dev/null || { echo "coregw needs Rust: 'cargo' was not found on the PATH" >&2; exit 1; }
 	@[ -n "$(PYTHON)" ] || { echo "coregw needs Python >= 3.11: none was found; say make PYTHON=/path/to/python" >&2; exit 1; }
-	@[ -x $(BIN)/python ] || { echo "making $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv $(VENV); }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+		echo "making $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv --clear $(VENV); }
 	@echo "installing the locked requirements"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
 	@touch $@
