@@ -121,13 +121,15 @@ class Store(Protocol):
             roots: Binary root CIDs.
         """
 
-    async def put_roots(self, roots: Sequence[bytes]) -> None:
-        """Writes root records. On return they, and every page put before, are durable; one sync. Safe to repeat.
+    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Writes root records. On return they, `pages` and every page put before are durable. Safe to repeat.
 
-        A crash never leaves a root record without the pages that were put before it. All of `roots` or none.
+        A crash or power cut never leaves a root record without the pages that were put before it, nor with a part of
+        `roots` and `pages`. With all its pages in `pages` a new root costs one sync; pages put before cost one more.
 
         Args:
             roots: Binary root CIDs.
+            pages: The last (digest, page) pairs of these roots, at most 1 MiB in all; as `put_pages` takes them.
         """
 
     def begin_payload(self) -> PayloadWriter:
