@@ -184,9 +184,9 @@ def create_root(settings: ClientSettings, arcs: Mapping[str, CidLike], suite: st
         ProofError: The gateway names another root.
     """
     plain = {path: cid if isinstance(cid, str) else _core.Cid(cid).text for path, cid in arcs.items()}
-    document = encode(plain, "create root")
+    document = encode(plain)
     expected = _core.Map(document, suite).root
-    body = b'{"arcs":' + document + b',"suite":' + encode(suite, "suite") + b"}"
+    body = b'{"arcs":' + document + b',"suite":' + encode(suite) + b"}"
     call = Call("POST", "/v1/roots", settings.max_result_bytes, f"create a root of {len(plain)} arcs", content=body)
     answer: Answer = yield call
     _same_cid(call.what, decode(call, answer, RootCreated).root, expected)
@@ -225,7 +225,7 @@ def create_list(
     current: str = _core.Cid(base).text if base is not None else (yield from create_root(settings, {}, suite))
     what = f"create a list of {len(targets)} elements"
     for deltas in _appends(targets, measures, settings.list_changes):
-        body = encode(MutationRequest(deltas=deltas), what)
+        body = encode(MutationRequest(deltas=deltas))
         call = Call("POST", f"/v1/roots/{current}/mutations", settings.max_result_bytes, what, content=body)
         answer: Answer = yield call
         current = _list_root(call, decode(call, answer, MutationReceipt).new_root)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from coregw import _core, messages
+from coregw.client.wire import printable
 from coregw.errors import InvalidInput
 
 __all__ = [
@@ -80,98 +81,127 @@ def segments_of(path: PathLike) -> list[str]:
 
 def resolve(root: CidLike, path: PathLike) -> Question[str]:
     """Which CID a path leads to. The value is the target."""
-    segments = segments_of(path)
-    request = messages.ResolveRequest(root=_core.Cid(root).text, segments=segments)
-    return _question(request, f"resolve {_words(segments)}")
+    return _question(messages.ResolveRequest(root=_core.Cid(root).text, segments=segments_of(path)))
 
 
 def read_key(root: CidLike, path: PathLike) -> Question[_core.ReadOutcome]:
     """What a map holds under exactly this key, if anything."""
-    segments = segments_of(path)
-    return _read(root, messages.MapKeyQuery(segments=segments), f"read {_words(segments)}")
+    return _read(root, messages.MapKeyQuery(segments=segments_of(path)))
 
 
 def read_index(root: CidLike, index: int) -> Question[_core.ReadOutcome]:
     """Element `index` of a list, from 0, if the list is that long."""
-    return _read(root, messages.ListIndexQuery(index=index), f"read element {index}")
+    return _read(root, messages.ListIndexQuery(index=index))
 
 
 def read_range(root: CidLike, start: int, end: int | None = None) -> Question[_core.ReadOutcome]:
     """The elements of a list that meet ``[start, end)``, in units of its measure; no end means the total."""
-    query = messages.ListRangeQuery(start=start, end=UNSET if end is None else end)
-    return _read(root, query, f"read range {start}:{'' if end is None else end}")
+    return _read(root, messages.ListRangeQuery(start=start, end=UNSET if end is None else end))
 
 
 def map_proof(root: CidLike, path: PathLike) -> Question[str | None]:
     """Whether a map holds a key: the value is the target, or None for a proven absence."""
-    segments = segments_of(path)
-    request = messages.MapProofRequest(root=_core.Cid(root).text, key=segments)
-    return _question(request, f"prove {_words(segments)}")
+    return _question(messages.MapProofRequest(root=_core.Cid(root).text, key=segments_of(path)))
 
 
 def scan(
     root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
 ) -> Question[_core.Scan]:
     """One page of the entries of a map at and below `prefix`, in the order of their keys, without a gap."""
-    segments = segments_of(prefix)
-    request = messages.ScanRequest(
-        root=_core.Cid(root).text,
-        prefix=segments,
-        after=UNSET if after is None else segments_of(after),
-        limit=UNSET if limit is None else limit,
+    return _question(
+        messages.ScanRequest(
+            root=_core.Cid(root).text,
+            prefix=segments_of(prefix),
+            after=UNSET if after is None else segments_of(after),
+            limit=UNSET if limit is None else limit,
+        )
     )
-    return _question(request, f"list {_words(segments)}")
 
 
 def saved_question(request: bytes) -> Question[Any]:
-    """The question that a saved request asks, by its ``profile``.
+    """The question that a saved request asks, by its ``profile``; the bytes stay as they are.
 
     Raises:
-        InvalidInput: No JSON, or a profile that nothing here verifies (code ``unknown_profile``).
+        InvalidInput: No such request, or a profile that nothing here verifies (code ``unknown_profile``).
     """
+    _core.check_json(request)
     try:
         profile = msgspec.json.decode(request, type=_Profile).profile
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"the request can't be read: {error}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"the request: {error}") from None
     if profile not in _PROFILES:
         raise InvalidInput(f"nothing here verifies the profile {profile!r}", code="unknown_profile")
-    route, verify, proves_absence = _PROFILES[profile]
-    return Question(route, request, verify, proves_absence, profile)
+    known = _PROFILES[profile]
+    return _asked(known, request, messages.decode(request, known.request))
+
+
+_Request = messages.ResolveRequest | messages.ReadRequest | messages.MapProofRequest | messages.ScanRequest
+_Query = messages.MapKeyQuery | messages.ListIndexQuery | messages.ListRangeQuery
 
 
 class _Profile(msgspec.Struct):
     profile: str
 
 
-_Request = messages.ResolveRequest | messages.ReadRequest | messages.MapProofRequest | messages.ScanRequest
-_Query = messages.MapKeyQuery | messages.ListIndexQuery | messages.ListRangeQuery
+class _Known(NamedTuple):
+    request: type[_Request]
+    route: str
+    verify: Callable[[bytes, bytes], Any]
+    proves_absence: bool
 
-# Each profile: the route that answers it, the verifier, and whether a 404 must carry a proof.
-_PROFILES: Mapping[str, tuple[str, Callable[[bytes, bytes], Any], bool]] = {
-    "core.resolve/v0alpha1": ("/v1/resolve", _core.verify_resolve, False),
-    "core.read/v0alpha1": ("/v1/read", _core.verify_read, True),
-    "core.map-proof/v0alpha1": ("/v1/map-proof", _core.verify_map_proof, False),
-    "core.scan/v0alpha1": ("/v1/scan", _core.verify_scan_result, False),
+
+_PROFILES: Mapping[str, _Known] = {
+    "core.resolve/v0alpha1": _Known(messages.ResolveRequest, "/v1/resolve", _core.verify_resolve, False),
+    "core.read/v0alpha1": _Known(messages.ReadRequest, "/v1/read", _core.verify_read, True),
+    "core.map-proof/v0alpha1": _Known(messages.MapProofRequest, "/v1/map-proof", _core.verify_map_proof, False),
+    "core.scan/v0alpha1": _Known(messages.ScanRequest, "/v1/scan", _core.verify_scan_result, False),
 }
 
 
-def _read(root: CidLike, query: _Query, what: str) -> Question[_core.ReadOutcome]:
-    return _question(messages.ReadRequest(root=_core.Cid(root).text, query=query), what)
+def _read(root: CidLike, query: _Query) -> Question[_core.ReadOutcome]:
+    return _question(messages.ReadRequest(root=_core.Cid(root).text, query=query))
 
 
-def _question(request: _Request, what: str) -> Question[Any]:
-    route, verify, proves_absence = _PROFILES[request.profile]
-    return Question(route, encode(request, what), verify, proves_absence, f"{what} in {request.root}")
+def _question(request: _Request) -> Question[Any]:
+    return _asked(_PROFILES[request.profile], encode(request), request)
 
 
-def encode(document: object, what: str) -> bytes:
-    """`document` as JSON. Text that is no UTF-8 (lone surrogates) is `InvalidInput`."""
+def _asked(known: _Known, body: bytes, request: _Request) -> Question[Any]:
+    what = f"{_described(request)} in {printable(request.root)}"
+    return Question(known.route, body, known.verify, known.proves_absence, what)
+
+
+def _described(request: _Request) -> str:
+    """A request in words, on one line."""
+    match request:
+        case messages.ResolveRequest(segments=segments):
+            return f"resolve {_words(segments)}"
+        case messages.MapProofRequest(key=segments):
+            return f"prove {_words(segments)}"
+        case messages.ScanRequest(prefix=segments):
+            return f"list {_words(segments)}"
+        case messages.ReadRequest(query=query):
+            return f"read {_selected(query)}"
+
+
+def _selected(query: _Query) -> str:
+    match query:
+        case messages.MapKeyQuery(segments=segments):
+            return _words(segments)
+        case messages.ListIndexQuery(index=index):
+            return f"element {index}"
+        case messages.ListRangeQuery(start=start, end=end):
+            return f"range {start}:{'' if end is UNSET else end}"
+
+
+def encode(document: object) -> bytes:
+    """`document` as JSON. Text that is no UTF-8 (lone surrogates), or an integer past 64 bits, is `InvalidInput`."""
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{what!r}: not UTF-8: {error.reason}", code="invalid_path") from None
-    except OverflowError:
-        raise InvalidInput(f"{what}: a number is too large") from None
+        raise InvalidInput(f"{error.object!r}: not UTF-8", code="invalid_path") from None
+    except OverflowError as error:
+        raise InvalidInput(str(error)) from None
 
 
 def _words(segments: Sequence[str]) -> str:

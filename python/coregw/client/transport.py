@@ -19,8 +19,8 @@ from coregw.errors import InvalidInput, ProofError, Unavailable
 
 __all__ = ["HttpOptions", "Retries", "http_options", "retries", "transport_errors"]
 
-# Below uvicorn's 5 s, so that a kept connection is seldom closed by the gateway just as it is used again.
-_KEEPALIVE_SECONDS = 4.0
+# Below the 30 s of the gateway, so that a kept connection is seldom closed by the gateway just as it is used again.
+_KEEPALIVE_SECONDS = 20.0
 
 _WORDS: dict[type[httpx2.TransportError], str] = {
     httpx2.ConnectTimeout: "no connection in time",

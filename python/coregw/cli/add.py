@@ -1,0 +1,59 @@
+"""``coregw add``: a folder or a file into a gateway; the candidate root alone on stdout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from coregw.cli.common import async_client, gateway_option, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coregw.client.adding import Added
+    from coregw.client.folders import Survey
+
+__all__ = ["command"]
+
+
+@click.command("add")
+@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--suite",
+    type=click.Choice(["sha2-256", "blake3"]),
+    default="sha2-256",
+    show_default=True,
+    help="Hash function of the trees.",
+)
+@gateway_option
+def command(path: Path, suite: str, gateway: str) -> None:
+    """Add a folder, or one file, and print the candidate root.
+
+    Each file becomes a payload, or, past 1 MiB, a list of chunks of 1 MiB; the folder becomes one map from paths to
+    them. A single file becomes a map with its name as the only path. A folder without files is the empty map.
+
+    Symbolic links, special files and files that can't be read are named and left out. A name that is not UTF-8 is an
+    error. Every CID and the root are computed here and compared with the gateway's.
+    """
+    import anyio
+
+    from coregw.client.folders import shown, survey
+
+    found = survey(path)
+    with progress(f"adding {len(found.sources):,} files") as (set_total, advance):
+        set_total(found.total_bytes)
+        added = anyio.run(_add, gateway, found, suite, advance)
+    for skipped in sorted(added.skipped):
+        click.echo(f"coregw: skipped {shown(skipped.file)}: {skipped.why}", err=True)
+    left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
+    click.echo(f"coregw: added {len(added.arcs):,} files, {added.bytes:,} bytes{left_out}", err=True)
+    click.echo(added.root)
+
+
+async def _add(gateway: str, found: Survey, suite: str, advance: Callable[[int], None]) -> Added:
+    from coregw.client.adding import add_folder
+
+    async with async_client(gateway) as client:
+        return await add_folder(client, found, suite, advance)

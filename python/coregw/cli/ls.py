@@ -1,0 +1,53 @@
+"""``coregw ls``: a proven, complete listing of a map or of a folder in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from coregw.cli.common import client, gateway_option, printable
+
+if TYPE_CHECKING:
+    from coregw.client import Client
+
+__all__ = ["command"]
+
+
+@click.command("ls")
+@click.argument("root")
+@click.argument("path", default="")
+@click.option("-R", "--recursive", is_flag=True, help="List all files below, nested maps included.")
+@click.option("-l", "--long", "with_targets", is_flag=True, help="Show the CID of each target as well.")
+@gateway_option
+def command(root: str, path: str, recursive: bool, with_targets: bool, gateway: str) -> None:
+    """List what is at PATH in ROOT, one level, like a directory.
+
+    A line is a size and a name. The size is that of a list in its measure (bytes, for a file), else "-": a payload's
+    size is not proven before its bytes are there. Folders and nested maps end in "/". Everything shown is proven, and
+    nothing is left out. Control characters in names are shown as escapes.
+    """
+    from coregw._core import Cid
+
+    with client(gateway) as opened:
+        target, prefix = opened.locate(root, path)
+        kind = Cid(target).kind
+        if kind != "map":
+            name = path.rsplit("/", 1)[-1] or target
+            _line(opened, name, target, with_targets)
+        elif recursive:
+            for leaf in opened.walk(target, prefix):
+                name = "/".join(leaf.segments[len(prefix) :]) or leaf.segments[-1]
+                _line(opened, name, leaf.target, with_targets)
+        else:
+            for entry in opened.children(target, prefix):
+                name = entry.name + "/" if entry.kind in ("directory", "map") else entry.name
+                _line(opened, name, entry.target, with_targets)
+
+
+def _line(opened: Client, name: str, target: str | None, with_targets: bool) -> None:
+    from coregw._core import Cid
+
+    size = str(opened.list_size(target)) if target is not None and Cid(target).kind == "list" else "-"
+    middle = f"  {target or '-':<65}" if with_targets else ""
+    click.echo(f"{size:>12}{middle}  {printable(name)}")

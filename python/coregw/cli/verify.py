@@ -1,0 +1,84 @@
+"""``coregw verify``: a saved request and result, checked offline."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from coregw.cli.common import printable
+
+if TYPE_CHECKING:
+    from coregw._core import ReadOutcome, Scan
+
+__all__ = ["command"]
+
+_MAX_BYTES = 64 << 20
+
+
+@click.command("verify")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+def command(file: Path) -> None:
+    """Verify FILE, which holds {"request": ..., "result": ...}, without a network. "-" is stdin.
+
+    Takes what `coregw resolve --json` prints, and requests of read, map-proof and scan with their results (of a read
+    that found nothing: the details of the 404). Prints what is proven, for whoever trusts the root in the request.
+    Whatever is wrong with the content of FILE, the exit code is 3.
+    """
+    from coregw.errors import InvalidInput, ProofError
+
+    document = _read(file)
+    try:
+        lines = _verified(document)
+    except InvalidInput as error:
+        raise ProofError(f"{file}: {error.message}", check="document") from None
+    except ProofError as error:
+        raise ProofError(f"{file}: {error.message}", check=error.check) from None
+    click.echo("\n".join(lines))
+
+
+def _read(file: Path) -> bytes:
+    from coregw.errors import TooLarge
+
+    with sys.stdin.buffer if str(file) == "-" else file.open("rb") as opened:
+        document = opened.read(_MAX_BYTES + 1)
+    if len(document) > _MAX_BYTES:
+        raise TooLarge(f"{file}: longer than {_MAX_BYTES} bytes")
+    return document
+
+
+def _verified(document: bytes) -> list[str]:
+    """What the document proves, in lines."""
+    import msgspec
+
+    from coregw import messages
+    from coregw.client.questions import saved_question
+
+    class Saved(msgspec.Struct, forbid_unknown_fields=True):
+        request: msgspec.Raw
+        result: msgspec.Raw
+
+    saved = messages.decode(document, Saved)
+    request = bytes(saved.request)
+    question = saved_question(request)
+    value = question.verify(request, bytes(saved.result))
+    return [f"proven: {question.what}", *_told(value)]
+
+
+def _told(value: str | ReadOutcome | Scan | None) -> list[str]:
+    """A proven value in lines."""
+    from coregw._core import Scan
+
+    if value is None or isinstance(value, str):
+        return [f"  {value or 'absent'}"]
+    if isinstance(value, Scan):
+        lines = [f"  {target}  {printable('/'.join(segments))}" for segments, target in value.entries]
+        return [*lines, "  more follow" if value.more else f"  nothing else ({len(lines)} entries)"]
+    if not value.present:
+        return ["  absent" if value.length is None else f"  absent: the list has {value.length} elements"]
+    if value.segments is None or value.sizes is None:
+        return [f"  {value.target}"]
+    lines = [f"  {target}  {size}" for target, size in zip(value.segments, value.sizes, strict=True)]
+    return [*lines, f"  {len(lines)} of {value.length} elements, from {value.offset}, of {value.total_size} in all"]

@@ -1,0 +1,181 @@
+"""A proven tree back on disk: every name judged before anything is written, everything there or nothing.
+
+The tree is written into a folder that nobody else knows, and gets its name when it is whole; so a failure or an
+interruption leaves nothing half done. Leaves out modes, times and owners: a map holds names and bytes only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coregw import _core
+from coregw.client.aio import AsyncClient
+from coregw.client.parallel import for_each
+from coregw.client.payloads import open_new
+from coregw.client.questions import CidLike
+from coregw.client.trees import Leaf
+from coregw.client.wire import printable
+from coregw.errors import InvalidInput
+
+__all__ = ["Restored", "check_names", "restore_folder"]
+
+WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """How much was written."""
+
+    files: int
+    bytes: int
+
+
+async def restore_folder(
+    client: AsyncClient,
+    root: CidLike,
+    destination: Path,
+    started: Callable[[int], None] = lambda files: None,
+    progress: Callable[[int], None] = lambda count: None,
+    workers: int = WORKERS,
+) -> Restored:
+    """Writes the tree of a map root to `destination`, which must not exist yet, or be an empty folder.
+
+    Args:
+        client: The client to fetch with.
+        root: A map root; nested maps become folders.
+        destination: The folder to make or to fill. Its parent must exist.
+        started: Is told the number of files, once all names are known and judged.
+        progress: Is told the number of bytes of each file that is written.
+        workers: Most files at a time.
+
+    Raises:
+        InvalidInput: The root is no map; a name that can't be a file's here, named (code ``invalid_path``); a target
+            that is no file; or a `destination` that is not empty.
+        OSError: The disk refuses.
+        ProofError: The gateway's answers are not proven.
+    """
+    cid = _core.Cid(root)
+    if cid.kind != "map":
+        raise InvalidInput(f"{cid.text} is no map root", code="kind_mismatch")
+    _check_destination(destination)
+    leaves: list[Leaf] = []
+    async with aclosing(client.walk(cid)) as found:
+        async for leaf in found:
+            leaves.append(leaf)  # noqa: PERF401 - aclosing needs the loop
+    check_names(leaves)
+    started(len(leaves))
+    total = 0
+    with _staging(destination) as folder:
+        writer = _Writer(folder)
+        for leaf in leaves:
+            writer.make_folders(leaf.segments[:-1])
+
+        async def write(leaf: Leaf) -> None:
+            nonlocal total
+            with os.fdopen(writer.new_file(leaf.segments), "wb") as file:
+                async with aclosing(client.contents(leaf.target)) as pieces:
+                    async for piece in pieces:
+                        file.write(piece)
+                size = file.tell()
+            total += size
+            progress(size)
+
+        await for_each(leaves, write, workers)
+    return Restored(len(leaves), total)
+
+
+def check_names(leaves: Sequence[Leaf]) -> None:
+    """Refuses, by name, what can't be a tree of files.
+
+    Raises:
+        InvalidInput: A segment ``.`` or ``..``, one with a NUL or a path separator, a path that occurs twice, or a file
+            that is also a folder (code ``invalid_path``).
+    """
+    files: set[tuple[str, ...]] = set()
+    folders: set[tuple[str, ...]] = set()
+    for leaf in leaves:
+        path = tuple(leaf.segments)
+        for segment in path:
+            if segment in (".", "..") or "\0" in segment or any(mark in segment for mark in _separators()):
+                raise _refused(path, f"{printable(segment)!r} can't be the name of a file")
+        if path in files:
+            raise _refused(path, "the tree has this path twice")
+        files.add(path)
+        folders.update(path[:cut] for cut in range(1, len(path)))
+    for path in sorted(files & folders):
+        raise _refused(path, "it is a file and also a folder")
+
+
+def _separators() -> set[str]:
+    return {mark for mark in ("/", os.sep, os.altsep) if mark}
+
+
+def _refused(path: Sequence[str], why: str) -> InvalidInput:
+    return InvalidInput(f"{printable('/'.join(path), 1000)}: {why}", code="invalid_path")
+
+
+def _check_destination(destination: Path) -> None:
+    if not os.path.lexists(destination):
+        return
+    if not destination.is_dir():
+        raise InvalidInput(f"{destination}: exists and is no folder", code="invalid_path")
+    with os.scandir(destination) as listing:
+        if next(listing, None) is not None:
+            raise InvalidInput(f"{destination}: the folder is not empty", code="invalid_path")
+
+
+@contextmanager
+def _staging(destination: Path) -> Iterator[Path]:
+    """A new folder to write in, which becomes `destination` if all goes well, and vanishes if not."""
+    existed = destination.exists()
+    name = f".coregw-{secrets.token_hex(8)}.partial"
+    folder = destination / name if existed else destination.absolute().with_name(name)
+    folder.mkdir()
+    try:
+        yield folder
+        if existed:
+            # The folder keeps its identity (somebody may stand in it), so what is in the new one moves up.
+            for child in sorted(folder.iterdir()):
+                if os.path.lexists(destination / child.name):
+                    raise InvalidInput(f"{destination / child.name}: appeared meanwhile", code="invalid_path")
+                child.rename(destination / child.name)
+            folder.rmdir()
+        else:
+            folder.rename(destination)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+class _Writer:
+    """Makes folders and files that do not exist; one that does was made under another name, so the two clash."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self._made: set[tuple[str, ...]] = {()}
+
+    def make_folders(self, segments: Sequence[str]) -> None:
+        for cut in range(1, len(segments) + 1):
+            path = tuple(segments[:cut])
+            if path in self._made:
+                continue
+            try:
+                self._top.joinpath(*path).mkdir()
+            except FileExistsError:
+                raise self._clash(path) from None
+            self._made.add(path)
+
+    def new_file(self, segments: Sequence[str]) -> int:
+        try:
+            return open_new(self._top.joinpath(*segments))
+        except InvalidInput:
+            raise self._clash(segments) from None
+
+    def _clash(self, path: Sequence[str]) -> InvalidInput:
+        return _refused(path, "another path of the tree has the same name on this file system")
