@@ -1,0 +1,5 @@
+"""The HTTP gateway: `coregw.gateway.server` runs it, `coregw.gateway.app` is it, `coregw.gateway.settings` bounds it.
+
+Leaves out everything about trees and proofs (``coregw.engine`` and the extension) and about storage
+(``coregw.store``). Importing this package imports no web framework; its modules do.
+"""

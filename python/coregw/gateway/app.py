@@ -1,0 +1,98 @@
+"""The Litestar application: routes, the headers that every answer has, and the engine's life.
+
+Leaves out sockets, signals and HTTP framing (`server`, `wire`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from litestar import Litestar
+from litestar.exceptions import HTTPException
+
+from coregw.engine import Engine
+from coregw.gateway import cas, health, resolve, roots
+from coregw.gateway.bodies import Bodies
+from coregw.gateway.context import Gateway
+from coregw.gateway.openapi import build_document, openapi_document
+from coregw.gateway.problems import handle_exception
+from coregw.gateway.settings import Settings
+from coregw.store import Store
+from coregw.store.rocksdb import open_store
+
+if TYPE_CHECKING:
+    from litestar.types import Message, Scope
+
+__all__ = ["create_app", "open_engine"]
+
+_VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
+
+
+async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
+    """An engine over `store`, or over the RocksDB store in ``settings.data``.
+
+    Raises:
+        InvalidInput, Unavailable, StoreDamaged: As `coregw.store.rocksdb.open_store`.
+    """
+    if store is None:
+        store = await open_store(
+            settings.data,
+            cache_bytes=settings.store_cache_bytes,
+            reserve_bytes=settings.reserve_bytes,
+            read_threads=settings.store_threads,
+            salvage=settings.salvage,
+        )
+    return Engine(
+        store,
+        cache_bytes=settings.cache_bytes,
+        budget=settings.node_budget,
+        worker_threads=settings.worker_threads,
+        held_roots=settings.held_roots,
+        heavy_requests=settings.heavy_requests,
+        max_lookups=settings.max_lookups,
+        operation_seconds=settings.operation_seconds,
+    )
+
+
+def create_app(settings: Settings, engine: Engine | None = None) -> Litestar:
+    """The gateway as an ASGI application.
+
+    Args:
+        settings: Its limits.
+        engine: What it answers from; the caller closes it. If None, the application opens the store in
+            ``settings.data`` when it starts and closes it when it stops.
+    """
+
+    @asynccontextmanager
+    async def life(app: Litestar) -> AsyncIterator[None]:
+        own = engine if engine is not None else await open_engine(settings)
+        app.state["gateway"] = Gateway(own, settings, Bodies(settings))
+        try:
+            yield
+        finally:
+            if engine is None:
+                await own.close()
+
+    app = Litestar(
+        route_handlers=[*resolve.handlers, *cas.handlers, *roots.handlers, *health.handlers, openapi_document],
+        exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
+        before_send=[_add_headers],
+        lifespan=[life],
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )
+    app.state["openapi"] = build_document(app)
+    return app
+
+
+async def _add_headers(message: Message, scope: Scope) -> None:
+    """Adds what every answer has, failures and unknown routes included."""
+    if message["type"] != "http.response.start":
+        return
+    headers = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+    if scope["path"].rstrip("/") in _VERIFY_PATHS:
+        headers.append((b"x-core-verification-role", b"diagnostic"))
+    message["headers"] = headers

@@ -1,0 +1,135 @@
+"""Immutable payloads: upload, download, HEAD; conditional and single-range requests.
+
+Payloads are stored by multihash, so any codec reads them; what a client gets is named by the CID that it asked for.
+Leaves out verification: clients hash what they get.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from litestar import Response, get, head, post
+from litestar.response import Stream
+
+from coregw.engine import StoredPayload
+from coregw.gateway.bodies import check_identity, query_parameters
+from coregw.gateway.conditions import ByteRange, Unsatisfiable, etag_listed, parse_range, range_applies
+from coregw.gateway.context import Gateway, json_response
+from coregw.gateway.openapi import DOC, OCTETS, Doc
+from coregw.gateway.problems import AnyRequest, problem
+from coregw.messages import CasCreated, encode
+from coregw.store import CHUNK_BYTES
+
+__all__ = ["handlers"]
+
+_CACHE: Final = "public, max-age=31536000, immutable"
+_GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": _CACHE}
+_GET_CODES: Final = ("invalid_cid", "payload_not_found")
+_NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
+
+
+@post(
+    "/v1/cas",
+    opt={
+        DOC: Doc(
+            "Stores a payload, durably, under its CID.",
+            status=201,
+            request=OCTETS,
+            headers={"Location": "Where the payload is."},
+            answer=CasCreated,
+            codes=("invalid_codec", "too_large", "unsupported_media_type", "storage_full"),
+            query={
+                "codec": "A multicodec by name or number; `raw` if absent.",
+                "hash": "`sha2-256` (if absent) or `blake3`.",
+            },
+        )
+    },
+)
+async def put_payload(request: AnyRequest) -> Response[bytes]:
+    """``POST /v1/cas``: streamed; each piece is hashed and written as it comes."""
+    gateway = Gateway.of(request)
+    asked = query_parameters(request, "codec", "hash")
+    check_identity(request)
+    chunks = gateway.bodies.chunks(request, gateway.settings.payload_bytes)
+    with gateway.bodies.reserved(2 * CHUNK_BYTES):
+        cid = await gateway.engine.put_payload(chunks, asked.get("codec", "raw"), asked.get("hash", "sha2-256"))
+    return json_response(encode(CasCreated(cid=cid)), 201, {"Location": f"/v1/cas/{cid}"})
+
+
+@get(
+    "/v1/cas/{cid:str}",
+    opt={
+        DOC: Doc(
+            "The bytes of a payload; hash them and compare with the CID before use.",
+            answer=OCTETS,
+            codes=(*_GET_CODES, "range_not_satisfiable"),
+            headers=_GET_HEADERS,
+            others=_NOT_MODIFIED | {206: "The one range of bytes asked for."},
+        )
+    },
+)
+async def get_payload(request: AnyRequest, cid: str) -> Response[bytes] | Stream:
+    """``GET /v1/cas/{cid}``."""
+    gateway = Gateway.of(request)
+    query_parameters(request)
+    payload = await gateway.engine.find_payload(cid)
+    headers = _headers(payload)
+    if _is_known(request, headers["ETag"]):
+        return Response(b"", status_code=304, headers=headers)
+    asked = None
+    if range_applies(request.headers.get("if-range"), headers["ETag"]):
+        asked = parse_range(", ".join(request.headers.getall("range", [])), payload.size)
+    if isinstance(asked, Unsatisfiable):
+        message = f"the payload has {payload.size} bytes"
+        return problem("range_not_satisfiable", message, headers={"Content-Range": f"bytes */{payload.size}"})
+    return await _send(gateway, payload, asked, headers)
+
+
+@head(
+    "/v1/cas/{cid:str}",
+    opt={
+        DOC: Doc(
+            "Whether a payload is held, and how long it is; Range is ignored.",
+            codes=_GET_CODES,
+            headers=_GET_HEADERS,
+            others=_NOT_MODIFIED,
+        )
+    },
+)
+async def head_payload(request: AnyRequest, cid: str) -> Response[None]:
+    """``HEAD /v1/cas/{cid}``."""
+    query_parameters(request)
+    payload = await Gateway.of(request).engine.find_payload(cid)
+    headers = _headers(payload)
+    if _is_known(request, headers["ETag"]):
+        return Response(None, status_code=304, headers=headers)
+    return Response(None, media_type=OCTETS, headers={**headers, "Content-Length": str(payload.size)})
+
+
+def _headers(payload: StoredPayload) -> dict[str, str]:
+    return {"ETag": f'"{payload.cid}"', "Cache-Control": _CACHE, "Accept-Ranges": "bytes"}
+
+
+def _is_known(request: AnyRequest, etag: str) -> bool:
+    """Whether the client has the payload already."""
+    return etag_listed(", ".join(request.headers.getall("if-none-match", [])), etag)
+
+
+async def _send(
+    gateway: Gateway, payload: StoredPayload, asked: ByteRange | None, headers: dict[str, str]
+) -> Response[bytes] | Stream:
+    """The whole payload, or a range of it: at once if it is one chunk, else chunk by chunk."""
+    start, end = asked or (0, payload.size)
+    status = 200
+    if asked is not None:
+        status = 206
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{payload.size}"
+    small = await gateway.engine.read_small_payload(payload, start, end)
+    if small is not None:
+        return Response(small, status_code=status, media_type=OCTETS, headers=headers)
+    headers["Content-Length"] = str(end - start)
+    chunks = gateway.engine.read_payload(payload, start, end)
+    return Stream(chunks, status_code=status, media_type=OCTETS, headers=headers)
+
+
+handlers: Final = [put_payload, get_payload, head_payload]

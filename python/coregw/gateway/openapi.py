@@ -1,0 +1,153 @@
+"""The OpenAPI 3.1 document: what each route says of itself, put together from the routes that there are.
+
+Every route carries a `Doc`; one without it stops the gateway from starting, so the document can't leave a route out.
+Litestar's own generator is not used: bodies here are bytes to Litestar, and its router answers in other shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from litestar import Litestar, Response, get
+from litestar.routes import HTTPRoute
+
+from coregw._core import __version__
+from coregw.gateway import problems
+from coregw.gateway.bodies import query_parameters
+from coregw.gateway.context import json_response
+from coregw.messages import Error
+
+if TYPE_CHECKING:
+    from litestar.types import Method
+
+__all__ = ["DOC", "OCTETS", "Doc", "build_document", "openapi_document"]
+
+DOC: Final = "coregw_doc"
+"""The key of a handler's `Doc` in its ``opt``."""
+
+OCTETS: Final = "application/octet-stream"
+
+_EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
+_PARAMETERS: Final[Mapping[str, str]] = {
+    "cid": "A CID, in any text form that the protocol takes.",
+    "root": "The CID of the caller-selected base root.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """What a route says of itself.
+
+    Attributes:
+        summary: A line.
+        status: The status of a success.
+        request: The struct of the JSON body, a media type, or None for no body.
+        answer: The struct of the JSON answer, a media type, or None for an empty one.
+        structs: Further structs that `request` or `answer` refer to by name.
+        codes: Error codes beside those that every route has.
+        query: Query parameters and what they mean.
+        headers: Headers of a success and what they mean.
+        others: Further statuses without an error body, and what they mean.
+    """
+
+    summary: str
+    status: int = 200
+    request: type[msgspec.Struct] | str | None = None
+    answer: type[msgspec.Struct] | str | None = None
+    structs: tuple[type[msgspec.Struct], ...] = ()
+    codes: tuple[str, ...] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[int, str] = field(default_factory=dict)
+
+
+@get("/openapi.json", opt={DOC: Doc("This document.", answer="application/json")})
+async def openapi_document(request: problems.AnyRequest) -> Response[bytes]:
+    """Serves the document that `build_document` made when the gateway started."""
+    query_parameters(request)
+    return json_response(request.app.state["openapi"])
+
+
+def build_document(app: Litestar) -> bytes:
+    """The document of all routes as JSON. Raises `KeyError` for a route without a `Doc`."""
+    paths: dict[str, dict[str, Any]] = {}
+    structs: dict[str, type[msgspec.Struct]] = {"Error": Error}
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute):
+            continue
+        for method, (handler, _) in route.route_handler_map.items():
+            if method == "OPTIONS":
+                continue
+            doc: Doc = handler.opt[DOC]
+            named = [kind for kind in (doc.request, doc.answer, *doc.structs) if isinstance(kind, type)]
+            structs |= {kind.__name__: kind for kind in named}
+            parameters = [name for name in route.path_components if not isinstance(name, str)]
+            paths.setdefault(route.path_format, {})[method.lower()] = _operation(
+                doc, method, handler.handler_name, [parameter.name for parameter in parameters]
+            )
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "coregw", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": _schemas(list(structs.values()))},
+    }
+    return msgspec.json.encode(document)
+
+
+def _operation(doc: Doc, method: Method, name: str, path_parameters: list[str]) -> dict[str, Any]:
+    """One method of one path."""
+    text = {"type": "string"}
+    in_path = [
+        {"name": each, "in": "path", "required": True, "description": _PARAMETERS[each], "schema": text}
+        for each in path_parameters
+    ]
+    in_query = [
+        {"name": each, "in": "query", "description": about, "schema": text} for each, about in doc.query.items()
+    ]
+    success: dict[str, Any] = {"description": HTTPStatus(doc.status).phrase}
+    if doc.answer is not None:
+        success["content"] = _content(doc.answer)
+    if doc.headers:
+        success["headers"] = {each: {"description": about, "schema": text} for each, about in doc.headers.items()}
+    others = {str(status): {"description": about} for status, about in doc.others.items()}
+    operation: dict[str, Any] = {
+        "operationId": f"{method.lower()}_{name}",
+        "summary": doc.summary,
+        "responses": {str(doc.status): success, **others, **_failures(doc)},
+    }
+    if in_path or in_query:
+        operation["parameters"] = in_path + in_query
+    if doc.request is not None:
+        operation["requestBody"] = {"required": True, "content": _content(doc.request)}
+    return operation
+
+
+def _content(kind: type[msgspec.Struct] | str) -> dict[str, Any]:
+    """The content of a body: a struct as JSON, or any bytes of a media type."""
+    if isinstance(kind, str):
+        return {kind: {}}
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
+
+
+def _failures(doc: Doc) -> dict[str, Any]:
+    """The failures of a route by status, naming their codes."""
+    by_status: dict[int, list[str]] = {}
+    for code in (*_EVERYWHERE, *doc.codes):
+        by_status.setdefault(problems.STATUS_BY_CODE[code], []).append(f"`{code}`")
+    return {
+        str(status): {"description": " or ".join(codes), "content": _content(Error)}
+        for status, codes in sorted(by_status.items())
+    }
+
+
+def _schemas(structs: list[type[msgspec.Struct]]) -> dict[str, Any]:
+    """The schemas of all structs and what they refer to. ``profile`` is always sent, so it is required."""
+    _, schemas = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        if "profile" in schema.get("properties", {}) and "profile" not in schema["required"]:
+            schema["required"].insert(0, "profile")
+    return dict(sorted(schemas.items()))

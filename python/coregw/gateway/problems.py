@@ -1,0 +1,99 @@
+"""Exceptions into answers: one table of statuses, one shape for every failure (protocol section 5, *error*).
+
+What the table does not name is a 500 ``internal`` that tells a client nothing and an operator everything (a log line).
+Leaves out raising: routes and the engine raise `coregw.errors` classes and never think of statuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+from litestar import Request, Response
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+from msgspec import UNSET
+
+from coregw.errors import CoregwError, InvalidInput
+from coregw.messages import Error, encode
+
+__all__ = ["STATUS_BY_CODE", "AnyRequest", "ClientGone", "handle_exception", "problem"]
+
+logger = logging.getLogger("coregw.gateway")
+
+STATUS_BY_CODE: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "invalid_request": 400,
+        "invalid_cid": 400,
+        "invalid_path": 400,
+        "invalid_codec": 400,
+        "unknown_profile": 400,
+        "kind_mismatch": 400,
+        "unauthorized": 401,
+        "root_not_found": 404,
+        "path_not_found": 404,
+        "payload_not_found": 404,
+        "record_not_found": 404,
+        "route_not_found": 404,
+        "method_not_allowed": 405,
+        "before_mismatch": 409,
+        "expected_root_mismatch": 409,
+        "revision_mismatch": 409,
+        "record_frozen": 409,
+        "invalid_change": 409,
+        "too_large": 413,
+        "unsupported_media_type": 415,
+        "range_not_satisfiable": 416,
+        "internal": 500,
+        "unavailable": 503,
+        "storage_full": 507,
+    }
+)
+
+_INTERNAL: Final = "something went wrong in the gateway; its log says what"
+
+AnyRequest = Request[object, object, State]
+
+
+class ClientGone(InvalidInput):
+    """The client left before its request was whole; nobody reads the answer."""
+
+
+def problem(
+    code: str, message: str, *, details: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> Response[bytes]:
+    """The answer for an error code of the table.
+
+    Args:
+        code: A key of `STATUS_BY_CODE`.
+        message: One sentence for a person.
+        details: JSON text of the ``details`` member, or None.
+        headers: Further headers.
+    """
+    raw = UNSET if details is None else msgspec.Raw(details)
+    extra = {"Retry-After": "1"} if code == "unavailable" else {}
+    return Response(
+        encode(Error(error=code, message=message, details=raw)),
+        status_code=STATUS_BY_CODE[code],
+        media_type="application/json",
+        headers={**extra, **(headers or {})},
+    )
+
+
+def handle_exception(request: AnyRequest, error: Exception) -> Response[bytes]:
+    """The answer for any exception that a route, or the routing, let out."""
+    if isinstance(error, CoregwError) and error.code in STATUS_BY_CODE and STATUS_BY_CODE[error.code] != 500:
+        return problem(error.code, error.message, details=error.details)
+    method, path = request.scope["method"], request.scope["path"]
+    if isinstance(error, NotFoundException):
+        return problem("route_not_found", f"there is nothing at {path!r}")
+    if isinstance(error, MethodNotAllowedException):
+        allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
+        return problem("method_not_allowed", f"{method} is not one of {allowed}", headers={"Allow": allowed})
+    if isinstance(error, HTTPException) and error.status_code == 400:
+        return problem("invalid_request", error.detail)
+    logger.error("%s %s failed", method, path, exc_info=error)
+    return problem("internal", _INTERNAL)

@@ -1,0 +1,173 @@
+"""HTTP framing: uvicorn's httptools protocol with the deadlines and the strictness that it leaves out.
+
+What is added: a deadline for request lines and headers, a limit on their size, exactly one Host, a deadline for the
+rest of a refused body, an end for clients that stop reading, a limit on connections, and errors in the gateway's shape.
+Leaves out everything above framing. Bodies that stall are the routes' business (`bodies`), since only they know whether
+they wait for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from coregw.gateway.settings import Settings
+from coregw.messages import Error, encode
+
+__all__ = ["GatewayProtocol", "protocol_for"]
+
+
+class _Refused(Exception):
+    """Stops the parser; the reason is in the protocol."""
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """One connection. At most one timer of its own runs, beside uvicorn's keep-alive timer and the write timer."""
+
+    settings: ClassVar[Settings]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own arguments
+        super().__init__(*args, **kwargs)
+        self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._body_open = False
+        self._head_bytes = 0
+        self._refusal = "this is no valid HTTP request"
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Starts the clock for the first request; a connection too many is closed."""
+        super().connection_made(transport)
+        if len(self.connections) > self.settings.connections:
+            transport.abort()
+        else:
+            self._arm(self.settings.header_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stops all clocks."""
+        self._disarm()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feeds the parser. Between two requests, any byte starts the clock for the next one."""
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head and self._head_bytes > self.settings.header_bytes:
+            self._refuse_long_head()
+            self.send_400_response("")
+        elif self._timer is None and self._unanswered() is None:
+            self._arm(self.settings.header_seconds)
+
+    # --- one request --------------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._in_head = True
+        self._arm(self.settings.header_seconds)
+
+    def on_headers_complete(self) -> None:
+        """The whole head is here: judges what the parser does not, and starts the request."""
+        self._in_head = False
+        self._head_bytes = 0
+        self._disarm()
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.settings.header_bytes:
+            self._refuse_long_head()
+            raise _Refused
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
+            self._refusal = "a request needs exactly one Host header"
+            raise _Refused
+        self._body_open = True
+        super().on_headers_complete()
+        if self.parser.should_upgrade():  # no other protocol is spoken here, and the parser won't go on after this
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """The whole body is here, or the last of it was dropped."""
+        self._body_open = False
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._arm(self.settings.keep_alive_seconds)
+
+    def on_response_complete(self) -> None:
+        """The answer is out. What is left of an unread body is dropped, but not for ever."""
+        super().on_response_complete()
+        if self._body_open and not self.transport.is_closing():
+            self._arm(self.settings.drain_seconds)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is no HTTP, and closes. An answer that is half out already can only be cut."""
+        cycle = self._unanswered()
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.abort()
+                return
+        body = encode(Error(error="invalid_request", message=self._refusal))
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[400] + head.encode() + body)
+        self.transport.close()
+
+    def _unanswered(self) -> RequestResponseCycle | None:
+        """The newest request, if its answer is not complete."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn sets None at first
+        return None if cycle is None or cycle.response_complete else cycle
+
+    def _refuse_long_head(self) -> None:
+        self._refusal = f"the request line and headers are longer than {self.settings.header_bytes} bytes"
+
+    # --- clocks -------------------------------------------------------------------------------------------------------
+
+    def _arm(self, seconds: float) -> None:
+        """Closes the connection in `seconds`, unless something comes first."""
+        self._disarm()
+        self._timer = self.loop.call_later(seconds, self.transport.close)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than the gateway writes; watches that it reads at all."""
+        super().pause_writing()
+        self._watch_writing(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        super().resume_writing()
+        self._stop_write_timer()
+
+    def _watch_writing(self, waiting: int) -> None:
+        self._stop_write_timer()
+        self._write_timer = self.loop.call_later(self.settings.write_seconds, self._check_writing, waiting)
+
+    def _check_writing(self, waiting: int) -> None:
+        """Cuts the connection if the client took nothing since the last look."""
+        still_waiting = self.transport.get_write_buffer_size()
+        if still_waiting >= waiting:
+            self.transport.abort()
+        else:
+            self._watch_writing(still_waiting)
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+
+def protocol_for(settings: Settings) -> type[GatewayProtocol]:
+    """The protocol with these limits; uvicorn makes the instances."""
+    return type("BoundGatewayProtocol", (GatewayProtocol,), {"settings": settings})
