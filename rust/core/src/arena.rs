@@ -1,0 +1,244 @@
+//! Nodes side by side in one vector: the form in which proofs, pages and trees being changed are held.
+//!
+//! A node's bits before `floor` are those of the path that leads to it, and are not looked at here; `floor` is 0 at
+//! the top and the parent's `bit + 1` elsewhere (protocol section 4), so callers carry it along.
+
+use crate::node::Summary;
+use crate::path::top_bits;
+
+/// The place of a node in its arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// A side of an inner node; in a map also the value of its bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    #[inline]
+    pub(crate) fn of(bit: bool) -> Self {
+        if bit { Self::Right } else { Self::Left }
+    }
+}
+
+/// A key's bytes from byte `start` on; those before are the path's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tail {
+    pub(crate) offset: u32,
+    pub(crate) start: u16,
+    pub(crate) len: u16,
+}
+
+impl Tail {
+    pub(crate) const NONE: Self = Self { offset: 0, start: 0, len: 0 };
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum State {
+    /// The empty tree.
+    Empty,
+    /// Only the summary is here. In a page, `extent` and the number of the stub in the page are noted.
+    Stub { extent: u32, ordinal: u32 },
+    /// In a tree: the node is at `node` of the pinned page `page`, not yet copied.
+    Remote { page: u32, node: NodeId },
+    /// A leaf; a list's has an empty tail.
+    Leaf { tail: Tail, target: u32, target_len: u8 },
+    /// An inner node. Its label's bytes from byte `start` to the one that holds bit `bit - 1` are at `label`.
+    Inner { bit: u32, label: u32, start: u16, left: NodeId, right: NodeId },
+}
+
+/// The query visited the node, or the page holds it.
+pub(crate) const SHOWN: u8 = 1;
+/// Made by a change or a build, not read.
+pub(crate) const FRESH: u8 = 2;
+/// Copied from the top of a page.
+pub(crate) const PAGE_TOP: u8 = 4;
+/// The left child stays in this node's page. Means something on fresh nodes only.
+pub(crate) const KEEP_LEFT: u8 = 8;
+/// The right child stays in this node's page. Means something on fresh nodes only.
+pub(crate) const KEEP_RIGHT: u8 = 16;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Node {
+    pub(crate) sum: Summary,
+    pub(crate) state: State,
+    /// In a tree: the pinned page that the node was copied from.
+    pub(crate) home: u32,
+    /// Bytes of what hangs on the node in its page, its own label left out.
+    pub(crate) weight: u16,
+    /// Number of pages between the node's own and the lowest one below it.
+    pub(crate) height: u8,
+    pub(crate) flags: u8,
+}
+
+impl Node {
+    pub(crate) fn new(sum: Summary, state: State) -> Self {
+        Self { sum, state, home: u32::MAX, weight: 0, height: 0, flags: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Where a key leaves a node's own bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// At this bit.
+    At(u32),
+    /// Nowhere; the key goes on below an inner node, or is the leaf's.
+    Agrees,
+    /// Nowhere, and the key has ended: no tree of keys has such a node (protocol section 3).
+    Ends,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Arena {
+    #[inline]
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+
+    /// Arenas are bounded far below 2^32 nodes and bytes by the limits on proofs, pages and requests.
+    #[inline]
+    pub(crate) fn push(&mut self, node: Node) -> NodeId {
+        let id = NodeId(u32::try_from(self.nodes.len()).expect("an arena holds less than 2^32 nodes"));
+        self.nodes.push(node);
+        id
+    }
+
+    /// Appends bytes and says where they are.
+    #[inline]
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> u32 {
+        let at = u32::try_from(self.bytes.len()).expect("an arena holds less than 2^32 bytes");
+        self.bytes.extend_from_slice(bytes);
+        at
+    }
+
+    /// The target of a leaf; empty for any other node.
+    #[inline]
+    pub(crate) fn target(&self, id: NodeId) -> &[u8] {
+        match self.node(id).state {
+            State::Leaf { target, target_len, .. } => &self.bytes[target as usize..][..usize::from(target_len)],
+            _ => &[],
+        }
+    }
+
+    /// A leaf's tail from byte `floor / 8` on. Bits before `floor` mean nothing.
+    #[inline]
+    pub(crate) fn tail(&self, tail: Tail, floor: u32) -> &[u8] {
+        let all = &self.bytes[tail.offset as usize..][..usize::from(tail.len)];
+        &all[(floor / 8) as usize - usize::from(tail.start)..]
+    }
+
+    /// An inner node's label from byte `floor / 8` on; empty if `floor` is `bit`. Stray bits mean nothing.
+    #[inline]
+    pub(crate) fn label(&self, label: u32, start: u16, floor: u32, bit: u32) -> &[u8] {
+        if floor == bit {
+            return &[];
+        }
+        let from = label as usize + (floor / 8) as usize - usize::from(start);
+        &self.bytes[from..from + bit.div_ceil(8) as usize - (floor / 8) as usize]
+    }
+
+    /// The bits that a node says by itself: an inner node's `bit`, a leaf's key length in bits.
+    pub(crate) fn extent(&self, id: NodeId) -> u32 {
+        match self.node(id).state {
+            State::Inner { bit, .. } => bit,
+            State::Leaf { tail, .. } => 8 * (u32::from(tail.start) + u32::from(tail.len)),
+            State::Stub { extent, .. } => extent,
+            State::Empty | State::Remote { .. } => 0,
+        }
+    }
+
+    /// Where `key`, which led here, leaves the node's own bits from `floor` on.
+    #[inline]
+    pub(crate) fn parting(&self, id: NodeId, floor: u32, key: &[u8]) -> Parting {
+        match self.node(id).state {
+            State::Inner { bit, label, start, .. } => {
+                let label = self.label(label, start, floor, bit);
+                parting(label, floor, bit, key)
+            }
+            State::Leaf { tail, .. } => {
+                let bits = 8 * (u32::from(tail.start) + u32::from(tail.len));
+                match parting(self.tail(tail, floor), floor, bits, key) {
+                    Parting::Ends if bits as usize == 8 * key.len() => Parting::Agrees,
+                    Parting::Agrees => Parting::Ends,
+                    other => other,
+                }
+            }
+            _ => Parting::Ends,
+        }
+    }
+}
+
+/// Compares bits `floor` to `end - 1`, which `own` holds from byte `floor / 8` on, with those of `key`.
+#[inline]
+fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
+    let from = (floor / 8) as usize;
+    for (i, &byte) in own.iter().enumerate() {
+        let Some(&k) = key.get(from + i) else {
+            return Parting::Ends;
+        };
+        let mut x = byte ^ k;
+        if i == 0 {
+            x &= !top_bits(floor % 8);
+        }
+        if from + i == (end / 8) as usize {
+            x &= top_bits(end % 8);
+        }
+        if x != 0 {
+            return Parting::At(8 * (from + i) as u32 + x.leading_zeros());
+        }
+    }
+    if end as usize >= 8 * key.len() { Parting::Ends } else { Parting::Agrees }
+}
+
+/// The path from the top to a node: bits before the node's `floor` are right, what follows is left over.
+#[derive(Debug, Default)]
+pub(crate) struct PathBuffer(pub(crate) Vec<u8>);
+
+impl PathBuffer {
+    #[inline]
+    fn reach(&mut self, bytes: usize) {
+        if self.0.len() < bytes {
+            self.0.resize(bytes, 0);
+        }
+    }
+
+    /// Puts in `own`, the bits from `floor` on, which start at byte `floor / 8`.
+    #[inline]
+    pub(crate) fn put(&mut self, floor: u32, own: &[u8]) {
+        let from = (floor / 8) as usize;
+        let Some((&first, rest)) = own.split_first() else {
+            return;
+        };
+        self.reach(from + own.len());
+        let keep = top_bits(floor % 8);
+        self.0[from] = self.0[from] & keep | first & !keep;
+        self.0[from + 1..from + own.len()].copy_from_slice(rest);
+    }
+
+    /// Puts in the one bit that leads to a child.
+    #[inline]
+    pub(crate) fn turn(&mut self, bit: u32, side: Side) {
+        let at = (bit / 8) as usize;
+        self.reach(at + 1);
+        let one = if side == Side::Right { 0x80 >> (bit % 8) } else { 0 };
+        self.0[at] = self.0[at] & top_bits(bit % 8) | one;
+    }
+}

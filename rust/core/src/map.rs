@@ -1,0 +1,526 @@
+//! Maps: `get`, `scan`, `apply` and `build`, each once, for the gateway and the verifier alike (protocol section 4).
+//!
+//! A query is a value that can stop and go on: its `run` returns [`Halt`] when it needs pages or its budget is spent,
+//! and picks up where it was when it is called again.
+
+use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
+use crate::cid::{Cid, Kind};
+use crate::error::{ConflictCode, Error, InputCode, Result};
+use crate::node::Summary;
+use crate::path::{self, Key, Window, first_difference};
+use crate::pruned;
+use crate::suite::{Digest, Suite};
+use crate::tree::{Halt, Place, Step, Tree};
+
+/// Pages asked for at once, at most.
+pub(crate) const MAX_WANTED: usize = 128;
+
+const NO_KEY_HERE: Halt = Halt::Faulty("a node below a whole key");
+
+/// Where a walk ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// At the key's own leaf.
+    Found,
+    /// At the empty node.
+    Empty,
+    /// Where the key parts from the node, at this bit.
+    Parts(u32),
+}
+
+/// A walk towards a key: compares it with each node's bits and goes down by its own (protocol section 3).
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) at: NodeId,
+    pub(crate) floor: u32,
+    /// The nodes passed and the sides taken, where that is asked for.
+    pub(crate) turns: Option<Vec<(NodeId, Side)>>,
+}
+
+impl Walk {
+    pub(crate) fn from(top: NodeId) -> Self {
+        Self { at: top, floor: 0, turns: None }
+    }
+
+    pub(crate) fn noting_turns(top: NodeId) -> Self {
+        Self { at: top, floor: 0, turns: Some(Vec::new()) }
+    }
+
+    /// Goes to the end. O(depth).
+    #[inline]
+    pub(crate) fn run(&mut self, tree: &mut Tree, key: &[u8]) -> Step<End> {
+        loop {
+            tree.visit(self.at)?;
+            if let Some(end) = self.step(tree, key)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Goes down by one node that is in hand.
+    #[inline]
+    fn step(&mut self, tree: &Tree, key: &[u8]) -> Step<Option<End>> {
+        let state = tree.state(self.at);
+        if let State::Empty = state {
+            return Ok(Some(End::Empty));
+        }
+        match (tree.arena.parting(self.at, self.floor, key), state) {
+            (Parting::At(bit), _) => Ok(Some(End::Parts(bit))),
+            (Parting::Agrees, State::Inner { bit, left, right, .. }) => {
+                let side = Side::of(path::bit(key, bit));
+                if let Some(turns) = &mut self.turns {
+                    turns.push((self.at, side));
+                }
+                self.at = if side == Side::Left { left } else { right };
+                self.floor = bit + 1;
+                Ok(None)
+            }
+            (Parting::Agrees, _) => Ok(Some(End::Found)),
+            (Parting::Ends, _) => Err(NO_KEY_HERE),
+        }
+    }
+}
+
+/// Look-up of one key.
+#[derive(Debug)]
+pub(crate) struct Get {
+    walk: Walk,
+}
+
+impl Get {
+    pub(crate) fn new() -> Self {
+        Self { walk: Walk::from(Tree::TOP) }
+    }
+
+    /// The leaf of the key, or None if the map has no such key.
+    #[inline]
+    pub(crate) fn run(&mut self, tree: &mut Tree, key: &[u8]) -> Step<Option<NodeId>> {
+        Ok((self.walk.run(tree, key)? == End::Found).then_some(self.walk.at))
+    }
+}
+
+/// What a scan gives: the entries of one page of a listing, in key order, and whether more follow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Segments and target of each entry.
+    pub entries: Vec<(Vec<String>, Cid)>,
+    /// Whether an entry of the window follows the last one.
+    pub more: bool,
+}
+
+/// What a node's known bits say of all that is below it.
+enum Verdict {
+    Before,
+    Past,
+    Unknown,
+}
+
+/// A subtree that the scan has not looked at.
+#[derive(Debug, Clone, Copy)]
+struct Ahead {
+    id: NodeId,
+    floor: u32,
+    /// The bit before `floor`, if the path buffer does not hold it yet.
+    turn: Option<Side>,
+    /// All below it is known to be in the window.
+    inside: bool,
+}
+
+/// A listing of a window of keys (protocol section 4, `scan`).
+#[derive(Debug)]
+pub(crate) struct Scan {
+    window: Window,
+    limit: usize,
+    seek: Option<Walk>,
+    /// The next subtree last.
+    ahead: Vec<Ahead>,
+    path: PathBuffer,
+    found: Listing,
+}
+
+impl Scan {
+    /// `limit` is at least 1.
+    pub(crate) fn new(window: Window, limit: usize) -> Self {
+        let mut scan = Self {
+            seek: None,
+            limit,
+            ahead: Vec::new(),
+            path: PathBuffer(window.lo.clone().unwrap_or_default()),
+            found: Listing::default(),
+            window,
+        };
+        match scan.window.lo {
+            Some(_) => scan.seek = Some(Walk::noting_turns(Tree::TOP)),
+            None => {
+                let inside = scan.window.hi.is_none();
+                scan.ahead.push(Ahead { id: Tree::TOP, floor: 0, turn: None, inside });
+            }
+        }
+        scan
+    }
+
+    /// Goes on to the end of the page. O(depth + entries).
+    pub(crate) fn run(&mut self, tree: &mut Tree) -> Step<Listing> {
+        if let Some(walk) = &mut self.seek {
+            let lo = self.window.lo.as_deref().unwrap_or_default();
+            let end = walk.run(tree, lo)?;
+            let (at, floor) = (walk.at, walk.floor);
+            for (id, side) in walk.turns.take().unwrap_or_default() {
+                if let (Side::Left, State::Inner { bit, right, .. }) = (side, tree.state(id)) {
+                    self.ahead.push(Ahead { id: right, floor: bit + 1, turn: Some(Side::Right), inside: false });
+                }
+            }
+            let first = match end {
+                End::Found => !self.window.skip_lo,
+                End::Parts(bit) => !path::bit(lo, bit),
+                End::Empty => false,
+            };
+            if first {
+                self.ahead.push(Ahead { id: at, floor, turn: None, inside: false });
+            }
+            self.seek = None;
+        }
+        while let Some(&next) = self.ahead.last() {
+            match tree.visit(next.id) {
+                Err(Halt::Pages) => {
+                    self.want_ahead(tree);
+                    return Err(Halt::Pages);
+                }
+                other => other?,
+            }
+            self.ahead.pop();
+            if self.next(tree, next) {
+                break;
+            }
+        }
+        Ok(std::mem::take(&mut self.found))
+    }
+
+    /// Looks at a visited node. True if the scan ends there.
+    fn next(&mut self, tree: &Tree, next: Ahead) -> bool {
+        if let Some(side) = next.turn {
+            self.path.turn(next.floor - 1, side);
+        }
+        let full = self.found.entries.len() == self.limit;
+        match tree.state(next.id) {
+            State::Inner { bit, label, start, left, right } => {
+                self.path.put(next.floor, tree.arena.label(label, start, next.floor, bit));
+                let verdict = self.judge_prefix(bit);
+                match verdict {
+                    Verdict::Past => return true,
+                    Verdict::Before if full => {
+                        self.found.more = true;
+                        return true;
+                    }
+                    _ => {}
+                }
+                let inside = matches!(verdict, Verdict::Before);
+                self.ahead.push(Ahead { id: right, floor: bit + 1, turn: Some(Side::Right), inside });
+                self.ahead.push(Ahead { id: left, floor: bit + 1, turn: Some(Side::Left), inside });
+                false
+            }
+            State::Leaf { tail, .. } => {
+                let len = usize::from(tail.start) + usize::from(tail.len);
+                self.path.put(next.floor, tree.arena.tail(tail, next.floor));
+                let key = &self.path.0[..len];
+                if self.window.hi.as_deref().is_some_and(|hi| key >= hi) {
+                    return true;
+                }
+                if full {
+                    self.found.more = true;
+                    return true;
+                }
+                let target = Cid::trusted(tree.arena.target(next.id));
+                self.found.entries.push((path::segments(key), target));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Compares the first `bit` bits of the path with the end of the window.
+    fn judge_prefix(&self, bit: u32) -> Verdict {
+        let Some(hi) = self.window.hi.as_deref() else {
+            return Verdict::Before;
+        };
+        let whole = (bit / 8) as usize;
+        let n = whole.min(hi.len());
+        match self.path.0[..n].cmp(&hi[..n]) {
+            std::cmp::Ordering::Less => return Verdict::Before,
+            std::cmp::Ordering::Greater => return Verdict::Past,
+            std::cmp::Ordering::Equal if n == hi.len() => return Verdict::Past,
+            std::cmp::Ordering::Equal => {}
+        }
+        let mask = path::top_bits(bit % 8);
+        let (ours, theirs) = (self.path.0.get(whole).map_or(0, |b| b & mask), hi[whole] & mask);
+        match ours.cmp(&theirs) {
+            std::cmp::Ordering::Less => Verdict::Before,
+            std::cmp::Ordering::Greater => Verdict::Past,
+            std::cmp::Ordering::Equal => Verdict::Unknown,
+        }
+    }
+
+    /// Asks for the pages of all that is surely visited next, not only for the one that is missing now.
+    fn want_ahead(&self, tree: &mut Tree) {
+        let mut room = (self.limit - self.found.entries.len()) as u64 + 1;
+        let sure = self.ahead.iter().rev().take_while(|next| next.inside);
+        let mut rest: Vec<Place> = sure.map(|next| Place::Here(next.id)).collect();
+        rest.reverse();
+        while let Some(place) = rest.pop() {
+            if room == 0 || tree.wanted.len() >= MAX_WANTED {
+                return;
+            }
+            let count = tree.sum_at(&place).count;
+            let mut below = Vec::new();
+            tree.want(place, &mut |place| below.push(place));
+            if below.is_empty() {
+                room = room.saturating_sub(count);
+            }
+            rest.extend(below.into_iter().rev());
+        }
+    }
+}
+
+/// One change of a map: what the key leads to before and after. None stands for absence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The coordinate.
+    pub key: Key,
+    /// The target that is there now.
+    pub before: Option<Cid>,
+    /// The target that is to be there.
+    pub after: Option<Cid>,
+}
+
+/// Changes in key order, one a key, each of which changes something.
+#[derive(Debug, Clone)]
+pub struct Changes(Vec<Change>);
+
+impl Changes {
+    /// Sorts and checks.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for no changes at all; [`Error::Conflict`] for a key twice or a change of nothing.
+    pub fn new(mut changes: Vec<Change>) -> Result<Self> {
+        if changes.is_empty() {
+            return Err(Error::input(InputCode::InvalidRequest, "there are no changes"));
+        }
+        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        let invalid = |change: &Change, why: &str| {
+            Err(Error::conflict(ConflictCode::InvalidChange, format!("{:?}: {why}", change.key.text())))
+        };
+        for (i, change) in changes.iter().enumerate() {
+            if i > 0 && changes[i - 1].key == change.key {
+                return invalid(change, "the coordinate is changed twice");
+            }
+            if change.before == change.after {
+                return invalid(change, "before and after are the same: a change of nothing");
+            }
+        }
+        Ok(Self(changes))
+    }
+
+    /// Number of coordinates changed.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Never: [`Changes::new`] refuses that.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the change at `index` is about, for messages.
+    pub(crate) fn name(&self, index: usize) -> String {
+        self.0.get(index).map_or_else(String::new, |change| format!("{:?}", change.key.text()))
+    }
+}
+
+/// The changes made, one after the other, on the tree as it changes (protocol section 4, map `apply`).
+#[derive(Debug)]
+pub(crate) struct Apply {
+    changes: Changes,
+    /// Walks on the tree as it was, to ask for all pages at once.
+    ahead: Option<Vec<Walk>>,
+    done: usize,
+    top: NodeId,
+}
+
+impl Apply {
+    pub(crate) fn new(changes: Changes) -> Self {
+        Self { changes, ahead: None, done: 0, top: Tree::TOP }
+    }
+
+    /// The new top, its digest computed. O(changes x depth).
+    pub(crate) fn run(&mut self, tree: &mut Tree) -> Step<NodeId> {
+        if tree.may_lack_pages() {
+            self.look_ahead(tree)?;
+        }
+        while let Some(change) = self.changes.0.get(self.done) {
+            self.top = make(tree, self.top, self.done, change)?;
+            self.done += 1;
+        }
+        tree.seal(self.top);
+        Ok(self.top)
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Every change is sure to visit its walk on the tree as it was: loads all of them, a level of pages at a time.
+    fn look_ahead(&mut self, tree: &mut Tree) -> Step<()> {
+        let walks = self.ahead.get_or_insert_with(|| self.changes.0.iter().map(|_| Walk::from(Tree::TOP)).collect());
+        let mut missing = false;
+        for (walk, change) in walks.iter_mut().zip(&self.changes.0) {
+            loop {
+                match tree.load(walk.at) {
+                    Err(Halt::Pages) => missing = true,
+                    Err(other) => return Err(other),
+                    Ok(()) => match walk.step(tree, change.key.as_bytes())? {
+                        None => continue,
+                        Some(_) => {}
+                    },
+                }
+                break;
+            }
+        }
+        if missing { Err(Halt::Pages) } else { Ok(()) }
+    }
+}
+
+fn make(tree: &mut Tree, top: NodeId, index: usize, change: &Change) -> Step<NodeId> {
+    let key = change.key.as_bytes();
+    let mut walk = Walk::noting_turns(top);
+    let end = walk.run(tree, key)?;
+    let turns = walk.turns.take().unwrap_or_default();
+    let found = (end == End::Found).then(|| Cid::trusted(tree.arena.target(walk.at)));
+    if found != change.before {
+        let is = found.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
+        let said = change.before.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
+        let why = format!("{:?}: {is} is there now, not {said}", change.key.text());
+        return Err(Halt::Conflict { change: index, code: ConflictCode::BeforeMismatch, why });
+    }
+    match (&change.after, end) {
+        (Some(after), End::Parts(bit)) => {
+            let leaf = fresh_leaf(tree, key, after);
+            let State::Leaf { tail, .. } = tree.state(leaf) else {
+                return Err(NO_KEY_HERE);
+            };
+            let (left, right) = if path::bit(key, bit) { (walk.at, leaf) } else { (leaf, walk.at) };
+            let sum = pruned::join(&tree.node(left).sum, &tree.node(right).sum, |_, _| Digest::ZERO)
+                .ok_or(Halt::Full("the counts would sum to 2^53 or more"))?;
+            let inner = tree.push_fresh(sum, State::Inner { bit, label: tail.offset, start: 0, left, right });
+            tree.graft(&turns, inner)
+        }
+        (Some(after), _) => {
+            let leaf = fresh_leaf(tree, key, after);
+            tree.graft(&turns, leaf)
+        }
+        (None, _) => remove(tree, key, &turns),
+    }
+}
+
+/// A leaf with its whole key, so that it may hang anywhere on the key's path.
+fn fresh_leaf(tree: &mut Tree, key: &[u8], target: &Cid) -> NodeId {
+    let tail = Tail { offset: tree.arena.store(key), start: 0, len: key.len() as u16 };
+    let (target, target_len) = (tree.arena.store(target.as_bytes()), target.as_bytes().len() as u8);
+    let sum = Summary { count: 1, measure: 1, digest: Digest::ZERO };
+    tree.push_fresh(sum, State::Leaf { tail, target, target_len })
+}
+
+/// Puts the sibling of the leaf that the turns lead to in its parent's place.
+fn remove(tree: &mut Tree, key: &[u8], turns: &[(NodeId, Side)]) -> Step<NodeId> {
+    let Some((&(parent, side), above)) = turns.split_last() else {
+        return Ok(tree.push_fresh(Summary { count: 0, measure: 0, digest: Digest::ZERO }, State::Empty));
+    };
+    let State::Inner { bit, left, right, .. } = tree.state(parent) else {
+        return Err(NO_KEY_HERE);
+    };
+    let sibling = if side == Side::Left { right } else { left };
+    lengthen(tree, key, bit, sibling)?;
+    tree.graft(above, sibling)
+}
+
+/// Gives a node that moves up the bits that its old parent said for it: those of `key` before `bit`, and the other
+/// value of `bit`. A node that is not in hand needs nothing: a page's top says all its bits, a stub none.
+fn lengthen(tree: &mut Tree, key: &[u8], bit: u32, id: NodeId) -> Step<()> {
+    if tree.on_same_page(id) {
+        tree.load(id)?;
+    }
+    let floor = bit + 1;
+    let mut whole = PathBuffer(key[..(bit / 8) as usize].to_vec());
+    whole.put(8 * (bit / 8), &key[(bit / 8) as usize..=(bit / 8) as usize]);
+    whole.turn(bit, Side::of(!path::bit(key, bit)));
+    let state = match tree.state(id) {
+        State::Leaf { tail, target, target_len } => {
+            whole.put(floor, tree.arena.tail(tail, floor));
+            let len = usize::from(tail.start) + usize::from(tail.len);
+            let tail = Tail { offset: tree.arena.store(&whole.0[..len]), start: 0, len: len as u16 };
+            State::Leaf { tail, target, target_len }
+        }
+        State::Inner { bit, label, start, left, right } => {
+            whole.put(floor, tree.arena.label(label, start, floor, bit));
+            let label = tree.arena.store(&whole.0[..bit.div_ceil(8) as usize]);
+            State::Inner { bit, label, start: 0, left, right }
+        }
+        other => other,
+    };
+    tree.arena.node_mut(id).state = state;
+    Ok(())
+}
+
+/// Builds the map of `arcs`, which are in key order without doubles: keys of section 2, targets of section 1.
+/// O(n) hashing. The result's digests and cuts are done.
+pub(crate) fn build<'a>(suite: Suite, arcs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>) -> Step<(Tree, NodeId)> {
+    let mut tree = Tree::empty(Kind::Map, suite);
+    tree.arena.nodes.reserve_exact(2 * arcs.len());
+    let mut open: Vec<NodeId> = Vec::new();
+    let mut bits: Vec<u32> = Vec::new();
+    let mut before: Option<(u32, usize)> = None;
+    for (key, target) in arcs {
+        if let Some((offset, len)) = before {
+            let last = &tree.arena.bytes[offset as usize..][..len];
+            let bit = first_difference(last, key).ok_or(Halt::Faulty("keys that are no keys, or a key twice"))?;
+            while bits.last().is_some_and(|&b| b > bit) {
+                close(&mut tree, &mut open, &mut bits, offset)?;
+            }
+            bits.push(bit);
+        }
+        let offset = tree.arena.store(key);
+        let digest = tree.encoder.map_leaf(key, target);
+        let tail = Tail { offset, start: 0, len: key.len() as u16 };
+        let (target, target_len) = (tree.arena.store(target), target.len() as u8);
+        let sum = Summary { count: 1, measure: 1, digest };
+        let leaf = tree.push_fresh(sum, State::Leaf { tail, target, target_len });
+        tree.decide_cut(leaf);
+        open.push(leaf);
+        before = Some((offset, key.len()));
+    }
+    while let (false, Some((offset, _))) = (bits.is_empty(), before) {
+        close(&mut tree, &mut open, &mut bits, offset)?;
+    }
+    let top = match open.pop() {
+        Some(top) => top,
+        None => {
+            let digest = tree.encoder.map_empty();
+            tree.push_fresh(Summary { count: 0, measure: 0, digest }, State::Empty)
+        }
+    };
+    Ok((tree, top))
+}
+
+/// Joins the last two subtrees; `offset` is where a key below them is stored.
+fn close(tree: &mut Tree, open: &mut Vec<NodeId>, bits: &mut Vec<u32>, offset: u32) -> Step<()> {
+    let (Some(bit), Some(right), Some(left)) = (bits.pop(), open.pop(), open.pop()) else {
+        return Err(Halt::Faulty("an inner node without two sides"));
+    };
+    let (l, r) = (tree.node(left).sum, tree.node(right).sum);
+    let path = &tree.arena.bytes[offset as usize..];
+    let sum = pruned::join(&l, &r, |l, r| tree.encoder.map_inner(bit, path, l, r))
+        .ok_or(Halt::Full("the counts would sum to 2^53 or more"))?;
+    let inner = tree.push_fresh(sum, State::Inner { bit, label: offset, start: 0, left, right });
+    tree.decide_cut(inner);
+    open.push(inner);
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Pages: the parts that a tree is stored in, and the cache of parsed ones.
+//!
+//! A page is storage, not protocol: a pruned tree written from `floor` 0 and stored under the digest of its top node.
+//! Where trees are cut is decided in `cut`; cutting a tree in hand into pages is in `tree`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::arena::{Arena, Node, NodeId, State};
+use crate::cid::Kind;
+use crate::error::{Error, Result};
+use crate::pruned::{self, Form};
+use crate::suite::{Digest, Suite};
+
+/// The longest stored page, in bytes: what may hang on its top, and the longest own label or leaf of the top.
+pub const MAX_PAGE: usize = 8192 + crate::path::MAX_KEY + 256;
+
+/// A parsed page, all its digests computed.
+#[derive(Debug)]
+pub struct Page {
+    pub(crate) kind: Kind,
+    pub(crate) suite: Suite,
+    pub(crate) arena: Arena,
+    /// The pages behind the stubs, by their number, where a whole tree is held in memory; else empty.
+    pub(crate) next: Vec<Arc<Page>>,
+}
+
+impl Page {
+    pub(crate) const TOP: NodeId = NodeId(0);
+
+    /// Reads a stored page and checks that it is the one with this digest. O(bytes) hashing.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming the page, if it is not.
+    pub fn parse(bytes: &[u8], kind: Kind, suite: Suite, digest: &Digest) -> Result<Self> {
+        if bytes.len() > MAX_PAGE {
+            return Err(Error::damaged(format!("page {digest} is {} bytes long; {MAX_PAGE} is the limit", bytes.len())));
+        }
+        let arena = pruned::decode(bytes, kind, suite, Form::Page)
+            .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
+        let page = Self { kind, suite, arena, next: Vec::new() };
+        match page.digest() == *digest {
+            true => Ok(page),
+            false => Err(Error::damaged(format!("page {digest} has the digest {}", page.digest()))),
+        }
+    }
+
+    /// The digest of the top node, under which the page is stored.
+    pub fn digest(&self) -> Digest {
+        self.arena.node(Self::TOP).sum.digest
+    }
+
+    /// The bytes to store.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Page)
+    }
+
+    /// The digests of the pages that this one leads to.
+    pub fn stubs(&self) -> impl Iterator<Item = Digest> + '_ {
+        self.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).map(|node| node.sum.digest)
+    }
+
+    /// Bytes of memory that the page takes.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.arena.nodes.capacity() * size_of::<Node>() + self.arena.bytes.capacity()
+    }
+}
+
+/// Where pages come from that are at hand at once. Pages that are not are asked for (`Progress::Pages`).
+pub trait NodeSource: Send + Sync {
+    /// The page whose top node has this digest, if it is at hand.
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>>;
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Digest, Arc<Page>> for Bytes {
+    fn weight(&self, _: &Digest, page: &Arc<Page>) -> u64 {
+        page.memory() as u64
+    }
+}
+
+/// Parsed pages by digest, bounded in bytes and shared by threads.
+pub struct PageCache {
+    pages: Cache<Digest, Arc<Page>, Bytes>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl PageCache {
+    /// A cache of at most `max_bytes` of parsed pages.
+    pub fn new(max_bytes: u64) -> Self {
+        // A parsed page takes some 20 KiB; the estimate only sizes the first tables.
+        let estimate = usize::try_from(max_bytes / 20_000).unwrap_or(usize::MAX).clamp(16, 1 << 16);
+        Self {
+            pages: Cache::with_weighter(estimate, max_bytes, Bytes),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a page in; an old one may go.
+    pub fn insert(&self, page: Arc<Page>) {
+        self.pages.insert(page.digest(), page);
+    }
+
+    /// The bound, in bytes.
+    pub fn max_bytes(&self) -> u64 {
+        self.pages.capacity()
+    }
+
+    /// Bytes of the pages held.
+    pub fn used_bytes(&self) -> u64 {
+        self.pages.weight()
+    }
+
+    /// Number of pages held.
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether no page is held.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Look-ups that found their page, since the start.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Look-ups that did not.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+}
+
+impl NodeSource for PageCache {
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
+        let found = self.pages.get(digest);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+}

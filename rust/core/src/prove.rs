@@ -1,0 +1,188 @@
+//! Proofs from trees: run the query, keep what it visited.
+//!
+//! A [`Query`] is any of the protocol's queries on one tree, on its way to an answer. It does no I/O: when it lacks
+//! pages it says which ([`Progress::Pages`]), and goes on when they are supplied.
+
+use std::sync::Arc;
+
+use crate::cid::{Cid, RootCid};
+use crate::error::{Error, InputCode, Result};
+use crate::list::{self, Span};
+use crate::map::{self, Listing};
+use crate::page::{NodeSource, Page};
+use crate::path::{Key, Window};
+use crate::pruned::{self, Form};
+use crate::suite::Digest;
+use crate::tree::{Halt, Step, Tree};
+
+/// How far a query is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// It has its answer.
+    Done,
+    /// It needs these pages; all of them are sure to be used.
+    Pages(Vec<Digest>),
+    /// Its budget of nodes is spent.
+    Budget,
+}
+
+/// What a query on one tree asks.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Key(Key, map::Get),
+    Index(list::Walk),
+    Range(list::Range),
+    Scan(map::Scan),
+    ChangeMap(map::Apply),
+    ChangeList(list::Apply),
+}
+
+impl Ask {
+    pub(crate) fn key(key: Key) -> Self {
+        Self::Key(key, map::Get::new())
+    }
+
+    pub(crate) fn index(index: u64) -> Self {
+        Self::Index(list::Walk::from(Tree::TOP, index))
+    }
+
+    pub(crate) fn range(start: u64, end: Option<u64>, max_segments: usize) -> Self {
+        Self::Range(list::Range::new(start, end, max_segments))
+    }
+
+    pub(crate) fn scan(window: Window, limit: usize) -> Self {
+        Self::Scan(map::Scan::new(window, limit))
+    }
+
+    /// The one place where a query meets a tree, whole or pruned.
+    #[inline]
+    pub(crate) fn run(&mut self, tree: &mut Tree) -> Step<Answer> {
+        Ok(match self {
+            Self::Key(key, get) => Answer::Key(get.run(tree, key.as_bytes())?.map(|id| Cid::trusted(tree.arena.target(id)))),
+            Self::Index(walk) => {
+                let found = walk.run(tree)?;
+                Answer::Element(Element {
+                    target: found.map(|id| Cid::trusted(tree.arena.target(id))),
+                    size: found.map(|id| tree.node(id).sum.measure),
+                    length: tree.node(Tree::TOP).sum.count,
+                })
+            }
+            Self::Range(range) => Answer::Span(range.run(tree)?),
+            Self::Scan(scan) => Answer::Listing(scan.run(tree)?),
+            Self::ChangeMap(apply) => {
+                let top = apply.run(tree)?;
+                Answer::Changed(Changed { top, digest: tree.node(top).sum.digest })
+            }
+            Self::ChangeList(apply) => {
+                let top = apply.run(tree)?;
+                Answer::Changed(Changed { top, digest: tree.node(top).sum.digest })
+            }
+        })
+    }
+}
+
+/// An element of a list, or the proof that the list is shorter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// The target; None if the list is shorter.
+    pub target: Option<Cid>,
+    /// The element's measure; None if the list is shorter.
+    pub size: Option<u64>,
+    /// Number of elements of the list.
+    pub length: u64,
+}
+
+/// The tree that changes lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) top: crate::arena::NodeId,
+    pub(crate) digest: Digest,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Key(Option<Cid>),
+    Element(Element),
+    Span(Span),
+    Listing(Listing),
+    Changed(Changed),
+}
+
+/// A query on one tree, on its way.
+pub(crate) struct Query {
+    root: RootCid,
+    tree: Tree,
+    ask: Ask,
+    answer: Option<Answer>,
+}
+
+impl Query {
+    /// Opens the tree of `root`, whose pages come from `source` or are asked for.
+    pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>, ask: Ask) -> Self {
+        Self { root: *root, tree: Tree::open(root, source), ask, answer: None }
+    }
+
+    /// Goes on as far as it can, visiting at most `budget` nodes.
+    pub(crate) fn run(&mut self, budget: u64) -> Result<Progress> {
+        self.tree.budget = budget;
+        self.tree.wanted.clear();
+        match self.ask.run(&mut self.tree) {
+            Ok(answer) => {
+                self.answer = Some(answer);
+                Ok(Progress::Done)
+            }
+            Err(Halt::Pages) => Ok(Progress::Pages(self.tree.wanted.clone())),
+            Err(Halt::Budget) => Ok(Progress::Budget),
+            Err(halt) => Err(halt_error(halt, &self.root)),
+        }
+    }
+
+    /// The pages of the changed tree that are not stored yet.
+    pub(crate) fn new_pages(&mut self, top: crate::arena::NodeId) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
+        self.tree.wanted.clear();
+        match self.tree.new_pages(top, false) {
+            Ok(pages) => Ok(Ok(pages)),
+            Err(Halt::Pages) => Ok(Err(Progress::Pages(self.tree.wanted.clone()))),
+            Err(halt) => Err(halt_error(halt, &self.root)),
+        }
+    }
+
+    /// Reads and checks pages that were asked for and hands them to the query and, by `keep`, to a cache.
+    pub(crate) fn supply(&mut self, pages: Vec<Arc<Page>>) {
+        self.tree.supply(pages);
+    }
+
+    pub(crate) fn root(&self) -> &RootCid {
+        &self.root
+    }
+
+    pub(crate) fn ask(&self) -> &Ask {
+        &self.ask
+    }
+
+    /// The answer, once [`Progress::Done`] was said.
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
+        self.answer.take()
+    }
+
+    /// The proof of the answer.
+    pub(crate) fn proof(&self) -> Vec<u8> {
+        proof(&self.tree)
+    }
+}
+
+/// The tree as it was opened, with everything that was not visited pruned. O(bytes).
+pub(crate) fn proof(tree: &Tree) -> Vec<u8> {
+    pruned::encode(&tree.arena, tree.kind, Tree::TOP, Form::Proof)
+}
+
+/// What a halt means on stored trees.
+pub(crate) fn halt_error(halt: Halt, root: &RootCid) -> Error {
+    match halt {
+        Halt::Conflict { code, why, .. } => Error::conflict(code, why),
+        Halt::Full(what) => Error::input(InputCode::TooLarge, what),
+        Halt::Damaged(error) => error,
+        Halt::Faulty(why) => Error::damaged(format!("the tree of {root} was built wrong: {why}")),
+        Halt::Stub | Halt::Pages | Halt::Budget => Error::damaged(format!("a page of {root} is not at hand")),
+    }
+}

@@ -1,0 +1,93 @@
+//! The hash function of a tree (protocol section 1) and the digests it makes.
+
+use std::fmt;
+
+use sha2::Digest as _;
+
+use crate::error::{Error, InputCode, Result};
+
+/// A 32-byte digest of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    pub(crate) const ZERO: Self = Self([0; 32]);
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The hash function of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Suite {
+    /// SHA2-256, the default.
+    #[default]
+    Sha2_256,
+    /// BLAKE3 with 256 bits.
+    Blake3,
+}
+
+impl Suite {
+    /// Both suites, in the order of their ids.
+    pub const ALL: [Self; 2] = [Self::Sha2_256, Self::Blake3];
+
+    /// The id `BB` in a root's codec.
+    pub fn id(self) -> u64 {
+        match self {
+            Self::Sha2_256 => 0x10,
+            Self::Blake3 => 0x11,
+        }
+    }
+
+    /// The suite with this id, if there is one.
+    pub fn from_id(id: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.id() == id)
+    }
+
+    /// The multihash code of the suite's function.
+    pub fn multihash(self) -> u64 {
+        match self {
+            Self::Sha2_256 => 0x12,
+            Self::Blake3 => 0x1e,
+        }
+    }
+
+    /// The name in requests and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sha2_256 => "sha2-256",
+            Self::Blake3 => "blake3",
+        }
+    }
+
+    /// The suite of that name.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidRequest`] for any other name.
+    pub fn from_name(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
+            Error::input(InputCode::InvalidRequest, format!("suite {name:?} is unknown; use sha2-256 or blake3"))
+        })
+    }
+
+    /// The digest of `bytes`.
+    #[inline]
+    pub fn digest(self, bytes: &[u8]) -> Digest {
+        match self {
+            Self::Sha2_256 => Digest(sha2::Sha256::digest(bytes).into()),
+            Self::Blake3 => Digest(*blake3::hash(bytes).as_bytes()),
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! A tree partly in hand, and what it means to visit a node of it.
+//!
+//! Queries are written once, against [`Tree`]. For the prover it is opened on a root and fetches nodes from pages as
+//! they are visited; for the verifier it is the pruned tree that was sent. Either way, what was visited is what the
+//! proof shows. Changes add fresh nodes beside the old ones, so the old tree stays whole until its proof is written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::arena::{
+    Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail,
+};
+use crate::cid::{Kind, RootCid};
+use crate::cut;
+use crate::error::{ConflictCode, Error};
+use crate::node::{Encoder, Summary};
+use crate::page::{NodeSource, Page};
+use crate::pruned;
+use crate::suite::{Digest, Suite};
+
+/// Why a query stops before its end.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// It needs the pages in [`Tree::wanted`]; it goes on when they are supplied.
+    Pages,
+    /// Its budget is spent; it goes on with a new one.
+    Budget,
+    /// It needs a node that a pruned tree does not show.
+    Stub,
+    /// The tree is none that could have been built.
+    Faulty(&'static str),
+    /// A change does not fit the tree: its place in the list of changes, and why.
+    Conflict { change: usize, code: ConflictCode, why: String },
+    /// A limit is passed.
+    Full(&'static str),
+    /// A page is not what it must be.
+    Damaged(Error),
+}
+
+pub(crate) type Step<T> = std::result::Result<T, Halt>;
+
+pub(crate) struct Tree {
+    pub(crate) kind: Kind,
+    pub(crate) suite: Suite,
+    pub(crate) arena: Arena,
+    pub(crate) encoder: Encoder,
+    /// Pages that nodes were copied from, held so that no cache can drop them under the query.
+    pages: Vec<Arc<Page>>,
+    source: Option<Arc<dyn NodeSource>>,
+    supplied: BTreeMap<Digest, Arc<Page>>,
+    /// Pages that the query is sure to need next.
+    pub(crate) wanted: Vec<Digest>,
+    /// Nodes that may still be visited before [`Halt::Budget`].
+    pub(crate) budget: u64,
+    /// Nodes visited that are no fresh ones.
+    visited: usize,
+}
+
+impl Tree {
+    /// The top node of the tree that was opened.
+    pub(crate) const TOP: NodeId = NodeId(0);
+
+    fn with(kind: Kind, suite: Suite, arena: Arena) -> Self {
+        Self {
+            kind,
+            suite,
+            arena,
+            encoder: Encoder::new(suite),
+            pages: Vec::new(),
+            source: None,
+            supplied: BTreeMap::new(),
+            wanted: Vec::new(),
+            budget: u64::MAX,
+            visited: 0,
+        }
+    }
+
+    /// The tree of a root whose pages come from `source`, or are asked for.
+    pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>) -> Self {
+        let mut tree = Self::with(root.kind, root.suite, Arena::default());
+        let sum = Summary { count: 0, measure: 0, digest: root.digest };
+        tree.arena.nodes.reserve(64);
+        tree.arena.push(Node::new(sum, State::Stub { extent: 0, ordinal: 0 }));
+        tree.source = Some(source);
+        tree
+    }
+
+    /// The tree of a top page whose linked pages are all in memory.
+    pub(crate) fn of_page(page: &Arc<Page>) -> Self {
+        let mut tree = Self::with(page.kind, page.suite, Arena::default());
+        tree.arena.nodes.reserve(64);
+        tree.pages.push(Arc::clone(page));
+        let top = page.arena.node(Page::TOP);
+        let mut node = Node::new(top.sum, State::Remote { page: 0, node: Page::TOP });
+        node.flags = PAGE_TOP;
+        node.home = 0;
+        (node.height, node.weight) = (top.height, top.weight);
+        tree.arena.push(node);
+        tree
+    }
+
+    /// The pruned tree that was sent.
+    pub(crate) fn of_proof(kind: Kind, suite: Suite, proof: &[u8]) -> Result<Self, pruned::Fault> {
+        let arena = pruned::decode(proof, kind, suite, pruned::Form::Proof)?;
+        Ok(Self::with(kind, suite, arena))
+    }
+
+    /// A tree with nothing in it yet, for building.
+    pub(crate) fn empty(kind: Kind, suite: Suite) -> Self {
+        Self::with(kind, suite, Arena::default())
+    }
+
+    /// Whether every node that a proof shows was visited.
+    pub(crate) fn all_shown_visited(&self) -> bool {
+        let fresh_or_stub = |node: &Node| node.has(FRESH) || matches!(node.state, State::Stub { .. });
+        self.visited == self.arena.nodes.iter().filter(|node| !fresh_or_stub(node)).count()
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        self.arena.node(id)
+    }
+
+    #[inline]
+    pub(crate) fn state(&self, id: NodeId) -> State {
+        self.arena.node(id).state
+    }
+
+    /// Makes sure that the node is in hand, and notes that the query saw it.
+    #[inline]
+    pub(crate) fn visit(&mut self, id: NodeId) -> Step<()> {
+        if self.node(id).has(SHOWN) {
+            return Ok(());
+        }
+        if self.budget == 0 {
+            return Err(Halt::Budget);
+        }
+        self.load(id)?;
+        self.budget -= 1;
+        self.visited += 1;
+        self.arena.node_mut(id).flags |= SHOWN;
+        Ok(())
+    }
+
+    /// Makes sure that the node is in hand, without the proof showing it for that.
+    #[inline]
+    pub(crate) fn load(&mut self, id: NodeId) -> Step<()> {
+        match self.state(id) {
+            State::Remote { page, node } => self.fetch(id, page, node),
+            State::Stub { .. } if self.source.is_some() => {
+                let page = self.page_at(&self.node(id).sum.digest.clone(), None)?;
+                self.enter(id, page);
+                Ok(())
+            }
+            State::Stub { .. } => Err(Halt::Stub),
+            _ => Ok(()),
+        }
+    }
+
+    fn fetch(&mut self, id: NodeId, page: u32, node: NodeId) -> Step<()> {
+        let held = &self.pages[page as usize];
+        if let State::Stub { ordinal, .. } = held.arena.node(node).state {
+            let digest = held.arena.node(node).sum.digest;
+            let linked = held.next.get(ordinal as usize).map(Arc::clone);
+            let page = self.page_at(&digest, linked)?;
+            self.enter(id, page);
+        } else {
+            self.copy(id, page, node);
+        }
+        Ok(())
+    }
+
+    fn page_at(&mut self, digest: &Digest, linked: Option<Arc<Page>>) -> Step<Arc<Page>> {
+        let page = linked
+            .or_else(|| self.supplied.get(digest).map(Arc::clone))
+            .or_else(|| self.source.as_ref().and_then(|source| source.page(digest)));
+        match page {
+            None => {
+                if !self.wanted.contains(digest) {
+                    self.wanted.push(*digest);
+                }
+                Err(Halt::Pages)
+            }
+            Some(page) if page.kind != self.kind || page.suite != self.suite => {
+                Err(Halt::Damaged(Error::damaged(format!("page {digest} is of another kind or suite than its tree"))))
+            }
+            Some(page) => Ok(page),
+        }
+    }
+
+    /// Puts the top of a page in the place of its stub.
+    fn enter(&mut self, id: NodeId, page: Arc<Page>) {
+        let number = self.pages.len() as u32;
+        self.pages.push(page);
+        self.copy(id, number, Page::TOP);
+        self.arena.node_mut(id).flags |= PAGE_TOP;
+    }
+
+    /// Copies a node of a page, with stand-ins for its children.
+    #[inline]
+    fn copy(&mut self, id: NodeId, page: u32, from: NodeId) {
+        let held = Arc::clone(&self.pages[page as usize]);
+        let source = held.arena.node(from);
+        let state = match source.state {
+            State::Inner { bit, label, start, left, right } => {
+                let len = bit.div_ceil(8) as usize - usize::from(start);
+                let label = self.arena.store(&held.arena.bytes[label as usize..label as usize + len]);
+                let [left, right] = [left, right].map(|child| {
+                    let there = held.arena.node(child);
+                    let mut node = Node::new(there.sum, State::Remote { page, node: child });
+                    (node.height, node.weight) = (there.height, there.weight);
+                    self.arena.push(node)
+                });
+                State::Inner { bit, label, start, left, right }
+            }
+            State::Leaf { tail, target_len, .. } => {
+                let target = self.arena.store(held.arena.target(from));
+                let bytes = &held.arena.bytes[tail.offset as usize..][..usize::from(tail.len)];
+                let tail = Tail { offset: self.arena.store(bytes), ..tail };
+                State::Leaf { tail, target, target_len }
+            }
+            other => other,
+        };
+        let node = self.arena.node_mut(id);
+        node.sum = source.sum;
+        node.state = state;
+        node.home = page;
+        (node.height, node.weight) = (source.height, source.weight);
+    }
+
+    /// Adds pages that were asked for.
+    pub(crate) fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        self.supplied.extend(pages.into_iter().map(|page| (page.digest(), page)));
+    }
+
+    /// Whether pages may be missing, so that asking for many at once pays.
+    pub(crate) fn may_lack_pages(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Adds to `wanted` the page behind a node that is surely visited, if it is one and not at hand.
+    /// The node's own children below it, in its page, are passed to `below`.
+    pub(crate) fn want(&mut self, place: Place, below: &mut dyn FnMut(Place)) {
+        let (page, node) = match place {
+            Place::Here(id) => match self.state(id) {
+                State::Inner { left, right, .. } => {
+                    below(Place::Here(left));
+                    below(Place::Here(right));
+                    return;
+                }
+                State::Remote { page, node } => (Arc::clone(&self.pages[page as usize]), node),
+                _ => return,
+            },
+            Place::There(page, node) => (page, node),
+        };
+        match page.arena.node(node).state {
+            State::Inner { left, right, .. } => {
+                below(Place::There(Arc::clone(&page), left));
+                below(Place::There(page, right));
+            }
+            State::Stub { ordinal, .. } if page.next.get(ordinal as usize).is_none() => {
+                let digest = page.arena.node(node).sum.digest;
+                if let Ok(page) = self.page_at(&digest, None) {
+                    below(Place::There(page, Page::TOP));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The summary of a place.
+    pub(crate) fn sum_at(&self, place: &Place) -> Summary {
+        match place {
+            Place::Here(id) => self.node(*id).sum,
+            Place::There(page, node) => page.arena.node(*node).sum,
+        }
+    }
+
+    // Changing: fresh nodes, and the way back up.
+
+    /// Adds a fresh node.
+    pub(crate) fn push_fresh(&mut self, sum: Summary, state: State) -> NodeId {
+        let mut node = Node::new(sum, state);
+        node.flags = FRESH | SHOWN;
+        self.arena.push(node)
+    }
+
+    /// Puts `child` below the nodes of `path`, from the last to the first, and gives back the new top.
+    /// Fresh nodes are changed in place, others are copied. Digests are left for [`Tree::seal`].
+    pub(crate) fn graft(&mut self, path: &[(NodeId, Side)], mut child: NodeId) -> Step<NodeId> {
+        for &(id, side) in path.iter().rev() {
+            let State::Inner { bit, label, start, mut left, mut right } = self.state(id) else {
+                return Err(Halt::Faulty("a path through a leaf"));
+            };
+            match side {
+                Side::Left => left = child,
+                Side::Right => right = child,
+            }
+            let state = State::Inner { bit, label, start, left, right };
+            let sum = pruned::join(&self.node(left).sum, &self.node(right).sum, |_, _| Digest::ZERO)
+                .ok_or(Halt::Full("the counts or measures would sum to 2^53 or more"))?;
+            child = if self.node(id).has(FRESH) {
+                let node = self.arena.node_mut(id);
+                (node.sum, node.state) = (sum, state);
+                id
+            } else {
+                self.push_fresh(sum, state)
+            };
+        }
+        Ok(child)
+    }
+
+    /// Computes the digests of all fresh nodes below `top` and decides where the new tree is cut. O(fresh nodes).
+    ///
+    /// The decisions need nothing but what stubs note, so a verifier may run it too; it ignores them.
+    pub(crate) fn seal(&mut self, top: NodeId) {
+        let mut path = PathBuffer::default();
+        let mut rest = vec![(top, 0u32, None, false)];
+        while let Some((id, floor, turn, children_done)) = rest.pop() {
+            if !self.node(id).has(FRESH) {
+                continue;
+            }
+            if let Some((bit, side)) = turn {
+                path.turn(bit, side);
+            }
+            match self.state(id) {
+                State::Inner { bit, left, right, .. } if children_done => {
+                    let (l, r) = (self.node(left).sum, self.node(right).sum);
+                    let digest = match self.kind {
+                        Kind::Map => self.encoder.map_inner(bit, &path.0, &l, &r),
+                        Kind::List => self.encoder.list_inner(&l, &r),
+                    };
+                    self.arena.node_mut(id).sum.digest = digest;
+                }
+                State::Inner { bit, label, start, left, right } => {
+                    path.put(floor, self.arena.label(label, start, floor, bit));
+                    rest.push((id, floor, None, true));
+                    rest.push((right, bit + 1, Some((bit, Side::Right)), false));
+                    rest.push((left, bit + 1, Some((bit, Side::Left)), false));
+                    continue;
+                }
+                _ => self.seal_leaf(id),
+            }
+            self.decide_cut(id);
+        }
+    }
+
+    fn seal_leaf(&mut self, id: NodeId) {
+        let node = self.arena.node(id);
+        let digest = match (self.kind, node.state) {
+            (Kind::Map, State::Leaf { tail, .. }) => {
+                self.encoder.map_leaf(self.arena.tail(tail, 0), self.arena.target(id))
+            }
+            (Kind::List, State::Leaf { .. }) => self.encoder.list_leaf(node.sum.measure, self.arena.target(id)),
+            (Kind::Map, _) => self.encoder.map_empty(),
+            (Kind::List, _) => self.encoder.list_empty(),
+        };
+        self.arena.node_mut(id).sum.digest = digest;
+    }
+
+    /// Decides where a fresh node whose children are decided is cut from them.
+    pub(crate) fn decide_cut(&mut self, id: NodeId) {
+        if let State::Inner { left, right, .. } = self.state(id) {
+            let [l, r] = [left, right].map(|child| self.extent(child));
+            cut::apply(&mut self.arena, self.kind, id, |child| if child == left { l } else { r });
+        } else if matches!(self.state(id), State::Leaf { .. }) {
+            cut::apply(&mut self.arena, self.kind, id, |_| 0);
+        }
+    }
+
+    fn extent(&self, id: NodeId) -> u32 {
+        match self.state(id) {
+            State::Remote { page, node } => self.pages[page as usize].arena.extent(node),
+            _ => self.arena.extent(id),
+        }
+    }
+
+    // Cutting the changed tree into pages.
+
+    /// The pages of the tree below `top` that are not stored yet, the top's first. With `linked`, each holds on to
+    /// the pages below it. O(fresh nodes and the pages they are in).
+    ///
+    /// # Errors
+    /// [`Halt::Pages`] if a cut-off sibling fits again and its page is not at hand; call again when it is.
+    pub(crate) fn new_pages(&mut self, top: NodeId, linked: bool) -> Step<Vec<Arc<Page>>> {
+        self.load_kept(top)?;
+        if self.has_page(top) {
+            return Ok(Vec::new());
+        }
+        let mut tops = vec![top];
+        let mut drafts = Vec::new();
+        while let Some(&top) = tops.get(drafts.len()) {
+            drafts.push(self.draft(top, &mut tops)?);
+        }
+        let mut built = BTreeMap::new();
+        // Pages below come after those above, so from the last to the first each finds what it links to.
+        for (draft, &top) in drafts.into_iter().zip(&tops).rev() {
+            let next = match linked {
+                true => draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Step<_>>()?,
+                false => Vec::new(),
+            };
+            built.insert(top, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
+        }
+        tops.iter().map(|top| built.remove(top).ok_or(Halt::Faulty("a page is needed twice"))).collect()
+    }
+
+    /// Makes sure of the nodes that stay in a fresh node's page and may be on another page now.
+    fn load_kept(&mut self, top: NodeId) -> Step<()> {
+        let mut rest = vec![top];
+        let mut missing = false;
+        while let Some(id) = rest.pop() {
+            let State::Inner { left, right, .. } = self.state(id) else {
+                continue;
+            };
+            if !self.node(id).has(FRESH) {
+                continue;
+            }
+            for (child, keep) in [(left, KEEP_LEFT), (right, KEEP_RIGHT)] {
+                if self.node(id).has(keep) {
+                    match self.load(child) {
+                        Err(Halt::Pages) => missing = true,
+                        other => other?,
+                    }
+                }
+                rest.push(child);
+            }
+        }
+        if missing { Err(Halt::Pages) } else { Ok(()) }
+    }
+
+    /// Whether the node is the top of a page that exists.
+    fn has_page(&self, id: NodeId) -> bool {
+        match self.state(id) {
+            _ if self.node(id).has(FRESH) => false,
+            State::Remote { page, node } => matches!(self.pages[page as usize].arena.node(node).state, State::Stub { .. }),
+            State::Stub { .. } => true,
+            _ => self.node(id).has(PAGE_TOP),
+        }
+    }
+
+    /// Whether the node is on a page that is in hand, but not its top, and was not copied yet.
+    pub(crate) fn on_same_page(&self, id: NodeId) -> bool {
+        matches!(self.state(id), State::Remote { .. }) && !self.has_page(id)
+    }
+
+    /// Copies one page's nodes below `top`; tops of further new pages are added to `tops`.
+    fn draft(&mut self, top: NodeId, tops: &mut Vec<NodeId>) -> Step<Draft> {
+        let mut draft = Draft { arena: Arena::default(), stubs: Vec::new() };
+        let mut rest = vec![(top, 0u32, None, true)];
+        while let Some((id, floor, parent, kept)) = rest.pop() {
+            if kept || !self.has_page(id) {
+                self.load(id)?;
+            }
+            let there = if kept { self.draft_node(id, floor, &mut draft) } else { self.draft_stub(id, tops, &mut draft) };
+            if let Some((parent, side)) = parent
+                && let State::Inner { left, right, .. } = &mut draft.arena.node_mut(parent).state
+            {
+                *(if side == Side::Left { left } else { right }) = there;
+            }
+            if let (true, State::Inner { bit, left, right, .. }) = (kept, self.state(id)) {
+                let fresh = self.node(id).has(FRESH);
+                for (child, side, keep) in [(right, Side::Right, KEEP_RIGHT), (left, Side::Left, KEEP_LEFT)] {
+                    let kept = if fresh { self.node(id).has(keep) } else { !self.has_page(child) };
+                    rest.push((child, bit + 1, Some((there, side)), kept));
+                }
+            }
+        }
+        draft.arena.nodes.shrink_to_fit();
+        draft.arena.bytes.shrink_to_fit();
+        Ok(draft)
+    }
+
+    fn draft_node(&self, id: NodeId, floor: u32, draft: &mut Draft) -> NodeId {
+        let arena = &mut draft.arena;
+        let from = self.node(id);
+        let state = match from.state {
+            State::Leaf { tail, target_len, .. } => {
+                let (start, own) = match self.kind {
+                    Kind::Map => ((floor / 8) as u16, self.arena.tail(tail, floor)),
+                    Kind::List => (0, &[][..]),
+                };
+                let tail = Tail { offset: arena.store(own), start, len: own.len() as u16 };
+                State::Leaf { tail, target: arena.store(self.arena.target(id)), target_len }
+            }
+            State::Inner { bit, label, start, .. } => {
+                let own = match self.kind {
+                    Kind::Map => self.arena.label(label, start, floor, bit),
+                    Kind::List => &[],
+                };
+                let start = bit.div_ceil(8) as u16 - own.len() as u16;
+                State::Inner { bit, label: arena.store(own), start, left: Tree::TOP, right: Tree::TOP }
+            }
+            other => other,
+        };
+        let mut node = Node::new(from.sum, state);
+        (node.height, node.weight, node.flags) = (from.height, from.weight, SHOWN);
+        arena.push(node)
+    }
+
+    fn draft_stub(&self, id: NodeId, tops: &mut Vec<NodeId>, draft: &mut Draft) -> NodeId {
+        let from = self.node(id);
+        let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
+        let mut node = Node::new(from.sum, state);
+        (node.height, node.weight) = (from.height, from.weight);
+        draft.stubs.push(id);
+        if !self.has_page(id) {
+            tops.push(id);
+        }
+        draft.arena.push(node)
+    }
+
+    fn linked_page(&self, id: NodeId, built: &BTreeMap<NodeId, Arc<Page>>) -> Step<Arc<Page>> {
+        if let Some(page) = built.get(&id) {
+            return Ok(Arc::clone(page));
+        }
+        let page = match self.state(id) {
+            State::Remote { page, node } => match self.pages[page as usize].arena.node(node).state {
+                State::Stub { ordinal, .. } => self.pages[page as usize].next.get(ordinal as usize),
+                _ => None,
+            },
+            _ => self.pages.get(self.node(id).home as usize),
+        };
+        page.map(Arc::clone).ok_or(Halt::Faulty("a page in memory links to none"))
+    }
+
+    /// The page that the tree's top is on, where that is stored already.
+    pub(crate) fn existing_page(&self, id: NodeId) -> Option<Arc<Page>> {
+        if self.has_page(id) { self.linked_page(id, &BTreeMap::new()).ok() } else { None }
+    }
+}
+
+/// A node in a tree, or on a page that the tree has not copied it from yet.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Here(NodeId),
+    There(Arc<Page>, NodeId),
+}
+
+struct Draft {
+    arena: Arena,
+    stubs: Vec<NodeId>,
+}

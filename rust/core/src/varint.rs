@@ -1,0 +1,70 @@
+//! Unsigned LEB128 as in multiformats (protocol section 1): minimal form, at most 9 bytes, so below 2^63.
+
+/// The longest encoding that is accepted, in bytes.
+pub const MAX_LEN: usize = 9;
+
+/// Appends `value` in its only valid form.
+///
+/// `value` must be below 2^63; every count, measure, length and code of the protocol is.
+#[inline]
+pub fn write(out: &mut Vec<u8>, mut value: u64) {
+    debug_assert!(value < 1 << 63, "a varint holds 63 bits");
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The number of bytes that [`write`] appends for `value`.
+#[inline]
+pub fn len(value: u64) -> usize {
+    let bits = 64 - (value | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}
+
+/// Reads one varint from the start of `bytes`: the value and how many bytes it took.
+///
+/// # Errors
+/// A static phrase if the bytes end early, the form is not minimal, or it is longer than [`MAX_LEN`].
+#[inline]
+pub fn read(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
+    match bytes.first() {
+        None => return Err("the bytes end inside a varint"),
+        Some(&b) if b < 0x80 => return Ok((u64::from(b), 1)),
+        Some(_) => {}
+    }
+    let mut value = 0u64;
+    for (i, &b) in bytes.iter().take(MAX_LEN).enumerate() {
+        value |= u64::from(b & 0x7f) << (7 * i);
+        if b < 0x80 {
+            return if b == 0 { Err("a varint is not in minimal form") } else { Ok((value, i + 1)) };
+        }
+    }
+    Err(if bytes.len() < MAX_LEN { "the bytes end inside a varint" } else { "a varint is longer than 9 bytes" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_length() {
+        for v in [0, 1, 127, 128, 300, 16_383, 16_384, (1 << 53) - 1, 1 << 62, (1 << 63) - 1] {
+            let mut out = Vec::new();
+            write(&mut out, v);
+            assert_eq!(out.len(), len(v));
+            assert_eq!(read(&out), Ok((v, out.len())));
+        }
+    }
+
+    #[test]
+    fn refuses_long_open_and_padded_forms() {
+        assert!(read(&[]).is_err());
+        assert!(read(&[0x80]).is_err());
+        assert!(read(&[0x80, 0x00]).is_err());
+        assert!(read(&[0xff; 9]).is_err());
+        assert!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).is_err());
+        assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]), Ok(((1 << 63) - 1, 9)));
+    }
+}

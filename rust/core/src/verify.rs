@@ -1,0 +1,132 @@
+//! Verification: run the query on what was sent, and compare its digest with the root (protocol section 4).
+//!
+//! Every function here either returns what is proven or an error; on any bytes it ends, in time and memory in
+//! proportion to them. No I/O, no state: the caller's root is all the trust there is.
+
+use crate::cid::{Cid, Kind, RootCid};
+use crate::error::{Error, InputCode, Result};
+use crate::list::{self, Span};
+use crate::map::{self, Listing};
+use crate::path::{Key, Window};
+use crate::prove::{Answer, Ask, Element};
+use crate::tree::{Halt, Tree};
+
+/// The longest proof of one key or index that is looked at, in bytes, unless told otherwise.
+pub const PROOF_LIMIT: usize = 1 << 20;
+/// The longest proof of a range, a listing or changes that is looked at, in bytes, unless told otherwise.
+pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
+
+const OTHER_ANSWER: &str = "the query gave an answer of another kind";
+
+/// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
+fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+    // Offsets inside a proof are 32 bits wide.
+    let limit = limit.min(u32::MAX as usize / 2);
+    if proof.len() > limit {
+        return Err(Error::proof(format!("the proof is {} bytes long; {limit} is the limit", proof.len())));
+    }
+    let mut tree = Tree::of_proof(root.kind, root.suite, proof)
+        .map_err(|fault| Error::Proof { check: fault.why.to_owned(), step: None, at: Some(fault.at) })?;
+    let digest = tree.node(Tree::TOP).sum.digest;
+    if digest != root.digest {
+        return Err(Error::proof(format!("the proof's digest is {digest}, not the root's")));
+    }
+    let answer = ask.run(&mut tree).map_err(refuse)?;
+    if !tree.all_shown_visited() {
+        return Err(Error::proof("the proof shows more than the query needs"));
+    }
+    Ok(answer)
+}
+
+fn refuse(halt: Halt) -> Error {
+    match halt {
+        Halt::Stub | Halt::Pages | Halt::Budget => Error::proof("the query needs a node that the proof does not show"),
+        Halt::Faulty(why) | Halt::Full(why) => Error::proof(why),
+        Halt::Conflict { why, .. } => Error::proof(format!("the changes do not fit the tree: {why}")),
+        Halt::Damaged(error) => error,
+    }
+}
+
+fn expect(root: &RootCid, kind: Kind) -> Result<()> {
+    if root.kind == kind {
+        return Ok(());
+    }
+    let what = format!("{root} is a {}, not the root of a {}", root.kind.name(), kind.name());
+    Err(Error::input(InputCode::KindMismatch, what))
+}
+
+/// The target that `key` leads to in the map `root`, or None: it is proven that there is none. O(depth) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no map.
+pub fn key(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
+    expect(root, Kind::Map)?;
+    match replay(root, Ask::key(key.clone()), proof, limit)? {
+        Answer::Key(target) => Ok(target),
+        _ => Err(Error::proof(OTHER_ANSWER)),
+    }
+}
+
+/// Element `index` of the list `root`, or the proof that the list is shorter. O(log n) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no list.
+pub fn index(root: &RootCid, index: u64, proof: &[u8], limit: usize) -> Result<Element> {
+    expect(root, Kind::List)?;
+    match replay(root, Ask::index(index), proof, limit)? {
+        Answer::Element(element) => Ok(element),
+        _ => Err(Error::proof(OTHER_ANSWER)),
+    }
+}
+
+/// The elements of the list `root` whose span of measure meets `start..end`, complete. O(log n + segments) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no list.
+pub fn range(root: &RootCid, start: u64, end: Option<u64>, proof: &[u8], limit: usize) -> Result<Span> {
+    expect(root, Kind::List)?;
+    match replay(root, Ask::range(start, end, usize::MAX), proof, limit)? {
+        Answer::Span(span) => Ok(span),
+        _ => Err(Error::proof(OTHER_ANSWER)),
+    }
+}
+
+/// One page of the listing of `window` in the map `root`, complete. O(depth + entries) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no map or `entries` is 0.
+pub fn scan(root: &RootCid, window: Window, entries: usize, proof: &[u8], limit: usize) -> Result<Listing> {
+    expect(root, Kind::Map)?;
+    if entries == 0 {
+        return Err(Error::request("limit: a listing has at least 1 entry a page"));
+    }
+    match replay(root, Ask::scan(window, entries), proof, limit)? {
+        Answer::Listing(listing) => Ok(listing),
+        _ => Err(Error::proof(OTHER_ANSWER)),
+    }
+}
+
+fn changed(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<RootCid> {
+    match replay(root, ask, proof, limit)? {
+        Answer::Changed(changed) => Ok(RootCid { digest: changed.digest, ..*root }),
+        _ => Err(Error::proof(OTHER_ANSWER)),
+    }
+}
+
+/// The root that the map `root` gets by `changes`, computed without its data. O(changes x depth) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not show what the changes need, or they do not fit.
+pub fn map_changes(root: &RootCid, changes: map::Changes, proof: &[u8], limit: usize) -> Result<RootCid> {
+    expect(root, Kind::Map)?;
+    changed(root, Ask::ChangeMap(map::Apply::new(changes)), proof, limit)
+}
+
+/// The root that the list `root` gets by `changes`, computed without its data. O(changes x log n) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not show what the changes need, or they do not fit.
+pub fn list_changes(root: &RootCid, changes: list::Changes, proof: &[u8], limit: usize) -> Result<RootCid> {
+    expect(root, Kind::List)?;
+    changed(root, Ask::ChangeList(list::Apply::new(changes)), proof, limit)
+}

@@ -1,0 +1,219 @@
+//! Every test vector of `tests/vectors/` against this crate (protocol section 6).
+
+use std::path::PathBuf;
+
+use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, verify};
+use serde_json::Value;
+
+fn cases(name: &str) -> Vec<Value> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name);
+    let text = std::fs::read_to_string(&path).expect("the vectors are in the project");
+    let file: Value = serde_json::from_str(&text).expect("vectors are JSON");
+    file["cases"].as_array().expect("cases").clone()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a string")
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().expect("an array").iter().map(|s| text(s).to_owned()).collect()
+}
+
+fn suite(case: &Value) -> Suite {
+    Suite::from_name(text(&case["suite"])).expect("a known suite")
+}
+
+fn cid(value: &Value) -> Cid {
+    Cid::from_text(text(value)).expect("a CID")
+}
+
+fn maybe_cid(value: &Value) -> Option<Cid> {
+    (!value.is_null()).then(|| cid(value))
+}
+
+fn root(value: &Value) -> Option<RootCid> {
+    Cid::from_text(text(value)).ok().and_then(|cid| cid.root())
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    hex::decode(text(value)).expect("hex")
+}
+
+fn build_map(suite: Suite, arcs: &Value) -> Snapshot {
+    let mut all = Arcs::default();
+    for (path, target) in arcs.as_object().expect("arcs") {
+        all.push(&Key::from_text(path).expect("a path"), &cid(target));
+    }
+    Snapshot::map(suite, all).expect("arcs make a map")
+}
+
+fn build_list(suite: Suite, elements: &Value) -> Snapshot {
+    let elements: Vec<_> = elements
+        .as_array()
+        .expect("elements")
+        .iter()
+        .map(|e| (cid(&e["target"]), e["size"].as_u64().expect("a size")))
+        .collect();
+    Snapshot::list(suite, &elements).expect("elements make a list")
+}
+
+#[test]
+fn keys() {
+    for case in cases("keys.json") {
+        let key = Key::from_segments(&strings(&case["segments"])).expect("a path");
+        assert_eq!(hex::encode(key.as_bytes()), text(&case["key"]), "{case}");
+    }
+}
+
+#[test]
+fn roots() {
+    for case in cases("roots.json") {
+        let tree = match text(&case["kind"]) {
+            "map" => build_map(suite(&case), &case["arcs"]),
+            _ => build_list(suite(&case), &case["elements"]),
+        };
+        assert_eq!(tree.root().cid().text(), text(&case["root"]), "{case}");
+        assert_eq!(tree.count(), case["count"].as_u64().expect("a count"));
+        if let Some(measure) = case.get("measure") {
+            assert_eq!(tree.measure(), measure.as_u64().expect("a measure"));
+        }
+    }
+}
+
+/// What a proof proves, in the members of a vector; an error for a proof that is refused.
+fn proven(case: &Value) -> Result<Value, String> {
+    let query = &case["query"];
+    let root = root(&case["root"]).ok_or("the root is none")?;
+    let proof = bytes(&case["proof"]);
+    let show = |cid: Option<Cid>| cid.map_or(Value::Null, |cid| Value::String(cid.text()));
+    match text(&query["kind"]) {
+        "map_key" => {
+            let key = Key::from_segments(&strings(&query["segments"])).map_err(|e| e.to_string())?;
+            let target = verify::key(&root, &key, &proof, verify::PROOF_LIMIT).map_err(|e| e.to_string())?;
+            Ok(serde_json::json!({"present": target.is_some(), "target": show(target)}))
+        }
+        "list_index" => {
+            let index = query["index"].as_u64().expect("an index");
+            let found = verify::index(&root, index, &proof, verify::PROOF_LIMIT).map_err(|e| e.to_string())?;
+            let present = found.target.is_some();
+            Ok(serde_json::json!({"present": present, "target": show(found.target), "length": found.length}))
+        }
+        _ => {
+            let (start, end) = (query["start"].as_u64().expect("a start"), query["end"].as_u64());
+            let found = verify::range(&root, start, end, &proof, verify::WIDE_PROOF_LIMIT).map_err(|e| e.to_string())?;
+            let segments: Vec<_> = found.segments.iter().map(Cid::text).collect();
+            Ok(serde_json::json!({"segments": segments, "sizes": found.sizes, "offset": found.offset,
+                "length": found.length, "total_size": found.total_size}))
+        }
+    }
+}
+
+fn check_proof(case: &Value) {
+    let proven = proven(case);
+    if case["valid"] != Value::Bool(true) {
+        assert!(proven.is_err(), "must be refused: {case}");
+        return;
+    }
+    let proven = proven.unwrap_or_else(|why| panic!("{why}: {case}"));
+    for (name, value) in proven.as_object().expect("members") {
+        if let Some(expected) = case.get(name) {
+            assert_eq!(value, expected, "{name} of {case}");
+        }
+    }
+}
+
+#[test]
+fn proofs() {
+    cases("proofs.json").iter().for_each(check_proof);
+}
+
+#[test]
+fn scans() {
+    for case in cases("scans.json") {
+        let map = build_map(suite(&case), &case["arcs"]);
+        let prefix = strings(&case["prefix"]);
+        let after = (!case["after"].is_null()).then(|| strings(&case["after"]));
+        let window = Window::new(&prefix, after.as_deref()).expect("a window");
+        let limit = case["limit"].as_u64().expect("a limit") as usize;
+        let (listing, proof) = map.scan(window.clone(), limit).expect("a listing");
+        assert_eq!(hex::encode(proof()), text(&case["proof"]), "{case}");
+        let proven = verify::scan(&map.root(), window, limit, &bytes(&case["proof"]), verify::WIDE_PROOF_LIMIT);
+        assert_eq!(proven.as_ref(), Ok(&listing));
+        let expected: Vec<_> = case["entries"].as_array().expect("entries").iter().map(entry).collect();
+        assert_eq!(listing.entries, expected);
+        assert_eq!(listing.more, case["more"].as_bool().expect("more"));
+    }
+}
+
+fn entry(value: &Value) -> (Vec<String>, Cid) {
+    match value {
+        Value::Array(pair) => (strings(&pair[0]), cid(&pair[1])),
+        other => (strings(&other["segments"]), cid(&other["target"])),
+    }
+}
+
+fn map_changes(changes: &Value) -> coregw_core::Result<map::Changes> {
+    let one = |c: &Value| map::Change {
+        key: Key::from_text(text(&c["path"])).expect("a path"),
+        before: maybe_cid(&c["before"]),
+        after: maybe_cid(&c["after"]),
+    };
+    map::Changes::new(changes.as_array().expect("changes").iter().map(one).collect())
+}
+
+fn list_changes(changes: &Value) -> list::Changes {
+    let one = |c: &Value| list::Change {
+        index: c["index"].as_u64().expect("an index"),
+        before: maybe_cid(&c["before"]).map(|cid| (cid, None)),
+        after: maybe_cid(&c["after"]).map(|cid| (cid, c["size"].as_u64().unwrap_or(1))),
+    };
+    list::Changes::new(changes.as_array().expect("changes").iter().map(one).collect()).expect("changes")
+}
+
+#[test]
+fn transitions() {
+    for case in cases("transitions.json") {
+        let limit = verify::WIDE_PROOF_LIMIT;
+        let proof = bytes(&case["proof"]);
+        let (base, changed, made, proven) = match text(&case["kind"]) {
+            "map" => {
+                let base = build_map(suite(&case), &case["arcs"]);
+                let changes = map_changes(&case["changes"]).expect("changes");
+                let (changed, made) = base.change_map(changes.clone()).expect("the changes fit");
+                let proven = verify::map_changes(&base.root(), changes, &proof, limit);
+                (base, changed, made, proven)
+            }
+            _ => {
+                let base = build_list(suite(&case), &case["elements"]);
+                let changes = list_changes(&case["changes"]);
+                let (changed, made) = base.change_list(changes.clone()).expect("the changes fit");
+                let proven = verify::list_changes(&base.root(), changes, &proof, limit);
+                (base, changed, made, proven)
+            }
+        };
+        assert_eq!(base.root().cid().text(), text(&case["base_root"]));
+        assert_eq!(changed.root().cid().text(), text(&case["new_root"]), "{case}");
+        assert_eq!(hex::encode(made), text(&case["proof"]), "{case}");
+        assert_eq!(proven, Ok(changed.root()));
+    }
+}
+
+#[test]
+fn hostile_proofs_and_changes() {
+    let mut seen = 0;
+    for case in cases("hostile.json") {
+        match text(&case["operation"]) {
+            "proof" => check_proof(&case),
+            "changes" => {
+                let root = root(&case["root"]).expect("a root");
+                let proven = map_changes(&case["changes"])
+                    .and_then(|changes| verify::map_changes(&root, changes, &bytes(&case["proof"]), verify::PROOF_LIMIT));
+                assert_eq!(proven.is_ok(), case["valid"].as_bool().expect("valid"), "{case}");
+            }
+            _ => continue,
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 122);
+}
