@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "verify": {"_core", "errors", "messages"},
     "": {"_core", "client", "errors", "verify"},
-    "messages": {"errors"},
+    "messages": {"_core", "errors"},
     "store": {"errors"},
     "engine": {"_core", "errors", "messages", "store"},
     "gateway": {"", "_core", "engine", "errors", "messages", "store"},

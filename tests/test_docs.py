@@ -1,0 +1,49 @@
+"""The documentation says what the code does: settings, limits, error codes, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coregw.gateway.problems import STATUS_BY_CODE
+from coregw.gateway.settings import Settings
+
+TOP = Path(__file__).parent.parent
+OPERATIONS = (TOP / "docs" / "operations.md").read_text("utf-8")
+PROTOCOL = (TOP / "docs" / "protocol.md").read_text("utf-8")
+PAGES = sorted([TOP / "README.md", TOP / "CHANGELOG.md", *(TOP / "docs").rglob("*.md"), *TOP.glob("benches/*.md")])
+
+
+def test_the_table_of_settings_is_the_code_s_own() -> None:
+    documented = [line for line in OPERATIONS.splitlines() if line.startswith("| `COREGW_")]
+    assert documented == [
+        f"| `{variable}` | `{default}` | {about} |" for variable, default, about in Settings.describe()
+    ]
+
+
+def test_the_table_of_errors_is_the_code_s_own() -> None:
+    table = PROTOCOL.split("### Errors")[1].split("###")[0]
+    rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", table, re.MULTILINE)
+    documented = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    assert documented == dict(STATUS_BY_CODE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings have where it is rendered."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
