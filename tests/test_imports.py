@@ -82,7 +82,7 @@ def test_only_the_engine_brings_a_store_and_the_core_together() -> None:
 def test_no_import_goes_round_in_a_circle() -> None:
     known = set(MODULES)
     graph = {module: imports_of(path, known) - {module, "coregw"} for module, path in MODULES.items()}
-    del graph["coregw"]
+    graph.pop("coregw", None)  # it gathers names of all the others, some of them on first use
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 
