@@ -19,7 +19,7 @@ pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
 const OTHER_ANSWER: &str = "the query gave an answer of another kind";
 
 /// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
-fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+pub(crate) fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     // Offsets inside a proof are 32 bits wide.
     let limit = limit.min(u32::MAX as usize / 2);
     if proof.len() > limit {

@@ -1,0 +1,215 @@
+//! JSON that is refused whatever its shape (protocol section 5), and the arcs object, read straight from bytes.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::Deserialize as _;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::arcs::Arcs;
+use crate::cid::Cid;
+use crate::error::{Error, Result};
+use crate::node::SUM_LIMIT;
+use crate::suite::Suite;
+
+/// How deep objects and arrays may nest; the outermost is 1.
+const MAX_DEPTH: u32 = 32;
+
+/// Checks the rules that hold whatever the members are: duplicates, depth, numbers, text, one value. O(bytes).
+///
+/// # Errors
+/// [`Error::Input`] that names line and column.
+pub fn check(body: &[u8]) -> Result<()> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let all = Strict { depth: 0 }.deserialize(&mut reader).and_then(|()| reader.end());
+    all.map_err(|error| Error::request(format!("the request: {error}")))
+}
+
+struct Strict {
+    depth: u32,
+}
+
+impl Strict {
+    fn deeper<E: de::Error>(&self) -> Result<Self, E> {
+        match self.depth {
+            MAX_DEPTH => Err(E::custom("it nests deeper than 32")),
+            depth => Ok(Self { depth: depth + 1 }),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON without negative numbers, fractions or exponents")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
+        match value < SUM_LIMIT {
+            true => Ok(()),
+            false => Err(E::custom("an integer is past 2^53 - 1")),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let depth = self.deeper::<A::Error>()?.depth;
+        while items.next_element_seed(Self { depth })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let depth = self.deeper::<A::Error>()?.depth;
+        let mut seen = HashSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            members.next_value_seed(Self { depth })?;
+            if !seen.insert(name) {
+                return Err(de::Error::custom("a member stands twice in one object"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> de::Deserialize<'de> for Arcs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Arcs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of paths and target CIDs")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Arcs, A::Error> {
+                let mut arcs = Arcs::default();
+                while let Some(path) = members.next_key_seed(Text)? {
+                    members.next_value_seed(Target { path: &path, arcs: &mut arcs })?;
+                }
+                Ok(arcs)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// A string, borrowed where it has no escapes.
+struct Text;
+
+impl<'de> DeserializeSeed<'de> for Text {
+    type Value = std::borrow::Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = std::borrow::Cow<'de, str>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(text.into())
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(text.to_owned().into())
+            }
+        }
+        deserializer.deserialize_str(Either)
+    }
+}
+
+struct Target<'a> {
+    path: &'a str,
+    arcs: &'a mut Arcs,
+}
+
+impl<'de> DeserializeSeed<'de> for Target<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+/// The mark that tells our own words from the JSON reader's: the code, then the sentence.
+const CODED: [(&str, crate::error::InputCode); 2] = [
+    ("\u{1}path\u{1}", crate::error::InputCode::InvalidPath),
+    ("\u{1}cid\u{1}", crate::error::InputCode::InvalidCid),
+];
+
+impl<'de> Visitor<'de> for Target<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a CID as a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let shown: String = self.path.chars().take(80).collect();
+        let target = Cid::from_text(text).map_err(|error| E::custom(format!("{}arc {shown:?}: {error}", CODED[1].0)))?;
+        let added = self.arcs.push_text(self.path, &target);
+        added.map_err(|why| E::custom(format!("{}path {shown:?}: {why}", CODED[0].0)))
+    }
+}
+
+fn arcs_error(error: &serde_json::Error) -> Error {
+    let text = error.to_string();
+    for (mark, code) in CODED {
+        if let Some(sentence) = text.strip_prefix(mark) {
+            return Error::input(code, format!("arcs: {sentence}"));
+        }
+    }
+    Error::request(format!("the request: {text}"))
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateRoot {
+    arcs: Arcs,
+    #[serde(default, deserialize_with = "suite")]
+    suite: Suite,
+}
+
+fn suite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Suite::from_name(&name).map_err(de::Error::custom)
+}
+
+/// Reads `{"arcs": {path: cid}, "suite"?}`. Doubles are found when the arcs are sorted.
+///
+/// # Errors
+/// [`Error::Input`] that names the arc, or line and column.
+pub fn create_root(body: &[u8]) -> Result<(Arcs, Suite)> {
+    let request: CreateRoot = serde_json::from_slice(body).map_err(|error| arcs_error(&error))?;
+    Ok((request.arcs, request.suite))
+}
+
+/// Reads a bare `{path: cid}`. Doubles are found when the arcs are sorted.
+///
+/// # Errors
+/// [`Error::Input`] that names the arc, or line and column.
+pub fn arcs(body: &[u8]) -> Result<Arcs> {
+    serde_json::from_slice(body).map_err(|error| arcs_error(&error))
+}
