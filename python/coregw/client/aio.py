@@ -52,6 +52,11 @@ class AsyncClient:
         self._http = httpx2.AsyncClient(**http_options(base_url, self.settings))
         self._retrying = tenacity.AsyncRetrying(**retries(self.settings))
 
+    @property
+    def base_url(self) -> str:
+        """The gateway's address, without a slash at its end."""
+        return str(self._http.base_url).rstrip("/")
+
     async def __aenter__(self) -> Self:
         return self
 

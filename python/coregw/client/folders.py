@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -62,8 +62,12 @@ class Survey:
         return sum(source.size for source in self.sources)
 
 
-def survey(top: Path) -> Survey:
+def survey(top: Path, leave_out: Collection[str] = ()) -> Survey:
     """Walks a folder, or takes a single file, whose path is then its name.
+
+    Args:
+        top: The folder or file. A symbolic link is followed here, and only here.
+        leave_out: Names of folders that are not entered, wherever they are, and not counted as skipped.
 
     Raises:
         InvalidInput: A name that is not UTF-8, or a path past 4,096 bytes, naming the file (code ``invalid_path``);
@@ -85,7 +89,8 @@ def survey(top: Path) -> Survey:
             segments = [*above, _segment(file)]
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    pending.append((file, segments))
+                    if entry.name not in leave_out:
+                        pending.append((file, segments))
                 elif entry.is_file(follow_symlinks=False):
                     found.sources.append(Source(file, _path(segments, file), entry.stat(follow_symlinks=False).st_size))
                 else:

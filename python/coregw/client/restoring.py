@@ -141,10 +141,12 @@ def _staging(destination: Path) -> Iterator[Path]:
         yield folder
         if existed:
             # The folder keeps its identity (somebody may stand in it), so what is in the new one moves up.
-            for child in sorted(folder.iterdir()):
-                if os.path.lexists(destination / child.name):
-                    raise InvalidInput(f"{destination / child.name}: appeared meanwhile", code="invalid_path")
-                child.rename(destination / child.name)
+            moves = [(child, destination / child.name) for child in sorted(folder.iterdir())]
+            for _, place in moves:
+                if os.path.lexists(place):
+                    raise InvalidInput(f"{place}: appeared meanwhile", code="invalid_path")
+            for child, place in moves:
+                child.rename(place)
             folder.rmdir()
         else:
             folder.rename(destination)

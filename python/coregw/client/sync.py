@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -49,6 +49,11 @@ class Client:
         self.settings = settings if settings is not None else ClientSettings()
         self._http = httpx2.Client(**http_options(base_url, self.settings))
         self._retrying = tenacity.Retrying(**retries(self.settings))
+
+    @property
+    def base_url(self) -> str:
+        """The gateway's address, without a slash at its end."""
+        return str(self._http.base_url).rstrip("/")
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +130,7 @@ class Client:
         """Streams a payload to a new file and returns its size; see `operations.save_payload`."""
         return self._run(operations.save_payload(self.settings, cid, path, max_bytes))
 
-    def contents(self, target: CidLike) -> Iterator[bytes]:
+    def contents(self, target: CidLike) -> Generator[bytes, None, None]:
         """The verified bytes of a payload or a measured list, piece by piece; see `trees.contents`."""
         return self._stream(trees.contents(self.settings, target))
 
@@ -133,15 +138,15 @@ class Client:
         """The proven sum of a list's measures."""
         return self._run(trees.list_size(self.settings, target))
 
-    def entries(self, root: CidLike, prefix: PathLike = ()) -> Iterator[trees.Leaf]:
+    def entries(self, root: CidLike, prefix: PathLike = ()) -> Generator[trees.Leaf, None, None]:
         """Every entry of one map at and below `prefix`; see `trees.entries`."""
         return self._stream(trees.entries(self.settings, root, prefix))
 
-    def children(self, root: CidLike, prefix: PathLike = ()) -> Iterator[trees.Entry]:
+    def children(self, root: CidLike, prefix: PathLike = ()) -> Generator[trees.Entry, None, None]:
         """One level of a map, as a directory; see `trees.children`."""
         return self._stream(trees.children(self.settings, root, prefix))
 
-    def walk(self, root: CidLike, prefix: PathLike = ()) -> Iterator[trees.Leaf]:
+    def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[trees.Leaf, None, None]:
         """Every payload and list of a tree, nested maps followed; see `trees.walk`."""
         return self._stream(trees.walk(self.settings, root, prefix))
 
@@ -162,7 +167,7 @@ class Client:
         finally:
             steps.close()
 
-    def _stream(self, steps: Stream[T]) -> Iterator[T]:
+    def _stream(self, steps: Stream[T]) -> Generator[T, None, None]:
         try:
             item = next(steps)
             while True:

@@ -1,0 +1,46 @@
+"""One honest gateway for all tests of the command line, and ways to run a command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from coregw.cli import cli
+from gateways import honest_gateway
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with honest_gateway(tmp_path_factory.mktemp("gateway") / "data") as url:
+        yield url
+
+
+@pytest.fixture
+def run(gateway: str) -> Run:
+    """Runs a command in this process; gives exit code, stdout and stderr."""
+
+    def invoke(*arguments: object, gateway: str = gateway, **options: object) -> Result:
+        environment = {"COREGW_GATEWAY": gateway, "COREGW_DEBUG": None}
+        return CliRunner(env=environment).invoke(cli, [str(argument) for argument in arguments], **options)
+
+    return invoke
+
+
+@pytest.fixture
+def coregw(gateway: str) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """Runs a command as a process of its own, as a person does."""
+
+    def start(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+        environment = {**os.environ, "COREGW_GATEWAY": gateway}
+        environment.pop("COREGW_DEBUG", None)
+        command = [sys.executable, "-m", "coregw", *(os.fspath(argument) for argument in arguments)]
+        return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
+
+    return start

@@ -1,0 +1,281 @@
+"""What a person sees when a command fails, what ``resolve`` and ``verify`` say, and how ``serve`` lives and ends."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from coregw import List, Map, payload_cid
+from coregw.client import Client, questions
+from gateways import lying_gateway
+
+Run = Callable[..., Result]
+Start = Callable[..., subprocess.CompletedProcess[bytes]]
+Json = dict[str, Any]
+
+CID = payload_cid(b"content")
+
+
+@pytest.fixture
+def root(gateway: str) -> str:
+    with Client(gateway) as client:
+        client.put_payload(b"content")
+        return client.create_root({"docs/readme": CID, "docs/guide": payload_cid(b"guide")})
+
+
+def test_resolve_prints_the_target_alone(run: Run, root: str) -> None:
+    found = run("resolve", root, "docs/readme")
+    assert (found.exit_code, found.stdout, found.stderr) == (0, f"{CID}\n", "")
+    assert run("resolve", root, "").stdout == f"{root}\n"
+
+
+def test_a_saved_resolve_is_verified_offline(run: Run, coregw: Start, root: str, tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    saved.write_text(run("resolve", root, "docs/readme", "--json").stdout)
+    verified = coregw("verify", saved)
+    assert verified.returncode == 0, verified.stderr
+    assert verified.stdout.decode() == f"proven: resolve 'docs/readme' in {root}\n  {CID}\n"
+    assert run("verify", "-", input=saved.read_text()).stdout == verified.stdout.decode()
+    offline = run("verify", saved, gateway="http://127.0.0.1:9")
+    assert offline.exit_code == 0
+
+
+def flip(saved: Json) -> None:
+    step = saved["result"]["prooflist"]["steps"][0]
+    proof = bytearray(base64.b64decode(step["proof"]))
+    proof[0] ^= 1
+    step["proof"] = base64.b64encode(proof).decode()
+
+
+TAMPERED: dict[str, Callable[[Json], object]] = {
+    "a bit of the proof": flip,
+    "the target": lambda saved: saved["result"].update(target=payload_cid(b"another")),
+    "the root": lambda saved: saved["request"].update(root=Map({"a": CID}).root),
+    "the path": lambda saved: saved["request"].update(segments=["docs", "guide"]),
+    "the profile": lambda saved: saved["request"].update(profile="core.read/v0alpha1"),
+    "an unknown profile": lambda saved: saved["request"].update(profile="x"),
+    "no request": lambda saved: saved.pop("request"),
+    "no result": lambda saved: saved.pop("result"),
+    "something more": lambda saved: saved.update(more=1),
+}
+
+
+@pytest.mark.parametrize("change", TAMPERED.values(), ids=TAMPERED)
+def test_a_tampered_file_is_not_proven(run: Run, root: str, tmp_path: Path, change: Callable[[Json], object]) -> None:
+    document = json.loads(run("resolve", root, "docs/readme", "--json").stdout)
+    change(document)
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(document))
+    refused = run("verify", saved)
+    assert refused.exit_code == 3
+    assert refused.stdout == ""
+    assert refused.stderr.startswith(f"coregw: not proven: {saved}: ")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"\xff", b"{" * 1000, b'{"request": {}, "result": {}}', b'{"request": {}, "request": {}}'],
+)
+def test_a_file_that_holds_no_proof_is_not_proven(run: Run, tmp_path: Path, content: bytes) -> None:
+    saved = tmp_path / "saved.json"
+    saved.write_bytes(content)
+    refused = run("verify", saved)
+    assert (refused.exit_code, refused.stdout) == (3, "")
+
+
+def test_every_kind_of_answer_can_be_saved_and_verified(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+    with Client(gateway) as client:
+        listed = client.create_list([CID, CID], [7, 7])
+        answers = {
+            f"read 'docs/readme' in {root}\n  {CID}": client.ask(questions.read_key(root, "docs/readme")),
+            f"read 'docs/none' in {root}\n  absent": client.ask(questions.read_key(root, "docs/none")),
+            f"read element 1 in {listed}\n  {CID}": client.ask(questions.read_index(listed, 1)),
+            f"read element 2 in {listed}\n  absent: the list has 2 elements": client.ask(
+                questions.read_index(listed, 2)
+            ),
+            f"read range 8: in {listed}\n  {CID}  7\n  1 of 2 elements, from 7, of 14 in all": client.ask(
+                questions.read_range(listed, 8)
+            ),
+            f"prove 'docs/readme' in {root}\n  {CID}": client.ask(questions.map_proof(root, "docs/readme")),
+            f"prove 'docs' in {root}\n  absent": client.ask(questions.map_proof(root, "docs")),
+            f"list 'docs' in {root}\n  {payload_cid(b'guide')}  docs/guide\n  more follow": client.ask(
+                questions.scan(root, "docs", limit=1)
+            ),
+            f"list 'none' in {root}\n  nothing else (0 entries)": client.ask(questions.scan(root, "none")),
+        }
+    for number, (expected, proven) in enumerate(answers.items()):
+        saved = tmp_path / f"{number}.json"
+        saved.write_bytes(proven.saved())
+        verified = run("verify", saved)
+        assert (verified.exit_code, verified.stdout) == (0, f"proven: {expected}\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["resolve", "ROOT", "docs/none"],
+        ["cat", "ROOT", "docs/none"],
+        ["ls", "ROOT", "docs/none"],
+        ["cat", "ROOT", "docs"],
+    ],
+)
+def test_what_is_not_there_is_one_line_and_exit_code_1(run: Run, root: str, command: list[str]) -> None:
+    failed = run(*[root if word == "ROOT" else word for word in command])
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert len(failed.stderr.splitlines()) == 1
+    assert failed.stderr.startswith("coregw: ")
+    assert command[2] in failed.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "cat", "get", "resolve"])
+@pytest.mark.parametrize("bad", ["nonsense", "-", "../..", "bafkqaaa"])
+def test_a_root_that_is_none_is_exit_code_1(run: Run, tmp_path: Path, command: str, bad: str) -> None:
+    failed = run(command, "--", bad, tmp_path / "out")
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert len(failed.stderr.splitlines()) == 1
+
+
+def test_a_map_is_no_file_and_a_payload_no_folder(run: Run, root: str, tmp_path: Path) -> None:
+    assert "is a map, not a file" in run("cat", root, "").stderr
+    assert "is no map root" in run("get", CID, tmp_path / "out").stderr
+    assert "is no map root" in run("get", List([CID]).root, tmp_path / "out").stderr
+
+
+def test_a_gateway_that_is_not_there_is_one_line_and_exit_code_1(run: Run, root: str) -> None:
+    failed = run("resolve", root, "docs/readme", "--gateway", "http://127.0.0.1:9")
+    assert failed.exit_code == 1
+    assert "http://127.0.0.1:9" in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["resolve", "ROOT", "docs/readme"], ["cat", "ROOT", "docs/readme"], ["ls", "ROOT"], ["get", "ROOT", "OUT"]],
+)
+def test_a_lying_gateway_is_exit_code_3(run: Run, gateway: str, root: str, tmp_path: Path, command: list[str]) -> None:
+    words = {"ROOT": root, "OUT": tmp_path / "out"}
+    with lying_gateway(lambda told: told.saying(told.body.replace(b'"proof":"', b'"proof":"AAAA')), gateway) as url:
+        failed = run(*[words.get(word, word) for word in command], gateway=url)
+    assert (failed.exit_code, failed.stdout) == (3, "")
+    assert failed.stderr.startswith("coregw: not proven: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lying_gateway_is_exit_code_3_when_adding(run: Run, gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    other = Map({"other": CID}).root.encode()
+    for path, body in (("/v1/cas", b'{"cid": "%s"}' % CID.encode()), ("/v1/roots", b'{"root": "%s"}' % other)):
+        with lying_gateway(
+            lambda told, at=path, lie=body: told.saying(lie) if told.path.startswith(at) else told, gateway
+        ) as url:
+            failed = run("add", tmp_path, gateway=url)
+        assert (failed.exit_code, failed.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["nonsense"],
+        ["add"],
+        ["ls"],
+        ["resolve", "x"],
+        ["serve", "--port", "x"],
+        ["serve", "--set", "x"],
+        ["--nonsense"],
+        ["serve", "--set", "environ=1"],
+        ["add", "--suite", "md5", "x"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(run: Run, command: list[str]) -> None:
+    assert run(*command).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "command", [["add", "MISSING"], ["verify", "MISSING"], ["serve", "--data", "x", "--set", "cache_bytes=1"]]
+)
+def test_failures_of_the_system_name_the_place(run: Run, tmp_path: Path, command: list[str]) -> None:
+    failed = run(*[tmp_path / "missing" if word == "MISSING" else word for word in command])
+    assert failed.exit_code == 1
+    assert len(failed.stderr.splitlines()) == 1
+    assert "missing" in failed.stderr or "cache_bytes" in failed.stderr
+
+
+def test_a_bug_is_one_line_unless_a_traceback_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coregw.cli.common.client", lambda gateway: 1 / 0)
+    monkeypatch.setattr("coregw.cli.cat.client", lambda gateway: 1 / 0)
+    failed = run("cat", "root", "path")
+    assert failed.exit_code == 1
+    assert failed.stderr == "coregw: internal error, please report it: ZeroDivisionError: division by zero\n"
+    shown = run("cat", "root", "path", env={"COREGW_DEBUG": "1"})
+    assert isinstance(shown.exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("command", ["", "serve", "add", "ls", "cat", "get", "resolve", "verify"])
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    shown = run(*command.split(), "--help")
+    assert shown.exit_code == 0
+    assert "Usage" in shown.stdout
+
+
+def test_starting_is_fast_because_little_is_imported(coregw: Start) -> None:
+    code = "import coregw.cli, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"asyncio", "httpx2", "litestar", "msgspec", "rocksdict", "uvicorn"} & set(loaded)
+    assert coregw("--version").stdout.startswith(b"coregw")
+
+
+def test_settings_are_listed(run: Run) -> None:
+    assert "COREGW_CACHE_BYTES" in run("serve", "--settings").stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_says_where_it_listens_keeps_what_it_was_given_and_ends_cleanly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
+    roots = []
+    for _ in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coregw", "serve", "--data", tmp_path / "data", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+        try:
+            assert process.stdout is not None
+            assert select.select([process.stdout], [], [], 60)[0], "it said nothing"
+            line = process.stdout.readline().decode()
+            found = re.fullmatch(r"coregw: listening on (http://127\.0\.0\.1:\d+)\n", line)
+            assert found, line
+            with Client(found[1]) as client:
+                if not roots:
+                    roots.append(client.create_root({"a": client.put_payload(b"kept")}))
+                assert client.get_payload(client.resolve(roots[0], "a")) == b"kept"
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+            assert b"Traceback" not in out + err
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def test_a_port_in_use_is_one_line_and_exit_code_1(coregw: Start, gateway: str, tmp_path: Path) -> None:
+    failed = coregw("serve", "--data", tmp_path / "data", "--port", gateway.rsplit(":", 1)[1])
+    assert failed.returncode == 1
+    assert b"Traceback" not in failed.stderr
+    assert failed.stderr.splitlines()[-1].startswith(b"coregw: ")

@@ -1,0 +1,147 @@
+"""A folder into a gateway and back: ``add``, ``ls``, ``cat``, ``get``, as processes and in process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from coregw import Cid, Map, payload_cid
+from coregw.client import Client
+from gateways import names
+
+Run = Callable[..., Result]
+Start = Callable[..., subprocess.CompletedProcess[bytes]]
+
+FILES = {
+    "readme": b"read me\n",
+    "empty": b"",
+    "docs/guide": b"guide",
+    "docs/deep/er/still": b"still",
+    "@payload": b"an ordinary name",
+    "ü 😀/ñ\n\x1b[31m": b"a name that tries to paint",
+    "large": os.urandom(3 << 20) + b"end",
+    "exactly": os.urandom(1 << 20),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    top = tmp_path / "source"
+    for path, data in FILES.items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_bytes(data)
+    return top
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_comes_back_as_it_was(coregw: Start, folder: Path, tmp_path: Path) -> None:
+    (folder / "link").symlink_to("readme")
+    added = coregw("add", folder)
+    assert added.returncode == 0, added.stderr
+    root = added.stdout.decode().strip()
+    assert added.stdout.decode() == f"{root}\n"
+    assert Cid(root).kind == "map"
+    assert b"link: a symbolic link" in added.stderr
+    assert b"added 8 files, " in added.stderr
+    assert b"1 skipped" in added.stderr
+
+    listed = coregw("ls", root)
+    assert listed.stdout.decode().splitlines() == [
+        "           -  @payload",
+        "           -  docs/",
+        "           -  empty",
+        "           -  exactly",
+        f"{len(FILES['large']):>12}  large",
+        "           -  readme",
+        "           -  ü 😀/",
+    ]
+    for path, data in FILES.items():
+        shown = coregw("cat", root, path)
+        assert (shown.returncode, shown.stdout, shown.stderr) == (0, data, b"")
+
+    got = coregw("get", root, tmp_path / "out")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == b""
+    assert tree(tmp_path / "out") == FILES
+    assert names(tmp_path) == ["out", "source"]
+
+
+def test_listings_of_a_folder_in_it(run: Run, folder: Path) -> None:
+    root = run("add", folder).stdout.strip()
+    assert run("ls", root, "docs").stdout.split("\n") == ["           -  deep/", "           -  guide", ""]
+    assert run("ls", root, "docs/guide").stdout.split() == ["-", "guide"]
+    assert run("ls", root, "docs", "-R").stdout.split() == ["-", "deep/er/still", "-", "guide"]
+    assert len(run("ls", "-R", root).stdout.splitlines()) == len(FILES)
+    assert run("ls", root, "ü 😀").stdout == "           -  ñ\\n\\x1b[31m\n"
+    long = run("ls", "-l", root, "readme").stdout.split()
+    assert long == ["-", payload_cid(FILES["readme"]), "readme"]
+
+
+def test_a_single_file_is_a_map_with_its_name(run: Run, folder: Path) -> None:
+    added = run("add", folder / "readme")
+    assert added.exit_code == 0
+    assert added.stdout.strip() == Map({"readme": payload_cid(FILES["readme"])}).root
+
+
+def test_an_empty_folder_is_the_empty_map(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    added = run("add", tmp_path / "empty")
+    assert added.stdout.strip() == Map({}).root
+    assert run("ls", Map({}).root).stdout == ""
+    assert run("get", Map({}).root, tmp_path / "out").exit_code == 0
+    assert names(tmp_path / "out") == []
+
+
+def test_the_suite_can_be_chosen(run: Run, folder: Path) -> None:
+    assert Cid(run("add", "--suite", "blake3", folder).stdout.strip()).suite == "blake3"
+
+
+def test_nested_maps_are_folders(run: Run, gateway: str, tmp_path: Path) -> None:
+    with Client(gateway) as client:
+        file = client.put_payload(b"deep")
+        root = client.create_root({"sub": client.create_root({"in/file": file}), "top": file})
+    assert run("ls", root).stdout.split() == ["-", "sub/", "-", "top"]
+    assert run("ls", root, "sub/in").stdout.split() == ["-", "file"]
+    assert run("cat", root, "sub/in/file").stdout == "deep"
+    assert run("get", root, tmp_path / "out").exit_code == 0
+    assert tree(tmp_path / "out") == {"sub/in/file": b"deep", "top": b"deep"}
+
+
+def test_a_list_root_can_be_shown_by_itself(run: Run, gateway: str) -> None:
+    with Client(gateway) as client:
+        root = client.create_list([client.put_payload(b"ab"), client.put_payload(b"c")], [2, 1])
+    assert run("cat", root, "").stdout == "abc"
+    assert run("ls", root).stdout.split() == ["3", root]
+
+
+def test_hostile_names_are_refused_and_nothing_is_written(run: Run, gateway: str, tmp_path: Path) -> None:
+    with Client(gateway) as client:
+        file = client.put_payload(b"x")
+        for path in ("../evil", "a/../../evil", ".", "a\0b"):
+            root = client.create_root({path: file, "fine": file})
+            got = run("get", root, tmp_path / "out")
+            assert got.exit_code == 1
+            assert "can't be the name of a file" in got.stderr
+            assert len(got.stderr.splitlines()) == 1
+            assert names(tmp_path) == []
+        root = client.create_root({"a": file, "a/b": file})
+    got = run("get", root, tmp_path / "out")
+    assert (got.exit_code, got.stderr) == (1, "coregw: a: it is a file and also a folder\n")
+    assert names(tmp_path) == []
+
+
+def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - a name that pathlib can't spell
+        pass
+    added = run("add", tmp_path)
+    assert added.exit_code == 1
+    assert added.stdout == ""
+    assert added.stderr == f"coregw: {tmp_path}/caf\\xe9: the name is not UTF-8\n"

@@ -1,0 +1,37 @@
+"""One honest gateway for all tests of the clients, and clients that don't wait long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from coregw.client import Client, ClientSettings
+from gateways import Liar, Lie, honest_gateway, lying_gateway
+
+SETTINGS = ClientSettings(idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002)
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with honest_gateway(tmp_path_factory.mktemp("gateway") / "data") as url:
+        yield url
+
+
+@pytest.fixture
+def client(gateway: str) -> Iterator[Client]:
+    with Client(gateway, SETTINGS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def liar(gateway: str) -> Iterator[Liar]:
+    """A client of a gateway that tells this lie about what the honest one says."""
+    with ExitStack() as stack:
+
+        def lying(lie: Lie, settings: ClientSettings = SETTINGS, honest: str | None = gateway) -> Client:
+            url = stack.enter_context(lying_gateway(lie, honest))
+            return stack.enter_context(Client(url, settings))
+
+        yield lying

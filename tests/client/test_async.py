@@ -1,0 +1,136 @@
+"""The asyncio client: the same surface as the blocking one, over the same operations."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import coregw
+from coregw.client import AsyncClient, Client, ClientSettings, questions
+from coregw.client.parallel import for_each
+from coregw.client.payloads import CHUNK_BYTES
+from coregw.errors import PathNotFound, ProofError
+from gateways import lying_gateway, names
+
+pytestmark = pytest.mark.anyio
+
+DATA = bytes(range(256)) * (CHUNK_BYTES // 128)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def surface(kind: type) -> dict[str, list[tuple[str, object]]]:
+    """Every public method with its parameters' names and defaults."""
+    return {
+        name.removeprefix("a") if name == "aclose" else name: [
+            (parameter.name, parameter.default) for parameter in inspect.signature(method).parameters.values()
+        ]
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
+    assert surface(AsyncClient) == surface(Client)
+
+
+async def test_every_operation_works(gateway: str, tmp_path: Path) -> None:
+    async with AsyncClient(gateway) as client:
+        (tmp_path / "source").write_bytes(DATA)
+        whole = await client.put_payload(tmp_path / "source")
+        small = await client.put_payload(b"small")
+        assert await client.get_payload(small) == b"small"
+        assert await client.save_payload(whole, tmp_path / "target") == len(DATA)
+        assert (tmp_path / "target").read_bytes() == DATA
+        listed = await client.create_list([small, small], [5, 5])
+        root = await client.create_root({"docs/a": small, "docs/b": listed})
+        assert await client.resolve(root, "docs/b") == listed
+        assert await client.read_key(root, "docs/a") == small
+        assert await client.read_index(listed, 1) == small
+        assert (await client.read_range(listed, 3)).segments == [small, small]
+        assert await client.prove_key(root, "docs") is None
+        assert len((await client.scan(root)).entries) == 2
+        assert await client.locate(root, "docs") == (root, ["docs"])
+        assert await client.list_size(listed) == 10
+        assert [piece async for piece in client.contents(listed)] == [b"small", b"small"]
+        assert [entry.name async for entry in client.children(root, "docs")] == ["a", "b"]
+        assert [leaf.target async for leaf in client.walk(root)] == [small, listed]
+        assert [leaf.segments async for leaf in client.entries(root, "docs")] == [["docs", "a"], ["docs", "b"]]
+        proven = await client.ask(questions.resolve(root, "docs/a"))
+        assert coregw.verify_resolve(proven.request, proven.result) == small
+        with pytest.raises(PathNotFound):
+            await client.resolve(root, "nothing")
+
+
+async def test_a_lie_is_refused(gateway: str, tmp_path: Path) -> None:
+    with lying_gateway(lambda told: told.saying(told.body + b"!"), gateway) as url:
+        async with AsyncClient(gateway) as honest, AsyncClient(url) as client:
+            cid = await honest.put_payload(b"data")
+            root = await honest.create_root({"a": cid})
+            with pytest.raises(ProofError):
+                await client.get_payload(cid)
+            with pytest.raises(ProofError):
+                await client.save_payload(cid, tmp_path / "target")
+            with pytest.raises(ProofError):
+                await client.resolve(root, "a")
+    assert names(tmp_path) == []
+
+
+async def test_a_gateway_that_recovers_is_asked_again() -> None:
+    heard: list[str] = []
+    root = coregw.Map({}).root
+
+    def lie(told):  # noqa: ANN001, ANN202
+        heard.append(told.path)
+        return told.saying(b'{"root": "%s"}' % root.encode(), 201 if len(heard) > 1 else 503)
+
+    with lying_gateway(lie) as url:
+        async with AsyncClient(url, ClientSettings(backoff_seconds=0.001)) as client:
+            assert await client.create_root({}) == root
+    assert len(heard) == 2
+
+
+async def test_an_abandoned_download_leaves_nothing(gateway: str, tmp_path: Path) -> None:
+    started = anyio.Event()
+
+    async def download(client: AsyncClient, cid: str) -> None:
+        started.set()
+        await client.save_payload(cid, tmp_path / "target")
+
+    async with AsyncClient(gateway) as client:
+        cid = await client.put_payload(DATA)
+        async with anyio.create_task_group() as group:
+            group.start_soon(download, client, cid)
+            await started.wait()
+            await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+    assert names(tmp_path) == []
+
+
+async def test_many_at_a_time_are_bounded_and_the_first_failure_ends_them() -> None:
+    running, most, done = 0, 0, []
+
+    async def work(number: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.lowlevel.checkpoint()
+        running -= 1
+        if number == 50:
+            raise ProofError("fifty")
+        done.append(number)
+
+    with pytest.raises(ProofError, match="fifty"):
+        await for_each(range(1000), work, 4)
+    assert most == 4
+    assert len(done) < 100
+    done.clear()
+    await for_each(range(40), work, 4)
+    assert sorted(done) == list(range(40))

@@ -1,0 +1,230 @@
+"""What of a folder is added: regular files with UTF-8 names; the rest is named."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+import coregw
+from coregw.client import AsyncClient, Client
+from coregw.client.adding import Added, add_folder
+from coregw.client.folders import CHUNK_BYTES, ChunkReader, Skip, Source, survey
+from coregw.client.parallel import for_each
+from coregw.errors import Conflict, InvalidInput
+from gateways import lying_gateway
+
+pytestmark = pytest.mark.anyio
+
+BIG = bytes(range(256)) * (CHUNK_BYTES // 256)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def add(gateway: str, folder: Path, suite: str = "sha2-256") -> Added:
+    async with AsyncClient(gateway) as client:
+        return await add_folder(client, survey(folder), suite)
+
+
+def test_all_regular_files_are_found_by_their_paths(tmp_path: Path) -> None:
+    for path in ("a", "b/c", "b/d/e", "@payload", "ü/ñ 😀"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    (tmp_path / "empty" / "emptier").mkdir(parents=True)
+    found = survey(tmp_path)
+    assert sorted(source.path for source in found.sources) == ["@payload", "a", "b/c", "b/d/e", "ü/ñ 😀"]
+    assert found.skipped == []
+    assert found.total_bytes == sum(len(path.encode()) for path in ("a", "b/c", "b/d/e", "@payload", "ü/ñ 😀"))
+
+
+def test_links_and_special_files_are_named_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside").write_text("x")
+    (tmp_path / "to-file").symlink_to("real")
+    (tmp_path / "to-folder").symlink_to("folder")
+    (tmp_path / "to-nothing").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to(".")
+    os.mkfifo(tmp_path / "pipe")
+    found = survey(tmp_path)
+    assert sorted(source.path for source in found.sources) == ["folder/inside", "real"]
+    assert {skipped.file.name: skipped.why for skipped in found.skipped} == {
+        "to-file": "a symbolic link",
+        "to-folder": "a symbolic link",
+        "to-nothing": "a symbolic link",
+        "loop": "a symbolic link",
+        "pipe": "no regular file",
+    }
+
+
+def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - a name that pathlib can't spell
+        pass
+    with pytest.raises(InvalidInput, match=r"caf\\xe9: the name is not UTF-8"):
+        survey(tmp_path)
+
+
+def test_a_path_past_the_protocols_limit_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coregw.client.folders._MAX_PATH_BYTES", 20)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / ("ü" * 8)).write_text("x")
+    with pytest.raises(InvalidInput, match="longer than 20 bytes"):
+        survey(tmp_path)
+
+
+def test_a_single_file_is_a_map_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("x")
+    assert survey(tmp_path / "one").sources == [Source(tmp_path / "one", "one", 1)]
+
+
+def test_a_link_given_as_the_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+    assert [source.path for source in survey(tmp_path / "link").sources] == ["file"]
+
+
+def test_what_is_not_there_or_no_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        survey(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match="neither"):
+        survey(tmp_path / "pipe")
+
+
+def test_what_may_not_be_read_is_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "secret").mkdir()
+    real_open, real_scandir = os.open, os.scandir
+
+    def deny(path: Path, *rest: int) -> int:  # root reads everything, whatever the modes say
+        if Path(path).name == "file":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_open(path, *rest)
+
+    def deny_listing(path: Path):  # noqa: ANN202
+        if Path(path).name == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_scandir(path)
+
+    monkeypatch.setattr(os, "open", deny)
+    monkeypatch.setattr(os, "scandir", deny_listing)
+    with pytest.raises(Skip) as skip:
+        ChunkReader(Source(tmp_path / "file", "file", 1)).read()
+    assert skip.value.skipped.why == "permission denied"
+    found = survey(tmp_path)
+    assert [(skipped.file.name, skipped.why) for skipped in found.skipped] == [("secret", "permission denied")]
+    with pytest.raises(PermissionError):
+        survey(tmp_path / "secret")
+
+
+@pytest.mark.parametrize("became", ["gone", "link", "pipe", "folder"])
+def test_a_file_that_became_something_else_is_left_out(tmp_path: Path, became: str) -> None:
+    path = tmp_path / "file"
+    if became == "link":
+        path.symlink_to("/etc/passwd")
+    elif became == "pipe":
+        os.mkfifo(path)
+    elif became == "folder":
+        path.mkdir()
+    with pytest.raises(Skip) as skip:
+        ChunkReader(Source(path, "file", 1)).read()
+    expected = {"gone": "no such file or directory", "link": "a symbolic link"}.get(became, "no regular file")
+    assert skip.value.skipped == (path, expected)
+
+
+def test_a_reader_tells_that_its_file_changed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    reader = ChunkReader(Source(path, "file", 6))
+    assert reader.read() == b"before"
+    assert not reader.changed()
+    path.write_bytes(b"after and longer")
+    assert reader.changed()
+    reader.close()
+
+
+async def test_files_become_payloads_or_measured_lists(gateway: str, tmp_path: Path) -> None:
+    contents = {"empty": b"", "small": b"s", "exact": BIG, "over": BIG + b"1", "large": BIG * 3 + b"end", "same": b"s"}
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "link").symlink_to("small")
+    added = await add(gateway, tmp_path)
+    kinds = {path: coregw.Cid(target).kind for path, target in added.arcs.items()}
+    assert kinds == {"empty": "cas", "small": "cas", "same": "cas", "exact": "cas", "over": "list", "large": "list"}
+    assert added.root == coregw.Map(added.arcs).root
+    assert added.arcs["small"] == coregw.payload_cid(b"s")
+    chunks = [coregw.payload_cid(BIG)] * 3 + [coregw.payload_cid(b"end")]
+    assert added.arcs["large"] == coregw.List(chunks, [CHUNK_BYTES] * 3 + [3]).root
+    assert (added.lists, added.bytes) == (2, sum(map(len, contents.values())))
+    assert [skipped.file.name for skipped in added.skipped] == ["link"]
+    with Client(gateway) as client:
+        for name, data in contents.items():
+            assert b"".join(client.contents(client.resolve(added.root, name))) == data
+
+
+async def test_the_suite_is_that_of_the_map_and_its_lists(gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(BIG + b"1")
+    added = await add(gateway, tmp_path, "blake3")
+    assert coregw.Cid(added.root).suite == coregw.Cid(added.arcs["large"]).suite == "blake3"
+
+
+async def test_a_folder_without_files_is_the_empty_map(gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert (await add(gateway, tmp_path)).root == coregw.Map({}).root
+
+
+async def test_a_file_that_changes_once_is_read_again(gateway: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(BIG + b"before")
+    uploads = 0
+
+    def change(told):  # noqa: ANN001, ANN202
+        nonlocal uploads
+        if told.path.startswith("/v1/cas"):
+            uploads += 1
+            if uploads == 1:
+                path.write_bytes(b"after")
+        return told
+
+    with lying_gateway(change, gateway) as url:
+        added = await add(url, tmp_path)
+    assert added.arcs == {"file": coregw.payload_cid(b"after")}
+
+
+async def test_a_file_that_keeps_changing_is_an_error_that_names_it(gateway: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0")
+
+    def change(told):  # noqa: ANN001, ANN202
+        if told.path.startswith("/v1/cas"):
+            path.write_bytes(path.read_bytes() + b"+")
+        return told
+
+    with lying_gateway(change, gateway) as url, pytest.raises(Conflict, match=f"{path}: changed each of the 3 times"):
+        await add(url, tmp_path)
+
+
+async def test_a_file_that_vanishes_is_named_and_left_out(gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "here").write_bytes(b"x")
+    (tmp_path / "gone").write_bytes(b"x")
+    found = survey(tmp_path)
+    (tmp_path / "gone").unlink()
+    async with AsyncClient(gateway) as client:
+        added = await add_folder(client, found)
+    assert list(added.arcs) == ["here"]
+    assert [(skipped.file.name, skipped.why) for skipped in added.skipped] == [("gone", "no such file or directory")]
+
+
+async def test_nothing_to_do_is_done() -> None:
+    async def work(item: object) -> None:
+        raise AssertionError(item)
+
+    await for_each([], work, 4)

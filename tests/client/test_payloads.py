@@ -1,0 +1,231 @@
+"""Payloads: the CID is computed here, and bytes are hashed before anybody gets them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import coregw
+from coregw.client import Client, ClientSettings
+from coregw.client.payloads import CHUNK_BYTES, Upload
+from coregw.errors import Conflict, InvalidInput, PayloadNotFound, ProofError, TooLarge, Unavailable
+from gateways import Liar, Told, names
+
+Change = Callable[[bytes], bytes]
+
+DATA = os.urandom(CHUNK_BYTES * 2 + 17)
+
+
+def cid_of(code: bytes, digest: bytes) -> str:
+    """CIDv1, raw, of a hash function by its varint code."""
+    binary = b"\x01\x55" + code + bytes([len(digest)]) + digest
+    return "b" + base64.b32encode(binary).decode().lower().rstrip("=")
+
+
+@pytest.mark.parametrize("hash", ["sha2-256", "blake3"])
+@pytest.mark.parametrize("codec", ["raw", "dag-cbor", "0x55"])
+@pytest.mark.parametrize("data", [b"", b"hello", DATA], ids=["empty", "small", "chunks"])
+def test_a_payload_comes_back_under_its_own_cid(client: Client, data: bytes, codec: str, hash: str) -> None:
+    cid = client.put_payload(data, codec, hash)
+    assert cid == coregw.payload_cid(data, codec, hash)
+    assert client.get_payload(cid) == data
+
+
+def test_a_file_is_streamed_to_the_gateway_and_back(client: Client, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(DATA)
+    cid = client.put_payload(source)
+    assert cid == coregw.payload_cid(DATA)
+    assert client.save_payload(cid, target) == len(DATA)
+    assert target.read_bytes() == DATA
+    assert names(tmp_path) == ["source", "target"]
+
+
+def test_a_missing_payload_is_not_found(client: Client, tmp_path: Path) -> None:
+    cid = coregw.payload_cid(b"nobody stored this")
+    with pytest.raises(PayloadNotFound):
+        client.get_payload(cid)
+    with pytest.raises(PayloadNotFound):
+        client.save_payload(cid, tmp_path / "target")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [lambda data: data + b"!", lambda data: data[:-1], lambda data: bytes([data[0] ^ 1]) + data[1:], lambda data: b""],
+    ids=["longer", "shorter", "one bit", "empty"],
+)
+def test_wrong_bytes_are_refused_and_leave_no_file(liar: Liar, client: Client, tmp_path: Path, lie: Change) -> None:
+    cid = client.put_payload(DATA)
+    lying = liar(lambda told: told.saying(lie(told.body)))
+    with pytest.raises(ProofError, match="another hash"):
+        lying.get_payload(cid)
+    with pytest.raises(ProofError, match="another hash"):
+        lying.save_payload(cid, tmp_path / "target")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "cid",
+    [
+        cid_of(b"\x13", hashlib.sha512(b"x").digest()),
+        cid_of(b"\x16", hashlib.sha3_256(b"x").digest()),
+        cid_of(b"\xa0\xe4\x02", hashlib.blake2b(b"x", digest_size=32).digest()),
+        coregw.payload_cid(b"x", hash="sha2-256"),
+        coregw.payload_cid(b"x", hash="blake3"),
+    ],
+    ids=["sha2-512", "sha3-256", "blake2b-256", "sha2-256", "blake3"],
+)
+def test_every_hash_function_is_checked(liar: Liar, tmp_path: Path, cid: str) -> None:
+    right = liar(lambda told: told.saying(b"x"), honest=None)
+    assert right.get_payload(cid) == b"x"
+    assert right.save_payload(cid, tmp_path / "right") == 1
+    wrong = liar(lambda told: told.saying(b"y"), honest=None)
+    with pytest.raises(ProofError):
+        wrong.get_payload(cid)
+    with pytest.raises(ProofError):
+        wrong.save_payload(cid, tmp_path / "wrong")
+    assert names(tmp_path) == ["right"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"cid": "%s"}' % coregw.payload_cid(b"other").encode(),
+        b'{"cid": "no cid"}',
+        b'{"root": "x"}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b"",
+    ],
+    ids=["another", "no cid", "another shape", "nested", "no text", "nothing"],
+)
+def test_another_cid_than_the_bytes_have_is_refused(liar: Liar, answer: bytes) -> None:
+    with pytest.raises(ProofError):
+        liar(lambda told: told.saying(answer)).put_payload(b"data")
+
+
+def test_an_existing_file_is_never_written_over(client: Client, tmp_path: Path) -> None:
+    cid = client.put_payload(DATA)
+    taken, link = tmp_path / "taken", tmp_path / "link"
+    taken.write_bytes(b"mine")
+    link.symlink_to(tmp_path / "elsewhere")
+    for path in (taken, link):
+        with pytest.raises(InvalidInput, match="exists already"):
+            client.save_payload(cid, path)
+    assert taken.read_bytes() == b"mine"
+    assert names(tmp_path) == ["link", "taken"]
+
+
+def test_a_file_that_appears_meanwhile_is_not_written_over(client: Client, liar: Liar, tmp_path: Path) -> None:
+    cid = client.put_payload(DATA)
+    target = tmp_path / "target"
+
+    def lie(told: Told) -> Told:
+        target.write_bytes(b"mine")
+        return told
+
+    with pytest.raises(InvalidInput, match="exists already"):
+        liar(lie).save_payload(cid, target)
+    assert target.read_bytes() == b"mine"
+    assert names(tmp_path) == ["target"]
+
+
+@pytest.mark.parametrize("framing", ["declared", "undeclared"])
+def test_more_than_the_limit_is_not_taken(liar: Liar, framing: str) -> None:
+    body = b"x" * 1001
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:900], body[900:])) + b"0\r\n\r\n"
+
+    def lie(told: Told) -> Told:
+        if framing == "declared":
+            return told.saying(body)
+        return Told(told.method, told.path, b"", 200, chunked, {"transfer-encoding": "chunked"})
+
+    cid = coregw.payload_cid(body)
+    assert liar(lie, honest=None).get_payload(cid) == body
+    with pytest.raises(TooLarge, match="longer than 1000 bytes"):
+        liar(lie, ClientSettings(max_payload_bytes=1000), honest=None).get_payload(cid)
+    with pytest.raises(TooLarge, match="longer than 1000 bytes"):
+        liar(lie, honest=None).get_payload(cid, max_bytes=1000)
+
+
+def test_more_than_the_limit_is_not_sent(liar: Liar, tmp_path: Path) -> None:
+    heard: list[Told] = []
+
+    def lie(told: Told) -> Told:
+        heard.append(told)
+        return told
+
+    small = liar(lie, ClientSettings(max_payload_bytes=CHUNK_BYTES), honest=None)
+    with pytest.raises(TooLarge):
+        small.put_payload(DATA)
+    (tmp_path / "large").write_bytes(DATA)
+    with pytest.raises(TooLarge):
+        small.put_payload(tmp_path / "large")
+    assert heard == []
+
+
+def test_a_compressed_answer_is_refused(liar: Liar) -> None:
+    def lie(told: Told) -> Told:
+        return Told(told.method, told.path, b"", 200, b"\x1f\x8b", {"content-encoding": "gzip"})
+
+    with pytest.raises(ProofError, match="compressed"):
+        liar(lie, honest=None).get_payload(coregw.payload_cid(b""))
+
+
+def test_a_file_that_changes_while_it_is_sent_is_a_conflict(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(DATA)
+    pieces = Upload(source, "raw", "sha2-256", 1 << 30).chunks()
+    next(pieces)
+    with source.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(Conflict, match="changed while it was read"):
+        list(pieces)
+
+
+def test_a_download_that_breaks_off_is_begun_anew(liar: Liar, client: Client, tmp_path: Path) -> None:
+    cid = client.put_payload(DATA)
+    told_before: list[Told] = []
+
+    def lie(told: Told) -> Told:
+        told_before.append(told)
+        if len(told_before) > 1:
+            return told
+        half = {"content-length": str(len(told.body)), "connection": "close"}
+        return Told(told.method, told.path, b"", 200, told.body[: len(DATA) // 2], half)
+
+    assert liar(lie).save_payload(cid, tmp_path / "target") == len(DATA)
+    assert (tmp_path / "target").read_bytes() == DATA
+    assert len(told_before) == 2
+
+
+def test_a_file_that_is_sent_again_is_read_again(liar: Liar, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(DATA)
+    heard: list[bytes] = []
+
+    def lie(told: Told) -> Told:
+        heard.append(told.request)
+        if len(heard) < 3:
+            return told.saying(b'{"error": "unavailable", "message": "later"}', 503)
+        return told.saying(b'{"cid": "%s"}' % coregw.payload_cid(DATA).encode(), 201)
+
+    assert liar(lie, honest=None).put_payload(tmp_path / "source") == coregw.payload_cid(DATA)
+    assert heard == [DATA, DATA, DATA]
+
+
+def test_a_full_store_is_not_tried_again(liar: Liar) -> None:
+    heard: list[Told] = []
+
+    def lie(told: Told) -> Told:
+        heard.append(told)
+        return told.saying(b'{"error": "storage_full", "message": "no room"}', 507)
+
+    with pytest.raises(Unavailable, match="no room"):
+        liar(lie, honest=None).put_payload(b"x")
+    assert len(heard) == 1

@@ -1,0 +1,178 @@
+"""A tree back on disk: the same as it was, or refused by name, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+import coregw
+from coregw.client import AsyncClient, Client, Leaf, restoring
+from coregw.client.payloads import open_new
+from coregw.client.restoring import Restored, check_names, restore_folder
+from coregw.errors import InvalidInput, PayloadNotFound, ProofError
+from gateways import lying_gateway, names
+
+
+def cid(text: str) -> str:
+    return coregw.payload_cid(text.encode())
+
+
+def restore(gateway: str, root: str, destination: Path) -> Restored:
+    async def run() -> Restored:
+        async with AsyncClient(gateway) as client:
+            return await restore_folder(client, root, destination)
+
+    return anyio.run(run)
+
+
+@pytest.fixture
+def stored(client: Client) -> str:
+    """The CID of a payload that the gateway has."""
+    return client.put_payload(b"content")
+
+
+def test_nested_maps_become_folders(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    inner = client.create_root({"in/file": stored})
+    root = client.create_root({"top": stored, "sub/map": inner, "@payload": stored})
+    assert restore(gateway, root, tmp_path / "out") == Restored(3, 21)
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"out/top", "out/sub/map/in/file", "out/@payload"}
+    assert names(tmp_path) == ["out"]
+
+
+def test_an_empty_map_becomes_an_empty_folder(gateway: str, client: Client, tmp_path: Path) -> None:
+    assert restore(gateway, client.create_root({}), tmp_path / "out") == Restored(0, 0)
+    assert names(tmp_path / "out") == []
+
+
+def test_an_empty_folder_is_filled_and_stays_itself(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    before = tmp_path.stat().st_ino
+    restore(gateway, client.create_root({"a/b": stored, "c": stored}), tmp_path)
+    assert names(tmp_path) == ["a", "c"]
+    assert tmp_path.stat().st_ino == before
+
+
+HOSTILE = {
+    "dot dot": {"a/../../evil": "can't be the name of a file"},
+    "dot": {"./evil": "can't be the name of a file"},
+    "only dot dot": {"..": "can't be the name of a file"},
+    "nul": {"a\0b": "can't be the name of a file"},
+    "file and folder": {"a": "it is a file and also a folder", "a/b": ""},
+    "file above folders": {"a/b": "it is a file and also a folder", "a/b/c/d": ""},
+}
+
+
+@pytest.mark.parametrize("arcs", HOSTILE.values(), ids=HOSTILE)
+def test_names_that_can_not_be_files_are_refused_by_name(
+    gateway: str, client: Client, stored: str, tmp_path: Path, arcs: dict[str, str]
+) -> None:
+    root = client.create_root(dict.fromkeys(arcs, stored) | {"fine": stored})
+    [(path, why)] = [(path, why) for path, why in arcs.items() if why]
+    with pytest.raises(InvalidInput) as refused:
+        restore(gateway, root, tmp_path / "out")
+    assert why in str(refused.value)
+    assert str(refused.value).startswith(path.replace("\0", "\\x00"))
+    assert names(tmp_path) == []
+
+
+def test_a_path_that_two_maps_give_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    root = client.create_root({"a": client.create_root({"b": stored}), "a/b": stored})
+    with pytest.raises(InvalidInput, match="a/b: the tree has this path twice"):
+        restore(gateway, root, tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+def test_a_map_whose_place_is_a_file_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    root = client.create_root({"a": client.create_root({"b/c": stored}), "a/b": stored})
+    with pytest.raises(InvalidInput, match="a/b: it is a file and also a folder"):
+        restore(gateway, root, tmp_path / "out")
+
+
+@pytest.mark.parametrize("mark", ["\\", ":"])
+def test_another_systems_separator_is_refused_there(monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    leaf = Leaf([f"a{mark}b"], cid("x"))
+    check_names([leaf])
+    monkeypatch.setattr(os, "altsep", mark)
+    with pytest.raises(InvalidInput, match="can't be the name of a file"):
+        check_names([leaf])
+
+
+@pytest.mark.parametrize("arcs", [["README", "readme"], ["Docs/a", "docs/b"]], ids=["files", "folders"])
+def test_names_that_clash_on_this_disk_are_refused_by_name(
+    gateway: str, client: Client, stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arcs: list[str]
+) -> None:
+    real_mkdir = Path.mkdir
+
+    def caseless(path: Path) -> Path:
+        return path.with_name(path.name.lower())
+
+    monkeypatch.setattr(restoring, "open_new", lambda path: open_new(caseless(path)))
+    monkeypatch.setattr(Path, "mkdir", lambda path, *args, **kwargs: real_mkdir(caseless(path), *args, **kwargs))
+    root = client.create_root(dict.fromkeys(arcs, stored))
+    with pytest.raises(InvalidInput, match=r"(?i)(readme|docs): another path of the tree has the same name"):
+        restore(gateway, root, tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", ["file", "full folder", "link to a file", "link to nothing"])
+def test_a_destination_that_is_in_use_is_not_touched(
+    gateway: str, client: Client, stored: str, tmp_path: Path, what: str
+) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "mine").write_text("mine")
+    if what == "file":
+        out.write_text("mine")
+    elif what == "full folder":
+        out.mkdir()
+        (out / "mine").write_text("mine")
+    else:
+        out.symlink_to("mine" if what == "link to a file" else "nowhere")
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    with pytest.raises(InvalidInput, match="out: "):
+        restore(gateway, client.create_root({"a": stored}), out)
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_what_is_no_map_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    for root in (stored, client.create_list([stored])):
+        with pytest.raises(InvalidInput, match="no map root"):
+            restore(gateway, root, tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("existed", [False, True], ids=["new", "empty"])
+def test_a_failure_leaves_nothing_behind(
+    gateway: str, client: Client, stored: str, tmp_path: Path, existed: bool
+) -> None:
+    root = client.create_root({f"a/{number}": stored for number in range(20)} | {"b": cid("nobody stored this")})
+    if existed:
+        (tmp_path / "out").mkdir()
+    with pytest.raises(PayloadNotFound):
+        restore(gateway, root, tmp_path / "out")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out"] * existed
+
+
+def test_a_lie_leaves_nothing_behind(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    root = client.create_root({"a/b": stored})
+    for lied_about in ("/v1/cas", "/v1/scan"):
+        with lying_gateway(
+            lambda told, at=lied_about: told.saying(told.body[:-1]) if told.path.startswith(at) else told, gateway
+        ) as url:
+            with pytest.raises(ProofError):
+                restore(url, root, tmp_path / "out")
+            assert names(tmp_path) == []
+
+
+def test_files_get_the_modes_of_the_umask(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        restore(gateway, client.create_root({"a/b": stored}), tmp_path / "out")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*")}
+    assert modes == {"a": 0o750, "b": 0o640}
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o750

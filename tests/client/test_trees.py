@@ -1,0 +1,168 @@
+"""Maps as folders and lists as files: complete listings, and contents piece by piece."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import coregw
+from coregw.client import Client, ClientSettings, Entry
+from coregw.errors import InvalidInput, PathNotFound, ProofError, RootNotFound, TooLarge
+from gateways import Liar
+
+
+def cid(text: str) -> str:
+    return coregw.payload_cid(text.encode())
+
+
+def names_of(client: Client, root: str, prefix: str = "") -> list[str]:
+    return [entry.name + "/" * (entry.kind in ("directory", "map")) for entry in client.children(root, prefix)]
+
+
+def test_a_level_of_a_map_looks_like_a_directory(client: Client) -> None:
+    listed = client.create_list([cid("x")], [7])
+    inner = client.create_root({"deep/file": cid("1")})
+    root = client.create_root(
+        {"b/one": cid("1"), "b/two/three": cid("3"), "a": cid("a"), "a/below": cid("ab"), "big": listed, "m": inner}
+    )
+    assert list(client.children(root)) == [
+        Entry("a", "cas", cid("a")),
+        Entry("a", "directory", None),
+        Entry("b", "directory", None),
+        Entry("big", "list", listed),
+        Entry("m", "map", inner),
+    ]
+    assert names_of(client, root, "b") == ["one", "two/"]
+    assert names_of(client, root, "a") == ["a", "below"]
+    assert names_of(client, root, "big") == ["big"]
+    assert names_of(client, root, "nothing") == []
+
+
+def test_large_directories_are_skipped_and_nothing_is_left_out(client: Client) -> None:
+    arcs = {}
+    for folder in ("a", "b", "b\0", "c"):
+        arcs |= {f"{folder}/{number:04}": cid("x") for number in range(1500)}
+    arcs |= {"a\0": cid("a0"), "c": cid("c"), "c\0x": cid("c0x"), "d": cid("d")}
+    root = client.create_root(arcs)
+    level = [(entry.name, entry.kind) for entry in client.children(root)]
+    assert level == [
+        ("a", "directory"),
+        ("a\0", "cas"),
+        ("b", "directory"),
+        ("b\0", "directory"),
+        ("c", "cas"),
+        ("c", "directory"),
+        ("c\0x", "cas"),
+        ("d", "cas"),
+    ]
+    assert len(names_of(client, root, "b")) == 1500
+
+
+def test_a_walk_follows_nested_maps(client: Client) -> None:
+    innermost = client.create_root({"x": cid("x")})
+    inner = client.create_root({"in/file": cid("f"), "again": innermost})
+    root = client.create_root({"top": cid("t"), "sub": inner, "sub2/map": inner})
+    found = {"/".join(leaf.segments): leaf.target for leaf in client.walk(root)}
+    assert found == {
+        "top": cid("t"),
+        "sub/in/file": cid("f"),
+        "sub/again/x": cid("x"),
+        "sub2/map/in/file": cid("f"),
+        "sub2/map/again/x": cid("x"),
+    }
+    below = {"/".join(leaf.segments) for leaf in client.walk(root, "sub2")}
+    assert below == {"sub2/map/in/file", "sub2/map/again/x"}
+
+
+def test_a_walk_is_bounded(gateway: str) -> None:
+    with Client(gateway, ClientSettings(max_nesting=3, max_entries=40)) as client:
+        bomb = client.create_root({"x": cid("x")})
+        for _ in range(3):
+            bomb = client.create_root({"a": bomb, "b": bomb})
+        assert len(list(client.walk(bomb))) == 8
+        deeper = client.create_root({"a": bomb})
+        with pytest.raises(InvalidInput, match="nest deeper than 3"):
+            list(client.walk(deeper))
+        wide = client.create_root({str(number): bomb for number in range(3)})
+        with pytest.raises((TooLarge, InvalidInput)):
+            list(client.walk(wide))
+        with pytest.raises(TooLarge, match="more than 40"):
+            list(client.walk(client.create_root({str(number): cid("x") for number in range(41)})))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", ("root", [])),
+        ("docs", ("root", ["docs"])),
+        ("docs/a", ("root", ["docs", "a"])),
+        ("sub", ("inner", [])),
+        ("sub/in", ("inner", ["in"])),
+        ("sub/in/file", ("inner", ["in", "file"])),
+        ("list/0", ("payload", [])),
+    ],
+)
+def test_a_path_is_located_through_nested_maps(client: Client, path: str, expected: tuple[str, list[str]]) -> None:
+    listed = client.create_list([cid("f")])
+    inner = client.create_root({"in/file": cid("f")})
+    root = client.create_root({"docs/a": cid("a"), "sub": inner, "list": listed})
+    by_name = {"root": root, "inner": inner, "payload": cid("f")}
+    assert client.locate(root, path) == (by_name[expected[0]], expected[1])
+
+
+def test_a_path_to_nothing_is_not_located(client: Client) -> None:
+    root = client.create_root({"docs/a": cid("a")})
+    with pytest.raises(PathNotFound, match="nothing at or below 'docs/b'"):
+        client.locate(root, "docs/b")
+    with pytest.raises(RootNotFound):
+        client.locate(coregw.Map({"never": cid("stored")}).root, "never")
+
+
+@pytest.mark.parametrize("window", [1, 1000, 2500, 1 << 20])
+def test_a_file_of_chunks_comes_back_whole(gateway: str, window: int) -> None:
+    chunks = [os.urandom(1000) for _ in range(9)] + [b"end"]
+    with Client(gateway, ClientSettings(window_bytes=window)) as client:
+        cids = [client.put_payload(chunk) for chunk in chunks]
+        listed = client.create_list(cids, [len(chunk) for chunk in chunks])
+        assert list(client.contents(listed)) == chunks
+        assert client.list_size(listed) == 9003
+
+
+def test_many_small_chunks_are_read_in_smaller_windows(client: Client) -> None:
+    one = client.put_payload(b"1")
+    listed = client.create_list([one] * 10_050)
+    with pytest.raises(TooLarge):
+        client.read_range(listed, 0)
+    pieces = client.contents(listed)
+    assert next(pieces) == b"1"
+    pieces.close()
+    assert client.list_size(listed) == 10_050
+
+
+def test_a_payload_and_an_empty_list_are_files(client: Client) -> None:
+    assert list(client.contents(client.put_payload(b"small"))) == [b"small"]
+    assert list(client.contents(client.create_list([]))) == []
+
+
+def test_what_is_no_file_is_refused(client: Client) -> None:
+    payload = client.put_payload(b"ten bytes!")
+    root = client.create_root({"a": payload})
+    for target in (
+        root,
+        client.create_list([payload]),
+        client.create_list([payload], [11]),
+        client.create_list([root]),
+    ):
+        with pytest.raises(InvalidInput, match=r"no file|not a file") as refused:
+            list(client.contents(target))
+        assert refused.value.code == "kind_mismatch"
+
+
+def test_a_wrong_chunk_ends_the_file(liar: Liar, client: Client) -> None:
+    good, bad = client.put_payload(b"good"), client.put_payload(b"bad!")
+    listed = client.create_list([good, bad], [4, 4])
+    pieces = liar(lambda told: told.saying(b"evil") if told.path.endswith(bad) else told).contents(listed)
+    assert next(pieces) == b"good"
+    with pytest.raises(ProofError):
+        next(pieces)
