@@ -158,15 +158,6 @@ impl Cid {
     /// # Errors
     /// [`InputCode::InvalidCid`], naming the text and what is wrong.
     pub fn from_text(text: &str) -> Result<Self> {
-        Self::read_text(text, false)
-    }
-
-    /// Reads only the one form that results use: CIDv1 in lower-case base32.
-    pub(crate) fn from_canonical_text(text: &str) -> Result<Self> {
-        Self::read_text(text, true)
-    }
-
-    fn read_text(text: &str, canonical: bool) -> Result<Self> {
         let refuse = |why: &str| {
             let shown: String = text.chars().take(80).collect();
             Error::input(InputCode::InvalidCid, format!("CID {shown:?}: {why}"))
@@ -179,9 +170,6 @@ impl Cid {
             let n = BASE32.decode_len(symbols.len()).map_err(|_| refuse("its base32 has a wrong length"))?;
             let n = BASE32.decode_mut(symbols.as_bytes(), &mut bytes[..n]).map_err(|_| refuse("it is not base32"))?;
             return Self::try_bytes(&bytes[..n]).map_err(refuse);
-        }
-        if canonical {
-            return Err(refuse("results write CIDs as CIDv1 in lower-case base32 (b...)"));
         }
         if text.len() == 46 && text.starts_with("Qm") {
             let (_, hash) = multibase::decode(format!("z{text}")).map_err(|_| refuse("it is not base58"))?;

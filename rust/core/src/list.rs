@@ -218,11 +218,6 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// What the change at `at` is about, for messages.
-    pub(crate) fn name(&self, at: usize) -> String {
-        self.0.get(at).map_or_else(String::new, |change| format!("index {}", change.index))
-    }
 }
 
 /// The changes made: replacements, then appends or one truncation (protocol section 4, list `apply`).
@@ -242,17 +237,13 @@ impl Apply {
         Self { changes, ahead: None, checked: 0, made: 0, top: Tree::TOP }
     }
 
-    pub(crate) fn changes(&self) -> &Changes {
-        &self.changes
-    }
-
     /// The new top, its digest computed. O(changes x log n).
     pub(crate) fn run(&mut self, tree: &mut Tree) -> Step<NodeId> {
         if tree.may_lack_pages() {
             self.look_ahead(tree)?;
         }
         while let Some(change) = self.changes.0.get(self.checked) {
-            check(tree, self.checked, change)?;
+            check(tree, change)?;
             self.checked += 1;
         }
         let count = tree.node(Tree::TOP).sum.count;
@@ -297,7 +288,7 @@ impl Apply {
     fn check_shape(&self, count: u64) -> Step<u64> {
         let refuse = |at: usize, why: &str| {
             let why = format!("index {}: {why}", self.changes.0[at].index);
-            Err(Halt::Conflict { change: at, code: ConflictCode::InvalidChange, why })
+            Err(Halt::Conflict { code: ConflictCode::InvalidChange, why })
         };
         let (mut next, mut keep, mut removed) = (count, count, None);
         for (at, change) in self.changes.0.iter().enumerate() {
@@ -325,12 +316,12 @@ impl Apply {
 }
 
 /// Compares a change with the element that is there now.
-fn check(tree: &mut Tree, at: usize, change: &Change) -> Step<()> {
+fn check(tree: &mut Tree, change: &Change) -> Step<()> {
     let found = Walk::from(Tree::TOP, change.index).run(tree)?;
     let is = found.map(|id| (Cid::trusted(tree.arena.target(id)), tree.node(id).sum.measure));
     let refuse = |code, why: String| {
         let why = format!("index {}: {why}", change.index);
-        Err(Halt::Conflict { change: at, code, why })
+        Err(Halt::Conflict { code, why })
     };
     let agrees = match (&change.before, &is) {
         (None, None) => true,

@@ -329,11 +329,6 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// What the change at `index` is about, for messages.
-    pub(crate) fn name(&self, index: usize) -> String {
-        self.0.get(index).map_or_else(String::new, |change| format!("{:?}", change.key.text()))
-    }
 }
 
 /// The changes made, one after the other, on the tree as it changes (protocol section 4, map `apply`).
@@ -357,15 +352,11 @@ impl Apply {
             self.look_ahead(tree)?;
         }
         while let Some(change) = self.changes.0.get(self.done) {
-            self.top = make(tree, self.top, self.done, change)?;
+            self.top = make(tree, self.top, change)?;
             self.done += 1;
         }
         tree.seal(self.top);
         Ok(self.top)
-    }
-
-    pub(crate) fn changes(&self) -> &Changes {
-        &self.changes
     }
 
     /// Every change is sure to visit its walk on the tree as it was: loads all of them, a level of pages at a time.
@@ -389,7 +380,7 @@ impl Apply {
     }
 }
 
-fn make(tree: &mut Tree, top: NodeId, index: usize, change: &Change) -> Step<NodeId> {
+fn make(tree: &mut Tree, top: NodeId, change: &Change) -> Step<NodeId> {
     let key = change.key.as_bytes();
     let mut walk = Walk::noting_turns(top);
     let end = walk.run(tree, key)?;
@@ -399,7 +390,7 @@ fn make(tree: &mut Tree, top: NodeId, index: usize, change: &Change) -> Step<Nod
         let is = found.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
         let said = change.before.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
         let why = format!("{:?}: {is} is there now, not {said}", change.key.text());
-        return Err(Halt::Conflict { change: index, code: ConflictCode::BeforeMismatch, why });
+        return Err(Halt::Conflict { code: ConflictCode::BeforeMismatch, why });
     }
     match (&change.after, end) {
         (Some(after), End::Parts(bit)) => {

@@ -357,7 +357,7 @@ pub(crate) struct Receipt {
     pub(crate) deltas: Vec<DeltaReceipt>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct DeltaReceipt {
     pub(crate) object: String,
     pub(crate) result: String,

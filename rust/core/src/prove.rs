@@ -147,17 +147,13 @@ impl Query {
         }
     }
 
-    /// Reads and checks pages that were asked for and hands them to the query and, by `keep`, to a cache.
+    /// Hands over pages that were asked for.
     pub(crate) fn supply(&mut self, pages: Vec<Arc<Page>>) {
         self.tree.supply(pages);
     }
 
     pub(crate) fn root(&self) -> &RootCid {
         &self.root
-    }
-
-    pub(crate) fn ask(&self) -> &Ask {
-        &self.ask
     }
 
     /// The answer, once [`Progress::Done`] was said.

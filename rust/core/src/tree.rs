@@ -29,15 +29,15 @@ pub(crate) enum Halt {
     Stub,
     /// The tree is none that could have been built.
     Faulty(&'static str),
-    /// A change does not fit the tree: its place in the list of changes, and why.
-    Conflict { change: usize, code: ConflictCode, why: String },
+    /// A change does not fit the tree; the sentence names its coordinate.
+    Conflict { code: ConflictCode, why: String },
     /// A limit is passed.
     Full(&'static str),
     /// A page is not what it must be.
     Damaged(Error),
 }
 
-pub(crate) type Step<T> = std::result::Result<T, Halt>;
+pub(crate) type Step<T> = Result<T, Halt>;
 
 pub(crate) struct Tree {
     pub(crate) kind: Kind,

@@ -1,0 +1,408 @@
+//! Operations on stored trees: from request JSON to response JSON, saying what they need on the way.
+//!
+//! An [`Operation`] does no I/O. `run` it until it needs nothing; supply pages and say which roots are held in
+//! between. Building and changing trees is in `writes`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use data_encoding::BASE64;
+
+use crate::cid::{Cid, Kind, RootCid};
+use crate::error::{Error, InputCode, Missing, Result};
+use crate::messages::Step;
+use crate::page::{NodeSource, Page, PageCache};
+use crate::prooflist::{self, MapProof, Question, Read, Resolve, Scan};
+use crate::prove::{Answer, Progress, Query};
+use crate::suite::Digest;
+
+/// What an operation waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// These pages, in this order.
+    Pages(Vec<Digest>),
+    /// Whether the store has a record of each of these roots, in this order.
+    Roots(Vec<RootCid>),
+    /// Another `run`: the budget of nodes is spent.
+    Budget,
+}
+
+/// A query on one tree that reads what it is supplied with into a cache.
+pub(crate) struct Reading {
+    cache: Arc<PageCache>,
+    query: Query,
+    wanted: Vec<Digest>,
+}
+
+impl Reading {
+    pub(crate) fn open(cache: &Arc<PageCache>, source: Arc<dyn NodeSource>, root: &RootCid, ask: crate::prove::Ask) -> Self {
+        Self { cache: Arc::clone(cache), query: Query::open(root, source, ask), wanted: Vec::new() }
+    }
+
+    pub(crate) fn run(&mut self, budget: u64) -> Result<Option<Need>> {
+        let progress = self.query.run(budget)?;
+        Ok(self.need(progress))
+    }
+
+    pub(crate) fn need(&mut self, progress: Progress) -> Option<Need> {
+        match progress {
+            Progress::Done => None,
+            Progress::Budget => Some(Need::Budget),
+            Progress::Pages(digests) => {
+                self.wanted.clone_from(&digests);
+                Some(Need::Pages(digests))
+            }
+        }
+    }
+
+    pub(crate) fn query(&mut self) -> &mut Query {
+        &mut self.query
+    }
+
+    /// Takes the pages of the last need, in its order.
+    pub(crate) fn supply<B: AsRef<[u8]>>(&mut self, pages: &[Option<B>]) -> Result<()> {
+        let wanted = std::mem::take(&mut self.wanted);
+        if pages.len() != wanted.len() {
+            return Err(Error::request(format!("{} pages were asked for, not {}", wanted.len(), pages.len())));
+        }
+        let root = *self.query.root();
+        let mut parsed = Vec::with_capacity(pages.len());
+        for (bytes, digest) in pages.iter().zip(&wanted) {
+            let bytes = bytes.as_ref().ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
+            let page = Arc::new(Page::parse(bytes.as_ref(), root.kind, root.suite, digest)?);
+            self.cache.insert(Arc::clone(&page));
+            parsed.push(page);
+        }
+        self.query.supply(parsed);
+        Ok(())
+    }
+}
+
+/// A query on stored trees, on its way from request to response.
+pub struct Operation {
+    cache: Arc<PageCache>,
+    task: Task,
+    reading: Option<Reading>,
+    done: Option<Result<String>>,
+}
+
+enum Task {
+    Read(Single<Read>),
+    MapProof(Single<MapProof>),
+    Scan(Single<Scan>),
+    Resolve(Box<Resolving>),
+}
+
+/// An operation with one question.
+struct Single<T> {
+    request: T,
+    held: Option<bool>,
+}
+
+impl<T> Single<T> {
+    fn new(request: T) -> Self {
+        Self { request, held: None }
+    }
+}
+
+impl Operation {
+    fn new(cache: Arc<PageCache>, task: Task) -> Self {
+        Self { cache, task, reading: None, done: None }
+    }
+
+    /// `core.resolve`: at most `max_lookups` arcs are looked up, the longest first.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a request that is none.
+    pub fn resolve(cache: Arc<PageCache>, request: &[u8], max_lookups: usize) -> Result<Self> {
+        let request = Resolve::parse(request)?;
+        Ok(Self::new(cache, Task::Resolve(Box::new(Resolving::new(request, max_lookups)))))
+    }
+
+    /// `core.read`.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a request that is none.
+    pub fn read(cache: Arc<PageCache>, request: &[u8]) -> Result<Self> {
+        Ok(Self::new(cache, Task::Read(Single::new(Read::parse(request)?))))
+    }
+
+    /// `core.map-proof`.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a request that is none.
+    pub fn map_proof(cache: Arc<PageCache>, request: &[u8]) -> Result<Self> {
+        Ok(Self::new(cache, Task::MapProof(Single::new(MapProof::parse(request)?))))
+    }
+
+    /// `core.scan`.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a request that is none.
+    pub fn scan(cache: Arc<PageCache>, request: &[u8]) -> Result<Self> {
+        Ok(Self::new(cache, Task::Scan(Single::new(Scan::parse(request)?))))
+    }
+
+    /// Goes on as far as it can, visiting some `budget` nodes at most. None: [`Operation::result`] is ready.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if stored trees are not what they must be.
+    pub fn run(&mut self, budget: u64) -> Result<Option<Need>> {
+        if self.done.is_some() {
+            return Ok(None);
+        }
+        if let Task::Resolve(resolving) = &mut self.task {
+            let outcome = resolving.run(&self.cache, budget)?;
+            return Ok(match outcome {
+                Outcome::Needs(need) => Some(need),
+                Outcome::Result(result) => {
+                    self.done = Some(result);
+                    None
+                }
+            });
+        }
+        let (root, question, held) = match &self.task {
+            Task::Read(one) => (&one.request.root, &one.request.question, one.held),
+            Task::MapProof(one) => (&one.request.root, &one.request.question, one.held),
+            Task::Scan(one) => (&one.request.root, &one.request.question, one.held),
+            Task::Resolve(_) => return Ok(None),
+        };
+        match held {
+            None => return Ok(Some(Need::Roots(vec![*root]))),
+            Some(false) => {
+                self.done = Some(Err(not_held(root)));
+                return Ok(None);
+            }
+            Some(true) => {}
+        }
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            none => {
+                let source = Arc::clone(&self.cache) as Arc<dyn NodeSource>;
+                none.insert(Reading::open(&self.cache, source, root, question.ask()?))
+            }
+        };
+        if let Some(need) = reading.run(budget)? {
+            return Ok(Some(need));
+        }
+        let answer = reading.query().answer().ok_or_else(|| Error::damaged("a query ended without an answer"))?;
+        let proof = reading.query().proof();
+        self.done = Some(match &self.task {
+            Task::Read(one) => one.request.result(&answer, &proof).map_err(|details| absent(&one.request, details)),
+            Task::MapProof(one) => Ok(one.request.result(&answer, &proof)),
+            Task::Scan(one) => Ok(one.request.result(&answer, &proof)),
+            Task::Resolve(_) => Ok(String::new()),
+        });
+        Ok(None)
+    }
+
+    /// Takes the pages of the last need, in its order; None is a page that the store does not have.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming the page, if one is missing or not what its digest says.
+    pub fn supply_pages<B: AsRef<[u8]>>(&mut self, pages: &[Option<B>]) -> Result<()> {
+        let reading = match &mut self.task {
+            Task::Resolve(resolving) => resolving.reading.as_mut(),
+            _ => self.reading.as_mut(),
+        };
+        reading.ok_or_else(|| Error::request("no pages were asked for"))?.supply(pages)
+    }
+
+    /// Takes the answers to the last need, in its order.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if none were asked for.
+    pub fn supply_roots(&mut self, held: &[bool]) -> Result<()> {
+        let &[held] = held else {
+            return Err(Error::request("one root was asked for"));
+        };
+        match &mut self.task {
+            Task::Read(one) => one.held = Some(held),
+            Task::MapProof(one) => one.held = Some(held),
+            Task::Scan(one) => one.held = Some(held),
+            Task::Resolve(resolving) => resolving.held = Some(held),
+        }
+        Ok(())
+    }
+
+    /// The response body, once [`Operation::run`] gave None.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a root that is not held, and for what is absent: then with the details that prove it.
+    pub fn result(&self) -> Result<String> {
+        self.done.clone().unwrap_or_else(|| Err(Error::request("the operation has not ended")))
+    }
+}
+
+pub(crate) fn not_held(root: &RootCid) -> Error {
+    let what = format!("the store has no root {root}");
+    Error::NotFound { missing: Missing::Root, what, details: None }
+}
+
+fn absent(request: &Read, details: String) -> Error {
+    let details = Some(details);
+    match &request.question {
+        Question::Index(index) => {
+            let what = format!("the list {} has no index {index}", request.root);
+            Error::NotFound { missing: Missing::Index, what, details }
+        }
+        question => {
+            let what = format!("the map {} has no key {:?}", request.root, question.text());
+            Error::NotFound { missing: Missing::Path, what, details }
+        }
+    }
+}
+
+/// A place on the way: a held root, how many segments led to it, and the next arc to try.
+struct Place {
+    root: RootCid,
+    position: usize,
+    /// Segments of the next arc to try; 0 when none is left.
+    next: usize,
+    /// The step that led here; None for the first place.
+    step: Option<Step<'static>>,
+}
+
+/// The search for a path: longest arcs first, back to shorter ones where that fails.
+struct Resolving {
+    request: Resolve,
+    lookups_left: usize,
+    places: Vec<Place>,
+    tried: HashSet<(RootCid, usize)>,
+    /// A root that was come to, and its step, while it is not known whether it is held.
+    arrival: Option<(RootCid, usize, Option<Step<'static>>)>,
+    held: Option<bool>,
+    reading: Option<Reading>,
+    started: bool,
+}
+
+enum Outcome {
+    Needs(Need),
+    Result(Result<String>),
+}
+
+impl Resolving {
+    fn new(request: Resolve, max_lookups: usize) -> Self {
+        Self {
+            request,
+            lookups_left: max_lookups,
+            places: Vec::new(),
+            tried: HashSet::new(),
+            arrival: None,
+            held: None,
+            reading: None,
+            started: false,
+        }
+    }
+
+    fn run(&mut self, cache: &Arc<PageCache>, budget: u64) -> Result<Outcome> {
+        if !self.started {
+            if self.request.segments.is_empty() {
+                return Ok(Outcome::Result(Ok(self.request.result(&self.request.root, Vec::new()))));
+            }
+            let root = self.request.root.root().ok_or_else(|| {
+                let what = format!("root: {} is a payload; a path leads on from a map or a list only", self.request.root);
+                Error::input(InputCode::KindMismatch, what)
+            })?;
+            self.arrival = Some((root, 0, None));
+            self.started = true;
+        }
+        loop {
+            if let Some((root, ..)) = &self.arrival {
+                match self.held.take() {
+                    None => return Ok(Outcome::Needs(Need::Roots(vec![*root]))),
+                    Some(false) if self.places.is_empty() => return Ok(Outcome::Result(Err(not_held(root)))),
+                    Some(held) => self.arrive(held),
+                }
+            }
+            let Some(place) = self.places.last_mut() else {
+                return Ok(Outcome::Result(Err(self.nowhere())));
+            };
+            if place.next == 0 {
+                self.places.pop();
+                continue;
+            }
+            let segments = &self.request.segments[place.position..][..place.next];
+            let question = match place.root.kind {
+                Kind::Map => Question::Key(segments.to_vec()),
+                Kind::List => match prooflist::list_index(&segments[0]) {
+                    Some(index) => Question::Index(index),
+                    None => {
+                        place.next = 0;
+                        continue;
+                    }
+                },
+            };
+            let reading = match &mut self.reading {
+                Some(reading) => reading,
+                none => {
+                    let Some(left) = self.lookups_left.checked_sub(1) else {
+                        let what = "segments: the path needs more look-ups than the gateway makes for one request";
+                        return Err(Error::input(InputCode::TooLarge, what));
+                    };
+                    self.lookups_left = left;
+                    let source = Arc::clone(cache) as Arc<dyn NodeSource>;
+                    none.insert(Reading::open(cache, source, &place.root, question.ask()?))
+                }
+            };
+            if let Some(need) = reading.run(budget)? {
+                return Ok(Outcome::Needs(need));
+            }
+            if let Some(result) = self.looked_up(&question) {
+                return Ok(Outcome::Result(result));
+            }
+        }
+    }
+
+    /// Goes on from a root that is held, if it was not tried at this position before.
+    fn arrive(&mut self, held: bool) {
+        if let Some((root, position, step)) = self.arrival.take()
+            && held
+            && self.tried.insert((root, position))
+        {
+            let rest = self.request.segments.len() - position;
+            let next = if root.kind == Kind::List { 1 } else { rest };
+            self.places.push(Place { root, position, next, step });
+        }
+    }
+
+    /// Takes the answer of a look-up: the result if the path ends there, else where to go on.
+    fn looked_up(&mut self, question: &Question) -> Option<Result<String>> {
+        let mut reading = self.reading.take()?;
+        let place = self.places.last_mut()?;
+        let n = place.next;
+        place.next -= 1;
+        let answer = reading.query().answer()?;
+        let target = match &answer {
+            Answer::Key(target) => *target,
+            Answer::Element(element) => element.target,
+            _ => None,
+        }?;
+        let position = place.position + n;
+        let ends = position == self.request.segments.len();
+        let onward = target.root().filter(|root| !self.tried.contains(&(*root, position)));
+        if !ends && onward.is_none() {
+            return None;
+        }
+        let proof = BASE64.encode(&reading.query().proof());
+        let step = question.step(&place.root, &answer, Cow::Owned(proof));
+        if ends {
+            return Some(Ok(self.finish(&target, step)));
+        }
+        self.arrival = onward.map(|root| (root, position, Some(step)));
+        None
+    }
+
+    fn finish(&mut self, target: &Cid, last: Step<'static>) -> String {
+        let mut steps: Vec<_> = self.places.drain(..).filter_map(|place| place.step).collect();
+        steps.push(last);
+        self.request.result(target, steps)
+    }
+
+    fn nowhere(&self) -> Error {
+        let path = self.request.segments.join("/");
+        let what = format!("{} leads nowhere by the path {path:?}", self.request.root);
+        Error::NotFound { missing: Missing::Path, what, details: None }
+    }
+}

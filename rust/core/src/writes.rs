@@ -1,0 +1,503 @@
+//! New trees for a store: building a map from arcs, and the deltas of a mutation (protocol section 5).
+//!
+//! Both give the new root and the pages to store; the caller stores pages first, and the records of roots last.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use data_encoding::BASE64;
+
+use crate::arcs::Arcs;
+use crate::cid::{Cid, Kind, RootCid};
+use crate::error::{ConflictCode, Error, InputCode, Result};
+use crate::json;
+use crate::list;
+use crate::map;
+use crate::memory::Snapshot;
+use crate::messages::{self as msg, Delta, DeltaChange, DeltaReceipt, FixedList, Receipt};
+use crate::ops::{Need, Reading, not_held};
+use crate::page::{NodeSource, Page, PageCache};
+use crate::path::Key;
+use crate::prooflist;
+use crate::prove::{Answer, Ask, Changed};
+use crate::suite::{Digest, Suite};
+
+/// Deltas of one mutation, at most.
+pub const MAX_DELTAS: usize = 1000;
+
+/// Pages on their way to a store.
+#[derive(Debug, Default)]
+struct Outgoing(VecDeque<Arc<Page>>);
+
+impl Outgoing {
+    fn next(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
+        let (mut out, mut total) = (Vec::new(), 0);
+        while let Some(page) = self.0.front() {
+            let bytes = page.to_bytes();
+            if !out.is_empty() && total + bytes.len() > max_bytes {
+                break;
+            }
+            total += bytes.len();
+            out.push((page.digest(), bytes));
+            self.0.pop_front();
+        }
+        out
+    }
+}
+
+/// A new map, and the pages to store.
+#[derive(Debug)]
+pub struct Build {
+    root: RootCid,
+    count: u64,
+    pages: Outgoing,
+}
+
+impl Build {
+    /// The map of a request `{"arcs": {path: cid}, "suite"?}`. O(n log n).
+    ///
+    /// # Errors
+    /// [`Error::Input`] that names the arc.
+    pub fn request(body: &[u8]) -> Result<Self> {
+        let (arcs, suite) = json::create_root(body)?;
+        Self::arcs(suite, arcs)
+    }
+
+    /// The map of `arcs`. O(n log n).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if two arcs have the same path.
+    pub fn arcs(suite: Suite, mut arcs: Arcs) -> Result<Self> {
+        arcs.sort()?;
+        let built = map::build(suite, arcs.iter()).and_then(|(mut tree, top)| {
+            let sum = tree.node(top).sum;
+            Ok((sum, tree.new_pages(top, false)?))
+        });
+        let (sum, pages) = built.map_err(|_| Error::request("arcs: they make no map"))?;
+        let root = RootCid { kind: Kind::Map, suite, digest: sum.digest };
+        Ok(Self { root, count: sum.count, pages: Outgoing(pages.into()) })
+    }
+
+    /// The root.
+    pub fn root(&self) -> RootCid {
+        self.root
+    }
+
+    /// Number of arcs.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The next pages to store, at most `max_bytes` of them but at least one; empty when none is left.
+    pub fn next_pages(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
+        self.pages.next(max_bytes)
+    }
+}
+
+/// The pages that a mutation has made so far, before the cache.
+struct Made {
+    pages: Mutex<BTreeMap<Digest, Arc<Page>>>,
+    cache: Arc<PageCache>,
+}
+
+impl Made {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Page>>> {
+        // A map of immutable pages is whole even if a thread panicked beside it.
+        self.pages.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn add(&self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        self.lock().extend(pages.into_iter().map(|page| (page.digest(), page)));
+    }
+}
+
+impl NodeSource for Made {
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
+        let made = self.lock().get(digest).map(Arc::clone);
+        made.or_else(|| self.cache.page(digest))
+    }
+}
+
+/// What is left to do for the delta at hand.
+enum Stage {
+    /// Find its object.
+    Begin,
+    /// Learn whether its object is held.
+    Held(RootCid),
+    /// Apply its changes to its object.
+    Apply(RootCid, Box<Reading>),
+    /// Cut the changed tree into pages.
+    Cut(RootCid, Box<Reading>, Changed),
+    /// Check the sizes of a fixed list: its object, its result, its receipt's proof.
+    Sizes(RootCid, RootCid, Option<String>, Box<Reading>),
+}
+
+/// The deltas of a mutation, applied one after the other. All or nothing: an error means that nothing is to be stored.
+pub struct Mutation {
+    base: RootCid,
+    /// The base root, or what the deltas made of it.
+    current: RootCid,
+    deltas: VecDeque<Delta>,
+    prove: bool,
+    stage: Stage,
+    held: Option<bool>,
+    made: Arc<Made>,
+    cache: Arc<PageCache>,
+    outgoing: Vec<Arc<Page>>,
+    pages: Outgoing,
+    receipts: Vec<DeltaReceipt>,
+    results: Vec<RootCid>,
+    arc_count: u64,
+    base_known: bool,
+}
+
+impl Mutation {
+    /// Reads the request of a mutation of `base`.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a request that is none, or a base that is no root.
+    pub fn new(cache: Arc<PageCache>, base: &Cid, request: &[u8]) -> Result<Self> {
+        let base = base.root().ok_or_else(|| {
+            Error::input(InputCode::KindMismatch, format!("root: {base} is a payload, not a root"))
+        })?;
+        let request: msg::MutationRequest = msg::request(request)?;
+        if request.deltas.is_empty() || request.deltas.len() > MAX_DELTAS {
+            return Err(Error::request(format!("deltas: a mutation has from 1 to {MAX_DELTAS}")));
+        }
+        for (i, delta) in request.deltas.iter().enumerate() {
+            if delta.changes.is_empty() {
+                return Err(Error::request(format!("delta {i}: there are no changes")));
+            }
+        }
+        Ok(Self {
+            base,
+            current: base,
+            deltas: request.deltas.into(),
+            prove: request.prove,
+            stage: Stage::Begin,
+            held: None,
+            made: Arc::new(Made { pages: Mutex::default(), cache: Arc::clone(&cache) }),
+            cache,
+            outgoing: Vec::new(),
+            pages: Outgoing::default(),
+            receipts: Vec::new(),
+            results: Vec::new(),
+            arc_count: 0,
+            base_known: false,
+        })
+    }
+
+    /// Goes on as far as it can. None: [`Mutation::result`] is ready.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] and [`Error::Input`], naming the delta and the coordinate; [`Error::NotFound`] for a root
+    /// that is not held; [`Error::Damaged`] if stored trees are not what they must be.
+    pub fn run(&mut self, budget: u64) -> Result<Option<Need>> {
+        if !self.base_known {
+            match self.held.take() {
+                None => return Ok(Some(Need::Roots(vec![self.base]))),
+                Some(false) => return Err(not_held(&self.base)),
+                Some(true) => self.base_known = true,
+            }
+        }
+        while !self.deltas.is_empty() {
+            let place = format!("delta {}", self.receipts.len());
+            if let Some(need) = self.step(budget).map_err(|error| error.within(&place))? {
+                return Ok(Some(need));
+            }
+        }
+        if self.pages.0.is_empty() {
+            self.pages = Outgoing(std::mem::take(&mut self.outgoing).into());
+        }
+        Ok(None)
+    }
+
+    fn step(&mut self, budget: u64) -> Result<Option<Need>> {
+        match std::mem::replace(&mut self.stage, Stage::Begin) {
+            Stage::Begin => self.begin(),
+            Stage::Held(object) => match self.held.take() {
+                None => {
+                    self.stage = Stage::Held(object);
+                    Ok(Some(Need::Roots(vec![object])))
+                }
+                Some(false) => Err(not_held(&object)),
+                Some(true) => self.open(object),
+            },
+            Stage::Apply(object, mut reading) => {
+                if let Some(need) = reading.run(budget)? {
+                    self.stage = Stage::Apply(object, reading);
+                    return Ok(Some(need));
+                }
+                let Some(Answer::Changed(changed)) = reading.query().answer() else {
+                    return Err(Error::damaged("changes ended without a tree"));
+                };
+                self.stage = Stage::Cut(object, reading, changed);
+                Ok(None)
+            }
+            Stage::Cut(object, reading, changed) => self.cut(object, reading, changed),
+            Stage::Sizes(object, result, proof, mut reading) => {
+                if let Some(need) = reading.run(budget)? {
+                    self.stage = Stage::Sizes(object, result, proof, reading);
+                    return Ok(Some(need));
+                }
+                if let (Some(fixed), Some(Answer::Span(span))) = (self.fixed(), reading.query().answer()) {
+                    check_sizes(fixed, &span.sizes)?;
+                }
+                self.finish(object, result, proof)
+            }
+        }
+    }
+
+    fn fixed(&self) -> Option<FixedList> {
+        self.deltas.front()?.commit.as_ref().map(|commit| commit.fixed_list)
+    }
+
+    /// Finds the object of the next delta.
+    fn begin(&mut self) -> Result<Option<Need>> {
+        let Some(delta) = self.deltas.front() else {
+            return Ok(None);
+        };
+        let kind = match delta.kind.as_str() {
+            "map" => Kind::Map,
+            "list" => Kind::List,
+            other => {
+                let shown: String = other.chars().take(80).collect();
+                return Err(Error::request(format!("kind {shown:?} is neither map nor list")));
+            }
+        };
+        let object = match &delta.object {
+            Some(text) => RootCid::of(&cid("object", text)?, kind)?,
+            None if self.current.kind == kind => self.current,
+            None => {
+                let empty = self.empty(kind)?;
+                return self.open(empty);
+            }
+        };
+        if object == self.base || self.results.contains(&object) {
+            return self.open(object);
+        }
+        self.stage = Stage::Held(object);
+        Ok(None)
+    }
+
+    fn empty(&self, kind: Kind) -> Result<RootCid> {
+        let empty = match kind {
+            Kind::Map => Snapshot::map(self.base.suite, Arcs::default())?,
+            Kind::List => Snapshot::list(self.base.suite, &[])?,
+        };
+        self.made.add(empty.pages());
+        Ok(empty.root())
+    }
+
+    fn open(&mut self, object: RootCid) -> Result<Option<Need>> {
+        let delta = self.deltas.front().ok_or_else(|| Error::damaged("no delta is left"))?;
+        let fixed = self.fixed();
+        let ask = match object.kind {
+            Kind::Map if fixed.is_some() => return Err(Error::request("commit: fixed_list is for lists only")),
+            Kind::Map => Ask::ChangeMap(map::Apply::new(map_changes(&delta.changes)?)),
+            Kind::List => Ask::ChangeList(list::Apply::new(list_changes(&delta.changes, fixed)?)),
+        };
+        let source = Arc::clone(&self.made) as Arc<dyn NodeSource>;
+        self.stage = Stage::Apply(object, Box::new(Reading::open(&self.cache, source, &object, ask)));
+        Ok(None)
+    }
+
+    fn cut(&mut self, object: RootCid, mut reading: Box<Reading>, changed: Changed) -> Result<Option<Need>> {
+        let pages = match reading.query().new_pages(changed.top)? {
+            Ok(pages) => pages,
+            Err(progress) => {
+                let need = reading.need(progress);
+                self.stage = Stage::Cut(object, reading, changed);
+                return Ok(need);
+            }
+        };
+        let result = RootCid { digest: changed.digest, ..object };
+        let proof = self.prove.then(|| BASE64.encode(&reading.query().proof()));
+        self.made.add(pages.iter().map(Arc::clone));
+        self.outgoing.extend(pages);
+        if self.fixed().is_some() {
+            let source = Arc::clone(&self.made) as Arc<dyn NodeSource>;
+            let all = Ask::range(0, None, usize::MAX);
+            let reading = Box::new(Reading::open(&self.cache, source, &result, all));
+            self.stage = Stage::Sizes(object, result, proof, reading);
+            return Ok(None);
+        }
+        self.finish(object, result, proof)
+    }
+
+    fn finish(&mut self, object: RootCid, result: RootCid, proof: Option<String>) -> Result<Option<Need>> {
+        let delta = self.deltas.front().ok_or_else(|| Error::damaged("no delta is left"))?;
+        if let Some(expected) = &delta.expected_root {
+            let expected = cid("expected_root", expected)?;
+            if expected != result.cid() {
+                let what = format!("the result is {result}, not the expected {expected}");
+                return Err(Error::conflict(ConflictCode::ExpectedRootMismatch, what));
+            }
+        }
+        if object == self.current {
+            self.current = result;
+        }
+        self.arc_count += delta.changes.len() as u64;
+        self.receipts.push(DeltaReceipt { object: object.cid().text(), result: result.cid().text(), proof });
+        self.results.push(result);
+        self.deltas.pop_front();
+        Ok(None)
+    }
+
+    /// Takes the pages of the last need, in its order.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming the page, if one is missing or not what its digest says.
+    pub fn supply_pages<B: AsRef<[u8]>>(&mut self, pages: &[Option<B>]) -> Result<()> {
+        match &mut self.stage {
+            Stage::Apply(_, reading) | Stage::Cut(_, reading, _) | Stage::Sizes(.., reading) => reading.supply(pages),
+            Stage::Begin | Stage::Held(_) => Err(Error::request("no pages were asked for")),
+        }
+    }
+
+    /// Takes the answers to the last need, in its order.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if it asked for none.
+    pub fn supply_roots(&mut self, held: &[bool]) -> Result<()> {
+        let &[held] = held else {
+            return Err(Error::request("one root was asked for"));
+        };
+        self.held = Some(held);
+        Ok(())
+    }
+
+    /// The receipt, once [`Mutation::run`] gave None.
+    ///
+    /// # Errors
+    /// [`Error::Input`] before that.
+    pub fn result(&self) -> Result<String> {
+        match self.results.last() {
+            Some(new_root) if self.deltas.is_empty() => Ok(prooflist::json(&Receipt {
+                base_root: self.base.cid().text(),
+                new_root: new_root.cid().text(),
+                delta_count: self.receipts.len() as u64,
+                arc_count: self.arc_count,
+                deltas: self.receipts.clone(),
+            })),
+            _ => Err(Error::request("the mutation has not ended")),
+        }
+    }
+
+    /// The results of all deltas: the roots to record, after the pages.
+    pub fn roots(&self) -> &[RootCid] {
+        &self.results
+    }
+
+    /// The next pages to store, at most `max_bytes` of them but at least one; empty when none is left.
+    pub fn next_pages(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
+        self.pages.next(max_bytes)
+    }
+}
+
+fn cid(member: &str, text: &str) -> Result<Cid> {
+    Cid::from_text(text).map_err(|error| error.within(member))
+}
+
+fn target(member: &str, side: &msg::Side) -> Result<Cid> {
+    let target = cid(member, &side.target)?;
+    match side.target_kind.as_deref() {
+        None | Some("unknown") => Ok(target),
+        Some(kind @ ("map" | "list" | "cas")) if kind == target.kind_name() => Ok(target),
+        Some("map" | "list" | "cas") => {
+            let what = format!("{member}: {target} is a {}, not what target_kind says", target.kind_name());
+            Err(Error::input(InputCode::KindMismatch, what))
+        }
+        Some(other) => {
+            let shown: String = other.chars().take(80).collect();
+            Err(Error::request(format!("{member}: target_kind {shown:?} is none of map, list, cas, unknown")))
+        }
+    }
+}
+
+fn map_changes(changes: &[DeltaChange]) -> Result<map::Changes> {
+    let one = |(i, change): (usize, &DeltaChange)| {
+        let place = format!("change {i}");
+        let read = || {
+            let (Some(path), None) = (&change.path, change.index) else {
+                return Err(Error::request("a change of a map has a path, and no index"));
+            };
+            let sides = [("before", &change.before), ("after", &change.after)];
+            if let Some((member, _)) = sides.iter().find(|(_, s)| s.as_ref().is_some_and(|s| s.size.is_some())) {
+                return Err(Error::request(format!("{member}: a target of a map has no size")));
+            }
+            let before = change.before.as_ref().map(|side| target("before", side)).transpose()?;
+            let after = change.after.as_ref().map(|side| target("after", side)).transpose()?;
+            Ok(map::Change { key: Key::from_text(path)?, before, after })
+        };
+        read().map_err(|error| error.within(&place))
+    };
+    map::Changes::new(changes.iter().enumerate().map(one).collect::<Result<_>>()?)
+}
+
+fn list_changes(changes: &[DeltaChange], fixed: Option<FixedList>) -> Result<list::Changes> {
+    let one = |(i, change): (usize, &DeltaChange)| {
+        let place = format!("change {i}");
+        let read = || {
+            let (Some(index), None) = (change.index, &change.path) else {
+                return Err(Error::request("a change of a list has an index, and no path"));
+            };
+            let index = index.0;
+            let before = match &change.before {
+                Some(side) => Some((target("before", side)?, side.size.map(|size| size.0))),
+                None => None,
+            };
+            let after = match &change.after {
+                Some(side) => {
+                    let derived = fixed.map(|fixed| fixed_size(fixed, index)).transpose()?;
+                    let size = match (side.size.map(|size| size.0), derived) {
+                        (Some(given), Some(size)) if given != size => {
+                            let what = format!("index {index}: the fixed list gives it size {size}, not {given}");
+                            return Err(Error::conflict(ConflictCode::InvalidChange, what));
+                        }
+                        (given, derived) => derived.or(given).unwrap_or(1),
+                    };
+                    Some((target("after", side)?, size))
+                }
+                None => None,
+            };
+            Ok(list::Change { index, before, after })
+        };
+        read().map_err(|error| error.within(&place))
+    };
+    list::Changes::new(changes.iter().enumerate().map(one).collect::<Result<_>>()?)
+}
+
+/// Number of elements of a fixed list.
+fn fixed_count(fixed: FixedList) -> Result<u64> {
+    match fixed.chunk_size.0 {
+        0 => Err(Error::request("commit: chunk_size is at least 1")),
+        chunk => Ok(fixed.total_size.0.div_ceil(chunk)),
+    }
+}
+
+/// The size of element `index` of a fixed list.
+fn fixed_size(fixed: FixedList, index: u64) -> Result<u64> {
+    let count = fixed_count(fixed)?;
+    if index >= count {
+        let what = format!("index {index}: the fixed list has {count} elements");
+        return Err(Error::conflict(ConflictCode::InvalidChange, what));
+    }
+    Ok(fixed.chunk_size.0.min(fixed.total_size.0 - index * fixed.chunk_size.0))
+}
+
+fn check_sizes(fixed: FixedList, sizes: &[u64]) -> Result<()> {
+    let count = fixed_count(fixed)?;
+    if sizes.len() as u64 != count {
+        let what = format!("commit: the list has {} elements; the fixed list has {count}", sizes.len());
+        return Err(Error::conflict(ConflictCode::InvalidChange, what));
+    }
+    for (index, &size) in sizes.iter().enumerate() {
+        let expected = fixed_size(fixed, index as u64)?;
+        if size != expected {
+            let what = format!("commit: element {index} has size {size}; the fixed list gives it {expected}");
+            return Err(Error::conflict(ConflictCode::InvalidChange, what));
+        }
+    }
+    Ok(())
+}
