@@ -387,21 +387,22 @@ impl Tree {
         if self.has_page(top) {
             return Ok(Vec::new());
         }
-        let mut tops = vec![top];
+        let mut tops = vec![Top { id: top, floor: 0, prefix: Vec::new() }];
         let mut drafts = Vec::new();
-        while let Some(&top) = tops.get(drafts.len()) {
+        while let Some(top) = tops.get_mut(drafts.len()) {
+            let top = Top { prefix: std::mem::take(&mut top.prefix), ..*top };
             drafts.push(self.draft(top, &mut tops)?);
         }
         let mut built = BTreeMap::new();
         // Pages below come after those above, so from the last to the first each finds what it links to.
-        for (draft, &top) in drafts.into_iter().zip(&tops).rev() {
+        for (draft, top) in drafts.into_iter().zip(&tops).rev() {
             let next = match linked {
                 true => draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Step<_>>()?,
                 false => Vec::new(),
             };
-            built.insert(top, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
+            built.insert(top.id, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
         }
-        tops.iter().map(|top| built.remove(top).ok_or(Halt::Faulty("a page is needed twice"))).collect()
+        tops.iter().map(|top| built.remove(&top.id).ok_or(Halt::Faulty("a page is needed twice"))).collect()
     }
 
     /// Makes sure of the nodes that stay in a fresh node's page and may be on another page now.
@@ -444,15 +445,28 @@ impl Tree {
     }
 
     /// Copies one page's nodes below `top`; tops of further new pages are added to `tops`.
-    fn draft(&mut self, top: NodeId, tops: &mut Vec<NodeId>) -> Step<Draft> {
+    fn draft(&mut self, top: Top, tops: &mut Vec<Top>) -> Step<Draft> {
         let mut draft = Draft { arena: Arena::default(), stubs: Vec::new() };
-        let mut rest = vec![(top, 0u32, None, true)];
-        while let Some((id, floor, parent, kept)) = rest.pop() {
+        let mut path = PathBuffer(top.prefix);
+        let mut rest = vec![Ahead { id: top.id, floor: top.floor, parent: None, kept: true }];
+        while let Some(Ahead { id, floor, parent, kept }) = rest.pop() {
+            if let Some((_, bit, side)) = parent {
+                path.turn(bit, side);
+            }
             if kept || !self.has_page(id) {
                 self.load(id)?;
             }
-            let there = if kept { self.draft_node(id, floor, &mut draft) } else { self.draft_stub(id, tops, &mut draft) };
-            if let Some((parent, side)) = parent
+            let there = match kept {
+                true => self.draft_node(id, floor, parent.is_none(), &mut path, &mut draft),
+                false => {
+                    if !self.has_page(id) {
+                        let prefix = path.0[..path.0.len().min(floor.div_ceil(8) as usize)].to_vec();
+                        tops.push(Top { id, floor, prefix });
+                    }
+                    self.draft_stub(id, &mut draft)
+                }
+            };
+            if let Some((parent, _, side)) = parent
                 && let State::Inner { left, right, .. } = &mut draft.arena.node_mut(parent).state
             {
                 *(if side == Side::Left { left } else { right }) = there;
@@ -461,7 +475,7 @@ impl Tree {
                 let fresh = self.node(id).has(FRESH);
                 for (child, side, keep) in [(right, Side::Right, KEEP_RIGHT), (left, Side::Left, KEEP_LEFT)] {
                     let kept = if fresh { self.node(id).has(keep) } else { !self.has_page(child) };
-                    rest.push((child, bit + 1, Some((there, side)), kept));
+                    rest.push(Ahead { id: child, floor: bit + 1, parent: Some((there, bit, side)), kept });
                 }
             }
         }
@@ -470,25 +484,28 @@ impl Tree {
         Ok(draft)
     }
 
-    fn draft_node(&self, id: NodeId, floor: u32, draft: &mut Draft) -> NodeId {
+    /// Copies a node to a page. The page's top says all its bits, the others only those from their floor on.
+    fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
         let arena = &mut draft.arena;
         let from = self.node(id);
+        let mut own = |own: &[u8], extent: u32| -> (u16, u32, u16) {
+            if self.kind == Kind::List {
+                return (0, 0, 0);
+            }
+            path.put(floor, own);
+            let own = if is_top { &path.0[..extent.div_ceil(8) as usize] } else { own };
+            (extent.div_ceil(8) as u16 - own.len() as u16, arena.store(own), own.len() as u16)
+        };
         let state = match from.state {
             State::Leaf { tail, target_len, .. } => {
-                let (start, own) = match self.kind {
-                    Kind::Map => ((floor / 8) as u16, self.arena.tail(tail, floor)),
-                    Kind::List => (0, &[][..]),
-                };
-                let tail = Tail { offset: arena.store(own), start, len: own.len() as u16 };
-                State::Leaf { tail, target: arena.store(self.arena.target(id)), target_len }
+                let extent = 8 * (u32::from(tail.start) + u32::from(tail.len));
+                let (start, offset, len) = own(self.arena.tail(tail, floor), extent);
+                let target = arena.store(self.arena.target(id));
+                State::Leaf { tail: Tail { offset, start, len }, target, target_len }
             }
             State::Inner { bit, label, start, .. } => {
-                let own = match self.kind {
-                    Kind::Map => self.arena.label(label, start, floor, bit),
-                    Kind::List => &[],
-                };
-                let start = bit.div_ceil(8) as u16 - own.len() as u16;
-                State::Inner { bit, label: arena.store(own), start, left: Tree::TOP, right: Tree::TOP }
+                let (start, label, _) = own(self.arena.label(label, start, floor, bit), bit);
+                State::Inner { bit, label, start, left: Tree::TOP, right: Tree::TOP }
             }
             other => other,
         };
@@ -497,15 +514,12 @@ impl Tree {
         arena.push(node)
     }
 
-    fn draft_stub(&self, id: NodeId, tops: &mut Vec<NodeId>, draft: &mut Draft) -> NodeId {
+    fn draft_stub(&self, id: NodeId, draft: &mut Draft) -> NodeId {
         let from = self.node(id);
         let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
         let mut node = Node::new(from.sum, state);
         (node.height, node.weight) = (from.height, from.weight);
         draft.stubs.push(id);
-        if !self.has_page(id) {
-            tops.push(id);
-        }
         draft.arena.push(node)
     }
 
@@ -536,6 +550,22 @@ pub(crate) enum Place {
     There(Arc<Page>, NodeId),
 }
 
+/// The top of a page to be made, and the bits that lead to it.
+struct Top {
+    id: NodeId,
+    floor: u32,
+    prefix: Vec<u8>,
+}
+
+/// A node to copy to a page: its parent there, the parent's bit and the side.
+struct Ahead {
+    id: NodeId,
+    floor: u32,
+    parent: Option<(NodeId, u32, Side)>,
+    kept: bool,
+}
+
+/// A page on its way, and the nodes that its stubs stand for.
 struct Draft {
     arena: Arena,
     stubs: Vec<NodeId>,

@@ -1,0 +1,385 @@
+//! Operations and mutations on a store of pages, with caches and budgets of all sizes, against trees in memory.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use coregw_core::{
+    Arcs, Build, Cid, Digest, Error, Key, Kind, Missing, Mutation, Need, Operation, Page, PageCache, RootCid, Snapshot,
+    Suite, prooflist, verify,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn payload(n: u64) -> Cid {
+    let mut bytes = vec![1, 0x55, 0x12, 32];
+    bytes.extend_from_slice(&Suite::Sha2_256.digest(&n.to_be_bytes()).0);
+    Cid::from_bytes(&bytes).expect("a CID")
+}
+
+/// What a store keeps, and a cache before it.
+struct Store {
+    pages: HashMap<Digest, Vec<u8>>,
+    roots: HashSet<RootCid>,
+    cache: Arc<PageCache>,
+    budget: u64,
+    loads: u64,
+}
+
+impl Store {
+    fn new(cache_bytes: u64, budget: u64) -> Self {
+        let cache = Arc::new(PageCache::new(cache_bytes));
+        Self { pages: HashMap::new(), roots: HashSet::new(), cache, budget, loads: 0 }
+    }
+
+    fn build(&mut self, suite: Suite, arcs: &BTreeMap<String, Cid>) -> RootCid {
+        let arcs: BTreeMap<_, _> = arcs.iter().map(|(path, cid)| (path, cid.text())).collect();
+        let body = json!({"arcs": arcs, "suite": suite.name()}).to_string();
+        let mut build = Build::request(body.as_bytes()).expect("arcs make a map");
+        loop {
+            let pages = build.next_pages(20_000);
+            if pages.is_empty() {
+                break;
+            }
+            self.pages.extend(pages);
+        }
+        self.roots.insert(build.root());
+        build.root()
+    }
+
+    fn serve(&mut self, mut op: Operation) -> Result<String, Error> {
+        while let Some(need) = op.run(self.budget)? {
+            match need {
+                Need::Budget => {}
+                Need::Roots(roots) => op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?,
+                Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
+            }
+        }
+        op.result()
+    }
+
+    fn load(&mut self, digests: &[Digest]) -> Vec<Option<Vec<u8>>> {
+        assert!(!digests.is_empty());
+        assert_eq!(digests.iter().collect::<HashSet<_>>().len(), digests.len(), "no page is asked for twice at once");
+        self.loads += digests.len() as u64;
+        digests.iter().map(|digest| self.pages.get(digest).cloned()).collect()
+    }
+
+    fn mutate(&mut self, base: &RootCid, request: &Value) -> Result<Value, Error> {
+        let request = request.to_string();
+        let mut op = Mutation::new(Arc::clone(&self.cache), &base.cid(), request.as_bytes())?;
+        while let Some(need) = op.run(self.budget)? {
+            match need {
+                Need::Budget => {}
+                Need::Roots(roots) => op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?,
+                Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
+            }
+        }
+        loop {
+            let pages = op.next_pages(1 << 20);
+            if pages.is_empty() {
+                break;
+            }
+            self.pages.extend(pages);
+        }
+        self.roots.extend(op.roots());
+        Ok(serde_json::from_str(&op.result()?).expect("a receipt is JSON"))
+    }
+
+    fn resolve(&mut self, root: &RootCid, segments: &[&str]) -> Result<(String, String), Error> {
+        let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments});
+        let request = request.to_string();
+        let op = Operation::resolve(Arc::clone(&self.cache), request.as_bytes(), 10_000)?;
+        Ok((request, self.serve(op)?))
+    }
+}
+
+fn root_of(value: &Value) -> RootCid {
+    Cid::from_text(value.as_str().expect("a CID")).expect("a CID").root().expect("a root")
+}
+
+fn many(n: u64) -> BTreeMap<String, Cid> {
+    (0..n).map(|i| (format!("users/{:06}/profile", i * 7919 % 1_000_000), payload(i))).collect()
+}
+
+#[test]
+fn every_key_resolves_cold_and_warm() {
+    for (cache, budget) in [(0, 3), (40_000, 1_000), (64 << 20, u64::MAX)] {
+        let mut store = Store::new(cache, budget);
+        let arcs = many(3000);
+        let root = store.build(Suite::Sha2_256, &arcs);
+        for (path, target) in arcs.iter().step_by(37) {
+            let segments: Vec<_> = path.split('/').collect();
+            let (request, result) = store.resolve(&root, &segments).expect("a target");
+            assert_eq!(prooflist::verify_resolve(request.as_bytes(), result.as_bytes()), Ok(*target));
+        }
+        let absent = store.resolve(&root, &["users", "nobody"]);
+        assert!(matches!(absent, Err(Error::NotFound { missing: Missing::Path, .. })), "{absent:?}");
+    }
+}
+
+#[test]
+fn a_page_that_is_missing_or_damaged_is_named() {
+    let mut store = Store::new(0, 1000);
+    let root = store.build(Suite::Blake3, &many(3000));
+    let pages = store.pages.clone();
+    store.pages.clear();
+    let missing = store.resolve(&root, &["users", "000000", "profile"]);
+    assert!(matches!(&missing, Err(Error::Damaged { what }) if what.contains("missing")), "{missing:?}");
+    store.pages = pages;
+    for page in store.pages.values_mut() {
+        let last = page.len() - 40;
+        page[last] ^= 1;
+    }
+    let damaged = store.resolve(&root, &["users", "000000", "profile"]);
+    assert!(matches!(damaged, Err(Error::Damaged { .. })), "{damaged:?}");
+}
+
+#[test]
+fn resolve_backtracks_from_the_longest_arc_and_skips_roots_not_held() {
+    let mut store = Store::new(1 << 20, 100);
+    let text = |cid: Cid| cid.text();
+    let inner = store.build(Suite::Sha2_256, &[("c".to_owned(), payload(1)), ("@payload".to_owned(), payload(2))].into());
+    let other = Snapshot::list(Suite::Sha2_256, &[(payload(9), 5)]).expect("a list").root();
+    let arcs = [("a/b".to_owned(), other.cid()), ("a".to_owned(), inner.cid()), ("x".to_owned(), payload(3))];
+    let root = store.build(Suite::Blake3, &arcs.into());
+    // "a/b" leads to a root that is not held, so its branch fails; "a" leads to a map without "b".
+    assert!(store.resolve(&root, &["a", "b", "0"]).is_err());
+    let (request, result) = store.resolve(&root, &["a", "c"]).expect("a target");
+    assert_eq!(prooflist::verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(1)));
+    let (request, result) = store.resolve(&root, &["a", "@payload"]).expect("a target");
+    assert_eq!(prooflist::verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(2)));
+    assert!(result.contains("payload_binding"));
+    // The list itself is a target that needs not be held.
+    let (_, result) = store.resolve(&root, &["a", "b"]).expect("a target");
+    assert!(result.contains(&text(other.cid())));
+    assert!(store.resolve(&root, &["x", "y"]).is_err());
+    // A root that is not held is told apart from a path that leads nowhere.
+    let unknown = store.resolve(&other, &["0"]);
+    assert!(matches!(unknown, Err(Error::NotFound { missing: Missing::Root, .. })));
+}
+
+#[test]
+fn a_path_that_needs_too_many_look_ups_is_refused_by_name() {
+    let mut store = Store::new(1 << 20, u64::MAX);
+    let root = store.build(Suite::Sha2_256, &many(10));
+    let segments = vec!["a"; 2000];
+    let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments}).to_string();
+    let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 100).expect("a request");
+    let refused = store.serve(op);
+    assert!(matches!(&refused, Err(Error::Input { what, .. }) if what.contains("look-ups")), "{refused:?}");
+    let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10_000).expect("a request");
+    assert!(matches!(store.serve(op), Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
+    for budget in [2, u64::MAX] {
+        let mut store = Store::new(0, budget);
+        let arcs = many(2500);
+        let root = store.build(Suite::Sha2_256, &arcs);
+        let cid = root.cid().text();
+
+        let request = json!({"profile": "core.read/v0alpha1", "root": cid,
+            "query": {"kind": "map_key", "segments": ["users", "no"]}});
+        let op = Operation::read(Arc::clone(&store.cache), request.to_string().as_bytes()).expect("a request");
+        let Err(Error::NotFound { missing: Missing::Path, details: Some(details), .. }) = store.serve(op) else {
+            panic!("the key is absent");
+        };
+        let outcome = prooflist::verify_read(request.to_string().as_bytes(), details.as_bytes());
+        assert_eq!(outcome, Ok(prooflist::ReadOutcome::Key(None)));
+
+        let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "key": ["users"]}).to_string();
+        let op = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+        let result = store.serve(op).expect("an absence is an answer here");
+        assert_eq!(prooflist::verify_map_proof(request.as_bytes(), result.as_bytes()), Ok(None));
+
+        let (mut after, mut listed) = (None::<Vec<String>>, Vec::new());
+        loop {
+            let mut request = json!({"profile": "core.scan/v0alpha1", "root": cid, "prefix": ["users"], "limit": 700});
+            if let Some(after) = &after {
+                request["after"] = json!(after);
+            }
+            let request = request.to_string();
+            let op = Operation::scan(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+            let result = store.serve(op).expect("a listing");
+            let (listing, _) = prooflist::verify_scan(request.as_bytes(), result.as_bytes()).expect("proven");
+            after = listing.entries.last().map(|entry| entry.0.clone());
+            listed.extend(listing.entries);
+            if !listing.more {
+                break;
+            }
+        }
+        let expected: Vec<_> = arcs.iter().map(|(path, cid)| (path.split('/').map(str::to_owned).collect(), *cid)).collect();
+        assert_eq!(listed, expected);
+    }
+}
+
+#[test]
+fn a_cold_look_up_takes_few_pages() {
+    let mut store = Store::new(0, u64::MAX);
+    let arcs = many(20_000);
+    let root = store.build(Suite::Sha2_256, &arcs);
+    for path in arcs.keys().step_by(1999) {
+        store.loads = 0;
+        store.resolve(&root, &path.split('/').collect::<Vec<_>>()).expect("a target");
+        assert!(store.loads <= 3, "{} pages", store.loads);
+    }
+}
+
+fn chunk(i: u64) -> Value {
+    json!({"index": i, "after": {"target": payload(i).text(), "size": 100 + i % 7}})
+}
+
+#[test]
+fn a_file_becomes_a_list_through_a_mutation_of_the_empty_map() {
+    let mut store = Store::new(0, 50);
+    let base = store.build(Suite::Sha2_256, &BTreeMap::new());
+    let changes: Vec<_> = (0..5000).map(chunk).collect();
+    let receipt = store.mutate(&base, &json!({"deltas": [{"kind": "list", "changes": changes}]})).expect("a list");
+    let list = root_of(&receipt["new_root"]);
+    let elements: Vec<_> = (0..5000).map(|i| (payload(i), 100 + i % 7)).collect();
+    assert_eq!(list, Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
+    assert_eq!(receipt["base_root"], json!(base.cid().text()));
+    assert_eq!((&receipt["delta_count"], &receipt["arc_count"]), (&json!(1), &json!(5000)));
+
+    let more: Vec<_> = (5000..5100).map(chunk).collect();
+    let request = json!({"deltas": [{"kind": "list", "object": list.cid().text(), "changes": more}]});
+    let receipt = store.mutate(&base, &request).expect("a longer list");
+    let longer = root_of(&receipt["new_root"]);
+    let elements: Vec<_> = (0..5100).map(|i| (payload(i), 100 + i % 7)).collect();
+    assert_eq!(longer, Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
+
+    for (list, n) in [(list, 5000), (longer, 5100)] {
+        let request = json!({"profile": "core.read/v0alpha1", "root": list.cid().text(),
+            "query": {"kind": "list_range", "start": 100_000, "end": 400_000}});
+        let op = Operation::read(Arc::clone(&store.cache), request.to_string().as_bytes()).expect("a request");
+        let result = store.serve(op).expect("a range");
+        let outcome = prooflist::verify_read(request.to_string().as_bytes(), result.as_bytes());
+        let Ok(prooflist::ReadOutcome::Range(span)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(span.length, n);
+        assert!(span.segments.len() > 2900);
+    }
+}
+
+#[test]
+fn deltas_build_on_each_other_and_all_or_nothing() {
+    let mut store = Store::new(0, 7);
+    let arcs = many(800);
+    let base = store.build(Suite::Sha2_256, &arcs);
+    let (first, old) = arcs.iter().next().expect("arcs");
+    let deltas = json!([
+        {"kind": "list", "changes": [chunk(0), chunk(1)]},
+        {"kind": "map", "changes": [{"path": "new/file", "after": {"target": payload(7).text(), "target_kind": "cas"}}]},
+        {"kind": "map", "changes": [{"path": first, "before": {"target": old.text()}}]},
+    ]);
+    let receipt = store.mutate(&base, &json!({"deltas": deltas, "prove": true})).expect("they fit");
+    let mut expected = arcs.clone();
+    expected.insert("new/file".into(), payload(7));
+    expected.remove(first);
+    let mut all = Arcs::default();
+    expected.iter().for_each(|(path, cid)| all.push(&Key::from_text(path).expect("a path"), cid));
+    let rebuilt = Snapshot::map(Suite::Sha2_256, all).expect("a map");
+    assert_eq!(root_of(&receipt["new_root"]), rebuilt.root());
+    assert!(receipt["deltas"][2]["proof"].is_string());
+    assert!(rebuilt.pages().all(|page| store.pages.contains_key(&page.digest())), "equal trees are equal pages");
+
+    let before = store.pages.len();
+    let mut broken = deltas.clone();
+    broken[2]["changes"][0]["before"]["target"] = json!(payload(12345).text());
+    let refused = store.mutate(&base, &json!({"deltas": broken}));
+    let Err(Error::Conflict { what, .. }) = refused else { panic!("{refused:?}") };
+    assert!(what.contains("delta 2") && what.contains(first.as_str()), "{what}");
+    assert_eq!(store.pages.len(), before);
+}
+
+#[test]
+fn mutations_that_have_no_meaning_are_refused_by_delta_and_coordinate() {
+    let mut store = Store::new(1 << 20, u64::MAX);
+    let base = store.build(Suite::Sha2_256, &many(10));
+    let list = json!({"kind": "list", "changes": [chunk(0), chunk(1), chunk(2)]});
+    let receipt = store.mutate(&base, &json!({"deltas": [list]})).expect("a list");
+    let object = receipt["new_root"].clone();
+    let side = |i: u64| json!({"target": payload(i).text()});
+    let cases = [
+        (json!({"kind": "list", "object": object, "changes": [{"index": 4, "after": side(1)}]}), "gap"),
+        (json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(0)}]}), "not the end"),
+        (json!({"kind": "list", "object": object, "changes": [{"index": 2, "before": side(2)}, {"index": 3, "after": side(1)}]}), "together"),
+        (json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(1), "after": side(2)}]}), "is there now"),
+        (json!({"kind": "map", "changes": [{"path": "a", "before": side(1), "after": side(1)}]}), "nothing"),
+        (json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}, {"path": "a", "after": side(2)}]}), "twice"),
+        (json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}], "expected_root": base.cid().text()}), "expected"),
+        (json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
+            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}), "size 4"),
+        (json!({"kind": "list", "changes": [{"index": 0, "after": side(0)}],
+            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}), "elements"),
+    ];
+    for (delta, word) in cases {
+        let refused = store.mutate(&base, &json!({"deltas": [delta]}));
+        let Err(Error::Conflict { what, .. }) = refused else { panic!("{word}: {refused:?}") };
+        assert!(what.contains("delta 0") && what.contains(word), "{word}: {what}");
+    }
+    let fixed = json!({"kind": "list", "changes": (0..3).map(|i| json!({"index": i, "after": side(i)})).collect::<Vec<_>>(),
+        "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}});
+    let receipt = store.mutate(&base, &json!({"deltas": [fixed]})).expect("sizes follow");
+    let elements = [(payload(0), 4), (payload(1), 4), (payload(2), 2)];
+    assert_eq!(root_of(&receipt["new_root"]), Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
+    let kind = json!({"kind": "map", "changes": [{"path": "a", "after": {"target": payload(0).text(), "target_kind": "map"}}]});
+    assert!(matches!(store.mutate(&base, &json!({"deltas": [kind]})), Err(Error::Input { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Random changes of stored maps: the stored result is page for page the map that is built from its content.
+    #[test]
+    fn stored_changes_equal_rebuilding(
+        start in 0u64..600,
+        batches in prop::collection::vec(prop::collection::btree_map(0u64..1200, prop::option::of(0u64..9), 1..60), 1..4),
+        cache in prop_oneof![Just(0u64), Just(100_000), Just(1 << 26)],
+        budget in prop_oneof![Just(1u64), Just(64), Just(u64::MAX)],
+    ) {
+        let mut store = Store::new(cache, budget);
+        let name = |i: u64| format!("d{}/f{:03}", i % 5, i);
+        let mut model: BTreeMap<String, Cid> = (0..start).map(|i| (name(i), payload(i))).collect();
+        let mut root = store.build(Suite::Sha2_256, &model);
+        for batch in batches {
+            let mut changes = Vec::new();
+            for (i, after) in batch {
+                let before = model.get(&name(i)).copied();
+                let after = after.map(|n| payload(10_000 + n));
+                if before == after {
+                    continue;
+                }
+                let mut change = json!({"path": name(i)});
+                if let Some(before) = before { change["before"] = json!({"target": before.text()}); }
+                if let Some(after) = after { change["after"] = json!({"target": after.text()}); }
+                changes.push(change);
+                match after {
+                    Some(after) => model.insert(name(i), after),
+                    None => model.remove(&name(i)),
+                };
+            }
+            if changes.is_empty() {
+                continue;
+            }
+            let receipt = store.mutate(&root, &json!({"deltas": [{"kind": "map", "changes": changes}]})).expect("they fit");
+            root = root_of(&receipt["new_root"]);
+        }
+        let mut all = Arcs::default();
+        model.iter().for_each(|(path, cid)| all.push(&Key::from_text(path).expect("a path"), cid));
+        let rebuilt = Snapshot::map(Suite::Sha2_256, all).expect("a map");
+        prop_assert_eq!(root, rebuilt.root());
+        for page in rebuilt.pages() {
+            let stored = store.pages.get(&page.digest());
+            prop_assert_eq!(stored, Some(&page.to_bytes()));
+            prop_assert!(Page::parse(&page.to_bytes(), Kind::Map, Suite::Sha2_256, &page.digest()).is_ok());
+        }
+        for (path, target) in model.iter().step_by(17) {
+            let key = Key::from_text(path).expect("a path");
+            let (_, proof) = rebuilt.key(&key).expect("a map");
+            prop_assert_eq!(verify::key(&root, &key, &proof(), verify::PROOF_LIMIT), Ok(Some(*target)));
+        }
+    }
+}
