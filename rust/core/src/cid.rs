@@ -17,7 +17,7 @@ pub const MAX_LEN: usize = 78;
 /// The longest text that is looked at, in bytes; base 16 needs 2 a byte, and a prefix.
 const MAX_TEXT: usize = 2 * MAX_LEN + 1;
 /// Codecs of this range are roots or nothing.
-const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
+pub(crate) const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
 
 static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
     let mut spec = Specification::new();

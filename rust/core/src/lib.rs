@@ -23,6 +23,7 @@
 mod arcs;
 mod arena;
 pub mod cid;
+pub mod codec;
 mod cut;
 mod error;
 pub mod json;
@@ -34,6 +35,7 @@ mod node;
 mod ops;
 mod page;
 pub mod path;
+pub mod payload;
 pub mod prooflist;
 mod prove;
 mod pruned;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, prooflist, verify};
+use coregw_core::codec::Codec;
+use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, payload, prooflist, verify};
 use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
@@ -63,6 +64,22 @@ fn keys() {
     for case in cases("keys.json") {
         let key = Key::from_segments(&strings(&case["segments"])).expect("a path");
         assert_eq!(hex::encode(key.as_bytes()), text(&case["key"]), "{case}");
+    }
+}
+
+#[test]
+fn payloads() {
+    for case in cases("payloads.json") {
+        let data = bytes(&case["bytes"]);
+        let codec = Codec::parse(text(&case["codec"])).expect("a codec");
+        let function = payload::function(text(&case["hash"])).expect("a hash function");
+        let expected = cid(&case["cid"]);
+        assert_eq!(payload::cid(&data, codec, function), expected, "{case}");
+        let mut hasher = payload::Hasher::new(codec, function);
+        data.chunks(7).for_each(|piece| hasher.update(piece));
+        assert_eq!(hasher.cid(), expected, "{case}");
+        assert!(payload::matches(&expected, &data), "{case}");
+        assert!(!payload::matches(&expected, &[&data[..], b"x"].concat()), "{case}");
     }
 }
 
