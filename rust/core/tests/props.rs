@@ -1,0 +1,372 @@
+//! Maps and lists against slow models: content, pages, queries and their proofs (protocol sections 2 to 4).
+//!
+//! `PROPTEST_CASES` sets how many cases each property runs. What must be refused by name is in `forgeries`, what is
+//! very long or deep in `limits`.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use coregw_core::{Page, Snapshot, list, map, verify};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use support::query::{Answer, Query, list_queries, map_queries, near, slow_get, slow_index, slow_range, slow_scan};
+use support::tamper::{Edit, edits, hostile_bytes, spoil};
+use support::{Arcmap, Elements, Path, config, pages, suites};
+
+/// The most that hangs on the top of a page, in bytes.
+const PAGE_LIMIT: usize = 8192;
+
+/// One step of a map's life: which arcs go, which get another target, which come.
+type MapStep = (Vec<Index>, Vec<(Index, u16)>, Arcmap);
+
+fn map_steps() -> impl Strategy<Value = MapStep> {
+    let some = |n| prop::collection::vec(any::<Index>(), 0..n);
+    let other = prop::collection::vec((any::<Index>(), 400u16..500), 0..4);
+    prop_oneof![
+        3 => (some(4), other.clone(), support::arcmaps(4)),
+        1 => (some(300), other.clone(), support::arcmaps(2)),
+        1 => (some(2), other, support::large_arcmaps(400)),
+    ]
+}
+
+fn next_map(arcs: &Arcmap, (gone, other, come): &MapStep) -> Arcmap {
+    let mut next = arcs.clone();
+    let all: Vec<_> = arcs.keys().collect();
+    if !all.is_empty() {
+        next.extend(other.iter().map(|(i, n)| ((*i.get(&all)).clone(), support::target(*n))));
+        let gone: BTreeSet<_> = gone.iter().map(|i| *i.get(&all)).collect();
+        next.retain(|path, _| !gone.contains(path));
+    }
+    next.extend(come.clone());
+    next
+}
+
+/// Makes the changes from one content to the next: the same root and pages as if built anew, and a proof of it.
+fn change_map(tree: &Snapshot, from: &Arcmap, to: &Arcmap) -> Result<Snapshot, TestCaseError> {
+    let changes = support::map_changes(from, to);
+    if changes.is_empty() {
+        return Ok(tree.clone());
+    }
+    let changes = map::Changes::new(changes).expect("changes");
+    let (changed, proof) = tree.change_map(changes.clone()).expect("the changes fit");
+    let anew = support::map(tree.root().suite, to);
+    prop_assert_eq!(changed.root(), anew.root());
+    prop_assert_eq!(changed.count(), to.len() as u64);
+    prop_assert!(pages(&changed) == pages(&anew), "the cut depends on history");
+    let proven = verify::map_changes(&tree.root(), changes, &proof, verify::WIDE_PROOF_LIMIT);
+    prop_assert_eq!(proven, Ok(anew.root()));
+    Ok(changed)
+}
+
+fn change_list(tree: &Snapshot, from: &Elements, to: &Elements) -> Result<Snapshot, TestCaseError> {
+    let changes = support::list_changes(from, to);
+    if changes.is_empty() {
+        return Ok(tree.clone());
+    }
+    let changes = list::Changes::new(changes).expect("changes");
+    let (changed, proof) = tree.change_list(changes.clone()).expect("the changes fit");
+    let anew = support::list(tree.root().suite, to);
+    prop_assert_eq!(changed.root(), anew.root());
+    prop_assert_eq!((changed.count(), changed.measure()), (anew.count(), anew.measure()));
+    prop_assert!(pages(&changed) == pages(&anew), "the cut depends on history");
+    let proven = verify::list_changes(&tree.root(), changes, &proof, verify::WIDE_PROOF_LIMIT);
+    prop_assert_eq!(proven, Ok(anew.root()));
+    Ok(changed)
+}
+
+/// One step of a list's life: its next length, elements to come if it grows, places that get another element.
+type ListStep = (usize, Elements, Vec<(Index, u16)>);
+
+fn list_steps() -> impl Strategy<Value = ListStep> {
+    (0usize..1200, support::elements(60), prop::collection::vec((any::<Index>(), 400u16..500), 0..5))
+}
+
+fn next_list(elements: &Elements, (len, come, other): &ListStep) -> Elements {
+    let len = *len;
+    let mut next: Elements = elements.iter().copied().take(len).collect();
+    let kept = next.len();
+    if len > kept {
+        next.extend(come.iter().copied().cycle().take(if come.is_empty() { 0 } else { len - kept }));
+    }
+    if kept > 0 {
+        other.iter().for_each(|(i, n)| next[i.index(kept)] = (support::target(*n), u64::from(*n)));
+    }
+    next
+}
+
+/// Every page is found under its digest, reads back to the same bytes, is in the limit, and is reached from the top.
+fn check_pages(tree: &Snapshot) -> Result<(), TestCaseError> {
+    let stored = pages(tree);
+    let root = tree.root();
+    let mut rest = vec![root.digest];
+    let mut reached = BTreeSet::new();
+    while let Some(digest) = rest.pop() {
+        let bytes = stored.get(&digest).expect("every stub names a page");
+        prop_assert!(bytes.len() - support::top_len(bytes) <= PAGE_LIMIT, "{} bytes", bytes.len());
+        let page = Page::parse(bytes, root.kind, root.suite, &digest).expect("a page parses");
+        prop_assert_eq!(&page.to_bytes(), bytes);
+        if reached.insert(digest) {
+            rest.extend(page.stubs());
+        }
+    }
+    prop_assert_eq!(reached.len(), stored.len());
+    Ok(())
+}
+
+/// The proof holds, gives the model's answer, and is the only one.
+fn check_query(tree: &Snapshot, query: &Query, slow: &Answer) -> Result<Vec<u8>, TestCaseError> {
+    let (answer, proof) = query.prove(tree).expect("an answer");
+    prop_assert_eq!(&answer, slow);
+    prop_assert_eq!(query.verify(&tree.root(), &proof), Ok(answer));
+    Ok(proof)
+}
+
+/// The proof of one query is none of another, unless both are proven by the very same nodes.
+fn check_apart(tree: &Snapshot, queries: &[Query]) -> Result<(), TestCaseError> {
+    let proven: Vec<_> = queries.iter().map(|query| query.prove(tree).expect("an answer")).collect();
+    for (query, (answer, own)) in queries.iter().zip(&proven) {
+        for (_, proof) in &proven {
+            match query.verify(&tree.root(), proof) {
+                Ok(given) => prop_assert!(proof == own && given == *answer, "{:?}", query),
+                Err(_) => prop_assert!(proof != own),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every flipped bit, every truncation, every byte behind, and some wilder edits are refused.
+fn check_edits(tree: &Snapshot, query: &Query, edits: Vec<Edit>) -> Result<(), TestCaseError> {
+    let (answer, proof) = query.prove(tree).expect("an answer");
+    let root = tree.root();
+    prop_assert_eq!(query.verify(&root, &proof), Ok(answer));
+    let mut spoilt = proof.clone();
+    for i in 0..8 * proof.len() {
+        spoilt[i / 8] ^= 1 << (i % 8);
+        prop_assert!(query.verify(&root, &spoilt).is_err(), "bit {} flipped", i);
+        spoilt[i / 8] ^= 1 << (i % 8);
+    }
+    for n in 0..proof.len() {
+        prop_assert!(query.verify(&root, &proof[..n]).is_err(), "{} bytes kept", n);
+    }
+    for b in 0..=255 {
+        prop_assert!(query.verify(&root, &[&proof[..], &[b]].concat()).is_err(), "{} behind it", b);
+    }
+    prop_assert!(query.verify(&root, &[&proof[..], &proof[..]].concat()).is_err());
+    let spoilt = spoil(&proof, &edits);
+    prop_assert!(spoilt == proof || query.verify(&root, &spoilt).is_err());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(96))]
+
+    #[test]
+    fn a_map_has_the_root_of_its_definition_in_any_order(
+        suite in suites(), arcs in support::arcmaps(40).prop_flat_map(|arcs| {
+            let order: Vec<_> = arcs.clone().into_iter().collect();
+            (Just(arcs), Just(order).prop_shuffle())
+        }),
+    ) {
+        let (arcs, order) = arcs;
+        let tree = support::map(suite, &arcs);
+        let shuffled = support::map_in_order(suite, order.iter().map(|(path, target)| (path, target)));
+        prop_assert_eq!(tree.root().digest, support::slow_map(suite, &arcs));
+        prop_assert_eq!((tree.count(), tree.measure()), (arcs.len() as u64, arcs.len() as u64));
+        prop_assert_eq!(tree.root(), shuffled.root());
+        prop_assert!(pages(&tree) == pages(&shuffled));
+    }
+
+    #[test]
+    fn a_list_has_the_root_of_its_definition(suite in suites(), elements in support::elements(70)) {
+        let tree = support::list(suite, &elements);
+        prop_assert_eq!(tree.root().digest, support::slow_list(suite, &elements));
+        prop_assert_eq!(tree.count(), elements.len() as u64);
+        prop_assert_eq!(tree.measure(), elements.iter().map(|e| e.1).sum::<u64>());
+        check_pages(&tree)?;
+    }
+
+    #[test]
+    fn every_query_of_a_map_is_proven(
+        suite in suites(),
+        arcs in support::arcmaps(40),
+        more in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths()), 8),
+    ) {
+        let tree = support::map(suite, &arcs);
+        let others = more.into_iter().map(|(pick, cut, other)| near(&arcs, pick, cut, other));
+        let queries: Vec<_> = arcs.keys().cloned().chain(others).map(Query::Key).collect();
+        for query in &queries {
+            let Query::Key(path) = query else { unreachable!() };
+            check_query(&tree, query, &slow_get(&arcs, path))?;
+        }
+        check_apart(&tree, &queries)?;
+    }
+
+    #[test]
+    fn every_query_of_a_list_is_proven(
+        suite in suites(),
+        elements in support::elements(40),
+        edges in prop::collection::vec((any::<Index>(), any::<Index>()), 12),
+    ) {
+        let tree = support::list(suite, &elements);
+        let n = elements.len() as u64;
+        let mut queries: Vec<_> = (0..n + 2).chain([u64::MAX]).map(Query::Index).collect();
+        let total = tree.measure();
+        let place = |index: &Index| index.index(total as usize + 3) as u64;
+        let edges = edges.iter().map(|(a, b)| (place(a), Some(place(b))));
+        let edges = edges.chain([(0, None), (0, Some(u64::MAX)), (u64::MAX, None), (total, None), (total / 2, None)]);
+        queries.extend(edges.map(|(start, end)| Query::Range(start, end)));
+        for query in &queries {
+            let slow = match query {
+                Query::Index(i) => slow_index(&elements, *i),
+                Query::Range(start, end) => slow_range(&elements, *start, *end),
+                _ => unreachable!(),
+            };
+            check_query(&tree, query, &slow)?;
+        }
+        check_apart(&tree, &queries)?;
+    }
+
+    #[test]
+    fn a_listing_pages_through_to_exactly_its_entries(
+        suite in suites(),
+        arcs in support::arcmaps(40),
+        pick in any::<(Index, Index, Index)>(),
+        limit in 1usize..7,
+        other in support::paths(),
+    ) {
+        let tree = support::map(suite, &arcs);
+        let path = near(&arcs, pick.0, pick.1, other);
+        let prefix: Path = path[..pick.2.index(path.len() + 1)].to_vec();
+        let (mut after, mut all, mut queries) = (None, Vec::new(), Vec::new());
+        loop {
+            let query = Query::Scan(prefix.clone(), after.clone(), limit);
+            let slow = slow_scan(&arcs, &prefix, after.as_ref(), limit);
+            check_query(&tree, &query, &Answer::Listing(slow.clone()))?;
+            queries.push(query);
+            all.extend(slow.entries.clone());
+            after = slow.entries.last().map(|entry| entry.0.clone());
+            if !slow.more {
+                break;
+            }
+        }
+        let expected = arcs.into_iter().filter(|(path, _)| path.starts_with(&prefix));
+        prop_assert_eq!(all, expected.collect::<Vec<_>>());
+        queries.push(Query::Scan(prefix.clone(), None, limit + 1));
+        queries.push(Query::Scan(path[..1].to_vec(), None, limit));
+        check_apart(&tree, &queries)?;
+    }
+
+    #[test]
+    fn no_proof_of_a_map_stands_a_change((arcs, query) in map_queries(24), suite in suites(), edits in edits()) {
+        check_edits(&support::map(suite, &arcs), &query, edits)?;
+    }
+
+    #[test]
+    fn no_proof_of_a_list_stands_a_change((elements, query) in list_queries(40), suite in suites(), edits in edits()) {
+        check_edits(&support::list(suite, &elements), &query, edits)?;
+    }
+
+    #[test]
+    fn random_bytes_prove_nothing((arcs, query) in map_queries(5), bytes in hostile_bytes()) {
+        let root = support::map(coregw_core::Suite::Sha2_256, &arcs).root();
+        prop_assert!(query.verify(&root, &bytes).is_err());
+        prop_assert!(Page::parse(&bytes, root.kind, root.suite, &root.digest).is_err());
+    }
+
+    #[test]
+    fn random_bytes_prove_nothing_of_a_list((elements, query) in list_queries(5), bytes in hostile_bytes()) {
+        let root = support::list(coregw_core::Suite::Sha2_256, &elements).root();
+        prop_assert!(query.verify(&root, &bytes).is_err());
+        prop_assert!(Page::parse(&bytes, root.kind, root.suite, &root.digest).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(config(10))]
+
+    #[test]
+    fn a_map_does_not_know_its_history(
+        suite in suites(),
+        start in support::large_arcmaps(1500),
+        steps in prop::collection::vec(map_steps(), 1..6),
+        cuts in any::<[Index; 2]>(),
+    ) {
+        let mut tree = support::map(suite, &start);
+        check_pages(&tree)?;
+        let mut arcs = start;
+        for step in &steps {
+            let next = next_map(&arcs, step);
+            tree = change_map(&tree, &arcs, &next)?;
+            check_pages(&tree)?;
+            arcs = next;
+        }
+        // Down to nothing in a few batches, and up again.
+        let all = arcs.clone();
+        let mut down: Vec<_> = cuts.iter().map(|cut| cut.index(all.len() + 1)).chain([0]).collect();
+        down.sort_unstable_by(|a, b| b.cmp(a));
+        for n in down.iter().copied().chain(down.iter().rev().copied()).chain([all.len()]) {
+            let kept = all.iter().enumerate().filter(|(i, _)| i * 7919 % all.len() < n);
+            let next: Arcmap = kept.map(|(_, (path, target))| (path.clone(), *target)).collect();
+            tree = change_map(&tree, &arcs, &next)?;
+            arcs = next;
+        }
+    }
+
+    #[test]
+    fn a_list_does_not_know_its_history(
+        suite in suites(),
+        start in support::elements(1200),
+        steps in prop::collection::vec(list_steps(), 1..6),
+    ) {
+        let mut tree = support::list(suite, &start);
+        let mut elements = start;
+        let to_nothing_and_up = [(0, Vec::new(), Vec::new()), (700, vec![(support::target(1), 1)], Vec::new())];
+        for step in steps.into_iter().chain(to_nothing_and_up) {
+            let next = next_list(&elements, &step);
+            tree = change_list(&tree, &elements, &next)?;
+            check_pages(&tree)?;
+            elements = next;
+        }
+    }
+
+    #[test]
+    fn one_change_at_a_time_keeps_the_cut_of_the_content(
+        suite in suites(),
+        start in support::large_arcmaps(900),
+        picks in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths(), any::<u16>()), 12),
+    ) {
+        let mut tree = support::map(suite, &start);
+        let mut arcs = start;
+        for (pick, cut, other, n) in picks {
+            let mut next = arcs.clone();
+            let path = near(&arcs, pick, cut, other);
+            if n % 2 == 0 || next.remove(&path).is_none() {
+                next.insert(path, support::target(n));
+            }
+            tree = change_map(&tree, &arcs, &next)?;
+            arcs = next;
+        }
+        check_pages(&tree)?;
+    }
+
+    #[test]
+    fn queries_on_many_pages_are_proven(
+        suite in suites(),
+        arcs in support::large_arcmaps(1500),
+        picks in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths()), 20),
+        limit in 1usize..900,
+    ) {
+        let tree = support::map(suite, &arcs);
+        for (pick, cut, other) in picks {
+            let path = near(&arcs, pick, cut, other);
+            check_query(&tree, &Query::Key(path.clone()), &slow_get(&arcs, &path))?;
+            let prefix: Path = path[..cut.index(path.len() + 1)].to_vec();
+            for after in [None, Some(path)] {
+                let slow = slow_scan(&arcs, &prefix, after.as_ref(), limit);
+                check_query(&tree, &Query::Scan(prefix.clone(), after, limit), &Answer::Listing(slow))?;
+            }
+        }
+    }
+}
