@@ -32,7 +32,8 @@ def check_json_type(request: AnyRequest) -> None:
     """
     given = ", ".join(request.headers.getall("content-type", []))
     if given and _JSON_TYPE.fullmatch(given) is None:
-        raise InvalidInput(f"the body is {given!r}, must be application/json", code="unsupported_media_type")
+        message = f"the body comes as {given!r}; send it with Content-Type: application/json"
+        raise InvalidInput(message, code="unsupported_media_type")
     check_identity(request)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from litestar import Response, get, head, post
+from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 from litestar.response import Stream
 
 from coregw.engine import StoredPayload
@@ -68,7 +69,7 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
         )
     },
 )
-async def get_payload(request: AnyRequest, cid: str) -> Response[bytes] | Stream:
+async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Stream:
     """``GET /v1/cas/{cid}``."""
     gateway = Gateway.of(request)
     query_parameters(request)
@@ -96,14 +97,15 @@ async def get_payload(request: AnyRequest, cid: str) -> Response[bytes] | Stream
         )
     },
 )
-async def head_payload(request: AnyRequest, cid: str) -> Response[None]:
+async def head_payload(request: AnyRequest, cid: FromPath[str]) -> Response[None]:
     """``HEAD /v1/cas/{cid}``."""
     query_parameters(request)
     payload = await Gateway.of(request).engine.find_payload(cid)
     headers = _headers(payload)
     if _is_known(request, headers["ETag"]):
         return Response(None, status_code=304, headers=headers)
-    return Response(None, media_type=OCTETS, headers={**headers, "Content-Length": str(payload.size)})
+    headers |= {"Content-Type": OCTETS, "Content-Length": str(payload.size)}
+    return Response(None, media_type="text/plain", headers=headers)  # Litestar renders None as no bytes only as text
 
 
 def _headers(payload: StoredPayload) -> dict[str, str]:

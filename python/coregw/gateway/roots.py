@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from litestar import Response, post
+from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
 from coregw.gateway.bodies import check_json_type, query_parameters
 from coregw.gateway.context import Gateway, json_response
@@ -62,7 +63,7 @@ async def create_root(request: AnyRequest) -> Response[bytes]:
         )
     },
 )
-async def mutate(request: AnyRequest, root: str) -> Response[bytes]:
+async def mutate(request: AnyRequest, root: FromPath[str]) -> Response[bytes]:
     """``POST /v1/roots/{root}/mutations``."""
     gateway = Gateway.of(request)
     query_parameters(request)

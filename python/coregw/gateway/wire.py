@@ -9,6 +9,8 @@ they wait for one.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -81,17 +83,25 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._disarm()
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.settings.header_bytes:
-            self._refuse_long_head()
-            raise _Refused
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
-            self._refusal = "a request needs exactly one Host header"
-            raise _Refused
+        self._judge_head()
         self._body_open = True
         super().on_headers_complete()
         if self.parser.should_upgrade():  # no other protocol is spoken here, and the parser won't go on after this
             self.cycle.keep_alive = False
+
+    def _judge_head(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.settings.header_bytes:
+            self._refuse_long_head()
+            raise _Refused
+        modern = self.parser.get_http_version() != "1.0"
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (modern and hosts == 0):
+            self._refusal = "a request needs exactly one Host header"
+            raise _Refused
+        codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and not (modern and codings == [b"chunked"]):  # another coding would be stored as it is
+            self._refusal = "the one transfer coding taken is chunked, in HTTP/1.1"
+            raise _Refused
 
     def on_message_complete(self) -> None:
         """The whole body is here, or the last of it was dropped."""
@@ -158,9 +168,15 @@ class GatewayProtocol(HttpToolsProtocol):
         """Cuts the connection if the client took nothing since the last look."""
         still_waiting = self.transport.get_write_buffer_size()
         if still_waiting >= waiting:
-            self.transport.abort()
+            self._cut()
         else:
             self._watch_writing(still_waiting)
+
+    def _cut(self) -> None:
+        """Ends the connection with a reset, so that the system frees what waits for a client that won't read."""
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def _stop_write_timer(self) -> None:
         if self._write_timer is not None:

@@ -1,0 +1,88 @@
+"""One real gateway on RocksDB for all tests that need no limits of their own, and ways to talk to it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+
+import serving
+
+Ask = Callable[..., httpx2.Response]
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving.process(tmp_path_factory.mktemp("gateway") / "data") as running:
+        yield running.url
+
+
+@pytest.fixture(scope="session")
+def client(gateway: str) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=gateway, timeout=60) as session:
+        yield session
+
+
+def raw_cid(data: bytes, codec: int = 0x55) -> str:
+    """The CID of a payload, made without coregw."""
+    binary = bytes([1]) + _varint(codec) + b"\x12\x20" + hashlib.sha256(data).digest()
+    return "b" + base64.b32encode(binary).decode().rstrip("=").lower()
+
+
+def _varint(number: int) -> bytes:
+    encoded = b""
+    while number >= 0x80:
+        encoded += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return encoded + bytes([number])
+
+
+@pytest.fixture(scope="session")
+def cid_of() -> Callable[..., str]:
+    return raw_cid
+
+
+@pytest.fixture(scope="session")
+def ask(client: httpx2.Client) -> Ask:
+    """Posts JSON (an object, or text as it is) to a path."""
+
+    def post(path: str, body: object, **headers: str) -> httpx2.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return client.post(path, content=content, headers={"content-type": "application/json"} | named)
+
+    return post
+
+
+@pytest.fixture(scope="session")
+def tree(ask: Ask) -> dict[str, str]:
+    """A map that the gateway holds: its root, a nested map, a list, and a payload's CID."""
+    leaf = raw_cid(b"a leaf")
+    nested = ask("/v1/roots", {"arcs": {"inner": leaf, "deep/er": leaf}}).json()["root"]
+    changes = [{"index": i, "after": {"target": raw_cid(bytes([i])), "size": 10}} for i in range(5)]
+    receipt = ask(f"/v1/roots/{nested}/mutations", {"deltas": [{"kind": "list", "changes": changes}]}).json()
+    elements = receipt["new_root"]
+    arcs = {"docs/readme": leaf, "docs": nested, "docs/@payload": leaf, "@payload": leaf, "list": elements}
+    root = ask("/v1/roots", {"arcs": arcs}).json()["root"]
+    return {"root": root, "nested": nested, "list": elements, "leaf": leaf}
+
+
+def refused(response: httpx2.Response, status: int, code: str) -> str:
+    """Checks the one shape of failures, and gives the sentence."""
+    assert (response.status_code, response.json()["error"]) == (status, code), response.text
+    assert set(response.json()) <= {"error", "message", "details"}
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    message = response.json()["message"]
+    assert isinstance(message, str)
+    assert message
+    return message
+
+
+@pytest.fixture(scope="session")
+def expect_refusal() -> Callable[[httpx2.Response, int, str], str]:
+    return refused

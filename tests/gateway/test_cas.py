@@ -1,0 +1,250 @@
+"""Payloads over HTTP: identity, limits, caching, ranges, and uploads that break off."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+
+import serving
+
+Refusal = Callable[[httpx2.Response, int, str], str]
+MIB = 1 << 20
+DATA = bytes(range(256)) * 4
+
+
+@pytest.fixture(scope="module")
+def cid(client: httpx2.Client, cid_of: Callable[..., str]) -> str:
+    answer = client.post("/v1/cas", content=DATA)
+    assert (answer.status_code, answer.json()) == (201, {"cid": cid_of(DATA)})
+    assert answer.headers["location"] == f"/v1/cas/{cid_of(DATA)}"
+    return str(answer.json()["cid"])
+
+
+@pytest.fixture(scope="module")
+def big(client: httpx2.Client) -> tuple[str, bytes]:
+    block = b"".join(hashlib.sha256(number.to_bytes(4)).digest() for number in range(4099))
+    data = (block * 32)[: 3 * MIB + 17]
+    return str(client.post("/v1/cas", content=data).json()["cid"]), data
+
+
+@pytest.mark.parametrize("data", [b"", b"x", DATA, b"\0" * (MIB + 1)], ids=len)
+def test_what_was_uploaded_comes_back(client: httpx2.Client, cid_of: Callable[..., str], data: bytes) -> None:
+    name = client.post("/v1/cas?codec=raw", content=data).json()["cid"]
+    assert name == cid_of(data)
+    answer = client.get(f"/v1/cas/{name}")
+    assert answer.content == data
+    assert answer.headers["content-length"] == str(len(data))
+    assert answer.headers["content-type"] == "application/octet-stream"
+
+
+@pytest.mark.parametrize(("codec", "number"), [("raw", 0x55), ("dag-cbor", 0x71), ("85", 0x55), ("0x71", 0x71)])
+def test_codecs_are_named_or_numbered(
+    client: httpx2.Client, cid_of: Callable[..., str], codec: str, number: int
+) -> None:
+    answer = client.post("/v1/cas", params={"codec": codec}, content=b"coded")
+    assert answer.json() == {"cid": cid_of(b"coded", number)}
+
+
+@pytest.mark.parametrize("codec", ["", "no-such-codec", "-1", "0x303110", "3158288", "0x30ffff", "1e3", "raw "])
+def test_unknown_and_root_codecs_are_refused(client: httpx2.Client, expect_refusal: Refusal, codec: str) -> None:
+    expect_refusal(client.post("/v1/cas", params={"codec": codec}, content=b"x"), 400, "invalid_codec")
+
+
+def test_blake3_can_be_chosen(client: httpx2.Client) -> None:
+    name = client.post("/v1/cas?hash=blake3", content=b"").json()["cid"]
+    binary = base64.b32decode(name[1:].upper() + "=" * (-len(name[1:]) % 8))
+    assert binary[:4] == b"\x01\x55\x1e\x20"
+    assert binary[4:].hex() == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    assert client.get(f"/v1/cas/{name}").content == b""
+
+
+@pytest.mark.parametrize("hash_name", ["", "sha2-512", "md5"])
+def test_other_hash_functions_are_refused(client: httpx2.Client, expect_refusal: Refusal, hash_name: str) -> None:
+    expect_refusal(client.post("/v1/cas", params={"hash": hash_name}, content=b"x"), 400, "invalid_request")
+
+
+@pytest.mark.parametrize("query", ["codec=raw&codec=raw", "code=raw", "codec", "codec=%ff", "codec=%zz", "a=b&c=d"])
+def test_bad_query_strings_are_refused(client: httpx2.Client, expect_refusal: Refusal, query: str) -> None:
+    expect_refusal(client.post(f"/v1/cas?{query}", content=b"x"), 400, "invalid_request")
+
+
+@pytest.mark.parametrize("media_type", ["text/html", "application/json", "nonsense", ""])
+def test_a_payload_may_be_of_any_type(client: httpx2.Client, media_type: str) -> None:
+    assert client.post("/v1/cas", content=b"x", headers={"content-type": media_type}).status_code == 201
+
+
+def test_a_compressed_upload_is_refused(client: httpx2.Client, expect_refusal: Refusal) -> None:
+    answer = client.post("/v1/cas", content=b"x", headers={"content-encoding": "gzip"})
+    expect_refusal(answer, 415, "unsupported_media_type")
+
+
+def test_a_payload_of_64_mib_is_taken_and_one_byte_more_is_not(
+    client: httpx2.Client, expect_refusal: Refusal, cid_of: Callable[..., str]
+) -> None:
+    data = bytes(64 * MIB)
+
+    def pieces(extra: bytes) -> Iterator[bytes]:
+        yield data
+        yield extra
+
+    assert client.post("/v1/cas", content=pieces(b"")).json() == {"cid": cid_of(data)}
+    expect_refusal(client.post("/v1/cas", content=pieces(b"!")), 413, "too_large")
+    expect_refusal(client.post("/v1/cas", content=data + b"!"), 413, "too_large")
+    assert client.head(f"/v1/cas/{cid_of(data + b'!')}").status_code == 404
+
+
+def test_a_payload_is_read_by_any_codec_and_form_of_its_cid(
+    client: httpx2.Client, cid: str, cid_of: Callable[..., str]
+) -> None:
+    digest = hashlib.sha256(DATA).digest()
+    as_cbor = cid_of(DATA, 0x71)
+    for asked, normal in [(as_cbor, as_cbor), ("f" + (b"\x01\x55\x12\x20" + digest).hex(), cid)]:
+        answer = client.get(f"/v1/cas/{asked}")
+        assert (answer.content, answer.headers["etag"]) == (DATA, f'"{normal}"')
+
+
+def test_a_download_may_be_kept_for_ever(client: httpx2.Client, cid: str) -> None:
+    headers = client.get(f"/v1/cas/{cid}").headers
+    assert headers["etag"] == f'"{cid}"'
+    assert headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert headers["accept-ranges"] == "bytes"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_is_not_held_is_not_found(client: httpx2.Client, cid_of: Callable[..., str], method: str) -> None:
+    answer = client.request(method, f"/v1/cas/{cid_of(b'never stored')}", headers={"if-none-match": "*"})
+    assert answer.status_code == 404
+    assert method == "HEAD" or answer.json()["error"] == "payload_not_found"
+
+
+@pytest.mark.parametrize("name", ["x", "bafk", "%ff", "%00", "%zz", "Qm", "b" * 2000, "zzzz", "bafkqaaa", "é"])
+def test_what_is_no_cid_is_refused(client: httpx2.Client, expect_refusal: Refusal, name: str) -> None:
+    expect_refusal(client.get(f"/v1/cas/{name}"), 400, "invalid_cid")
+
+
+def test_head_tells_what_get_would(client: httpx2.Client, cid: str, big: tuple[str, bytes]) -> None:
+    for name in (cid, big[0]):
+        told = client.head(f"/v1/cas/{name}")
+        got = client.get(f"/v1/cas/{name}")
+        assert told.content == b""
+        told.headers.pop("date")
+        got.headers.pop("date")
+        assert dict(told.headers) == dict(got.headers)
+
+
+def test_head_ignores_range(client: httpx2.Client, cid: str) -> None:
+    for value in ("bytes=0-1", "bytes=5000-"):
+        answer = client.head(f"/v1/cas/{cid}", headers={"range": value})
+        assert (answer.status_code, answer.headers["content-length"]) == (200, str(len(DATA)))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("form", ['"{}"', 'W/"{}"', '"x", "{}"', '"x",W/"{}" , "y"', "*"])
+def test_a_known_payload_is_not_sent_again(client: httpx2.Client, cid: str, method: str, form: str) -> None:
+    headers = {"if-none-match": form.replace("{}", cid), "range": "bytes=0-1"}
+    answer = client.request(method, f"/v1/cas/{cid}", headers=headers)
+    assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", f'"{cid}"')
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+
+
+@pytest.mark.parametrize("form", ['"x"', "{}", '"{}x"', "", '"{}', 'w/"x"'])
+def test_an_unknown_payload_is_sent(client: httpx2.Client, cid: str, form: str) -> None:
+    answer = client.get(f"/v1/cas/{cid}", headers={"if-none-match": form.replace("{}", cid)})
+    assert (answer.status_code, answer.content) == (200, DATA)
+
+
+def test_every_if_none_match_line_counts(client: httpx2.Client, cid: str) -> None:
+    answer = client.get(f"/v1/cas/{cid}", headers=[("if-none-match", '"x"'), ("if-none-match", f'"{cid}"')])
+    assert answer.status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("value", "start", "end"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=0-99", 0, 100),
+        ("bytes=100-", 100, 1024),
+        ("bytes=1023-", 1023, 1024),
+        ("bytes=1000-5000", 1000, 1024),
+        ("bytes=-1", 1023, 1024),
+        ("bytes=-5000", 0, 1024),
+        ("Bytes = 1-2", 1, 3),
+        ("bytes=,1-2,", 1, 3),
+        ("bytes=0-" + "9" * 5000, 0, 1024),
+    ],
+)
+def test_one_range_is_cut_out(client: httpx2.Client, cid: str, value: str, start: int, end: int) -> None:
+    answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
+    assert (answer.status_code, answer.content) == (206, DATA[start:end])
+    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/1024"
+    assert answer.headers["etag"] == f'"{cid}"'
+
+
+@pytest.mark.parametrize("value", ["bytes=1024-", "bytes=5000-6000", "bytes=-0", "bytes=" + "9" * 5000 + "-"])
+def test_a_range_without_bytes_is_refused(client: httpx2.Client, expect_refusal: Refusal, cid: str, value: str) -> None:
+    answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
+    expect_refusal(answer, 416, "range_not_satisfiable")
+    assert answer.headers["content-range"] == "bytes */1024"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bytes=0-1,3-4",
+        "bytes=5000-,6000-",
+        "bytes=2-1",
+        "bytes=-",
+        "bytes=a-b",
+        "bytes=1",
+        "items=0-1",
+        "bytes",
+        "=0-1",
+    ],
+)
+def test_several_ranges_and_what_is_none_give_the_whole(client: httpx2.Client, cid: str, value: str) -> None:
+    answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
+    assert (answer.status_code, answer.content) == (200, DATA)
+    assert "content-range" not in answer.headers
+
+
+def test_if_range_must_name_the_payload(client: httpx2.Client, cid: str) -> None:
+    for tag, status in [(f'"{cid}"', 206), (f'W/"{cid}"', 200), ('"x"', 200), ("Sat, 21 Nov 2026 00:00:00 GMT", 200)]:
+        answer = client.get(f"/v1/cas/{cid}", headers={"range": "bytes=0-1", "if-range": tag})
+        assert answer.status_code == status
+
+
+def test_the_empty_payload_has_no_range(client: httpx2.Client, expect_refusal: Refusal) -> None:
+    name = client.post("/v1/cas", content=b"").json()["cid"]
+    for value in ("bytes=0-", "bytes=-1"):
+        expect_refusal(client.get(f"/v1/cas/{name}", headers={"range": value}), 416, "range_not_satisfiable")
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, None), (1, 2 * MIB + 5), (MIB - 1, MIB + 1), (5, 3 * MIB)])
+def test_large_payloads_are_sent_in_pieces(
+    client: httpx2.Client, big: tuple[str, bytes], start: int, end: int | None
+) -> None:
+    name, data = big
+    value = f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
+    answer = client.get(f"/v1/cas/{name}", headers={"range": value})
+    assert answer.content == data[start:end]
+    assert answer.headers["content-length"] == str(len(data[start:end]))
+
+
+@pytest.mark.parametrize("framing", ["content-length: 3000000", "transfer-encoding: chunked"])
+def test_an_upload_that_breaks_off_stores_nothing(
+    gateway: str, client: httpx2.Client, cid_of: Callable[..., str], framing: str
+) -> None:
+    sent = b"2dc6c0\r\n" if "chunked" in framing else b""  # 3,000,000 in one chunk
+    fill = framing[:1].encode()
+    part = fill * 2_500_000
+    with serving.connect(gateway) as connection:
+        connection.sendall(f"POST /v1/cas HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n".encode() + sent + part)
+    for length in (2_500_000, 3_000_000, 2 * MIB, MIB):
+        assert client.head(f"/v1/cas/{cid_of(fill * length)}").status_code == 404
+    whole = client.post("/v1/cas", content=fill * 3_000_000)
+    assert client.get(f"/v1/cas/{whole.json()['cid']}").content == fill * 3_000_000

@@ -1,0 +1,236 @@
+"""The engine below HTTP: needs, budgets, what is remembered, and what is written in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import pytest
+
+import coregw
+from coregw.engine import Engine
+from coregw.errors import Conflict, RootNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.store.memory import MemoryStore
+
+T = TypeVar("T")
+LEAF = coregw.payload_cid(b"leaf")
+ARCS = {f"d{i % 100}/f{i}": LEAF for i in range(20_000)}
+
+
+class WatchedStore(MemoryStore):
+    """Notes what it is asked, and can lose its pages or its room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, int]] = []
+        self.lost = False
+        self.full = False
+
+    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        self.calls.append(("get_pages", len(digests)))
+        return [None] * len(digests) if self.lost else await super().get_pages(digests)
+
+    async def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
+        size = sum(len(digest) + len(page) for digest, page in pages)
+        assert size <= (1 << 20) + 16_384
+        self.calls.append(("put_pages", len(pages)))
+        await super().put_pages(pages)
+
+    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
+        self.calls.append(("has_roots", len(roots)))
+        return await super().has_roots(roots)
+
+    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        if self.full:
+            raise StorageFull("no room")
+        self.calls.append(("put_roots", len(roots)))
+        await super().put_roots(roots, pages)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+def run(use: Callable[[Engine, WatchedStore], Awaitable[T]], **settings: float) -> T:
+    """Runs a test on a fresh engine over a fresh store, both closed at the end."""
+
+    async def main() -> T:
+        store = WatchedStore()
+        engine = Engine(store, **settings)  # type: ignore[arg-type]
+        try:
+            return await use(engine, store)
+        finally:
+            await engine.close()
+
+    return asyncio.run(main())
+
+
+def arcs(members: dict[str, str]) -> bytes:
+    return json.dumps({"arcs": members}).encode()
+
+
+def resolving(root: str, *segments: str) -> bytes:
+    return json.dumps({"profile": "core.resolve/v0alpha1", "root": root, "segments": segments}).encode()
+
+
+def test_pages_are_written_before_the_record_in_batches() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = await engine.create_root(arcs(ARCS))
+        assert root == coregw.Map(ARCS).root
+        *before, last = [name for name in store.names() if name != "has_roots"]
+        assert last == "put_roots"
+        assert before
+        assert set(before) == {"put_pages"}
+
+    run(use)
+
+
+def test_a_root_that_is_held_is_not_written_again() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        await engine.create_root(arcs(ARCS))
+        store.calls.clear()
+        await engine.create_root(arcs(ARCS))
+        assert store.calls == []
+
+    run(use)
+
+
+def test_what_is_cached_is_answered_without_the_store_and_without_a_thread() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = await engine.create_root(arcs(ARCS))
+        asked = resolving(root, "d7", "f7")
+        first = await engine.resolve(asked)
+        threads = threading.active_count()
+        store.calls.clear()
+        answering = engine.resolve(asked)
+        with pytest.raises(StopIteration) as ended:
+            answering.send(None)  # type: ignore[attr-defined]  # it ends at once: it never waits for the event loop
+        assert ended.value.value == first
+        assert store.calls == []
+        assert threading.active_count() == threads
+        assert coregw.verify_resolve(asked, first) == LEAF
+
+    run(use)
+
+
+def test_a_query_past_its_budget_goes_on_in_a_worker() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = await engine.create_root(arcs(ARCS))
+        asked = json.dumps({"profile": "core.scan/v0alpha1", "root": root, "prefix": [], "limit": 1000}).encode()
+        scanned = coregw.verify_scan_result(asked, await engine.scan(asked))
+        assert len(scanned.entries) == 1000
+        assert scanned.more
+
+    run(use, budget=1)
+
+
+def test_only_held_roots_are_remembered() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = coregw.Map({"a": LEAF, "b": LEAF}).root
+        for _ in range(2):
+            store.calls.clear()
+            with pytest.raises(RootNotFound):
+                await engine.resolve(resolving(root, "a"))
+            assert store.calls == [("has_roots", 1)]
+        await engine.create_root(arcs({"a": LEAF, "b": LEAF}))
+        assert coregw.verify_resolve(resolving(root, "a"), await engine.resolve(resolving(root, "a"))) == LEAF
+
+    run(use)
+
+
+def test_memory_of_held_roots_is_bounded() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        roots = [await engine.create_root(arcs({f"k{i}": LEAF})) for i in range(5)]
+        store.calls.clear()
+        for i, root in enumerate(roots):
+            await engine.resolve(resolving(root, f"k{i}"))
+        assert store.names().count("has_roots") == 5  # the oldest goes first, so none of the five is remembered
+
+    run(use, held_roots=2)
+
+
+def test_lost_pages_are_damage_not_absence() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = await engine.create_root(arcs(ARCS))
+        store.lost = True
+        with pytest.raises(StoreDamaged):
+            await engine.resolve(resolving(root, "d7", "f7"))
+
+    run(use)
+
+
+def test_a_full_store_acknowledges_nothing() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        store.full = True
+        with pytest.raises(StorageFull):
+            await engine.create_root(arcs(ARCS))
+        with pytest.raises(RootNotFound):
+            await engine.resolve(resolving(coregw.Map(ARCS).root, "d7", "f7"))
+
+    run(use)
+
+
+def test_a_change_writes_few_pages_and_a_refused_one_writes_none() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = await engine.create_root(arcs(ARCS))
+        store.calls.clear()
+        change = {"path": "d7/f7", "before": {"target": LEAF}, "after": {"target": root}}
+        receipt = json.loads(
+            await engine.mutate(root, json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode())
+        )
+        assert receipt["new_root"] == coregw.Map(ARCS | {"d7/f7": root}).root
+        assert "put_pages" not in store.names()  # they fit beside the record
+        store.calls.clear()
+        with pytest.raises(Conflict):
+            await engine.mutate(
+                receipt["new_root"], json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode()
+            )
+        assert "put_roots" not in store.names()
+
+    run(use)
+
+
+def test_a_query_that_takes_too_long_is_given_up() -> None:
+    class Slow(WatchedStore):
+        async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+            await asyncio.Event().wait()
+            return []
+
+    async def main() -> None:
+        store = Slow()
+        engine = Engine(store, operation_seconds=0.05)
+        root = await engine.create_root(arcs(ARCS))
+        with pytest.raises(Unavailable, match=r"0\.05"):
+            await engine.resolve(resolving(root, "d7", "f7"))
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_many_queries_and_changes_at_once_agree() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        root = await engine.create_root(arcs(ARCS))
+
+        async def change(i: int) -> None:
+            new = {"path": f"new/{i}", "after": {"target": LEAF}}
+            body = json.dumps({"deltas": [{"kind": "map", "changes": [new]}]}).encode()
+            made = json.loads(await engine.mutate(root, body))["new_root"]
+            for path in (f"new/{i}", f"d{i}/f{i}"):
+                asked = resolving(made, *path.split("/"))
+                assert coregw.verify_resolve(asked, await engine.resolve(asked)) == LEAF
+
+        await asyncio.gather(*[change(i) for i in range(50)])
+
+    run(use, cache_bytes=1 << 20, budget=3)
+
+
+def test_heavy_bodies_wait_for_a_place_and_all_get_one() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        bodies = [arcs({f"{'x' * 60}{i}/{j}": LEAF for i in range(9_000)}) for j in range(3)]
+        assert all(len(body) > 1 << 20 for body in bodies)
+        roots = await asyncio.gather(*[engine.create_root(body) for body in bodies])
+        assert len(set(roots)) == 3
+
+    run(use, heavy_requests=1)

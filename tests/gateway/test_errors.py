@@ -1,0 +1,188 @@
+"""The error table: every failure has one shape, a status from one table, and leaks nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from coregw.errors import Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
+from coregw.gateway.problems import STATUS_BY_CODE
+from coregw.store.memory import MemoryStore
+
+Refusal = Callable[[httpx2.Response, int, str], str]
+
+
+def test_the_table_is_the_protocols() -> None:
+    text = """
+    400 invalid_request invalid_cid invalid_path invalid_codec unknown_profile kind_mismatch
+    401 unauthorized
+    404 root_not_found path_not_found payload_not_found record_not_found route_not_found
+    405 method_not_allowed
+    409 before_mismatch expected_root_mismatch revision_mismatch record_frozen invalid_change
+    413 too_large
+    415 unsupported_media_type
+    416 range_not_satisfiable
+    500 internal
+    503 unavailable
+    507 storage_full
+    """
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    assert {code: int(status) for status, *codes in rows for code in codes} == STATUS_BY_CODE
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v1/nothing", "/admin/v1/scopes/a/roots", "/v1/cas/a/b", "/%ff", "/schema"]
+)
+def test_unknown_routes(client: httpx2.Client, expect_refusal: Refusal, method: str, path: str) -> None:
+    answer = client.request(method, path)
+    if method == "HEAD":
+        assert (answer.status_code, answer.content) == (404, b"")
+    else:
+        expect_refusal(answer, 404, "route_not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/resolve", {"POST"}),
+        ("DELETE", "/v1/cas/x", {"GET", "HEAD"}),
+        ("POST", "/v1/cas/x", {"GET", "HEAD"}),
+        ("PUT", "/v1/cas", {"POST"}),
+        ("GET", "/v1/roots", {"POST"}),
+        ("POST", "/healthz", {"GET"}),
+        ("TRACE", "/healthz", {"GET"}),
+        ("PUT", "/v1/verify/read", {"POST"}),
+    ],
+)
+def test_other_methods(
+    client: httpx2.Client, expect_refusal: Refusal, method: str, path: str, allowed: set[str]
+) -> None:
+    answer = client.request(method, path)
+    expect_refusal(answer, 405, "method_not_allowed")
+    assert set(answer.headers["allow"].split(", ")) == allowed | {"OPTIONS"}
+
+
+@pytest.mark.parametrize("path", ["/v1/verify/resolve", "/v1/verify/read"])
+def test_verification_routes_say_their_role_in_failures_too(client: httpx2.Client, path: str) -> None:
+    answers = [
+        client.get(path),
+        client.post(path, content=b"{"),
+        client.post(path, content=b"{}", headers={"content-type": "text/plain"}),
+        client.post(path + "?a=b", content=b"{}"),
+        client.post(path + "/", content=b"{}"),
+    ]
+    assert [answer.status_code for answer in answers] == [405, 400, 415, 400, 400]
+    assert {answer.headers["x-core-verification-role"] for answer in answers} == {"diagnostic"}
+    assert "x-core-verification-role" not in client.post("/v1/resolve", content=b"{").headers
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", "json", "a"],
+)
+@pytest.mark.parametrize(
+    "path", ["/v1/resolve", "/v1/read", "/v1/scan", "/v1/map-proof", "/v1/roots", "/v1/roots/x/mutations"]
+)
+def test_other_media_types(client: httpx2.Client, expect_refusal: Refusal, path: str, content_type: str) -> None:
+    answer = client.post(path, content=b"{}", headers={"content-type": content_type})
+    expect_refusal(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"content-type": "application/json"}, {"content-type": 'Application/JSON ; charset="UTF-8"'}]
+)
+def test_json_with_and_without_its_media_type(client: httpx2.Client, headers: dict[str, str]) -> None:
+    answer = client.post("/v1/roots", content=b'{"arcs": {}}', headers=headers)
+    assert answer.status_code == 201
+
+
+def test_a_compressed_request_is_refused(client: httpx2.Client, expect_refusal: Refusal) -> None:
+    answer = client.post("/v1/roots", content=b'{"arcs": {}}', headers={"content-encoding": "gzip"})
+    expect_refusal(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("path", ["/v1/resolve", "/v1/roots", "/v1/roots/x/mutations", "/healthz", "/openapi.json"])
+def test_routes_without_query_parameters_take_none(client: httpx2.Client, expect_refusal: Refusal, path: str) -> None:
+    method = "GET" if path in ("/healthz", "/openapi.json") else "POST"
+    message = expect_refusal(client.request(method, path, params={"colour": "red"}), 400, "invalid_request")
+    assert "colour" in message
+
+
+class _BrokenStore(MemoryStore):
+    """A store that fails in a given way wherever the gateway asks it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    async def stat_payload(self, multihash: bytes) -> int | None:
+        raise self._error
+
+    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
+        raise self._error
+
+    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        raise self._error
+
+    async def healthy(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (StoreDamaged("page 1234 of /secret is broken"), 500, "internal"),
+        (ZeroDivisionError("at /secret"), 500, "internal"),
+        (KeyError("/secret"), 500, "internal"),
+        (Conflict("/secret", code="a_code_that_is_not_in_the_table"), 500, "internal"),
+        (Unavailable("the store is busy"), 503, "unavailable"),
+        (StorageFull("the disk is full"), 507, "storage_full"),
+        (Unauthorized("no token"), 401, "unauthorized"),
+    ],
+)
+def test_what_a_store_raises_becomes_a_status_and_leaks_nothing(
+    expect_refusal: Refusal,
+    cid_of: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    status: int,
+    code: str,
+) -> None:
+    with caplog.at_level(logging.ERROR), serving.thread(_BrokenStore(error)) as url:
+        for answer in (
+            httpx2.get(f"{url}/v1/cas/{cid_of(b'x')}"),
+            httpx2.post(f"{url}/v1/roots", content=b'{"arcs": {}}'),
+        ):
+            expect_refusal(answer, status, code)
+            assert "secret" not in answer.text
+            assert ("retry-after" in answer.headers) == (status == 503)
+    logged = [record for record in caplog.records if record.name == "coregw.gateway"]
+    assert len(logged) == (2 if status == 500 else 0)
+    assert all(record.exc_info is not None and record.exc_info[1] is error for record in logged)
+
+
+def test_healthz_tells_of_a_store_that_fails(expect_refusal: Refusal) -> None:
+    with serving.thread(_BrokenStore(RuntimeError())) as url:
+        expect_refusal(httpx2.get(f"{url}/healthz"), 503, "unavailable")
+
+
+def test_a_payload_that_breaks_while_it_is_sent_is_cut_off(tmp_path: Path) -> None:
+    class Torn(MemoryStore):
+        async def _torn(self) -> object:
+            yield bytes(1 << 20)
+            raise StoreDamaged("the second chunk is missing")
+
+        def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> object:  # type: ignore[override]
+            return self._torn()
+
+    with serving.thread(Torn()) as url:
+        cid = httpx2.post(f"{url}/v1/cas", content=bytes(3 << 20)).json()["cid"]
+        with pytest.raises(httpx2.RemoteProtocolError):
+            httpx2.get(f"{url}/v1/cas/{cid}")
+        assert httpx2.get(f"{url}/healthz").status_code == 200

@@ -1,0 +1,102 @@
+"""HTTP framing on bare sockets: what is no request is refused in the gateway's own shape, and never by silence."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import serving
+
+_BAD = {
+    "no Host": b"GET /healthz HTTP/1.1\r\n\r\n",
+    "two Hosts": b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "a Host that is none": b"GET /healthz HTTP/1.1\r\nHost: a b/@\r\nConnection: close\r\n\r\n",
+    "length and chunks": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+    "two lengths": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "a negative length": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+    "a length with a sign": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n1",
+    "an endless length": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n1",
+    "a bad chunk": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a bad chunk end": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",
+    "another coding": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "chunks in HTTP/1.0": b"POST /v1/cas HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "line feeds alone": b"GET /healthz HTTP/1.1\nHost: a\n\n",
+    "a folded header": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+    "a space before the colon": b"GET /healthz HTTP/1.1\r\nHost : a\r\n\r\n",
+    "a long header": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000 + b"\r\n\r\n",
+    "a long target": b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+    "bytes past ASCII in the target": b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+    "an unknown method": b"BREW /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a tunnel": b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "noise": b"hello\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("request_bytes", _BAD.values(), ids=_BAD.keys())
+def test_what_is_no_request_is_refused_and_the_connection_closed(gateway: str, request_bytes: bytes) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(request_bytes)
+        head, _, body = serving.everything(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in head
+    assert json.loads(body)["error"] == "invalid_request"
+
+
+def test_headers_without_end_are_cut_off(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(b"a" * (256 << 20))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n",
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
+    ],
+)
+def test_an_upgrade_is_answered_in_http_1_1_and_then_closed(gateway: str, extra: bytes) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n" + extra + b"\r\nhello")
+        answer = serving.everything(connection)
+    assert answer.startswith(b"HTTP/1.1 201 ")
+    assert b"connection: close" in answer
+
+
+def test_http_1_0_is_answered_and_closed(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert serving.everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_pipelined_requests_are_answered_in_order(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(
+            b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n1"
+            b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n"
+            b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )
+        answers = serving.everything(connection)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == [b"201", b"404", b"200"]
+
+
+def test_a_refused_body_is_taken_and_the_connection_goes_on(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000))
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        answers = serving.everything(connection)
+    assert answers.startswith(b"HTTP/1.1 404 ")
+    assert b"HTTP/1.1 200 " in answers
+
+
+def test_a_body_too_long_is_refused_before_it_is_sent(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(
+            b"POST /v1/resolve HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")

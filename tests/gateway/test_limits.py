@@ -1,0 +1,150 @@
+"""Deadlines and limits, each made small: clients that stall, stop reading, or are too many."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx2
+import pytest
+
+import serving
+from coregw.store.memory import MemoryStore
+
+_POST = b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+
+
+@contextmanager
+def _gateway(**settings: object) -> Iterator[str]:
+    with serving.thread(MemoryStore(), **settings) as url:
+        yield url
+
+
+def _body(answer: bytes) -> dict[str, str]:
+    return dict(json.loads(answer.partition(b"\r\n\r\n")[2]))
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"])
+def test_a_head_that_does_not_come_ends_the_connection(sent: bytes) -> None:
+    with _gateway(header_seconds=0.05) as url, serving.connect(url) as connection:
+        connection.sendall(sent)
+        assert serving.everything(connection) == b""
+
+
+def test_a_second_head_that_does_not_come_ends_the_connection() -> None:
+    with _gateway(header_seconds=0.05, keep_alive_seconds=3600) as url, serving.connect(url) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /he")
+        assert serving.everything(connection).count(b"HTTP/1.1 ") == 1
+
+
+def test_an_idle_connection_is_closed() -> None:
+    with _gateway(keep_alive_seconds=1) as url, serving.connect(url) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert serving.everything(connection).count(b"HTTP/1.1 200 ") == 1
+
+
+def test_a_body_that_pauses_is_refused_and_then_cut() -> None:
+    with _gateway(body_idle_seconds=0.05, drain_seconds=0.05) as url, serving.connect(url) as connection:
+        connection.sendall(_POST + b"some")
+        answer = serving.everything(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert "in time" in _body(answer)["message"]
+
+
+def test_a_body_that_trickles_is_refused() -> None:
+    settings = {"body_seconds": 0.2, "body_idle_seconds": 3600, "drain_seconds": 0.05}
+    with _gateway(**settings) as url, serving.connect(url) as connection:
+        connection.sendall(_POST)
+        connection.settimeout(0.01)
+        answer = b""
+        for _ in range(900):
+            connection.sendall(b"x")
+            try:
+                answer = connection.recv(65_536)
+                break
+            except TimeoutError:
+                continue
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    with _gateway(write_seconds=0.1) as url:
+        cid = httpx2.post(f"{url}/v1/cas", content=bytes(64 << 20), timeout=60).json()["cid"]
+        with serving.connect(url) as slow:
+            slow.sendall(f"GET /v1/cas/{cid} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            # The gateway stops waiting, so it can be stopped while this client still has not read a byte.
+            serving.connect(url).close()
+            while httpx2.get(f"{url}/healthz").status_code == 200:
+                if _is_cut(slow):
+                    break
+
+
+def _is_cut(connection: socket.socket) -> bool:
+    """Whether the peer reset the connection, seen without reading what it sent before."""
+    poll = select.poll()
+    poll.register(connection, select.POLLHUP | select.POLLERR | select.POLLRDHUP)
+    return any(events & (select.POLLHUP | select.POLLERR | select.POLLRDHUP) for _, events in poll.poll(50))
+
+
+def test_a_slow_reader_gets_everything() -> None:
+    with _gateway(write_seconds=1) as url:
+        data = bytes(range(256)) * (4 << 12)
+        cid = httpx2.post(f"{url}/v1/cas", content=data).json()["cid"]
+        with serving.connect(url) as slow:
+            slow.sendall(f"GET /v1/cas/{cid} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            received = b""
+            while chunk := slow.recv(10_000):
+                received += chunk
+        assert received.partition(b"\r\n\r\n")[2] == data
+
+
+def _one_answer(connection: socket.socket) -> bytes:
+    """A small JSON answer on a connection that stays open."""
+    received = b""
+    while not received.endswith(b"}"):
+        received += connection.recv(4096)
+    return received
+
+
+def test_connections_past_the_limit_are_closed() -> None:
+    with _gateway(connections=3) as url, ExitStack() as stack:
+        for _ in range(3):
+            held = stack.enter_context(serving.connect(url))
+            held.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert _one_answer(held).startswith(b"HTTP/1.1 200 ")
+        with serving.connect(url) as refused:
+            assert serving.everything(refused) == b""
+        held.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert _one_answer(held).startswith(b"HTTP/1.1 200 ")
+
+
+def test_bodies_together_past_their_memory_get_503_and_free_it_again() -> None:
+    with _gateway(buffered_bytes=1 << 20) as url:
+        arcs = b'{"arcs": {"' + b"a" * (2 << 20) + b'": "x"}}'
+        answer = httpx2.post(f"{url}/v1/roots", content=arcs)
+        assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
+        assert answer.headers["retry-after"] == "1"
+        for _ in range(3):  # what was counted for the first is free again
+            answer = httpx2.post(f"{url}/v1/roots", content=b'{"arcs": {"' + b"a" * (1 << 19) + b'": "x"}}')
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_path")
+
+
+def test_each_limit_on_bodies_is_its_own() -> None:
+    limits = {
+        "/v1/resolve": "json_body_bytes",
+        "/v1/scan": "json_body_bytes",
+        "/v1/verify/read": "verify_body_bytes",
+        "/v1/roots": "roots_body_bytes",
+        "/v1/roots/x/mutations": "mutation_body_bytes",
+        "/v1/cas": "payload_bytes",
+    }
+    for path, setting in limits.items():
+        with _gateway(**{setting: 1000}) as url:
+            for body in (bytes(1001), iter([bytes(1001)])):
+                answer = httpx2.post(url + path, content=body)
+                assert (answer.status_code, answer.json()["error"]) == (413, "too_large"), path
+                assert ("x-core-verification-role" in answer.headers) == path.startswith("/v1/verify/")
+            assert httpx2.post(url + path, content=bytes(1000)).status_code != 413

@@ -1,0 +1,108 @@
+"""A gateway's life: ports, signals, requests under way, and what a restart keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from coregw.errors import Unavailable
+from coregw.gateway.server import GatewayServer
+from coregw.gateway.settings import Settings
+from coregw.store.memory import MemoryStore
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
+    with serving.process(tmp_path) as running:
+        assert httpx2.get(f"{running.url}/healthz").status_code == 200
+        assert running.end(number) == 0
+
+
+def test_a_request_under_way_finishes(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as running, serving.connect(running.url) as connection:
+        connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhe")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")  # now the route waits for the rest
+        running.popen.send_signal(signal.SIGTERM)
+        _wait_until_refused(running.port)
+        connection.sendall(b"llo")
+        answer = serving.everything(connection)
+        assert answer.startswith(b"HTTP/1.1 201 ")
+        assert running.popen.wait(60) == 0
+
+
+def _wait_until_refused(port: int) -> None:
+    """Until the gateway accepts no more connections."""
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        except ConnectionRefusedError:
+            return
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
+def test_a_restart_keeps_what_was_acknowledged(tmp_path: Path, cid_of: Callable[..., str], end: str) -> None:
+    leaf = cid_of(b"leaf")
+    arcs = {f"d{i % 10}/f{i}": leaf for i in range(1000)}
+    deltas = [{"kind": "map", "changes": [{"path": "new", "after": {"target": leaf}}]}]
+    with serving.process(tmp_path) as running:
+        payload = httpx2.post(f"{running.url}/v1/cas", content=bytes(3 << 20), timeout=60).json()["cid"]
+        root = httpx2.post(f"{running.url}/v1/roots", json={"arcs": arcs}).json()["root"]
+        changed = httpx2.post(f"{running.url}/v1/roots/{root}/mutations", json={"deltas": deltas}).json()["new_root"]
+        running.end(signal.Signals[end])
+    with serving.process(tmp_path) as again:
+        assert httpx2.get(f"{again.url}/v1/cas/{payload}").content == bytes(3 << 20)
+        for base, segments in [(root, ["d1", "f1"]), (changed, ["d9", "f999"]), (changed, ["new"])]:
+            request = {"profile": "core.resolve/v0alpha1", "root": base, "segments": segments}
+            assert httpx2.post(f"{again.url}/v1/resolve", json=request).json()["target"] == leaf
+
+
+def test_a_second_gateway_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    with serving.process(tmp_path):
+        server = GatewayServer(Settings.load({}, data=tmp_path, port=0))
+        with pytest.raises(Unavailable, match=str(tmp_path)):
+            asyncio.run(server.serve())
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        store = MemoryStore()
+        with pytest.raises(Unavailable, match=rf"127\.0\.0\.1:{port}"):
+            asyncio.run(GatewayServer(Settings.load({}, port=port), store).serve())
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "300.1.1.1"])
+def test_a_host_that_is_none_is_named(host: str) -> None:
+    with pytest.raises(Unavailable, match=host):
+        asyncio.run(GatewayServer(Settings.load({}, host=host, port=0), MemoryStore()).serve())
+
+
+def test_ipv6_addresses_are_written_in_brackets() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with serving.thread(MemoryStore(), host="::1") as url:
+        assert url.startswith("http://[::1]:")
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+
+
+def test_a_server_stopped_before_it_starts_does_not_serve() -> None:
+    server = GatewayServer(Settings.load({}, port=0), MemoryStore())
+    server.stop()
+    asyncio.run(server.serve())
+
+
+def test_healthz_says_what_runs(client: httpx2.Client) -> None:
+    answer = client.get("/healthz")
+    told = json.loads(answer.content)
+    assert (answer.status_code, told["status"], told["protocol"]) == (200, "ok", "0.0.6")
+    assert set(told) == {"status", "version", "protocol"}

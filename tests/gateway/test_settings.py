@@ -1,0 +1,60 @@
+"""Settings: where they come from, their bounds, and messages that name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coregw.errors import InvalidInput
+from coregw.gateway.settings import MIB, Settings
+
+
+def test_the_environment_sets_and_the_caller_wins() -> None:
+    environ = {"COREGW_PORT": "1", "COREGW_HOST": "::1", "COREGW_DATA": "/d", "COREGW_CACHE_BYTES": "3 MiB"}
+    settings = Settings.load(environ, port=2, host=None)
+    assert (settings.port, settings.host, settings.data, settings.cache_bytes) == (2, "::1", Path("/d"), 3 * MIB)
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert Settings.load({"COREGW_PORT": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2097152", 2 * MIB), ("2m", 2 * MIB), ("1G", 1024 * MIB), ("2048KiB", 2 * MIB)]
+)
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert Settings.load({"COREGW_CACHE_BYTES": text}).cache_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("COREGW_PORT", "65536"),
+        ("COREGW_PORT", "-1"),
+        ("COREGW_PORT", "http"),
+        ("COREGW_PORT", "1.5"),
+        ("COREGW_CACHE_BYTES", "0"),
+        ("COREGW_CACHE_BYTES", "5 apples"),
+        ("COREGW_HEADER_SECONDS", "soon"),
+        ("COREGW_HEADER_SECONDS", "nan"),
+        ("COREGW_HEADER_SECONDS", "-1"),
+        ("COREGW_LOG_LEVEL", "loud"),
+        ("COREGW_SALVAGE", "maybe"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(variable: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"(?i){variable.removeprefix('COREGW_')}"):
+        Settings.load({variable: value})
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="colour"):
+        Settings.load({}, colour="red")
+
+
+def test_every_setting_says_what_it_is_for_and_reads_its_own_default() -> None:
+    described = Settings.describe()
+    assert len({variable for variable, _, _ in described}) == len(described)
+    assert all(about.endswith(".") for _, _, about in described)
+    assert Settings.load({variable: default for variable, default, _ in described}) == Settings()

@@ -1,0 +1,120 @@
+"""Real gateways for tests: as a process of their own on RocksDB, or in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coregw.gateway.server import GatewayServer
+from coregw.gateway.settings import Settings
+from coregw.store import Store
+
+_RUN = "from coregw.gateway.server import run; from coregw.gateway.settings import Settings; run(Settings.load())"
+_SECONDS = 60
+
+
+@dataclass
+class Process:
+    """A gateway process that accepts connections."""
+
+    url: str
+    popen: subprocess.Popen[str]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Sends a signal and returns the exit code."""
+        self.popen.send_signal(number)
+        return self.popen.wait(_SECONDS)
+
+
+def start(data: Path, **settings: object) -> Process:
+    """Starts a gateway process on a free port and waits until it says where it listens."""
+    variables = {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
+    popen = subprocess.Popen(
+        [sys.executable, "-c", _RUN],
+        env={**os.environ, "COREGW_DATA": str(data), "COREGW_PORT": "0", **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert popen.stdout is not None
+    line = popen.stdout.readline()
+    if not line.startswith("coregw: listening on "):
+        popen.kill()
+        raise AssertionError(f"the gateway did not start: {line!r} {popen.communicate()[1]}")
+    return Process(line.split()[-1], popen)
+
+
+@contextmanager
+def process(data: Path, **settings: object) -> Iterator[Process]:
+    """A gateway process for the length of a block; it must end well."""
+    running = start(data, **settings)
+    try:
+        yield running
+    finally:
+        if running.popen.poll() is None:
+            code = running.end()
+            assert code == 0, running.popen.communicate()[1]
+        running.popen.communicate()
+
+
+@contextmanager
+def thread(store: Store, **settings: object) -> Iterator[str]:
+    """The address of a gateway in a thread; for tests that need a store or limits of their own.
+
+    Raises whatever the gateway ended with.
+    """
+    ready: queue.Queue[str | BaseException] = queue.Queue()
+    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put)
+
+    def serve() -> None:
+        try:
+            asyncio.run(server.serve())
+        except BaseException as error:  # noqa: BLE001 - it is raised again, where the test sees it
+            ready.put(error)
+
+    runner = threading.Thread(target=serve)
+    runner.start()
+    try:
+        url = ready.get(timeout=_SECONDS)
+        if isinstance(url, BaseException):
+            raise url
+        yield url
+    finally:
+        server.stop()
+        runner.join(_SECONDS)
+    if not ready.empty():
+        raise AssertionError(f"the gateway ended with {ready.get()!r}")
+
+
+def connect(url: str) -> socket.socket:
+    """A bare connection to a gateway."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What a connection still gives until the gateway closes it."""
+    received = b""
+    try:
+        while chunk := connection.recv(65_536):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    return received
