@@ -18,7 +18,7 @@ from coregw.errors import InvalidInput, TooLarge, Unavailable
 from coregw.gateway.problems import AnyRequest, ClientGone
 from coregw.gateway.settings import Settings
 
-__all__ = ["Bodies", "check_identity", "check_json_type", "query_parameters"]
+__all__ = ["Bodies", "check_identity", "check_json_type", "declared_length", "query_parameters"]
 
 _JSON_TYPE: Final = re.compile(r'\s*application/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?;?\s*', re.IGNORECASE)
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -74,6 +74,12 @@ def query_parameters(request: AnyRequest, *allowed: str) -> dict[str, str]:
     return found
 
 
+def declared_length(request: AnyRequest) -> int | None:
+    """The length of the body as its Content-Length says, None if it does not. The server has checked that it is one."""
+    declared = request.headers.get("content-length")
+    return None if declared is None else int(declared)
+
+
 class Bodies:
     """Reads request bodies within the settings. One for the whole gateway, since memory is counted over all of them."""
 
@@ -99,8 +105,7 @@ class Bodies:
             TooLarge: It is longer than `limit`; if it says so itself, before any of it is read.
             InvalidInput: It pauses or takes too long, or the client left (`ClientGone`).
         """
-        declared = request.headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and int(declared) > limit:
+        if (declared_length(request) or 0) > limit:
             raise _too_large(limit)
         deadline = asyncio.get_running_loop().time() + self._body_seconds
         count = 0

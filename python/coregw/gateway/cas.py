@@ -13,7 +13,7 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 from litestar.response import Stream
 
 from coregw.engine import StoredPayload
-from coregw.gateway.bodies import check_identity, query_parameters
+from coregw.gateway.bodies import check_identity, declared_length, query_parameters
 from coregw.gateway.conditions import ByteRange, Unsatisfiable, etag_listed, parse_range, range_applies
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, OCTETS, Doc
@@ -23,6 +23,7 @@ from coregw.store import CHUNK_BYTES
 
 __all__ = ["handlers"]
 
+_HELD_BACK: Final = 2 * CHUNK_BYTES  # what a store may hold of an upload in memory
 _CACHE: Final = "public, max-age=31536000, immutable"
 _GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": _CACHE}
 _GET_CODES: Final = ("invalid_cid", "payload_not_found")
@@ -52,7 +53,8 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
     asked = query_parameters(request, "codec", "hash")
     check_identity(request)
     chunks = gateway.bodies.chunks(request, gateway.settings.payload_bytes)
-    with gateway.bodies.reserved(2 * CHUNK_BYTES):
+    declared = declared_length(request)
+    with gateway.bodies.reserved(_HELD_BACK if declared is None else min(declared, _HELD_BACK)):
         cid = await gateway.engine.put_payload(chunks, asked.get("codec", "raw"), asked.get("hash", "sha2-256"))
     return json_response(encode(CasCreated(cid=cid)), 201, {"Location": f"/v1/cas/{cid}"})
 
