@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Deserialize as _;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::arcs::Arcs;
 use crate::cid::Cid;
@@ -204,6 +205,25 @@ fn suite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> 
 pub fn create_root(body: &[u8]) -> Result<(Arcs, Suite)> {
     let request: CreateRoot = serde_json::from_slice(body).map_err(|error| arcs_error(&error))?;
     Ok((request.arcs, request.suite))
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    request: &'a RawValue,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+/// The texts of the members of `{"request", "result"}`, exactly as written: each is judged by who reads it.
+///
+/// # Errors
+/// [`Error::Input`] if the body is no object of exactly these members.
+pub fn envelope(body: &[u8]) -> Result<(&str, &str)> {
+    let envelope: Envelope<'_> =
+        serde_json::from_slice(body).map_err(|error| Error::request(format!("the body: {error}")))?;
+    Ok((envelope.request.get(), envelope.result.get()))
 }
 
 /// Reads a bare `{path: cid}`. Doubles are found when the arcs are sorted.

@@ -347,7 +347,12 @@ pub enum ReadOutcome {
     /// An element, or the proof that the list is shorter.
     Element(crate::prove::Element),
     /// The elements that a range meets.
-    Range(Span),
+    Range {
+        /// The list, which is the target.
+        list: RootCid,
+        /// Its elements and sizes.
+        span: Span,
+    },
 }
 
 /// Checks the result of a read, or the details of a 404 that prove an absence.
@@ -367,7 +372,7 @@ pub fn verify_read(request: &[u8], result: &[u8]) -> Result<ReadOutcome> {
     match answer {
         Answer::Key(target) => Ok(ReadOutcome::Key(target)),
         Answer::Element(element) => Ok(ReadOutcome::Element(element)),
-        Answer::Span(span) => Ok(ReadOutcome::Range(span)),
+        Answer::Span(span) => Ok(ReadOutcome::Range { list: request.root, span }),
         _ => Err(Error::proof("an answer of another kind")),
     }
 }

@@ -255,7 +255,7 @@ fn a_file_becomes_a_list_through_a_mutation_of_the_empty_map() {
         let op = Operation::read(Arc::clone(&store.cache), request.to_string().as_bytes()).expect("a request");
         let result = store.serve(op).expect("a range");
         let outcome = prooflist::verify_read(request.to_string().as_bytes(), result.as_bytes());
-        let Ok(prooflist::ReadOutcome::Range(span)) = outcome else {
+        let Ok(prooflist::ReadOutcome::Range { span, .. }) = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(span.length, n);

@@ -1,0 +1,270 @@
+//! Operations on stored trees for a gateway: convert, let the interpreter go, call, convert.
+//!
+//! Small queries that find their pages in the cache run without letting go: that would cost more than they do.
+
+use std::sync::Arc;
+
+use coregw_core as core;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::convert::CidLike;
+use crate::errors::{call, call_detached};
+
+/// Nodes that are visited before the interpreter is let go: some 50 µs.
+const ATTACHED_NODES: u64 = 512;
+/// Pages that are parsed, and bytes that are read, before the interpreter is let go: some 50 µs.
+const ATTACHED_PAGES: usize = 3;
+const ATTACHED_BYTES: usize = 4096;
+
+/// Parsed pages by digest: bounded in bytes, shared by threads without the interpreter's lock.
+///
+/// Args:
+///     max_bytes: The bound, in bytes of memory.
+///
+/// >>> cache = PageCache(1 << 20)
+/// >>> len(cache), cache.max_bytes
+/// (0, 1048576)
+#[pyclass(frozen, module = "coregw._core")]
+pub struct PageCache(Arc<core::PageCache>);
+
+#[pymethods]
+impl PageCache {
+    #[new]
+    fn new(max_bytes: u64) -> Self {
+        Self(Arc::new(core::PageCache::new(max_bytes)))
+    }
+
+    /// The bound, in bytes.
+    #[getter]
+    fn max_bytes(&self) -> u64 {
+        self.0.max_bytes()
+    }
+
+    /// Bytes of the pages held.
+    #[getter]
+    fn used_bytes(&self) -> u64 {
+        self.0.used_bytes()
+    }
+
+    /// Look-ups that found their page, since the start.
+    #[getter]
+    fn hits(&self) -> u64 {
+        self.0.hits()
+    }
+
+    /// Look-ups that did not find their page, since the start.
+    #[getter]
+    fn misses(&self) -> u64 {
+        self.0.misses()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// What an `Operation` or `Mutation` waits for. Exactly one of `pages`, `roots`, `budget` is set.
+#[pyclass(frozen, module = "coregw._core")]
+pub struct Need(core::Need);
+
+#[pymethods]
+impl Need {
+    /// Digests (32 bytes each) of pages to fetch and give to `supply_pages` in this order, or None.
+    #[getter]
+    fn pages<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyBytes>>> {
+        match &self.0 {
+            core::Need::Pages(digests) => Some(digests.iter().map(|digest| PyBytes::new(py, &digest.0)).collect()),
+            _ => None,
+        }
+    }
+
+    /// Binary root CIDs: say with `supply_roots` whether the store has a record of each in this order, or None.
+    #[getter]
+    fn roots<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyBytes>>> {
+        match &self.0 {
+            core::Need::Roots(roots) => Some(roots.iter().map(|root| root_bytes(py, root)).collect()),
+            _ => None,
+        }
+    }
+
+    /// Whether the budget of nodes is spent: then call `run` again, best in a worker thread.
+    #[getter]
+    fn budget(&self) -> bool {
+        matches!(self.0, core::Need::Budget)
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            core::Need::Pages(digests) => format!("<Need {} pages>", digests.len()),
+            core::Need::Roots(roots) => format!("<Need {} roots>", roots.len()),
+            core::Need::Budget => "<Need budget>".to_owned(),
+        }
+    }
+}
+
+fn root_bytes<'py>(py: Python<'py>, root: &core::RootCid) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, root.cid().as_bytes())
+}
+
+/// Digests and bytes.
+type Pages<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
+
+fn page_pairs(py: Python<'_>, pages: Vec<(core::Digest, Vec<u8>)>) -> Pages<'_> {
+    pages.into_iter().map(|(digest, bytes)| (PyBytes::new(py, &digest.0), PyBytes::new(py, &bytes))).collect()
+}
+
+/// A query on stored trees, from request JSON to response JSON (protocol section 5). Does no I/O.
+///
+/// `run` until it returns None, supplying what it needs; then take `result`. The first need is always the record of
+/// the request's own root, unless the path is empty.
+#[pyclass(module = "coregw._core")]
+pub struct Operation(core::Operation);
+
+#[pymethods]
+impl Operation {
+    /// A `core.resolve` request. Raises `InvalidInput` for a request that is none.
+    #[staticmethod]
+    #[pyo3(signature = (cache, request, max_lookups = 10_000))]
+    fn resolve(cache: &PageCache, request: &[u8], max_lookups: usize) -> PyResult<Self> {
+        call(|| core::Operation::resolve(Arc::clone(&cache.0), request, max_lookups)).map(Self)
+    }
+
+    /// A `core.read` request. Raises `InvalidInput` for a request that is none.
+    #[staticmethod]
+    fn read(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        call(|| core::Operation::read(Arc::clone(&cache.0), request)).map(Self)
+    }
+
+    /// A `core.map-proof` request. Raises `InvalidInput` for a request that is none.
+    #[staticmethod]
+    fn map_proof(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        call(|| core::Operation::map_proof(Arc::clone(&cache.0), request)).map(Self)
+    }
+
+    /// A `core.scan` request. Raises `InvalidInput` for a request that is none.
+    #[staticmethod]
+    fn scan(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        call(|| core::Operation::scan(Arc::clone(&cache.0), request)).map(Self)
+    }
+
+    /// Goes on as far as it can, visiting some `budget` nodes at most. None: `result` is ready.
+    fn run(&mut self, py: Python<'_>, budget: u64) -> PyResult<Option<Need>> {
+        let need = call(|| self.0.run(budget.min(ATTACHED_NODES)))?;
+        match need {
+            Some(core::Need::Budget) if budget > ATTACHED_NODES => {
+                Ok(call_detached(py, true, || self.0.run(budget - ATTACHED_NODES))?.map(Need))
+            }
+            need => Ok(need.map(Need)),
+        }
+    }
+
+    /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
+    /// None or does not have its digest.
+    fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+        call_detached(py, bytes.len() > ATTACHED_PAGES, || self.0.supply_pages(&bytes))
+    }
+
+    /// Says of each root of the last need whether the store has its record.
+    fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
+        call(|| self.0.supply_roots(&held))
+    }
+
+    /// The response body. Raises `RootNotFound`, `PathNotFound` or `IndexNotFound`, the last two of a read with the
+    /// prooflist of the proven absence in `details`, or `TooLarge`.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let body = call(|| self.0.result())?;
+        Ok(PyBytes::new(py, body.as_bytes()))
+    }
+}
+
+/// A new map, from the JSON body of `POST /v1/roots`: its root and the pages to store.
+#[pyclass(module = "coregw._core")]
+pub struct Build(core::Build);
+
+#[pymethods]
+impl Build {
+    /// Reads `{"arcs": {path: cid}, "suite"?}` and builds the map. O(n log n). Raises `InvalidInput` naming the arc.
+    #[staticmethod]
+    fn arcs(py: Python<'_>, request: &[u8]) -> PyResult<Self> {
+        call_detached(py, request.len() > ATTACHED_BYTES, || core::Build::request(request)).map(Self)
+    }
+
+    /// The root CID.
+    #[getter]
+    fn root(&self) -> String {
+        self.0.root().cid().text()
+    }
+
+    /// Number of arcs.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left.
+    fn next_pages<'py>(
+        &mut self,
+        py: Python<'py>,
+        max_bytes: usize,
+    ) -> PyResult<Pages<'py>> {
+        let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
+        Ok(page_pairs(py, pages))
+    }
+}
+
+/// The deltas of `POST /v1/roots/{root}/mutations` applied to stored trees. Runs like an `Operation`.
+#[pyclass(module = "coregw._core")]
+pub struct Mutation(core::Mutation);
+
+#[pymethods]
+impl Mutation {
+    #[new]
+    fn new(py: Python<'_>, cache: &PageCache, base_root: CidLike, request: &[u8]) -> PyResult<Self> {
+        let cache = Arc::clone(&cache.0);
+        let base = base_root.0;
+        let long = request.len() > ATTACHED_BYTES;
+        call_detached(py, long, || core::Mutation::new(cache, &base, request)).map(Self)
+    }
+
+    /// Goes on as far as it can. None: `result` is ready. Raises `Conflict` or `InvalidInput` naming delta and
+    /// coordinate; then nothing is to be stored.
+    fn run(&mut self, py: Python<'_>, budget: u64) -> PyResult<Option<Need>> {
+        Ok(call_detached(py, true, || self.0.run(budget))?.map(Need))
+    }
+
+    /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
+    /// None or does not have its digest.
+    fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+        call_detached(py, true, || self.0.supply_pages(&bytes))
+    }
+
+    /// Says of each root of the last need whether the store has its record.
+    fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
+        call(|| self.0.supply_roots(&held))
+    }
+
+    /// The receipt as JSON.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let body = call(|| self.0.result())?;
+        Ok(PyBytes::new(py, body.as_bytes()))
+    }
+
+    /// Binary CIDs of the results of all deltas: the root records to write after the pages.
+    #[getter]
+    fn roots<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.0.roots().iter().map(|root| root_bytes(py, root)).collect()
+    }
+
+    /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left.
+    fn next_pages<'py>(
+        &mut self,
+        py: Python<'py>,
+        max_bytes: usize,
+    ) -> PyResult<Pages<'py>> {
+        let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
+        Ok(page_pairs(py, pages))
+    }
+}

@@ -1,0 +1,136 @@
+//! Whole operations (protocol section 5): request and result as JSON text, checked together.
+
+use coregw_core as core;
+use core::Cid;
+use core::prooflist::{self, ReadOutcome};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{call, call_detached};
+use crate::tuples;
+
+/// Bytes of request and result that are checked with the interpreter held: some 50 µs.
+const ATTACHED_BYTES: usize = 16 << 10;
+
+/// JSON text: `bytes` or `str`.
+#[derive(FromPyObject)]
+pub enum Json<'a> {
+    #[pyo3(transparent)]
+    Bytes(&'a [u8]),
+    #[pyo3(transparent)]
+    Text(&'a str),
+}
+
+impl Json<'_> {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Text(text) => text.as_bytes(),
+        }
+    }
+}
+
+/// Runs a verifier of request and result, letting the interpreter go if they are long.
+fn verify<T: Send>(
+    py: Python<'_>,
+    request: &Json<'_>,
+    result: &Json<'_>,
+    verifier: impl FnOnce(&[u8], &[u8]) -> core::Result<T> + Send,
+) -> PyResult<T> {
+    let (request, result) = (request.as_bytes(), result.as_bytes());
+    call_detached(py, request.len() + result.len() > ATTACHED_BYTES, || verifier(request, result))
+}
+
+/// Checks the result of a resolve and returns the target's CID. O(steps x depth) hashes.
+///
+/// Args:
+///     request: The `core.resolve` request as JSON, as it was built by the caller.
+///     result: What came back, as JSON.
+///
+/// Raises:
+///     InvalidInput: The request is none.
+///     ProofError: Anything is wrong with the result.
+#[pyfunction]
+pub fn verify_resolve(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<String> {
+    verify(py, &request, &result, prooflist::verify_resolve).map(|cid| cid.text())
+}
+
+/// Checks the result of a read, or the details of a 404 that prove an absence. O(depth + segments) hashes.
+///
+/// Args:
+///     request: The `core.read` request as JSON, as it was built by the caller.
+///     result: What came back, as JSON.
+///
+/// Raises:
+///     InvalidInput: The request is none.
+///     ProofError: Anything is wrong with the result.
+#[pyfunction]
+pub fn verify_read<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let outcome = verify(py, &request, &result, prooflist::verify_read)?;
+    let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
+    let nothing = || (None::<Vec<String>>, None::<Vec<u64>>, None::<u64>);
+    let (present, target, (segments, sizes, offset), length, total_size) = match outcome {
+        ReadOutcome::Key(target) => (target.is_some(), text(target), nothing(), None, None),
+        ReadOutcome::Element(element) => {
+            (element.target.is_some(), text(element.target), nothing(), Some(element.length), None)
+        }
+        ReadOutcome::Range { list, span } => {
+            let segments = span.segments.iter().map(Cid::text).collect();
+            let found = (Some(segments), Some(span.sizes), span.offset);
+            (true, Some(list.cid().text()), found, Some(span.length), Some(span.total_size))
+        }
+    };
+    tuples::READ_OUTCOME.fill(py, (present, target, segments, sizes, offset, length, total_size))
+}
+
+/// Checks a map proof: the target's CID, or None if the key is proven absent. O(depth) hashes.
+///
+/// Args:
+///     request: The `core.map-proof` request as JSON, as it was built by the caller.
+///     result: What came back, as JSON.
+///
+/// Raises:
+///     InvalidInput: The request is none.
+///     ProofError: Anything is wrong with the result.
+#[pyfunction]
+pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<Option<String>> {
+    Ok(verify(py, &request, &result, prooflist::verify_map_proof)?.map(|cid| cid.text()))
+}
+
+/// Checks one page of a listing: its entries are all there are, and whether more follow. O(depth + entries) hashes.
+///
+/// Args:
+///     request: The `core.scan` request as JSON, as it was built by the caller.
+///     result: What came back, as JSON.
+///
+/// Raises:
+///     InvalidInput: The request is none.
+///     ProofError: Anything is wrong with the result.
+#[pyfunction]
+pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let (listing, proof) = verify(py, &request, &result, prooflist::verify_scan)?;
+    let entries: Vec<_> = listing.entries.into_iter().map(|(segments, cid)| (segments, cid.text())).collect();
+    tuples::SCAN.fill(py, (entries, listing.more, PyBytes::new(py, &proof)))
+}
+
+/// Refuses JSON that protocol section 5 refuses whatever its members: duplicates, nesting past 32, numbers with a
+/// sign, fraction or exponent or past 2^53 - 1, text that is no UTF-8, anything behind the value. O(bytes).
+///
+/// >>> check_json(b'{"a": [1, 2]}')
+///
+/// Raises:
+///     InvalidInput: Names line and column.
+#[pyfunction]
+pub fn check_json(py: Python<'_>, body: &[u8]) -> PyResult<()> {
+    call_detached(py, body.len() > ATTACHED_BYTES, || core::json::check(body))
+}
+
+/// The texts of the members `request` and `result` of a verification's body, each exactly as written. O(bytes).
+///
+/// Raises:
+///     InvalidInput: The body is no object of exactly these two members.
+#[pyfunction]
+pub fn split_envelope<'py>(py: Python<'py>, body: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (request, result) = call(|| core::json::envelope(body))?;
+    Ok((PyBytes::new(py, request.as_bytes()), PyBytes::new(py, result.as_bytes())))
+}
