@@ -41,6 +41,10 @@ impl Page {
         }
         let arena = pruned::decode(bytes, kind, suite, Form::Page)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
+        // A stub has any digest that it likes.
+        if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
+            return Err(Error::damaged(format!("page {digest} is a stub, without the node itself")));
+        }
         let page = Self { kind, suite, arena, next: Vec::new() };
         match page.digest() == *digest {
             true => Ok(page),

@@ -22,6 +22,9 @@ pub(crate) enum Form {
 /// Inner nodes above a leaf of the longest list; more of them open at once can't be right.
 const MAX_LIST_DEPTH: usize = 53;
 
+/// The shortest encoding of a child of an inner node: a stub's tag, count and digest.
+const MIN_CHILD: usize = 34;
+
 /// Why bytes are no pruned tree, and at which of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -100,6 +103,8 @@ struct Decoder<'a> {
     form: Form,
     arena: Arena,
     open: Vec<Open>,
+    /// Inner nodes whose right side is not begun.
+    owed: usize,
     floor: u32,
     path: PathBuffer,
     encoder: Encoder,
@@ -107,14 +112,18 @@ struct Decoder<'a> {
 }
 
 /// Reads a whole pruned tree; its top is node 0. `bytes` must be shorter than 2^32.
+///
+/// An inner node is not begun unless enough bytes are left for all children that are owed. So there are at most two
+/// nodes for each [`MIN_CHILD`] bytes, and memory stays in proportion whatever the bytes are.
 pub(crate) fn decode(bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<Arena, Fault> {
-    let arena = Arena { nodes: Vec::with_capacity(bytes.len() / 24 + 2), bytes: bytes.to_vec() };
+    let arena = Arena { nodes: Vec::with_capacity(2 * bytes.len() / MIN_CHILD + 1), bytes: bytes.to_vec() };
     let mut decoder = Decoder {
         reader: Reader { bytes, at: 0 },
         kind,
         form,
         arena,
         open: Vec::with_capacity(32),
+        owed: 0,
         floor: 0,
         path: PathBuffer::default(),
         encoder: Encoder::new(suite),
@@ -148,7 +157,7 @@ impl Decoder<'_> {
                 if self.open.len() >= MAX_LIST_DEPTH {
                     return Err(Fault { why: "a list deeper than any count allows", at });
                 }
-                self.push_inner(0, 0, 0, at);
+                self.push_inner(0, 0, 0, at)?;
                 return Ok(false);
             }
             (Kind::Map, 0x00) | (Kind::List, 0x10) => {
@@ -175,11 +184,16 @@ impl Decoder<'_> {
         self.arena.push(node)
     }
 
-    fn push_inner(&mut self, bit: u32, label: u32, start: u16, at: usize) {
+    fn push_inner(&mut self, bit: u32, label: u32, start: u16, at: usize) -> Result<(), Fault> {
+        self.owed += 1;
+        if self.reader.bytes.len() - self.reader.at < MIN_CHILD * (self.owed + 1) {
+            return self.reader.fail("the bytes end inside a node");
+        }
         let sum = Summary { count: 0, measure: 0, digest: Digest::ZERO };
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
         let node = self.push(sum, State::Inner { bit, label, start, left: next, right: next });
         self.open.push(Open { node, bit, at, in_right: false });
+        Ok(())
     }
 
     #[inline]
@@ -203,7 +217,7 @@ impl Decoder<'_> {
         self.path.turn(bit, Side::Left);
         // Without a label there is no byte of it: `start` then says that the label ends where it begins.
         let start = if len == 0 { bit.div_ceil(8) } else { from };
-        self.push_inner(bit, label_at as u32, start as u16, at);
+        self.push_inner(bit, label_at as u32, start as u16, at)?;
         self.floor = bit + 1;
         Ok(())
     }
@@ -289,6 +303,7 @@ impl Decoder<'_> {
             };
             if !open.in_right {
                 open.in_right = true;
+                self.owed -= 1;
                 if let State::Inner { right, .. } = &mut self.arena.nodes[open.node.0 as usize].state {
                     *right = next;
                 }

@@ -1,0 +1,147 @@
+//! Bytes made to cost much: they are refused, and take memory in proportion to their length.
+//!
+//! The tests of this program run one after the other, as all of them count the same heap.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use coregw_core::{Error, Key, Kind, MAX_PAGE, Page, RootCid, Suite, Window, list, map, varint, verify};
+
+/// Counts the bytes in use, and their peak.
+struct Counting;
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+// SAFETY: all calls go to the system's allocator as they are; counting touches no memory that it hands out.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(used, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's own.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        USED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `ptr` came from `alloc` above with the same layout.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most heap that is taken at once while `work` runs, in bytes.
+fn peak(work: impl FnOnce()) -> usize {
+    let before = USED.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    work();
+    PEAK.load(Ordering::Relaxed) - before
+}
+
+fn stub(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[3, 1]);
+    out.extend_from_slice(&[0xab; 32]);
+}
+
+/// Proofs that a reader could trip over, each at most `max` bytes long.
+fn hostile(max: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let filled = |piece: &[u8]| piece.iter().copied().cycle().take(max).collect::<Vec<_>>();
+    let mut all = vec![
+        ("list nodes inside each other", filled(&[0x12])),
+        ("map nodes inside each other", filled(&[2, 0])),
+        ("map nodes one label byte apart", filled(&[2, 7, 0])),
+        ("map nodes with stubs on the left", {
+            let mut piece = vec![2, 0];
+            stub(&mut piece);
+            filled(&piece)
+        }),
+        ("stubs behind each other", {
+            let mut piece = Vec::new();
+            stub(&mut piece);
+            filled(&piece)
+        }),
+        ("empty nodes", filled(&[0])),
+        ("list stubs", filled(&[0x13, 1, 1])),
+        ("zeros", vec![0; max]),
+        ("ones", vec![0xff; max]),
+    ];
+    for (what, tag, number) in [
+        ("a tail of 2^62 bytes", 1, 1 << 62),
+        ("a label of 2^62 bits", 2, 1 << 62),
+        ("a gap of 2^32 bits", 2, 1 << 32),
+        ("a gap of 2^32 - 1 bits", 2, (1 << 32) - 1),
+        ("a list target of 2^62 bytes", 0x11, 1 << 62),
+        ("a measure of 2^62", 0x13, 1 << 62),
+    ] {
+        let mut bytes = vec![tag];
+        if tag == 0x11 {
+            bytes.push(1);
+        }
+        varint::write(&mut bytes, number);
+        bytes.resize(max, 0);
+        all.push((what, bytes));
+    }
+    // As deep as keys go, then a leaf, then stubs: whole, but of another digest.
+    let mut deep = Vec::new();
+    let depth = (max / 40).min(60_000);
+    (0..depth).for_each(|_| deep.extend_from_slice(&[2, 0]));
+    (0..=depth).for_each(|_| stub(&mut deep));
+    all.push(("a whole tree as deep as it is long", deep));
+    all
+}
+
+fn root(kind: Kind) -> RootCid {
+    RootCid { kind, suite: Suite::Sha2_256, digest: Suite::Sha2_256.digest(b"another tree") }
+}
+
+/// Every query's verifier on the same bytes; each must refuse them as a proof.
+fn refuse_all(what: &str, bytes: &[u8]) {
+    let limit = verify::WIDE_PROOF_LIMIT;
+    let key = Key::from_text("a/b").expect("a path");
+    let target = coregw_core::Cid::from_bytes(&[&[1, 0x55, 0x12, 32][..], &[7; 32]].concat()).expect("a CID");
+    let window = Window::new::<&str, &str>(&[], None).expect("a window");
+    let change = map::Change { key: key.clone(), before: None, after: Some(target) };
+    let changes = map::Changes::new(vec![change]).expect("changes");
+    let (map_root, list_root) = (root(Kind::Map), root(Kind::List));
+    let element = list::Change { index: 0, before: None, after: Some((target, 1)) };
+    let elements = list::Changes::new(vec![element]).expect("changes");
+    let outcomes = [
+        verify::key(&map_root, &key, bytes, limit).err(),
+        verify::scan(&map_root, window, 1000, bytes, limit).err(),
+        verify::map_changes(&map_root, changes, bytes, limit).err(),
+        verify::index(&list_root, 0, bytes, limit).err(),
+        verify::range(&list_root, 0, None, bytes, limit).err(),
+        verify::list_changes(&list_root, elements, bytes, limit).err(),
+    ];
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Error::Proof { .. }))), "{what}: {outcomes:?}");
+}
+
+#[test]
+fn hostile_proofs_are_refused_in_memory_that_is_in_proportion() {
+    let _alone = ONE_AT_A_TIME.lock();
+    for max in [1 << 20, 4096, 64] {
+        for (what, bytes) in hostile(max) {
+            let peak = peak(|| refuse_all(what, &bytes));
+            assert!(peak <= 12 * bytes.len() + 32_768, "{what}: {peak} bytes of heap for {}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn hostile_pages_are_refused_in_memory_that_is_in_proportion() {
+    let _alone = ONE_AT_A_TIME.lock();
+    for (what, bytes) in hostile(MAX_PAGE) {
+        let root = root(Kind::Map);
+        let peak = peak(|| {
+            for kind in [Kind::Map, Kind::List] {
+                let refused = Page::parse(&bytes, kind, Suite::Sha2_256, &root.digest);
+                assert!(matches!(refused, Err(Error::Damaged { .. })), "{what}: {refused:?}");
+            }
+        });
+        assert!(peak <= 48 * bytes.len() + 32_768, "{what}: {peak} bytes of heap for {}", bytes.len());
+    }
+}

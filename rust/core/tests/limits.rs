@@ -1,0 +1,191 @@
+//! What is very long, very deep or past a limit: it works in a small stack, or is refused by its name.
+
+mod support;
+
+use coregw_core::{Arcs, Cid, Error, InputCode, Key, Kind, MAX_PAGE, Page, Snapshot, Suite, list, map, path, verify};
+use support::query::{Answer, Query};
+use support::{Path, target};
+
+/// Runs a test where recursion on the depth of a tree, of a proof or of pages would overflow.
+fn in_small_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(test).expect("a thread");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Key `i` of a comb: it leaves a path of many `U` at the i-th bit in which a text may differ from it.
+fn tooth(i: usize, len: usize) -> Path {
+    let (at, bit) = (i / 7, 1 + i % 7);
+    let mut text = "U".repeat(at);
+    text.push((0x55u8 ^ 0x80 >> bit) as char);
+    let text = if len > text.len() { text.clone() + &"x".repeat(len - text.len()) } else { text };
+    vec![text]
+}
+
+/// The path that all teeth leave, and that is in a comb too.
+fn spine(depth: usize) -> Path {
+    vec!["U".repeat(depth.div_ceil(7))]
+}
+
+/// A map as deep as it has keys, each of them at least `len` bytes long.
+fn comb(depth: usize, len: usize) -> Snapshot {
+    let mut arcs = Arcs::with_capacity(depth + 1);
+    (0..depth).for_each(|i| arcs.push(&support::key(&tooth(i, len)), &target(i as u16)));
+    arcs.push(&support::key(&spine(depth)), &target(1));
+    Snapshot::map(Suite::Sha2_256, arcs).expect("a map")
+}
+
+fn changes(all: &[(Path, Option<Cid>, Option<Cid>)]) -> map::Changes {
+    let one =
+        |(path, before, after): &(Path, _, _)| map::Change { key: support::key(path), before: *before, after: *after };
+    map::Changes::new(all.iter().map(one).collect()).expect("changes")
+}
+
+/// Proves and verifies, and gives back how long the proof is.
+fn check(tree: &Snapshot, query: &Query) -> (Answer, usize) {
+    let (answer, proof) = query.prove(tree).expect("an answer");
+    assert_eq!(query.verify(&tree.root(), &proof).as_ref(), Ok(&answer));
+    (answer, proof.len())
+}
+
+fn work_on_comb(depth: usize, len: usize) {
+    let tree = comb(depth, len);
+    assert_eq!(tree.count(), depth as u64 + 1);
+    let deepest = tooth(depth - 1, len);
+    let found = check(&tree, &Query::Key(deepest.clone()));
+    assert_eq!(found.0, Answer::Key(Some(target(depth as u16 - 1))));
+    let absent = vec!["U".repeat(depth.div_ceil(7) - 1) + "V"];
+    assert_eq!(check(&tree, &Query::Key(absent.clone())).0, Answer::Key(None));
+    let Answer::Listing(listing) = check(&tree, &Query::Scan(Vec::new(), None, 50)).0 else { unreachable!() };
+    assert_eq!((listing.entries.len(), listing.more), (50, true));
+    let listing = check(&tree, &Query::Scan(spine(depth), None, 50)).0;
+    assert_eq!(listing, Answer::Listing(map::Listing { entries: vec![(spine(depth), target(1))], more: false }));
+
+    let there = vec![(absent, None, Some(target(7))), (deepest, Some(target(depth as u16 - 1)), None)];
+    let back = there.iter().map(|(path, before, after)| (path.clone(), *after, *before)).collect::<Vec<_>>();
+    let (there, back) = (changes(&there), changes(&back));
+    let (changed, _) = tree.change_map(there.clone()).expect("the changes fit");
+    assert_eq!(check(&tree, &Query::ChangeMap(there)).0, Answer::Root(changed.root()));
+    let (restored, _) = changed.change_map(back).expect("the changes fit");
+    assert_eq!(restored.root(), tree.root());
+    assert_eq!(support::pages(&restored), support::pages(&tree));
+    drop((tree, changed));
+    assert_eq!(restored.count(), depth as u64 + 1);
+    drop(restored);
+}
+
+#[test]
+fn a_trie_ten_thousand_nodes_deep_works_in_a_small_stack() {
+    in_small_stack(|| work_on_comb(10_000, 0));
+}
+
+#[test]
+fn thousands_of_linked_pages_are_dropped_in_a_small_stack() {
+    in_small_stack(|| {
+        let tree = comb(8_000, path::MAX_TEXT);
+        let pages = tree.pages().count();
+        assert!(pages > 3_000, "{pages} pages");
+        let (changed, _) =
+            tree.change_map(changes(&[(vec!["new".into()], None, Some(target(3)))])).expect("the change fits");
+        // What two trees share stays until the last of them goes.
+        drop(tree);
+        assert_eq!(changed.count(), 8_002);
+        assert_eq!(check(&changed, &Query::Key(tooth(7_999, path::MAX_TEXT))).0, Answer::Key(Some(target(7_999))));
+    });
+}
+
+#[test]
+fn a_proof_past_the_limit_is_refused_by_name() {
+    in_small_stack(|| {
+        let depth = 7 * path::MAX_TEXT;
+        let tree = comb(depth, 0);
+        let deepest = tooth(depth - 1, 0);
+        let (answer, len) = check(&tree, &Query::Key(deepest.clone()));
+        assert_eq!(answer, Answer::Key(Some(target(depth as u16 - 1))));
+        let (_, mut proof) = Query::Key(deepest.clone()).prove(&tree).expect("an answer");
+        let verify = |proof: &[u8], limit| verify::key(&tree.root(), &support::key(&deepest), proof, limit);
+        assert!(verify(&proof, len).is_ok());
+        for limit in [len - 1, 0] {
+            let refused = verify(&proof, limit).expect_err("past the limit");
+            assert!(refused.to_string().contains(&format!("{limit} is the limit")), "{refused}");
+        }
+        proof.resize(verify::PROOF_LIMIT + 1, 0);
+        let refused = verify(&proof, verify::PROOF_LIMIT).expect_err("past the limit");
+        assert!(refused.to_string().contains("1048576 is the limit"), "{refused}");
+    });
+}
+
+#[test]
+fn a_path_of_two_thousand_segments_works_in_a_small_stack() {
+    in_small_stack(|| {
+        let path: Path = (0..2_000).map(|i| ["a", "b"][i % 2].to_owned()).collect();
+        let mut arcs = support::Arcmap::new();
+        arcs.extend((1..=path.len()).map(|n| (path[..n].to_vec(), target(n as u16))));
+        let tree = support::map(Suite::Blake3, &arcs);
+        for n in [1, 2, 999, 1_999, 2_000] {
+            assert_eq!(check(&tree, &Query::Key(path[..n].to_vec())).0, Answer::Key(Some(target(n as u16))));
+        }
+        let listing = map::Listing { entries: vec![(path.clone(), target(2_000))], more: false };
+        assert_eq!(check(&tree, &Query::Scan(path.clone(), None, 10)).0, Answer::Listing(listing.clone()));
+        let after = Query::Scan(path[..1_000].to_vec(), Some(path[..1_999].to_vec()), 10);
+        assert_eq!(check(&tree, &after).0, Answer::Listing(listing));
+        let removal = changes(&[(path, Some(target(2_000)), None)]);
+        let (changed, _) = tree.change_map(removal.clone()).expect("the change fits");
+        assert_eq!(check(&tree, &Query::ChangeMap(removal)).0, Answer::Root(changed.root()));
+    });
+}
+
+#[test]
+fn the_longest_keys_work_and_longer_ones_are_refused_by_name() {
+    let zeros = vec!["\0".repeat(path::MAX_TEXT)];
+    let letters = vec!["z".repeat(path::MAX_TEXT)];
+    let slashes: Path = vec!["a".to_owned(); path::MAX_TEXT.div_ceil(2)];
+    let almost = vec!["\0".repeat(path::MAX_TEXT - 1) + "\u{1}"];
+    let all = [zeros, letters, slashes, almost];
+    let arcs: support::Arcmap = all.iter().cloned().zip((0..).map(target)).collect();
+    let tree = support::map(Suite::Sha2_256, &arcs);
+    assert_eq!(tree.root().digest, support::slow_map(Suite::Sha2_256, &arcs));
+    for path in &all {
+        assert_eq!(check(&tree, &Query::Key(path.clone())).0, Answer::Key(arcs.get(path).copied()));
+    }
+    assert!(support::pages(&tree).values().all(|page| page.len() <= MAX_PAGE));
+    let named = |refused: coregw_core::Result<Key>| match refused {
+        Err(Error::Input { code: InputCode::InvalidPath, what }) => what.contains("4,096"),
+        _ => false,
+    };
+    assert!(named(Key::from_text(&"z".repeat(path::MAX_TEXT + 1))));
+    assert!(named(Key::from_segments(&["z".repeat(path::MAX_TEXT + 1)])));
+    assert!(named(Key::from_segments(&vec!["a"; path::MAX_TEXT.div_ceil(2) + 1])));
+}
+
+#[test]
+fn sizes_at_the_limit_work_and_past_it_are_refused_by_name() {
+    let most = coregw_core::SUM_LIMIT - 1;
+    let one = support::list(Suite::Sha2_256, &[(target(1), most)]);
+    assert_eq!(one.measure(), most);
+    assert_eq!(check(&one, &Query::Range(most - 1, None)).0, check(&one, &Query::Range(0, Some(1))).0);
+    support::list(Suite::Sha2_256, &[(target(1), most - 1), (target(1), 1)]);
+    for elements in [vec![(target(1), most + 1)], vec![(target(1), most), (target(1), 1)], vec![(target(1), 0)]] {
+        let refused = Snapshot::list(Suite::Sha2_256, &elements).expect_err("past the limit");
+        assert!(refused.to_string().contains("2^53"), "{refused}");
+    }
+    let append = list::Change { index: 1, before: None, after: Some((target(2), 1)) };
+    let append = list::Changes::new(vec![append]).expect("a change");
+    let refused = one.change_list(append).expect_err("past the limit");
+    assert!(
+        matches!(&refused, Error::Input { code: InputCode::TooLarge, what } if what.contains("2^53")),
+        "{refused:?}"
+    );
+    for size in [0, most + 1] {
+        let change = list::Change { index: 0, before: None, after: Some((target(2), size)) };
+        assert!(list::Changes::new(vec![change]).expect_err("a bad size").to_string().contains("2^53"));
+    }
+}
+
+#[test]
+fn a_page_past_the_limit_is_refused_by_name() {
+    let digest = Suite::Sha2_256.digest(b"");
+    let refused = Page::parse(&vec![0; MAX_PAGE + 1], Kind::Map, Suite::Sha2_256, &digest).expect_err("too long");
+    assert!(refused.to_string().contains(&format!("{MAX_PAGE} is the limit")), "{refused}");
+}
