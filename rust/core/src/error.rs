@@ -144,7 +144,7 @@ impl Error {
     }
 
     /// The same error with `place` in front of its sentence.
-    pub(crate) fn within(self, place: &str) -> Self {
+    pub fn within(self, place: &str) -> Self {
         let put = |what: String| format!("{place}: {what}");
         match self {
             Self::Input { code, what } => Self::Input { code, what: put(what) },

@@ -204,11 +204,7 @@ impl Build {
     }
 
     /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left.
-    fn next_pages<'py>(
-        &mut self,
-        py: Python<'py>,
-        max_bytes: usize,
-    ) -> PyResult<Pages<'py>> {
+    fn next_pages<'py>(&mut self, py: Python<'py>, max_bytes: usize) -> PyResult<Pages<'py>> {
         let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
         Ok(page_pairs(py, pages))
     }
@@ -259,11 +255,7 @@ impl Mutation {
     }
 
     /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left.
-    fn next_pages<'py>(
-        &mut self,
-        py: Python<'py>,
-        max_bytes: usize,
-    ) -> PyResult<Pages<'py>> {
+    fn next_pages<'py>(&mut self, py: Python<'py>, max_bytes: usize) -> PyResult<Pages<'py>> {
         let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
         Ok(page_pairs(py, pages))
     }

@@ -1,1 +1,59 @@
+//! The extension `coregw._core`: converts from Python, lets the interpreter go, calls the core, converts back.
+//!
+//! What is true of trees and proofs is decided in `coregw-core`; a function here has no rule of its own. Its typed
+//! surface is `python/coregw/_core.pyi`, and every docstring is here, where `help` finds it.
+#![deny(unsafe_code)]
 
+mod cid;
+mod convert;
+mod engine;
+mod errors;
+mod list;
+mod map;
+mod operations;
+mod parallel;
+mod payload;
+mod tuples;
+mod verify;
+
+/// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O.
+#[pyo3::pymodule]
+mod _core {
+    use pyo3::prelude::*;
+    use pyo3::types::{PyMapping, PySequence};
+
+    #[pymodule_export]
+    use crate::cid::Cid;
+    #[pymodule_export]
+    use crate::engine::{Build, Mutation, Need, Operation, PageCache};
+    #[pymodule_export]
+    use crate::list::List;
+    #[pymodule_export]
+    use crate::map::Map;
+    #[pymodule_export]
+    use crate::operations::{
+        check_json, split_envelope, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
+    };
+    #[pymodule_export]
+    use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
+    use crate::tuples;
+    #[pymodule_export]
+    use crate::verify::{
+        encode_key, verify_changes, verify_index, verify_key, verify_key_many, verify_range, verify_scan,
+    };
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        PyMapping::register::<Map>(py)?;
+        PySequence::register::<List>(py)?;
+        for named in tuples::ALL {
+            module.add(named.name, named.class(py)?)?;
+        }
+        Ok(())
+    }
+}

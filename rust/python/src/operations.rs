@@ -1,8 +1,8 @@
 //! Whole operations (protocol section 5): request and result as JSON text, checked together.
 
-use coregw_core as core;
 use core::Cid;
 use core::prooflist::{self, ReadOutcome};
+use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -13,20 +13,16 @@ use crate::tuples;
 const ATTACHED_BYTES: usize = 16 << 10;
 
 /// JSON text: `bytes` or `str`.
-#[derive(FromPyObject)]
-pub enum Json<'a> {
-    #[pyo3(transparent)]
-    Bytes(&'a [u8]),
-    #[pyo3(transparent)]
-    Text(&'a str),
-}
+pub struct Json<'a>(&'a [u8]);
 
-impl Json<'_> {
-    fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Text(text) => text.as_bytes(),
+impl<'a, 'py> FromPyObject<'a, 'py> for Json<'a> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if value.is_instance_of::<PyBytes>() {
+            return Ok(Self(value.extract::<&'a [u8]>()?));
         }
+        Ok(Self(value.extract::<&'a str>()?.as_bytes()))
     }
 }
 
@@ -37,7 +33,7 @@ fn verify<T: Send>(
     result: &Json<'_>,
     verifier: impl FnOnce(&[u8], &[u8]) -> core::Result<T> + Send,
 ) -> PyResult<T> {
-    let (request, result) = (request.as_bytes(), result.as_bytes());
+    let (request, result) = (request.0, result.0);
     call_detached(py, request.len() + result.len() > ATTACHED_BYTES, || verifier(request, result))
 }
 

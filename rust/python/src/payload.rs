@@ -1,0 +1,125 @@
+//! Payloads: their CIDs, at once or piece by piece, and the check of bytes against a CID.
+
+use std::sync::{Mutex, PoisonError};
+
+use coregw_core::payload;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyString;
+
+use crate::cid::text;
+use crate::convert::{CidLike, CodecLike};
+use crate::errors::{call, call_detached};
+
+/// Bytes that are hashed before the interpreter is let go: some 20 to 50 µs.
+const ATTACHED_BYTES: usize = 32 << 10;
+
+/// The number of a multicodec given by name or number.
+///
+/// Args:
+///     codec: A name of the multicodec table (``"dag-cbor"``), a number as text (``"85"``, ``"0x55"``) or as an int;
+///         None is ``raw``.
+///
+/// Raises:
+///     InvalidInput: An unknown name, a number past 2^63 - 1, or a codec of roots (0x300000 to 0x30ffff); its code is
+///         ``invalid_codec``.
+///
+/// >>> codec_code("raw"), codec_code("0x55"), codec_code(85), codec_code(None)
+/// (85, 85, 85, 85)
+#[pyfunction]
+pub fn codec_code(codec: CodecLike) -> u64 {
+    codec.0.number()
+}
+
+/// The CID of a payload, as text (protocol section 1). O(bytes); lets other threads run above 32 KiB.
+///
+/// Args:
+///     data: The payload.
+///     codec: What the bytes are, as `codec_code` takes it.
+///     hash: ``sha2-256`` or ``blake3``.
+///
+/// Raises:
+///     InvalidInput: A codec that is none (code ``invalid_codec``) or another hash function.
+///
+/// >>> payload_cid(b"hello")
+/// 'bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq'
+#[pyfunction]
+#[pyo3(signature = (data, codec = CodecLike::default(), hash = "sha2-256"),
+       text_signature = "(data, codec='raw', hash='sha2-256')")]
+pub fn payload_cid<'py>(py: Python<'py>, data: &[u8], codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
+    let cid =
+        call_detached(py, data.len() > ATTACHED_BYTES, || Ok(payload::cid(data, codec.0, payload::function(hash)?)))?;
+    Ok(text(py, &cid))
+}
+
+/// Makes the CID of a payload that comes in pieces. May be used by several threads, one after the other.
+///
+/// Args:
+///     codec: What the bytes are, as `codec_code` takes it.
+///     hash: ``sha2-256`` or ``blake3``.
+///
+/// Raises:
+///     InvalidInput: A codec that is none (code ``invalid_codec``) or another hash function.
+///
+/// >>> hasher = PayloadHasher()
+/// >>> hasher.update(b"hel")
+/// >>> hasher.update(b"lo")
+/// >>> hasher.cid() == payload_cid(b"hello")
+/// True
+#[pyclass(frozen, module = "coregw")]
+pub struct PayloadHasher(Mutex<payload::Hasher>);
+
+#[pymethods]
+impl PayloadHasher {
+    #[new]
+    #[pyo3(signature = (codec = CodecLike::default(), hash = "sha2-256"),
+           text_signature = "(codec='raw', hash='sha2-256')")]
+    fn new(codec: CodecLike, hash: &str) -> PyResult<Self> {
+        let function = call(|| payload::function(hash))?;
+        Ok(Self(Mutex::new(payload::Hasher::new(codec.0, function))))
+    }
+
+    /// Adds the next bytes. O(bytes); lets other threads run above 32 KiB.
+    fn update(&self, py: Python<'_>, chunk: &[u8]) -> PyResult<()> {
+        if chunk.len() <= ATTACHED_BYTES {
+            let mut hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+            return call(|| {
+                hasher.update(chunk);
+                Ok(())
+            });
+        }
+        // The lock is taken and given back without the interpreter, so who waits for it keeps nobody waiting.
+        call_detached(py, true, || {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).update(chunk);
+            Ok(())
+        })
+    }
+
+    /// The CID of the bytes so far, as text; more may follow. O(1).
+    fn cid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        let cid = {
+            let hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+            call(|| Ok(hasher.cid()))?
+        };
+        Ok(text(py, &cid))
+    }
+}
+
+/// Whether `data` has the digest that `cid` names. All five hash functions of protocol section 1 work.
+///
+/// Of a root, `data` is the encoding of the tree's top node. O(bytes); lets other threads run above 32 KiB.
+///
+/// Args:
+///     cid: The CID that was asked for; not one that came with the bytes.
+///     data: The bytes that came.
+///
+/// Raises:
+///     InvalidInput: `cid` is no CID; its code is ``invalid_cid``.
+///
+/// >>> cid = payload_cid(b"hello", hash="blake3")
+/// >>> payload_matches(cid, b"hello"), payload_matches(cid, b"hullo")
+/// (True, False)
+#[pyfunction]
+pub fn payload_matches(py: Python<'_>, cid: CidLike, data: &[u8]) -> PyResult<bool> {
+    call_detached(py, data.len() > ATTACHED_BYTES, || Ok(payload::matches(&cid.0, data)))
+}
