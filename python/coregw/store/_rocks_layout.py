@@ -177,7 +177,7 @@ def family_options(cache: Cache) -> dict[str, Options]:
     pages.set_block_based_table_factory(_point_lookups(cache))
     # Payloads are the one thing here that may compress well. Chunks bypass the block cache: one big payload would
     # empty it of pages, and the operating system's own cache serves them as well.
-    chunks = _family_options(buffer_bytes=8 * _MIB, buffers=3)
+    chunks = _family_options(buffer_bytes=4 * _MIB, buffers=3)
     chunks.set_compression_type(DBCompressionType.lz4())
     table = BlockBasedOptions()
     table.disable_cache()

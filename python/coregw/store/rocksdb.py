@@ -54,7 +54,7 @@ async def open_store(
 
     Args:
         path: The directory.
-        cache_bytes: The most memory for RocksDB's cache of blocks. Up to some 60 MiB of write buffers come on top.
+        cache_bytes: The most memory for RocksDB's cache of blocks. Up to some 46 MiB of write buffers come on top.
         reserve_bytes: With less room than this left on the disk, whatever needs room is refused (`StorageFull`).
         read_threads: The most reads at once.
         salvage: Open a store that refuses to open because its log is damaged or lost, with what can still be read.

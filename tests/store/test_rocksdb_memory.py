@@ -1,0 +1,94 @@
+"""What big payloads cost a process in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coregw.store import CHUNK_BYTES
+from coregw.store.rocksdb import RocksStore
+from store.rocks_support import run_until_dead
+
+pytestmark = pytest.mark.anyio
+
+LARGE = 64 << 20  # the biggest payload that a gateway takes
+PIECE = bytes(65_536)
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+async def upload(store: RocksStore, multihash: bytes) -> None:
+    async with store.begin_payload() as writer:
+        for _ in range(LARGE // len(PIECE)):
+            await writer.write(PIECE)
+        await writer.commit(multihash)
+
+
+async def peak_of(work: asyncio.Future[None]) -> int:
+    """The most bytes of Python objects that lived at once, beside those that lived before."""
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    await work
+    _, peak = tracemalloc.get_traced_memory()
+    return peak - before
+
+
+@pytest.mark.usefixtures("traced")
+async def test_a_large_upload_holds_a_few_chunks(rocks: RocksStore) -> None:
+    assert await peak_of(asyncio.ensure_future(upload(rocks, b"\x12\x20" + bytes(32)))) < 6 * CHUNK_BYTES
+
+
+@pytest.mark.usefixtures("traced")
+async def test_a_large_read_holds_a_few_chunks(rocks: RocksStore) -> None:
+    multihash = b"\x12\x20" + bytes(32)
+    await upload(rocks, multihash)
+
+    async def read() -> None:
+        async for chunk in rocks.read_payload(multihash):
+            assert len(chunk) == CHUNK_BYTES
+
+    assert await peak_of(asyncio.ensure_future(read())) < 4 * CHUNK_BYTES
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
+def test_eight_large_uploads_and_reads_at_once_cost_the_process_a_few_chunks_each(tmp_path: Path) -> None:
+    (growth,) = run_until_dead(
+        tmp_path,
+        """
+        def most():  # getrusage would count what the parent held when it forked
+            with open("/proc/self/status") as status:
+                return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+        names = [multihash(b"%d" % i) for i in range(8)]
+        pieces = [random.Random(i).randbytes(65_536) for i in range(8)]
+
+        async def upload(i):
+            async with store.begin_payload() as writer:
+                for _ in range(512):
+                    await writer.write(pieces[i])
+                assert await writer.commit(names[i])
+
+        async def read(i):
+            async for chunk in store.read_payload(names[i]):
+                assert chunk.startswith(pieces[i])
+
+        store = await open_store(path)
+        await put(store, b"warm")
+        before = most()
+        await asyncio.gather(*map(upload, range(8)))
+        await asyncio.gather(*map(read, range(8)))
+        say(most() - before)
+        die()
+        """,
+    )
+    # Write buffers take 12 MiB, once for all; the rest is a few chunks each. The payloads are 256 MiB.
+    assert int(growth) < 128 << 20
