@@ -3,7 +3,7 @@
 //! A node's bits before `floor` are those of the path that leads to it, and are not looked at here; `floor` is 0 at
 //! the top and the parent's `bit + 1` elsewhere (protocol section 4), so callers carry it along.
 
-use crate::node::Summary;
+use crate::node::{Summary, copy};
 use crate::path::top_bits;
 
 /// The place of a node in its arena.
@@ -230,7 +230,7 @@ impl PathBuffer {
         self.reach(from + own.len());
         let keep = top_bits(floor % 8);
         self.0[from] = self.0[from] & keep | first & !keep;
-        self.0[from + 1..from + own.len()].copy_from_slice(rest);
+        copy(&mut self.0[from + 1..from + own.len()], rest);
     }
 
     /// Puts in the one bit that leads to a child.

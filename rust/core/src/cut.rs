@@ -4,7 +4,7 @@
 //! if all fits in [`PAGE_LIMIT`]; else they are cut off and the node has height h + 1. A child of a lower height is
 //! cut, unless it is tiny and fits. So the cut depends on the subtree alone, and equal subtrees are equal pages.
 
-use crate::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, NodeId, State};
+use crate::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, State};
 use crate::cid::Kind;
 use crate::varint;
 
@@ -17,7 +17,7 @@ const HEAD: u32 = 4;
 
 /// What the rule looks at in a child.
 #[derive(Debug, Clone, Copy)]
-struct Child {
+pub(crate) struct Child {
     height: u8,
     /// Bytes in the parent's page if it stays.
     kept: u32,
@@ -30,19 +30,21 @@ fn label_len(floor: u32, extent: u32) -> u32 {
     if extent <= floor { 0 } else { extent.div_ceil(8) - floor / 8 }
 }
 
-fn child(arena: &Arena, kind: Kind, id: NodeId, floor: u32, extent: u32) -> Child {
-    let node = arena.node(id);
-    let own = match kind {
-        Kind::Map => label_len(floor, extent),
-        Kind::List => 0,
-    };
-    let measure = match kind {
-        Kind::Map => 0,
-        Kind::List => varint::len(node.sum.measure),
-    };
-    let noted = varint::len(node.height.into()) + varint::len(node.weight.into()) + varint::len(extent.into());
-    let cut = 1 + varint::len(node.sum.count) + measure + 32 + noted;
-    Child { height: node.height, kept: HEAD + own + u32::from(node.weight), cut: cut as u32 }
+impl Child {
+    /// `floor` is the parent's `bit + 1`; `extent` is the bits that the child says by itself.
+    pub(crate) fn of(node: &Node, kind: Kind, floor: u32, extent: u32) -> Self {
+        let own = match kind {
+            Kind::Map => label_len(floor, extent),
+            Kind::List => 0,
+        };
+        let measure = match kind {
+            Kind::Map => 0,
+            Kind::List => varint::len(node.sum.measure),
+        };
+        let noted = varint::len(node.height.into()) + varint::len(node.weight.into()) + varint::len(extent.into());
+        let cut = 1 + varint::len(node.sum.count) + measure + 32 + noted;
+        Self { height: node.height, kept: HEAD + own + u32::from(node.weight), cut: cut as u32 }
+    }
 }
 
 /// What the rule decides for a node.
@@ -74,14 +76,6 @@ fn decide(children: [Child; 2]) -> Decision {
     Decision { keep: [false; 2], height: height.saturating_add(1), weight: weigh([false; 2]) }
 }
 
-fn children(arena: &Arena, kind: Kind, id: NodeId, extent: impl Fn(NodeId) -> u32) -> Option<([NodeId; 2], [Child; 2])> {
-    let State::Inner { bit, left, right, .. } = arena.node(id).state else {
-        return None;
-    };
-    let ids = [left, right];
-    Some((ids, ids.map(|id| child(arena, kind, id, bit + 1, extent(id)))))
-}
-
 fn leaf_weight(arena: &Arena, kind: Kind, id: NodeId) -> u16 {
     let measure = match kind {
         Kind::Map => 0,
@@ -90,26 +84,23 @@ fn leaf_weight(arena: &Arena, kind: Kind, id: NodeId) -> u16 {
     (measure + 1 + arena.target(id).len()) as u16
 }
 
-/// Decides what stays with a fresh node, whose children are decided, and notes it there.
-pub(crate) fn apply(arena: &mut Arena, kind: Kind, id: NodeId, extent: impl Fn(NodeId) -> u32) {
-    let Some((_, children)) = children(arena, kind, id, extent) else {
-        arena.node_mut(id).weight = leaf_weight(arena, kind, id);
-        return;
-    };
+/// Decides what stays with a fresh inner node, whose children are decided, and notes it there.
+pub(crate) fn apply(node: &mut Node, children: [Child; 2]) {
     let decision = decide(children);
-    let node = arena.node_mut(id);
     node.height = decision.height;
     node.weight = decision.weight as u16;
     node.flags &= !(KEEP_LEFT | KEEP_RIGHT);
     node.flags |= if decision.keep[0] { KEEP_LEFT } else { 0 } | if decision.keep[1] { KEEP_RIGHT } else { 0 };
 }
 
-/// Notes height and weight of a node read from a page, where what stays with it can be seen.
+/// Notes height and weight of a leaf, or of a node read from a page, where what stays with it can be seen.
 pub(crate) fn note(arena: &mut Arena, kind: Kind, id: NodeId) {
-    let Some((ids, children)) = children(arena, kind, id, |id| arena.extent(id)) else {
+    let State::Inner { bit, left, right, .. } = arena.node(id).state else {
         arena.node_mut(id).weight = leaf_weight(arena, kind, id);
         return;
     };
+    let ids = [left, right];
+    let children = ids.map(|id| Child::of(arena.node(id), kind, bit + 1, arena.extent(id)));
     let keep = ids.map(|id| !matches!(arena.node(id).state, State::Stub { .. }));
     let high = children[0].height.max(children[1].height);
     let raised = children.iter().zip(keep).any(|(child, keep)| child.height == high && !keep);

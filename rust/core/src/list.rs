@@ -42,14 +42,13 @@ impl Walk {
 
     #[inline]
     fn step(&mut self, tree: &Tree) -> Step<Option<Option<NodeId>>> {
-        let node = tree.node(self.at);
-        if self.index >= node.sum.count {
+        if self.index >= tree.sum(self.at).count {
             return Ok(Some(None));
         }
-        match node.state {
+        match tree.state(self.at) {
             State::Leaf { .. } => Ok(Some(Some(self.at))),
             State::Inner { left, right, .. } => {
-                let on_left = tree.node(left).sum.count;
+                let on_left = tree.sum(left).count;
                 let side = Side::of(self.index >= on_left);
                 if let Some(turns) = &mut self.turns {
                     turns.push((self.at, side));
@@ -108,7 +107,7 @@ impl Range {
     pub(crate) fn run(&mut self, tree: &mut Tree) -> Step<Span> {
         if self.ahead.is_none() {
             tree.visit(Tree::TOP)?;
-            let top = tree.node(Tree::TOP).sum;
+            let top = *tree.sum(Tree::TOP);
             (self.found.length, self.found.total_size) = (top.count, top.measure);
             self.ahead = Some(if self.meets(0, top.measure) { vec![(Tree::TOP, 0)] } else { Vec::new() });
         }
@@ -124,7 +123,7 @@ impl Range {
             ahead.pop();
             match tree.state(id) {
                 State::Inner { left, right, .. } => {
-                    let (l, r) = (tree.node(left).sum.measure, tree.node(right).sum.measure);
+                    let (l, r) = (tree.sum(left).measure, tree.sum(right).measure);
                     let sides = [(right, from + l, r), (left, from, l)];
                     ahead.extend(sides.iter().filter(|s| self.meets(s.1, s.2)).map(|s| (s.0, s.1)));
                 }
@@ -134,7 +133,7 @@ impl Range {
                     }
                     self.found.offset.get_or_insert(from);
                     self.found.segments.push(Cid::trusted(tree.arena.target(id)));
-                    self.found.sizes.push(tree.node(id).sum.measure);
+                    self.found.sizes.push(tree.sum(id).measure);
                 }
                 _ => return Err(NOT_A_LIST),
             }
@@ -246,7 +245,7 @@ impl Apply {
             check(tree, change)?;
             self.checked += 1;
         }
-        let count = tree.node(Tree::TOP).sum.count;
+        let count = tree.sum(Tree::TOP).count;
         let keep = self.check_shape(count)?;
         while let Some(change) = self.changes.0.get(self.made) {
             if let Some((target, size)) = change.after {
@@ -318,7 +317,7 @@ impl Apply {
 /// Compares a change with the element that is there now.
 fn check(tree: &mut Tree, change: &Change) -> Step<()> {
     let found = Walk::from(Tree::TOP, change.index).run(tree)?;
-    let is = found.map(|id| (Cid::trusted(tree.arena.target(id)), tree.node(id).sum.measure));
+    let is = found.map(|id| (Cid::trusted(tree.arena.target(id)), tree.sum(id).measure));
     let refuse = |code, why: String| {
         let why = format!("index {}: {why}", change.index);
         Err(Halt::Conflict { code, why })
@@ -356,7 +355,7 @@ fn replace(tree: &mut Tree, top: NodeId, index: u64, leaf: NodeId) -> Step<NodeI
 }
 
 fn inner(tree: &mut Tree, left: NodeId, right: NodeId) -> Step<NodeId> {
-    let sum = pruned::join(&tree.node(left).sum, &tree.node(right).sum, |_, _| Digest::ZERO)
+    let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO)
         .ok_or(Halt::Full("the counts or measures would sum to 2^53 or more"))?;
     Ok(tree.push_fresh(sum, State::Inner { bit: 0, label: 0, start: 0, left, right }))
 }
@@ -366,7 +365,7 @@ fn append(tree: &mut Tree, top: NodeId, leaf: NodeId) -> Step<NodeId> {
     let mut turns = Vec::new();
     let mut at = top;
     loop {
-        match tree.node(at).sum.count {
+        match tree.sum(at).count {
             0 => return Ok(leaf),
             n if n.is_power_of_two() => break,
             _ => {}
@@ -389,12 +388,12 @@ fn truncate(tree: &mut Tree, top: NodeId, keep: u64) -> Step<NodeId> {
     }
     let mut turns = Vec::new();
     let (mut at, mut keep) = (top, keep);
-    while keep < tree.node(at).sum.count {
+    while keep < tree.sum(at).count {
         tree.visit(at)?;
         let State::Inner { left, right, .. } = tree.state(at) else {
             return Err(NOT_A_LIST);
         };
-        let on_left = tree.node(left).sum.count;
+        let on_left = tree.sum(left).count;
         if keep > on_left {
             turns.push((at, Side::Right));
             keep -= on_left;
@@ -420,7 +419,7 @@ pub(crate) fn build<'a>(suite: Suite, elements: impl Iterator<Item = (&'a [u8], 
         tree.decide_cut(leaf);
         open.push(leaf);
         while let [.., left, right] = open[..]
-            && tree.node(left).sum.count == tree.node(right).sum.count
+            && tree.sum(left).count == tree.sum(right).count
         {
             close(&mut tree, &mut open, left, right)?;
         }
@@ -440,7 +439,7 @@ pub(crate) fn build<'a>(suite: Suite, elements: impl Iterator<Item = (&'a [u8], 
 
 fn close(tree: &mut Tree, open: &mut Vec<NodeId>, left: NodeId, right: NodeId) -> Step<()> {
     let joined = inner(tree, left, right)?;
-    let (l, r) = (tree.node(left).sum, tree.node(right).sum);
+    let (l, r) = (*tree.sum(left), *tree.sum(right));
     tree.arena.node_mut(joined).sum.digest = tree.encoder.list_inner(&l, &r);
     tree.decide_cut(joined);
     open.truncate(open.len() - 2);

@@ -399,7 +399,7 @@ fn make(tree: &mut Tree, top: NodeId, change: &Change) -> Step<NodeId> {
                 return Err(NO_KEY_HERE);
             };
             let (left, right) = if path::bit(key, bit) { (walk.at, leaf) } else { (leaf, walk.at) };
-            let sum = pruned::join(&tree.node(left).sum, &tree.node(right).sum, |_, _| Digest::ZERO)
+            let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO)
                 .ok_or(Halt::Full("the counts would sum to 2^53 or more"))?;
             let inner = tree.push_fresh(sum, State::Inner { bit, label: tail.offset, start: 0, left, right });
             tree.graft(&turns, inner)
@@ -506,7 +506,7 @@ fn close(tree: &mut Tree, open: &mut Vec<NodeId>, bits: &mut Vec<u32>, offset: u
     let (Some(bit), Some(right), Some(left)) = (bits.pop(), open.pop(), open.pop()) else {
         return Err(Halt::Faulty("an inner node without two sides"));
     };
-    let (l, r) = (tree.node(left).sum, tree.node(right).sum);
+    let (l, r) = (*tree.sum(left), *tree.sum(right));
     let path = &tree.arena.bytes[offset as usize..];
     let sum = pruned::join(&l, &r, |l, r| tree.encoder.map_inner(bit, path, l, r))
         .ok_or(Halt::Full("the counts would sum to 2^53 or more"))?;

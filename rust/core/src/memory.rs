@@ -12,7 +12,7 @@ use crate::map::{self, Listing};
 use crate::node::{SUM_LIMIT, Summary};
 use crate::page::Page;
 use crate::path::{Key, Window};
-use crate::prove::{Answer, Ask, Element, halt_error, proof};
+use crate::prove::{Answer, Ask, Element, halt_error};
 use crate::suite::Suite;
 use crate::tree::{Halt, Step, Tree};
 
@@ -96,7 +96,7 @@ impl Snapshot {
     /// [`Error::Input`] if this is no map.
     pub fn key(&self, key: &Key) -> Result<(Option<Cid>, impl FnOnce() -> Vec<u8>)> {
         match self.ask(Kind::Map, Ask::key(key.clone()))? {
-            (Answer::Key(target), tree) => Ok((target, move || proof(&tree))),
+            (Answer::Key(target), tree) => Ok((target, move || tree.proof())),
             _ => Err(Error::request(OTHER_ANSWER)),
         }
     }
@@ -107,7 +107,7 @@ impl Snapshot {
     /// [`Error::Input`] if this is no list.
     pub fn index(&self, index: u64) -> Result<(Element, impl FnOnce() -> Vec<u8>)> {
         match self.ask(Kind::List, Ask::index(index))? {
-            (Answer::Element(element), tree) => Ok((element, move || proof(&tree))),
+            (Answer::Element(element), tree) => Ok((element, move || tree.proof())),
             _ => Err(Error::request(OTHER_ANSWER)),
         }
     }
@@ -118,7 +118,7 @@ impl Snapshot {
     /// [`Error::Input`] if this is no list.
     pub fn range(&self, start: u64, end: Option<u64>) -> Result<(Span, Vec<u8>)> {
         match self.ask(Kind::List, Ask::range(start, end, usize::MAX))? {
-            (Answer::Span(span), tree) => Ok((span, proof(&tree))),
+            (Answer::Span(span), tree) => Ok((span, tree.proof())),
             _ => Err(Error::request(OTHER_ANSWER)),
         }
     }
@@ -132,7 +132,7 @@ impl Snapshot {
             return Err(Error::request("limit: a listing has at least 1 entry a page"));
         }
         match self.ask(Kind::Map, Ask::scan(window, limit))? {
-            (Answer::Listing(listing), tree) => Ok((listing, move || proof(&tree))),
+            (Answer::Listing(listing), tree) => Ok((listing, move || tree.proof())),
             _ => Err(Error::request(OTHER_ANSWER)),
         }
     }
@@ -157,7 +157,7 @@ impl Snapshot {
         let (Answer::Changed(changed), mut tree) = self.ask(kind, ask)? else {
             return Err(Error::request(OTHER_ANSWER));
         };
-        let proof = proof(&tree);
+        let proof = tree.proof();
         let pages = tree.new_pages(changed.top, true).map_err(|halt| halt_error(halt, &self.root()))?;
         let top = pages.into_iter().next().or_else(|| tree.existing_page(changed.top));
         let top = top.ok_or_else(|| Error::damaged("the changed tree has no page"))?;

@@ -59,7 +59,7 @@ impl Page {
 
     /// The bytes to store.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Page)
+        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| &self.arena.node(id).sum)
     }
 
     /// The digests of the pages that this one leads to.

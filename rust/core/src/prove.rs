@@ -11,7 +11,6 @@ use crate::list::{self, Span};
 use crate::map::{self, Listing};
 use crate::page::{NodeSource, Page};
 use crate::path::{Key, Window};
-use crate::pruned::{self, Form};
 use crate::suite::Digest;
 use crate::tree::{Halt, Step, Tree};
 
@@ -63,19 +62,19 @@ impl Ask {
                 let found = walk.run(tree)?;
                 Answer::Element(Element {
                     target: found.map(|id| Cid::trusted(tree.arena.target(id))),
-                    size: found.map(|id| tree.node(id).sum.measure),
-                    length: tree.node(Tree::TOP).sum.count,
+                    size: found.map(|id| tree.sum(id).measure),
+                    length: tree.sum(Tree::TOP).count,
                 })
             }
             Self::Range(range) => Answer::Span(range.run(tree)?),
             Self::Scan(scan) => Answer::Listing(scan.run(tree)?),
             Self::ChangeMap(apply) => {
                 let top = apply.run(tree)?;
-                Answer::Changed(Changed { top, digest: tree.node(top).sum.digest })
+                Answer::Changed(Changed { top, digest: tree.sum(top).digest })
             }
             Self::ChangeList(apply) => {
                 let top = apply.run(tree)?;
-                Answer::Changed(Changed { top, digest: tree.node(top).sum.digest })
+                Answer::Changed(Changed { top, digest: tree.sum(top).digest })
             }
         })
     }
@@ -163,13 +162,8 @@ impl Query {
 
     /// The proof of the answer.
     pub(crate) fn proof(&self) -> Vec<u8> {
-        proof(&self.tree)
+        self.tree.proof()
     }
-}
-
-/// The tree as it was opened, with everything that was not visited pruned. O(bytes).
-pub(crate) fn proof(tree: &Tree) -> Vec<u8> {
-    pruned::encode(&tree.arena, tree.kind, Tree::TOP, Form::Proof)
 }
 
 /// What a halt means on stored trees.

@@ -349,7 +349,14 @@ pub(crate) fn join(
 }
 
 /// Writes the tree below `top`, whose bits before `floor` are left out: what is shown, and stubs for the rest.
-pub(crate) fn encode(arena: &Arena, kind: Kind, top: NodeId, form: Form) -> Vec<u8> {
+/// `sum` says what a stub stands for.
+pub(crate) fn encode<'a>(
+    arena: &'a Arena,
+    kind: Kind,
+    top: NodeId,
+    form: Form,
+    sum: impl Fn(NodeId) -> &'a Summary,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     let mut rest = vec![(top, 0u32)];
     while let Some((id, floor)) = rest.pop() {
@@ -387,11 +394,12 @@ pub(crate) fn encode(arena: &Arena, kind: Kind, top: NodeId, form: Form) -> Vec<
             State::Empty => out.push(if kind == Kind::Map { 0x00 } else { 0x10 }),
             _ => {
                 out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
-                varint::write(&mut out, node.sum.count);
+                let sum = sum(id);
+                varint::write(&mut out, sum.count);
                 if kind == Kind::List {
-                    varint::write(&mut out, node.sum.measure);
+                    varint::write(&mut out, sum.measure);
                 }
-                out.extend_from_slice(&node.sum.digest.0);
+                out.extend_from_slice(&sum.digest.0);
                 if form == Form::Page {
                     varint::write(&mut out, u64::from(node.height));
                     varint::write(&mut out, u64::from(node.weight));

@@ -15,7 +15,7 @@ use crate::cut;
 use crate::error::{ConflictCode, Error};
 use crate::node::{Encoder, Summary};
 use crate::page::{NodeSource, Page};
-use crate::pruned;
+use crate::pruned::{self, Form};
 use crate::suite::{Digest, Suite};
 
 /// Why a query stops before its end.
@@ -90,18 +90,16 @@ impl Tree {
         let mut tree = Self::with(page.kind, page.suite, Arena::default());
         tree.arena.nodes.reserve(64);
         tree.pages.push(Arc::clone(page));
-        let top = page.arena.node(Page::TOP);
-        let mut node = Node::new(top.sum, State::Remote { page: 0, node: Page::TOP });
+        let mut node = Node::new(Summary::UNKNOWN, State::Remote { page: 0, node: Page::TOP });
         node.flags = PAGE_TOP;
         node.home = 0;
-        (node.height, node.weight) = (top.height, top.weight);
         tree.arena.push(node);
         tree
     }
 
     /// The pruned tree that was sent.
     pub(crate) fn of_proof(kind: Kind, suite: Suite, proof: &[u8]) -> Result<Self, pruned::Fault> {
-        let arena = pruned::decode(proof, kind, suite, pruned::Form::Proof)?;
+        let arena = pruned::decode(proof, kind, suite, Form::Proof)?;
         Ok(Self::with(kind, suite, arena))
     }
 
@@ -119,6 +117,21 @@ impl Tree {
     #[inline]
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         self.arena.node(id)
+    }
+
+    /// The node itself, or the one on a page that it stands for and was not copied from yet.
+    #[inline]
+    fn there(&self, id: NodeId) -> &Node {
+        match self.node(id).state {
+            State::Remote { page, node } => self.pages[page as usize].arena.node(node),
+            _ => self.node(id),
+        }
+    }
+
+    /// What the node says of all that is below it.
+    #[inline]
+    pub(crate) fn sum(&self, id: NodeId) -> &Summary {
+        &self.there(id).sum
     }
 
     #[inline]
@@ -170,6 +183,11 @@ impl Tree {
         Ok(())
     }
 
+    /// The tree as it was opened, with everything that was not visited pruned. O(bytes).
+    pub(crate) fn proof(&self) -> Vec<u8> {
+        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id))
+    }
+
     fn page_at(&mut self, digest: &Digest, linked: Option<Arc<Page>>) -> Step<Arc<Page>> {
         let page = linked
             .or_else(|| self.supplied.get(digest).map(Arc::clone))
@@ -205,12 +223,8 @@ impl Tree {
             State::Inner { bit, label, start, left, right } => {
                 let len = bit.div_ceil(8) as usize - usize::from(start);
                 let label = self.arena.store(&held.arena.bytes[label as usize..label as usize + len]);
-                let [left, right] = [left, right].map(|child| {
-                    let there = held.arena.node(child);
-                    let mut node = Node::new(there.sum, State::Remote { page, node: child });
-                    (node.height, node.weight) = (there.height, there.weight);
-                    self.arena.push(node)
-                });
+                let [left, right] = [left, right]
+                    .map(|child| self.arena.push(Node::new(Summary::UNKNOWN, State::Remote { page, node: child })));
                 State::Inner { bit, label, start, left, right }
             }
             State::Leaf { tail, target_len, .. } => {
@@ -271,7 +285,7 @@ impl Tree {
     /// The summary of a place.
     pub(crate) fn sum_at(&self, place: &Place) -> Summary {
         match place {
-            Place::Here(id) => self.node(*id).sum,
+            Place::Here(id) => *self.sum(*id),
             Place::There(page, node) => page.arena.node(*node).sum,
         }
     }
@@ -297,7 +311,7 @@ impl Tree {
                 Side::Right => right = child,
             }
             let state = State::Inner { bit, label, start, left, right };
-            let sum = pruned::join(&self.node(left).sum, &self.node(right).sum, |_, _| Digest::ZERO)
+            let sum = pruned::join(self.sum(left), self.sum(right), |_, _| Digest::ZERO)
                 .ok_or(Halt::Full("the counts or measures would sum to 2^53 or more"))?;
             child = if self.node(id).has(FRESH) {
                 let node = self.arena.node_mut(id);
@@ -325,7 +339,7 @@ impl Tree {
             }
             match self.state(id) {
                 State::Inner { bit, left, right, .. } if children_done => {
-                    let (l, r) = (self.node(left).sum, self.node(right).sum);
+                    let (l, r) = (*self.sum(left), *self.sum(right));
                     let digest = match self.kind {
                         Kind::Map => self.encoder.map_inner(bit, &path.0, &l, &r),
                         Kind::List => self.encoder.list_inner(&l, &r),
@@ -360,11 +374,13 @@ impl Tree {
 
     /// Decides where a fresh node whose children are decided is cut from them.
     pub(crate) fn decide_cut(&mut self, id: NodeId) {
-        if let State::Inner { left, right, .. } = self.state(id) {
-            let [l, r] = [left, right].map(|child| self.extent(child));
-            cut::apply(&mut self.arena, self.kind, id, |child| if child == left { l } else { r });
-        } else if matches!(self.state(id), State::Leaf { .. }) {
-            cut::apply(&mut self.arena, self.kind, id, |_| 0);
+        match self.state(id) {
+            State::Inner { bit, left, right, .. } => {
+                let children = [left, right].map(|child| cut::Child::of(self.there(child), self.kind, bit + 1, self.extent(child)));
+                cut::apply(self.arena.node_mut(id), children);
+            }
+            State::Leaf { .. } => cut::note(&mut self.arena, self.kind, id),
+            _ => {}
         }
     }
 
@@ -515,7 +531,7 @@ impl Tree {
     }
 
     fn draft_stub(&self, id: NodeId, draft: &mut Draft) -> NodeId {
-        let from = self.node(id);
+        let from = self.there(id);
         let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
         let mut node = Node::new(from.sum, state);
         (node.height, node.weight) = (from.height, from.weight);

@@ -27,7 +27,7 @@ pub(crate) fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -
     }
     let mut tree = Tree::of_proof(root.kind, root.suite, proof)
         .map_err(|fault| Error::Proof { check: fault.why.to_owned(), step: None, at: Some(fault.at) })?;
-    let digest = tree.node(Tree::TOP).sum.digest;
+    let digest = tree.sum(Tree::TOP).digest;
     if digest != root.digest {
         return Err(Error::proof(format!("the proof's digest is {digest}, not the root's")));
     }

@@ -70,7 +70,7 @@ impl Build {
     pub fn arcs(suite: Suite, mut arcs: Arcs) -> Result<Self> {
         arcs.sort()?;
         let built = map::build(suite, arcs.iter()).and_then(|(mut tree, top)| {
-            let sum = tree.node(top).sum;
+            let sum = *tree.sum(top);
             Ok((sum, tree.new_pages(top, false)?))
         });
         let (sum, pages) = built.map_err(|_| Error::request("arcs: they make no map"))?;
