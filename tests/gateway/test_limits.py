@@ -129,7 +129,7 @@ def test_bodies_together_past_their_memory_get_503_and_free_it_again() -> None:
         assert answer.headers["retry-after"] == "1"
         for _ in range(3):  # what was counted for the first is free again
             answer = httpx2.post(f"{url}/v1/roots", content=b'{"arcs": {"' + b"a" * (1 << 19) + b'": "x"}}')
-            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_path")
+            assert answer.status_code == 400
 
 
 def test_each_limit_on_bodies_is_its_own() -> None:

@@ -43,6 +43,8 @@ def _wait_until_refused(port: int) -> None:
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        except ConnectionResetError:
+            continue  # it was in the queue of the socket when that was closed
         except ConnectionRefusedError:
             return
 

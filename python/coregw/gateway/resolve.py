@@ -6,14 +6,13 @@ the verification routes, which errors must have too (`app`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 import msgspec
 from litestar import Response, post
 
-from coregw.errors import InvalidInput
+from coregw._core import split_envelope
 from coregw.gateway.bodies import check_json_type, query_parameters
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, Doc
@@ -34,7 +33,7 @@ from coregw.messages import (
     encode,
 )
 
-__all__ = ["handlers", "split_envelope"]
+__all__ = ["handlers"]
 
 _BODY_CODES: Final = ("too_large", "unsupported_media_type")
 _QUERY_CODES: Final = (
@@ -46,10 +45,6 @@ _QUERY_CODES: Final = (
     "root_not_found",
 )
 _ROLE: Final = {"X-Core-Verification-Role": "Always `diagnostic`: no substitute for verifying locally."}
-
-_OPENING: Final = re.compile(rb'[ \t\n\r]*\{[ \t\n\r]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*')
-_BETWEEN: Final = re.compile(rb'[ \t\n\r]*,[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
-_CLOSING: Final = re.compile(rb"[ \t\n\r]*\}[ \t\n\r]*")
 
 
 async def _answer(request: AnyRequest, ask: Callable[[bytes], Awaitable[bytes]]) -> Response[bytes]:
@@ -173,7 +168,7 @@ async def _verdict(
     profile: Literal["core.resolve/v0alpha1", "core.read/v0alpha1"],
     verify: Callable[[bytes, bytes], Awaitable[str | None]],
 ) -> Response[bytes]:
-    """Takes the envelope apart and says what the verifier says."""
+    """Takes the envelope apart and says what the verifier says of each half: a 400 for one, a verdict for the other."""
     gateway = Gateway.of(request)
     query_parameters(request)
     check_json_type(request)
@@ -181,38 +176,6 @@ async def _verdict(
         error = await verify(*split_envelope(body))
     verdict = Verification(profile=profile, valid=error is None, error=msgspec.UNSET if error is None else error)
     return json_response(encode(verdict))
-
-
-def split_envelope(body: bytes) -> tuple[bytes, bytes]:
-    """The texts of ``request`` and ``result`` in a verification's body, each exactly as written. O(size).
-
-    Not even their JSON is judged here: a duplicate member in ``request`` is a bad request, the same in ``result`` is
-    a result that is not valid, and the extension tells them apart.
-
-    Raises:
-        InvalidInput: The body is no JSON object of exactly these two members.
-    """
-    try:
-        envelope = msgspec.json.decode(body, type=VerifyResolveRequest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"the body is not {{request, result}}: {error}") from None
-    texts = {"request": bytes(envelope.request), "result": bytes(envelope.result)}
-    opening = _OPENING.match(body)
-    if opening is not None:
-        first = msgspec.json.decode(opening[1], type=str)
-        second = "result" if first == "request" else "request"
-        rest = _after(body, opening.end(), texts[first])
-        between = _BETWEEN.match(body, rest) if rest is not None else None
-        rest = _after(body, between.end(), texts[second]) if between is not None else None
-        if rest is not None and _CLOSING.fullmatch(body, rest) is not None:
-            return texts["request"], texts["result"]
-    # The decoder keeps the last of several members of one name, so with a duplicate the pieces don't fit together.
-    raise InvalidInput("the body has a member twice")
-
-
-def _after(body: bytes, start: int, text: bytes) -> int | None:
-    """Where `text` ends if it stands at `start`, else None."""
-    return start + len(text) if body.startswith(text, start) else None
 
 
 handlers: Final = [resolve, read, map_proof, scan, verify_resolve, verify_read]
