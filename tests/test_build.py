@@ -16,10 +16,8 @@ TOP = Path(__file__).parent.parent
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))
 CARGO = tomllib.loads((TOP / "Cargo.toml").read_text("utf-8"))
 LOCK = (TOP / "requirements.lock").read_text("utf-8")
-PINS = {
-    canonicalize_name(name): version
-    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", LOCK, re.MULTILINE)
-}
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
+PINS = {canonicalize_name(name): version for name, version in PIN.findall(LOCK)}
 DECLARED = [
     *PROJECT["project"]["dependencies"],
     *PROJECT["dependency-groups"]["dev"],
@@ -35,7 +33,7 @@ def test_the_lock_satisfies_a_declared_requirement(text: str) -> None:
 
 def test_every_pin_has_hashes() -> None:
     entries = re.split(r"^(?=[A-Za-z0-9])", LOCK, flags=re.MULTILINE)[1:]
-    assert len(entries) == len(PINS)
+    assert len(entries) == len(PIN.findall(LOCK)) >= len(PINS)  # one that depends on the platform stands there twice
     assert all("--hash=sha256:" in entry for entry in entries)
 
 

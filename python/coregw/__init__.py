@@ -66,7 +66,6 @@ from coregw.verify import (
     verify_read,
     verify_resolve,
     verify_scan_result,
-    verify_transition,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +112,6 @@ __all__ = [
     "verify_resolve",
     "verify_scan",
     "verify_scan_result",
-    "verify_transition",
 ]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from coregw._core import ReadOutcome, Scan
 
-__all__ = ["verify_map_proof", "verify_read", "verify_resolve", "verify_scan_result", "verify_transition"]
+__all__ = ["verify_map_proof", "verify_read", "verify_resolve", "verify_scan_result"]
 
 
 def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
@@ -110,25 +110,6 @@ def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Stru
     Linear in the length of the result.
     """
     return _core.verify_scan_result(_json(request), _json(result))
-
-
-def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Struct) -> str:
-    """The new root that the caller's own changes lead to, derived from the receipt's proofs (protocol section 5).
-
-    Accepting that root stays the caller's decision: the proof says that it follows from the base root by these
-    changes, not that it is the newest.
-
-    Args:
-        request: The mutation request that was sent, with ``prove: true``.
-        receipt: The receipt that came back; each of its deltas carries a ``proof``.
-
-    Raises:
-        InvalidInput: The request is no mutation request.
-        ProofError: The receipt does not prove its roots. Names the delta and the check that failed.
-
-    Linear in the length of the receipt.
-    """
-    return _core.verify_transition(_json(request), _json(receipt))
 
 
 def _json(message: bytes | str | Struct) -> bytes | str:

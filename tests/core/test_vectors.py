@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import coregw
-from coregw import InvalidInput, ProofError
+from coregw import Conflict, InvalidInput, ProofError
 from vector_cases import Case, changes, load, params, text, tree
 
 
@@ -73,7 +73,7 @@ def test_a_listing_and_its_proof_are_those_of_the_vectors(case: Case) -> None:
     built = tree(case)
     assert isinstance(built, coregw.Map)
     window = (case["prefix"], case["after"], case["limit"])
-    entries = [(entry["segments"], entry["target"]) for entry in case["entries"]]
+    entries = [(path, target) for path, target in case["entries"]]
     proof = bytes.fromhex(case["proof"])
     for scan in (built.scan(*window), coregw.verify_scan(case["root"], *window, proof)):
         assert [(list(path), target) for path, target in scan.entries] == entries
@@ -115,14 +115,39 @@ def verify_operation(case: Case) -> None:
         pytest.fail(f"no such operation: {case['operation']}")
 
 
-BAD_REQUESTS = {
-    "a byte order mark",
-    "a duplicate member",
-    "a trailing value",
-    "an after outside the prefix",
-    "an escaped duplicate",
-    "not closed",
+# What is wrong with the caller's own question is no forgery. Everything else must be a ProofError.
+BAD_QUESTIONS = {
+    "a byte order mark": (InvalidInput, "invalid_request"),
+    "a change of nothing": (Conflict, "invalid_change"),
+    "a coordinate twice": (Conflict, "invalid_change"),
+    "a duplicate member": (InvalidInput, "invalid_request"),
+    "a list root for a map proof": (InvalidInput, "kind_mismatch"),
+    "a payload CID as root": (InvalidInput, "kind_mismatch"),
+    "a root of an unknown kind": (InvalidInput, "invalid_cid"),
+    "a root of an unknown suite": (InvalidInput, "invalid_cid"),
+    "a root of wire version 2": (InvalidInput, "invalid_cid"),
+    "a root with another hash function": (InvalidInput, "invalid_cid"),
+    "a trailing value": (InvalidInput, "invalid_request"),
+    "an after outside the prefix": (InvalidInput, "invalid_path"),
+    "an escaped duplicate": (InvalidInput, "invalid_request"),
+    "neither before nor after": (Conflict, "invalid_change"),
+    "no changes": (InvalidInput, "invalid_request"),
+    "not closed": (InvalidInput, "invalid_request"),
 }
+
+
+def refusal(case: Case) -> tuple[type[coregw.CoregwError], str]:
+    """The exception, and its code, with which a case is refused."""
+    request = case.get("request", {})
+    if case["why"] == "another root asked" and case["operation"] == "read":
+        wanted = "map" if request["query"]["kind"] == "map_key" else "list"
+        if coregw.Cid(request["root"]).kind != wanted:
+            return InvalidInput, "kind_mismatch"
+    if case["why"] == "another prefix asked":
+        prefix, after = request["prefix"], request.get("after")
+        if after is not None and after[: len(prefix)] != prefix:
+            return InvalidInput, "invalid_path"
+    return BAD_QUESTIONS.get(case["why"], (ProofError, "invalid_proof"))
 
 
 @pytest.mark.parametrize("case", [p for p in params(load("operations")) if p.values[0]["valid"]])
@@ -132,8 +157,10 @@ def test_an_operation_proves_its_result(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [p for p in params(load("operations")) if not p.values[0]["valid"]])
 def test_a_forged_operation_is_refused(case: Case) -> None:
-    with pytest.raises(InvalidInput if case["why"] in BAD_REQUESTS else ProofError):
+    kind, code = refusal(case)
+    with pytest.raises(kind) as caught:
         verify_operation(case)
+    assert caught.value.code == code
 
 
 def check_hostile(case: Case) -> None:
@@ -150,5 +177,7 @@ def test_each_single_check_of_the_hostile_vectors_is_made(case: Case) -> None:
     if case["valid"]:
         check_hostile(case)
         return
-    with pytest.raises((ProofError, InvalidInput)):
+    kind, code = refusal(case)
+    with pytest.raises(kind) as caught:
         check_hostile(case)
+    assert caught.value.code == code
