@@ -6,7 +6,7 @@ use core::{Cid, InputCode, Missing, Snapshot, Suite};
 use coregw_core as core;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PySlice, PyString};
+use pyo3::types::{PyBytes, PyList, PySlice, PyString, PyTuple};
 
 use crate::cid::{hash, text};
 use crate::convert::{self, Fault};
@@ -147,10 +147,10 @@ impl List {
     }
 
     /// For pickling and copying: the elements, their sizes, and the suite.
-    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Vec<Bound<'py, PyString>>, Vec<u64>, &'static str)> {
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let whole = call_detached(py, self.__len__() > ATTACHED_ITEMS, || self.0.range(0, None))?.0;
-        let elements = whole.segments.iter().map(|target| text(py, target)).collect();
-        Ok((elements, whole.sizes, self.0.root().suite.name()))
+        let elements: Vec<_> = whole.segments.iter().map(|target| text(py, target)).collect();
+        (elements, whole.sizes, self.0.root().suite.name()).into_pyobject(py)
     }
 
     /// The proof of an element, or that the list is shorter, for `verify_index` (protocol section 4, *get*).
@@ -195,7 +195,8 @@ impl List {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let start = convert::amount(start, "start")?;
         let end = end.map(|end| convert::amount(end, "end")).transpose()?;
-        let (_, proof) = call_detached(py, self.__len__() > ATTACHED_ITEMS, || self.0.range(start, end))?;
+        let long = self.elements_in(start, end) > ATTACHED_ITEMS as u64;
+        let (_, proof) = call_detached(py, long, || self.0.range(start, end))?;
         Ok(PyBytes::new(py, &proof))
     }
 
@@ -229,6 +230,13 @@ impl List {
 impl List {
     fn element(&self, at: usize) -> core::Result<Option<Cid>> {
         self.0.index(at as u64).map(|(element, _)| element.target)
+    }
+
+    /// About how many elements a range meets, if they are of like sizes.
+    fn elements_in(&self, start: u64, end: Option<u64>) -> u64 {
+        let total = self.0.measure();
+        let width = end.unwrap_or(total).min(total).saturating_sub(start);
+        width / (total / self.0.count().max(1)).max(1)
     }
 
     fn slice<'py>(&self, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyList>> {

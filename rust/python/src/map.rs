@@ -137,13 +137,13 @@ impl Map {
     }
 
     /// For pickling and copying: the arcs, and the suite.
-    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Vec<(String, Bound<'py, PyString>)>, &'static str)> {
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut entries = Entries::of(&self.0);
         let mut arcs = Vec::with_capacity(self.__len__());
         while let Some((segments, target)) = entries.next()? {
             arcs.push((segments.join("/"), text(py, &target)));
         }
-        Ok((arcs, self.0.root().suite.name()))
+        (arcs, self.0.root().suite.name()).into_pyobject(py)
     }
 
     /// The proof of a key's target, or of its absence, for `verify_key` (protocol section 4, *get*). O(depth).
