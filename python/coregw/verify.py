@@ -73,6 +73,18 @@ def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> 
         ProofError: The result does not prove what it says. Names the check that failed.
 
     Linear in the length of the result.
+
+    >>> import base64, coregw, json
+    >>> chunks = coregw.List([coregw.payload_cid(b"hello"), coregw.payload_cid(b" world")], sizes=[5, 6])
+    >>> query = {"kind": "list_index", "index": 2}
+    >>> request = {"profile": "core.read/v0alpha1", "root": chunks.root, "query": query}
+    >>> step = {"kind": "list_index", "from": {"/": chunks.root}, "target": None, "index": 2, "length": 2,
+    ...         "evidence_kind": "tree", "evidence_backend": "sha2-256",
+    ...         "proof": base64.b64encode(chunks.prove(2)).decode()}
+    >>> details = {"prooflist": {"root": {"/": chunks.root}, "query": "list:2", "steps": [step]}}
+    >>> outcome = coregw.verify_read(json.dumps(request), json.dumps(details))
+    >>> outcome.present, outcome.length
+    (False, 2)
     """
     return _core.verify_read(_json(request), _json(result))
 
@@ -89,6 +101,17 @@ def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct
         ProofError: The result does not prove what it says. Names the check that failed.
 
     Linear in the length of the result.
+
+    >>> import base64, coregw, json
+    >>> m = coregw.Map({"docs/readme": coregw.payload_cid(b"hello")})
+    >>> request = {"profile": "core.map-proof/v0alpha1", "root": m.root, "key": ["docs"]}
+    >>> step = {"kind": "map_absence", "from": {"/": m.root}, "target": None, "path": "docs",
+    ...         "evidence_kind": "tree", "evidence_backend": "sha2-256",
+    ...         "proof": base64.b64encode(m.prove("docs")).decode()}
+    >>> prooflist = {"root": {"/": m.root}, "query": "docs", "steps": [step]}
+    >>> result = {"profile": "core.map-proof/v0alpha1", "present": False, "prooflist": prooflist}
+    >>> coregw.verify_map_proof(json.dumps(request), json.dumps(result)) is None
+    True
     """
     return _core.verify_map_proof(_json(request), _json(result))
 
@@ -108,6 +131,19 @@ def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Stru
         ProofError: The result does not prove what it says. Names the check that failed.
 
     Linear in the length of the result.
+
+    >>> import base64, coregw, json
+    >>> cid = coregw.payload_cid(b"hello")
+    >>> m = coregw.Map({"docs/readme": cid})
+    >>> request = {"profile": "core.scan/v0alpha1", "root": m.root, "prefix": ["docs"]}
+    >>> proof = base64.b64encode(m.scan(["docs"]).proof).decode()
+    >>> step = {"kind": "map_scan", "from": {"/": m.root}, "target": {"/": m.root}, "prefix": ["docs"], "limit": 1000,
+    ...         "more": False, "evidence_kind": "tree", "evidence_backend": "sha2-256", "proof": proof}
+    >>> prooflist = {"root": {"/": m.root}, "query": "scan:docs", "steps": [step]}
+    >>> entries = [{"segments": ["docs", "readme"], "target": cid}]
+    >>> result = {"profile": "core.scan/v0alpha1", "entries": entries, "more": False, "prooflist": prooflist}
+    >>> coregw.verify_scan_result(json.dumps(request), json.dumps(result)).entries == [(["docs", "readme"], cid)]
+    True
     """
     return _core.verify_scan_result(_json(request), _json(result))
 

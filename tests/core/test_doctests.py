@@ -1,0 +1,37 @@
+"""The examples in the extension's docstrings run: pytest finds doctests in Python modules only."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+import coregw
+from coregw import _core
+
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+EXAMPLES = {
+    example.name: example
+    for name in dir(_core)
+    if not name.startswith("_")
+    for example in FINDER.find(getattr(_core, name), name, module=False, globs={"coregw": coregw, **vars(_core)})  # type: ignore[arg-type]
+    if example.examples
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_docstring_runs(name: str) -> None:
+    output: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert not runner.run(EXAMPLES[name], out=output.append).failed, "".join(output)
+
+
+def is_called(name: str) -> bool:
+    """Whether a public name is a function or class that a program calls, not a result, an exception or a client."""
+    value = getattr(coregw, name)
+    return callable(value) and not (isinstance(value, type) and issubclass(value, tuple | BaseException))
+
+
+@pytest.mark.parametrize("name", sorted(set(filter(is_called, coregw.__all__)) - {"AsyncClient", "Client"}))
+def test_what_a_program_calls_has_an_example(name: str) -> None:
+    assert ">>> " in (getattr(coregw, name).__doc__ or "")
