@@ -33,7 +33,7 @@ HEAVY_BODY_BYTES: Final = 1 << 20
 """Larger root creations and mutations wait for a place: they need memory several times their body's size."""
 
 INLINE_BODY_BYTES: Final = 64 << 10
-"""Larger bodies are parsed in a worker thread: some 100 µs is what the event loop may lose."""
+"""Larger bodies are parsed and worked on in a worker thread: a millisecond is what the event loop may lose."""
 
 INLINE_PAGES: Final = 32
 """More pages at once are checked and parsed in a worker thread."""
@@ -144,7 +144,7 @@ class Engine:
 
     async def _answer(self, request: bytes, start: Callable[..., Operation], *arguments: int) -> bytes:
         operation = await self._call(len(request), start, self._cache, request, *arguments)
-        await self._drive(operation)
+        await self._drive(operation, len(request))
         return operation.result()
 
     async def _verdict(self, verify: Callable[[bytes, bytes], object], request: bytes, result: bytes) -> str | None:
@@ -179,7 +179,7 @@ class Engine:
         """
         async with self._place_for(request):
             mutation = await self._call(len(request), Mutation, self._cache, base_root, request)
-            await self._drive(mutation)
+            await self._drive(mutation, len(request))
             receipt = mutation.result()
             await self._keep(mutation.next_pages, mutation.roots)
             return receipt
@@ -247,17 +247,21 @@ class Engine:
 
     # --- driving the extension ----------------------------------------------------------------------------------------
 
-    async def _drive(self, work: Operation | Mutation) -> None:
-        """Runs a query or change to its end, supplying what it asks for."""
+    async def _drive(self, work: Operation | Mutation, size: int) -> None:
+        """Runs a query or change to its end, supplying what it asks for. `size` is that of its request.
+
+        A query minds its budget between nodes; a change may take long for all its coordinates at once. So what a large
+        request asks for is done in a worker thread from the start.
+        """
         try:
             async with asyncio.timeout(self._seconds):
-                need = work.run(self._budget)
+                need = await self._call(size, work.run, self._budget)
                 while need is not None:
-                    need = await self._supply(work, need)
+                    need = await self._supply(work, need, size)
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
-    async def _supply(self, work: Operation | Mutation, need: Need) -> Need | None:
+    async def _supply(self, work: Operation | Mutation, need: Need, size: int) -> Need | None:
         """Fetches one need, and runs on."""
         if need.budget:
             return await self._in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)
@@ -269,7 +273,7 @@ class Engine:
                 await self._in_worker(work.supply_pages, pages)
             else:
                 work.supply_pages(pages)
-        return work.run(self._budget)
+        return await self._call(size, work.run, self._budget)
 
     async def _are_held(self, roots: Sequence[bytes]) -> list[bool]:
         """Whether the store has a record of each root. Only "yes" is remembered: a root is never deleted."""
@@ -288,7 +292,7 @@ class Engine:
             self._held.popitem(last=False)
 
     async def _call(self, size: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls a function that takes time in proportion to `size` bytes: here, or in a worker thread."""
+        """Calls a function that takes time in proportion to a request's `size`: here, or in a worker thread."""
         if size <= INLINE_BODY_BYTES:
             return function(*args, **kwargs)
         return await self._in_worker(function, *args, **kwargs)
