@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
+import uvloop
 
 from coregw.client import Client
 from coregw.gateway.server import GatewayServer
@@ -35,7 +36,12 @@ def honest_gateway(data: Path) -> Iterator[str]:
         ready.set()
 
     server = GatewayServer(Settings(data=data, port=0, shutdown_seconds=5), on_ready=on_ready)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the loop that `coregw serve` runs on
+            runner.run(server.serve())
+
+    thread = threading.Thread(target=serve)
     thread.start()
     try:
         assert ready.wait(START_SECONDS), "the gateway did not start"

@@ -96,18 +96,19 @@ def test_a_walk_is_bounded(gateway: str) -> None:
     [
         ("", ("root", [])),
         ("docs", ("root", ["docs"])),
-        ("docs/a", ("root", ["docs", "a"])),
+        ("docs/a", ("a", [])),
         ("sub", ("inner", [])),
         ("sub/in", ("inner", ["in"])),
-        ("sub/in/file", ("inner", ["in", "file"])),
-        ("list/0", ("payload", [])),
+        ("sub/in/file", ("file", [])),
+        ("list", ("list", [])),
+        ("list/0", ("file", [])),
     ],
 )
 def test_a_path_is_located_through_nested_maps(client: Client, path: str, expected: tuple[str, list[str]]) -> None:
     listed = client.create_list([cid("f")])
     inner = client.create_root({"in/file": cid("f")})
     root = client.create_root({"docs/a": cid("a"), "sub": inner, "list": listed})
-    by_name = {"root": root, "inner": inner, "payload": cid("f")}
+    by_name = {"root": root, "inner": inner, "list": listed, "a": cid("a"), "file": cid("f")}
     assert client.locate(root, path) == (by_name[expected[0]], expected[1])
 
 

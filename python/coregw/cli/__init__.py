@@ -14,6 +14,7 @@ from typing import NoReturn
 import rich_click as click
 from click.exceptions import Exit
 
+from coregw import __version__
 from coregw.errors import CoregwError, ProofError
 
 __all__ = ["EXIT_FAILURE", "EXIT_NOT_PROVEN", "cli", "main"]
@@ -64,7 +65,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="coregw", prog_name="coregw")
+@click.version_option(__version__, prog_name="coregw")
 def cli() -> None:
     """Authenticated maps and lists: a gateway, and clients that need not trust it.
 

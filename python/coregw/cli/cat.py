@@ -11,7 +11,7 @@ from coregw.cli.common import client, gateway_option
 __all__ = ["command"]
 
 
-@click.command("cat")
+@click.command("cat", short_help="Write the verified bytes of a file to stdout.")
 @click.argument("root")
 @click.argument("path")
 @gateway_option

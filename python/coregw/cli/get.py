@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("get")
+@click.command("get", short_help="Write the verified tree of ROOT to a new folder.")
 @click.argument("root")
 @click.argument("dest", type=click.Path(path_type=Path))
 @gateway_option

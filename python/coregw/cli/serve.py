@@ -28,16 +28,17 @@ def _show_settings(context: click.Context, parameter: click.Parameter, wanted: b
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; made if missing.")
 @click.option("--host", help="Address to listen on; loopback unless told otherwise.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
-@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated.")
+@click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option(
     "--settings",
+    "show_settings",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_show_settings,
     help="Show all settings with their defaults, and stop.",
 )
-def command(data: Path | None, host: str | None, port: int | None, settings: tuple[str, ...]) -> None:
+def command(data: Path | None, host: str | None, port: int | None, assignments: tuple[str, ...]) -> None:
     """Run a gateway on RocksDB, and say where it listens.
 
     Settings come from COREGW_* variables; options win over them. SIGINT or SIGTERM end it: requests under way finish,
@@ -47,7 +48,7 @@ def command(data: Path | None, host: str | None, port: int | None, settings: tup
 
     given: dict[str, object] = {"data": data, "host": host, "port": port}
     known = {variable for variable, _, _ in Settings.describe()}
-    for text in settings:
+    for text in assignments:
         name, equals, value = text.partition("=")
         field = name.strip().lower().removeprefix("coregw_")
         if not equals or f"COREGW_{field.upper()}" not in known:

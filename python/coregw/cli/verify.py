@@ -18,7 +18,7 @@ __all__ = ["command"]
 _MAX_BYTES = 64 << 20
 
 
-@click.command("verify")
+@click.command("verify", short_help="Verify a saved request and result, offline.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 def command(file: Path) -> None:
     """Verify FILE, which holds {"request": ..., "result": ...}, without a network. "-" is stdin.
@@ -51,16 +51,10 @@ def _read(file: Path) -> bytes:
 
 def _verified(document: bytes) -> list[str]:
     """What the document proves, in lines."""
-    import msgspec
-
     from coregw import messages
     from coregw.client.questions import saved_question
 
-    class Saved(msgspec.Struct, forbid_unknown_fields=True):
-        request: msgspec.Raw
-        result: msgspec.Raw
-
-    saved = messages.decode(document, Saved)
+    saved = messages.decode(document, messages.VerifyResolveRequest)  # any profile: both are taken as they are
     request = bytes(saved.request)
     question = saved_question(request)
     value = question.verify(request, bytes(saved.result))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio.to_thread
 import httpx2
@@ -14,7 +14,7 @@ import tenacity
 
 from coregw import _core
 from coregw.client import operations, trees
-from coregw.client.operations import Piece, Steps, Stream
+from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
     PathLike,
@@ -32,7 +32,6 @@ from coregw.errors import CoregwError
 __all__ = ["AsyncClient"]
 
 T = TypeVar("T")
-Y = TypeVar("Y")
 
 
 class AsyncClient:
@@ -162,7 +161,7 @@ class AsyncClient:
         try:
             call = next(steps)
             while True:
-                call = await self._advance(steps, call)
+                call = resume(steps, await self._outcome(call))
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -177,18 +176,17 @@ class AsyncClient:
                     yield item.value
                     item = next(steps)
                 else:
-                    item = await self._advance(steps, item)
+                    item = resume(steps, await self._outcome(item))
         except StopIteration:
             return
         finally:
             steps.close()
 
-    async def _advance(self, steps: Generator[Y, Any, object], call: Call) -> Y:
+    async def _outcome(self, call: Call) -> Answer | CoregwError:
         try:
-            answer: Answer = await self._retrying(self._exchange, call)
+            return await self._retrying(self._exchange, call)
         except CoregwError as error:
-            return steps.throw(error)
-        return steps.send(answer)
+            return error
 
     async def _exchange(self, call: Call) -> Answer:
         body = call.content

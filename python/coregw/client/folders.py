@@ -157,12 +157,11 @@ class ChunkReader:
 
     def _opened(self) -> BinaryIO:
         descriptor = os.open(self._source.file, _OPEN_FLAGS)
-        file = os.fdopen(descriptor, "rb")
         self._before = FileState(descriptor)
         if not stat.S_ISREG(self._before.mode):
-            file.close()
+            os.close(descriptor)
             raise Skip(self._source.file, "no regular file")
-        return file
+        return os.fdopen(descriptor, "rb")
 
 
 def shown(file: Path) -> str:

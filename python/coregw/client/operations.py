@@ -17,7 +17,7 @@ from coregw.client.payloads import Download, Upload
 from coregw.client.questions import CidLike, PathLike, Proven, Question, encode, read_index, read_key, read_range
 from coregw.client.settings import ClientSettings
 from coregw.client.wire import Answer, Call, decode
-from coregw.errors import IndexNotFound, InvalidInput, PathNotFound, ProofError
+from coregw.errors import CoregwError, IndexNotFound, InvalidInput, PathNotFound, ProofError
 from coregw.messages import CasCreated, Change, Delta, Endpoint, MutationReceipt, MutationRequest, RootCreated
 
 __all__ = [
@@ -29,10 +29,12 @@ __all__ = [
     "create_root",
     "get_payload",
     "put_payload",
+    "resume",
     "save_payload",
 ]
 
 T = TypeVar("T")
+Y = TypeVar("Y")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class Piece(Generic[T]):
     """A value that a stream hands to its caller."""
 
     value: T
+
+
+def resume(steps: Generator[Y, Any, object], outcome: Answer | CoregwError) -> Y:
+    """Goes on with an operation after an exchange; raises `StopIteration` with its value at its end."""
+    return steps.throw(outcome) if isinstance(outcome, CoregwError) else steps.send(outcome)
 
 
 # The send type is Any because a generator that yields both calls and pieces is sent answers and None.
@@ -224,7 +231,7 @@ def create_list(
     expected = _core.List(targets, measures, suite).root
     current: str = _core.Cid(base).text if base is not None else (yield from create_root(settings, {}, suite))
     what = f"create a list of {len(targets)} elements"
-    for deltas in _appends(targets, measures, settings.list_changes):
+    for deltas in _appends(targets, measures, suite, settings.list_changes):
         body = encode(MutationRequest(deltas=deltas))
         call = Call("POST", f"/v1/roots/{current}/mutations", settings.max_result_bytes, what, content=body)
         answer: Answer = yield call
@@ -233,13 +240,14 @@ def create_list(
     return expected
 
 
-def _appends(targets: Sequence[str], measures: Sequence[int], at_most: int) -> list[list[Delta]]:
+def _appends(targets: Sequence[str], measures: Sequence[int], suite: str, at_most: int) -> list[list[Delta]]:
     """The deltas of each mutation. Without ``object``, one appends to a base that is a list, else starts a list."""
     if not targets:
         # A delta without changes is no delta, so the empty list is an appended element that is taken away again.
         element = Endpoint(target=_core.payload_cid(b""), size=1)
         added, removed = Change(index=0, after=element), Change(index=0, before=element)
-        return [[Delta(kind="list", changes=[added]), Delta(kind="list", changes=[removed])]]
+        full = _core.List([element.target], [1], suite).root
+        return [[Delta(kind="list", changes=[added]), Delta(kind="list", object=full, changes=[removed])]]
     changes = [
         Change(index=index, after=Endpoint(target=target, size=size))
         for index, (target, size) in enumerate(zip(targets, measures, strict=True))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import httpx2
 import tenacity
 
 from coregw import _core
 from coregw.client import operations, trees
-from coregw.client.operations import Piece, Steps, Stream
+from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
     PathLike,
@@ -30,7 +30,6 @@ from coregw.errors import CoregwError
 __all__ = ["Client"]
 
 T = TypeVar("T")
-Y = TypeVar("Y")
 
 
 class Client:
@@ -160,7 +159,7 @@ class Client:
         try:
             call = next(steps)
             while True:
-                call = self._advance(steps, call)
+                call = resume(steps, self._outcome(call))
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -175,18 +174,17 @@ class Client:
                     yield item.value
                     item = next(steps)
                 else:
-                    item = self._advance(steps, item)
+                    item = resume(steps, self._outcome(item))
         except StopIteration:
             return
         finally:
             steps.close()
 
-    def _advance(self, steps: Generator[Y, Any, object], call: Call) -> Y:
+    def _outcome(self, call: Call) -> Answer | CoregwError:
         try:
-            answer: Answer = self._retrying(self._exchange, call)
+            return self._retrying(self._exchange, call)
         except CoregwError as error:
-            return steps.throw(error)
-        return steps.send(answer)
+            return error
 
     def _exchange(self, call: Call) -> Answer:
         body = call.content
