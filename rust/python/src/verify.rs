@@ -2,14 +2,14 @@
 //!
 //! Verification of whole operations, with their JSON, is in `operations`.
 
-use core::{Cid, Error, InputCode, Key, Kind, RootCid, map, verify};
+use core::{Cid, InputCode, Key, Kind, RootCid, map, verify};
 use coregw_core as core;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::cid::text;
-use crate::convert::{self, CidLike, Fault, PathLike};
+use crate::convert::{self, CidLike, PathLike};
 use crate::errors::{call, call_detached, invalid};
 use crate::{parallel, tuples};
 
@@ -253,8 +253,8 @@ pub fn page<'py>(py: Python<'py>, listing: map::Listing, proof: Bound<'py, PyByt
 ///
 /// Raises:
 ///     ProofError: `proof` does not show what the changes need, or they do not fit. Names the check that failed.
-///     InvalidInput: `root` is no root (code ``kind_mismatch``), there are no changes, one of them is none, or they
-///         contradict each other or change nothing, whatever the tree is.
+///     Conflict: The changes contradict each other or change nothing, whatever the tree is (code ``invalid_change``).
+///     InvalidInput: `root` is no root (code ``kind_mismatch``), there are no changes, or one of them is none.
 ///
 /// >>> m = Map({"a": payload_cid(b"old")})
 /// >>> changes = [Change("a", payload_cid(b"old"), payload_cid(b"new"))]
@@ -277,21 +277,13 @@ pub fn verify_changes<'py>(
     let long = proof.len() > ATTACHED_BYTES;
     let changed = match root.kind {
         Kind::Map => {
-            let changes = convert::map_changes(changes).map_err(own)?;
+            let changes = convert::map_changes(changes)?;
             call_detached(py, long, || verify::map_changes(&root, changes, proof, limit))
         }
         Kind::List => {
-            let changes = convert::list_changes(changes).map_err(own)?;
+            let changes = convert::list_changes(changes)?;
             call_detached(py, long, || verify::list_changes(&root, changes, proof, limit))
         }
     }?;
     Ok(text(py, &changed.cid()))
-}
-
-/// To a verifier there is no state that changes could conflict with: what is wrong with them alone is bad input.
-fn own(fault: Fault) -> Fault {
-    match fault {
-        Fault::Core(Error::Conflict { what, .. }) => Error::Input { code: InputCode::InvalidRequest, what }.into(),
-        other => other,
-    }
 }
