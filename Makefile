@@ -42,7 +42,8 @@ $(VENV)/.locked: requirements.lock
 
 $(VENV)/.built: $(VENV)/.locked pyproject.toml Cargo.toml Cargo.lock $(rust_sources)
 	@echo "building the extension (a minute or two the first time)"
-	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked --quiet
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation \
+		--config-settings=build-args="--locked" --editable .
 	@touch $@
 
 .PHONY: lock
