@@ -6,7 +6,7 @@ use crate::arena::{NodeId, Side, State, Tail};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
 use crate::map::MAX_WANTED;
-use crate::node::{SUM_LIMIT, Summary};
+use crate::node::{Encoder, SUM_LIMIT, Summary};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
 use crate::tree::{Halt, Place, Step, Tree};
@@ -409,10 +409,11 @@ fn truncate(tree: &mut Tree, top: NodeId, keep: u64) -> Step<NodeId> {
 /// The result's digests and cuts are done.
 pub(crate) fn build<'a>(suite: Suite, elements: impl Iterator<Item = (&'a [u8], u64)>) -> Step<(Tree, NodeId)> {
     let mut tree = Tree::empty(Kind::List, suite);
+    let mut encoder = Encoder::new(suite);
     // Whole subtrees from the left, their counts falling powers of two.
     let mut open: Vec<NodeId> = Vec::new();
     for (target, measure) in elements {
-        let digest = tree.encoder.list_leaf(measure, target);
+        let digest = encoder.list_leaf(measure, target);
         let (offset, target_len) = (tree.arena.store(target), target.len() as u8);
         let sum = Summary { count: 1, measure, digest };
         let leaf = tree.push_fresh(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len });
@@ -421,26 +422,32 @@ pub(crate) fn build<'a>(suite: Suite, elements: impl Iterator<Item = (&'a [u8], 
         while let [.., left, right] = open[..]
             && tree.sum(left).count == tree.sum(right).count
         {
-            close(&mut tree, &mut open, left, right)?;
+            close(&mut tree, &mut encoder, &mut open, left, right)?;
         }
     }
     while let [.., left, right] = open[..] {
-        close(&mut tree, &mut open, left, right)?;
+        close(&mut tree, &mut encoder, &mut open, left, right)?;
     }
     let top = match open.pop() {
         Some(top) => top,
         None => {
-            let digest = tree.encoder.list_empty();
+            let digest = encoder.list_empty();
             tree.push_fresh(Summary { count: 0, measure: 0, digest }, State::Empty)
         }
     };
     Ok((tree, top))
 }
 
-fn close(tree: &mut Tree, open: &mut Vec<NodeId>, left: NodeId, right: NodeId) -> Step<()> {
+fn close(
+    tree: &mut Tree,
+    encoder: &mut Encoder,
+    open: &mut Vec<NodeId>,
+    left: NodeId,
+    right: NodeId,
+) -> Step<()> {
     let joined = inner(tree, left, right)?;
     let (l, r) = (*tree.sum(left), *tree.sum(right));
-    tree.arena.node_mut(joined).sum.digest = tree.encoder.list_inner(&l, &r);
+    tree.arena.node_mut(joined).sum.digest = encoder.list_inner(&l, &r);
     tree.decide_cut(joined);
     open.truncate(open.len() - 2);
     open.push(joined);

@@ -3,10 +3,12 @@
 //! A query is a value that can stop and go on: its `run` returns [`Halt`] when it needs pages or its budget is spent,
 //! and picks up where it was when it is called again.
 
+use smallvec::SmallVec;
+
 use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
-use crate::node::Summary;
+use crate::node::{Encoder, Summary};
 use crate::path::{self, Key, Window, first_difference};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
@@ -145,7 +147,7 @@ impl Scan {
             seek: None,
             limit,
             ahead: Vec::new(),
-            path: PathBuffer(window.lo.clone().unwrap_or_default()),
+            path: PathBuffer(SmallVec::from_slice(window.lo.as_deref().unwrap_or_default())),
             found: Listing::default(),
             window,
         };
@@ -440,7 +442,7 @@ fn lengthen(tree: &mut Tree, key: &[u8], bit: u32, id: NodeId) -> Step<()> {
         tree.load(id)?;
     }
     let floor = bit + 1;
-    let mut whole = PathBuffer(key[..(bit / 8) as usize].to_vec());
+    let mut whole = PathBuffer(SmallVec::from_slice(&key[..(bit / 8) as usize]));
     whole.put(8 * (bit / 8), &key[(bit / 8) as usize..=(bit / 8) as usize]);
     whole.turn(bit, Side::of(!path::bit(key, bit)));
     let state = match tree.state(id) {
@@ -465,6 +467,7 @@ fn lengthen(tree: &mut Tree, key: &[u8], bit: u32, id: NodeId) -> Step<()> {
 /// O(n) hashing. The result's digests and cuts are done.
 pub(crate) fn build<'a>(suite: Suite, arcs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>) -> Step<(Tree, NodeId)> {
     let mut tree = Tree::empty(Kind::Map, suite);
+    let mut encoder = Encoder::new(suite);
     tree.arena.nodes.reserve_exact(2 * arcs.len());
     let mut open: Vec<NodeId> = Vec::new();
     let mut bits: Vec<u32> = Vec::new();
@@ -474,12 +477,12 @@ pub(crate) fn build<'a>(suite: Suite, arcs: impl ExactSizeIterator<Item = (&'a [
             let last = &tree.arena.bytes[offset as usize..][..len];
             let bit = first_difference(last, key).ok_or(Halt::Faulty("keys that are no keys, or a key twice"))?;
             while bits.last().is_some_and(|&b| b > bit) {
-                close(&mut tree, &mut open, &mut bits, offset)?;
+                close(&mut tree, &mut encoder, &mut open, &mut bits, offset)?;
             }
             bits.push(bit);
         }
         let offset = tree.arena.store(key);
-        let digest = tree.encoder.map_leaf(key, target);
+        let digest = encoder.map_leaf(key, target);
         let tail = Tail { offset, start: 0, len: key.len() as u16 };
         let (target, target_len) = (tree.arena.store(target), target.len() as u8);
         let sum = Summary { count: 1, measure: 1, digest };
@@ -489,12 +492,12 @@ pub(crate) fn build<'a>(suite: Suite, arcs: impl ExactSizeIterator<Item = (&'a [
         before = Some((offset, key.len()));
     }
     while let (false, Some((offset, _))) = (bits.is_empty(), before) {
-        close(&mut tree, &mut open, &mut bits, offset)?;
+        close(&mut tree, &mut encoder, &mut open, &mut bits, offset)?;
     }
     let top = match open.pop() {
         Some(top) => top,
         None => {
-            let digest = tree.encoder.map_empty();
+            let digest = encoder.map_empty();
             tree.push_fresh(Summary { count: 0, measure: 0, digest }, State::Empty)
         }
     };
@@ -502,13 +505,19 @@ pub(crate) fn build<'a>(suite: Suite, arcs: impl ExactSizeIterator<Item = (&'a [
 }
 
 /// Joins the last two subtrees; `offset` is where a key below them is stored.
-fn close(tree: &mut Tree, open: &mut Vec<NodeId>, bits: &mut Vec<u32>, offset: u32) -> Step<()> {
+fn close(
+    tree: &mut Tree,
+    encoder: &mut Encoder,
+    open: &mut Vec<NodeId>,
+    bits: &mut Vec<u32>,
+    offset: u32,
+) -> Step<()> {
     let (Some(bit), Some(right), Some(left)) = (bits.pop(), open.pop(), open.pop()) else {
         return Err(Halt::Faulty("an inner node without two sides"));
     };
     let (l, r) = (*tree.sum(left), *tree.sum(right));
     let path = &tree.arena.bytes[offset as usize..];
-    let sum = pruned::join(&l, &r, |l, r| tree.encoder.map_inner(bit, path, l, r))
+    let sum = pruned::join(&l, &r, |l, r| encoder.map_inner(bit, path, l, r))
         .ok_or(Halt::Full("the counts would sum to 2^53 or more"))?;
     let inner = tree.push_fresh(sum, State::Inner { bit, label: offset, start: 0, left, right });
     tree.decide_cut(inner);

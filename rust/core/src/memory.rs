@@ -83,7 +83,7 @@ impl Snapshot {
         })
     }
 
-    fn ask(&self, kind: Kind, mut ask: Ask) -> Result<(Answer, Tree)> {
+    fn ask(&self, kind: Kind, mut ask: Ask<'_>) -> Result<(Answer, Tree)> {
         RootCid::of(&self.root().cid(), kind)?;
         let mut tree = Tree::of_page(&self.top);
         let answer = ask.run(&mut tree).map_err(|halt| halt_error(halt, &self.root()))?;
@@ -95,7 +95,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Input`] if this is no map.
     pub fn key(&self, key: &Key) -> Result<(Option<Cid>, impl FnOnce() -> Vec<u8>)> {
-        match self.ask(Kind::Map, Ask::key(key.clone()))? {
+        match self.ask(Kind::Map, Ask::key(key))? {
             (Answer::Key(target), tree) => Ok((target, move || tree.proof())),
             _ => Err(Error::request(OTHER_ANSWER)),
         }
@@ -153,7 +153,7 @@ impl Snapshot {
         self.change(Kind::List, Ask::ChangeList(list::Apply::new(changes)))
     }
 
-    fn change(&self, kind: Kind, ask: Ask) -> Result<(Self, Vec<u8>)> {
+    fn change(&self, kind: Kind, ask: Ask<'_>) -> Result<(Self, Vec<u8>)> {
         let (Answer::Changed(changed), mut tree) = self.ask(kind, ask)? else {
             return Err(Error::request(OTHER_ANSWER));
         };

@@ -36,7 +36,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn open(cache: &Arc<PageCache>, source: Arc<dyn NodeSource>, root: &RootCid, ask: crate::prove::Ask) -> Self {
+    pub(crate) fn open(cache: &Arc<PageCache>, source: Arc<dyn NodeSource>, root: &RootCid, ask: crate::prove::Ask<'static>) -> Self {
         Self { cache: Arc::clone(cache), query: Query::open(root, source, ask), wanted: Vec::new() }
     }
 

@@ -40,6 +40,11 @@ impl Key {
         Ok(Self(key))
     }
 
+    /// The bytes themselves.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// The bytes, in the order of the tree.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -3,6 +3,7 @@
 //! A [`Query`] is any of the protocol's queries on one tree, on its way to an answer. It does no I/O: when it lacks
 //! pages it says which ([`Progress::Pages`]), and goes on when they are supplied.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cid::{Cid, RootCid};
@@ -27,8 +28,8 @@ pub enum Progress {
 
 /// What a query on one tree asks.
 #[derive(Debug)]
-pub(crate) enum Ask {
-    Key(Key, map::Get),
+pub(crate) enum Ask<'a> {
+    Key(Cow<'a, [u8]>, map::Get),
     Index(list::Walk),
     Range(list::Range),
     Scan(map::Scan),
@@ -36,9 +37,13 @@ pub(crate) enum Ask {
     ChangeList(list::Apply),
 }
 
-impl Ask {
-    pub(crate) fn key(key: Key) -> Self {
-        Self::Key(key, map::Get::new())
+impl<'a> Ask<'a> {
+    pub(crate) fn key(key: &'a Key) -> Self {
+        Self::Key(Cow::Borrowed(key.as_bytes()), map::Get::new())
+    }
+
+    pub(crate) fn owned_key(key: Key) -> Self {
+        Self::Key(Cow::Owned(key.into_bytes()), map::Get::new())
     }
 
     pub(crate) fn index(index: u64) -> Self {
@@ -57,7 +62,7 @@ impl Ask {
     #[inline]
     pub(crate) fn run(&mut self, tree: &mut Tree) -> Step<Answer> {
         Ok(match self {
-            Self::Key(key, get) => Answer::Key(get.run(tree, key.as_bytes())?.map(|id| Cid::trusted(tree.arena.target(id)))),
+            Self::Key(key, get) => Answer::Key(get.run(tree, key)?.map(|id| Cid::trusted(tree.arena.target(id)))),
             Self::Index(walk) => {
                 let found = walk.run(tree)?;
                 Answer::Element(Element {
@@ -111,13 +116,13 @@ pub(crate) enum Answer {
 pub(crate) struct Query {
     root: RootCid,
     tree: Tree,
-    ask: Ask,
+    ask: Ask<'static>,
     answer: Option<Answer>,
 }
 
 impl Query {
     /// Opens the tree of `root`, whose pages come from `source` or are asked for.
-    pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>, ask: Ask) -> Self {
+    pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>, ask: Ask<'static>) -> Self {
         Self { root: *root, tree: Tree::open(root, source), ask, answer: None }
     }
 

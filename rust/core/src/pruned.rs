@@ -4,6 +4,8 @@
 //! they stand for. Decoding computes every digest on the way and keeps one path buffer. What it does not do: compare
 //! the top digest, or replay a query.
 
+use smallvec::SmallVec;
+
 use crate::arena::{Arena, Node, NodeId, PathBuffer, SHOWN, Side, State, Tail};
 use crate::cid::{Cid, Kind};
 use crate::cut;
@@ -93,7 +95,7 @@ impl<'a> Reader<'a> {
 struct Open {
     node: NodeId,
     bit: u32,
-    at: usize,
+    at: u32,
     in_right: bool,
 }
 
@@ -102,12 +104,12 @@ struct Decoder<'a> {
     kind: Kind,
     form: Form,
     arena: Arena,
-    open: Vec<Open>,
+    open: SmallVec<[Open; 32]>,
     /// Inner nodes whose right side is not begun.
     owed: usize,
     floor: u32,
     path: PathBuffer,
-    encoder: Encoder,
+    encoder: &'a mut Encoder,
     stubs: u32,
 }
 
@@ -122,11 +124,11 @@ pub(crate) fn decode(bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Resu
         kind,
         form,
         arena,
-        open: Vec::with_capacity(32),
+        open: SmallVec::new(),
         owed: 0,
         floor: 0,
         path: PathBuffer::default(),
-        encoder: Encoder::new(suite),
+        encoder: &mut Encoder::new(suite),
         stubs: 0,
     };
     loop {
@@ -192,7 +194,7 @@ impl Decoder<'_> {
         let sum = Summary { count: 0, measure: 0, digest: Digest::ZERO };
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
         let node = self.push(sum, State::Inner { bit, label, start, left: next, right: next });
-        self.open.push(Open { node, bit, at, in_right: false });
+        self.open.push(Open { node, bit, at: at as u32, in_right: false });
         Ok(())
     }
 
@@ -313,7 +315,7 @@ impl Decoder<'_> {
                 }
                 return Ok(false);
             }
-            let (id, bit, at) = (open.node, open.bit, open.at);
+            let (id, bit, at) = (open.node, open.bit, open.at as usize);
             let State::Inner { left, right, .. } = self.arena.node(id).state else {
                 return Ok(true);
             };

@@ -43,7 +43,6 @@ pub(crate) struct Tree {
     pub(crate) kind: Kind,
     pub(crate) suite: Suite,
     pub(crate) arena: Arena,
-    pub(crate) encoder: Encoder,
     /// Pages that nodes were copied from, held so that no cache can drop them under the query.
     pages: Vec<Arc<Page>>,
     source: Option<Arc<dyn NodeSource>>,
@@ -65,7 +64,6 @@ impl Tree {
             kind,
             suite,
             arena,
-            encoder: Encoder::new(suite),
             pages: Vec::new(),
             source: None,
             supplied: BTreeMap::new(),
@@ -328,6 +326,7 @@ impl Tree {
     ///
     /// The decisions need nothing but what stubs note, so a verifier may run it too; it ignores them.
     pub(crate) fn seal(&mut self, top: NodeId) {
+        let mut encoder = Encoder::new(self.suite);
         let mut path = PathBuffer::default();
         let mut rest = vec![(top, 0u32, None, false)];
         while let Some((id, floor, turn, children_done)) = rest.pop() {
@@ -341,8 +340,8 @@ impl Tree {
                 State::Inner { bit, left, right, .. } if children_done => {
                     let (l, r) = (*self.sum(left), *self.sum(right));
                     let digest = match self.kind {
-                        Kind::Map => self.encoder.map_inner(bit, &path.0, &l, &r),
-                        Kind::List => self.encoder.list_inner(&l, &r),
+                        Kind::Map => encoder.map_inner(bit, &path.0, &l, &r),
+                        Kind::List => encoder.list_inner(&l, &r),
                     };
                     self.arena.node_mut(id).sum.digest = digest;
                 }
@@ -353,21 +352,21 @@ impl Tree {
                     rest.push((left, bit + 1, Some((bit, Side::Left)), false));
                     continue;
                 }
-                _ => self.seal_leaf(id),
+                _ => self.seal_leaf(id, &mut encoder),
             }
             self.decide_cut(id);
         }
     }
 
-    fn seal_leaf(&mut self, id: NodeId) {
+    fn seal_leaf(&mut self, id: NodeId, encoder: &mut Encoder) {
         let node = self.arena.node(id);
         let digest = match (self.kind, node.state) {
             (Kind::Map, State::Leaf { tail, .. }) => {
-                self.encoder.map_leaf(self.arena.tail(tail, 0), self.arena.target(id))
+                encoder.map_leaf(self.arena.tail(tail, 0), self.arena.target(id))
             }
-            (Kind::List, State::Leaf { .. }) => self.encoder.list_leaf(node.sum.measure, self.arena.target(id)),
-            (Kind::Map, _) => self.encoder.map_empty(),
-            (Kind::List, _) => self.encoder.list_empty(),
+            (Kind::List, State::Leaf { .. }) => encoder.list_leaf(node.sum.measure, self.arena.target(id)),
+            (Kind::Map, _) => encoder.map_empty(),
+            (Kind::List, _) => encoder.list_empty(),
         };
         self.arena.node_mut(id).sum.digest = digest;
     }
@@ -463,7 +462,7 @@ impl Tree {
     /// Copies one page's nodes below `top`; tops of further new pages are added to `tops`.
     fn draft(&mut self, top: Top, tops: &mut Vec<Top>) -> Step<Draft> {
         let mut draft = Draft { arena: Arena::default(), stubs: Vec::new() };
-        let mut path = PathBuffer(top.prefix);
+        let mut path = PathBuffer(top.prefix.into());
         let mut rest = vec![Ahead { id: top.id, floor: top.floor, parent: None, kept: true }];
         while let Some(Ahead { id, floor, parent, kept }) = rest.pop() {
             if let Some((_, bit, side)) = parent {

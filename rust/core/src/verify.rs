@@ -19,7 +19,7 @@ pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
 const OTHER_ANSWER: &str = "the query gave an answer of another kind";
 
 /// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
-pub(crate) fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+pub(crate) fn replay(root: &RootCid, mut ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<Answer> {
     // Offsets inside a proof are 32 bits wide.
     let limit = limit.min(u32::MAX as usize / 2);
     if proof.len() > limit {
@@ -61,7 +61,7 @@ fn expect(root: &RootCid, kind: Kind) -> Result<()> {
 /// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no map.
 pub fn key(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
     expect(root, Kind::Map)?;
-    match replay(root, Ask::key(key.clone()), proof, limit)? {
+    match replay(root, Ask::key(key), proof, limit)? {
         Answer::Key(target) => Ok(target),
         _ => Err(Error::proof(OTHER_ANSWER)),
     }
@@ -106,7 +106,7 @@ pub fn scan(root: &RootCid, window: Window, entries: usize, proof: &[u8], limit:
     }
 }
 
-fn changed(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<RootCid> {
+fn changed(root: &RootCid, ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<RootCid> {
     match replay(root, ask, proof, limit)? {
         Answer::Changed(changed) => Ok(RootCid { digest: changed.digest, ..*root }),
         _ => Err(Error::proof(OTHER_ANSWER)),
