@@ -128,13 +128,10 @@ class Database:
         Nothing may be reading or writing. Best effort: what was acknowledged is synced already, and a full or failing
         disk must not keep the lock.
         """
-        for database in self._families.values():
-            with suppress(Exception):
-                database.flush()
         self._handles.clear()  # the lock lives as long as any handle does
         for database in self._families.values():
             with suppress(Exception):
-                database.close()
+                database.close()  # which flushes the family
         self._families.clear()
         with suppress(Exception):
             self._root.close()
