@@ -42,7 +42,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_folder_comes_back_as_it_was(coregw: Start, folder: Path, tmp_path: Path) -> None:
+def test_a_folder_comes_back_as_it_was(coregw: Start, run: Run, folder: Path, tmp_path: Path) -> None:
     (folder / "link").symlink_to("readme")
     added = coregw("add", folder)
     assert added.returncode == 0, added.stderr
@@ -63,9 +63,11 @@ def test_a_folder_comes_back_as_it_was(coregw: Start, folder: Path, tmp_path: Pa
         "           -  readme",
         "           -  ü 😀/",
     ]
+    shown = coregw("cat", root, "large")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, FILES["large"], b"")
     for path, data in FILES.items():
-        shown = coregw("cat", root, path)
-        assert (shown.returncode, shown.stdout, shown.stderr) == (0, data, b"")
+        shown = run("cat", root, path)
+        assert (shown.exit_code, shown.stdout_bytes, shown.stderr) == (0, data, "")
 
     got = coregw("get", root, tmp_path / "out")
     assert got.returncode == 0, got.stderr

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import BinaryIO, Self, TypeVar
 
 import anyio.to_thread
 import httpx2
@@ -126,6 +126,10 @@ class AsyncClient:
     async def get_payload(self, cid: CidLike, max_bytes: int | None = None) -> bytes:
         """The bytes of a payload, hashed before they are returned; see `operations.get_payload`."""
         return await self._run(operations.get_payload(self.settings, cid, max_bytes))
+
+    async def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
+        """Streams a payload into an open file and returns its size; see `operations.download`."""
+        return await self._run(operations.download(self.settings, cid, file, max_bytes))
 
     async def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
         """Streams a payload to a new file and returns its size; see `operations.save_payload`."""

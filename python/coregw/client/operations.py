@@ -8,12 +8,12 @@ gateway says is returned unless it is proven or recomputed here. Leaves out dire
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from coregw import _core
-from coregw.client.payloads import Download, Upload
+from coregw.client.payloads import Download, NewFile, Upload
 from coregw.client.questions import CidLike, PathLike, Proven, Question, encode, read_index, read_key, read_range
 from coregw.client.settings import ClientSettings
 from coregw.client.wire import Answer, Call, decode
@@ -27,6 +27,7 @@ __all__ = [
     "ask",
     "create_list",
     "create_root",
+    "download",
     "get_payload",
     "put_payload",
     "resume",
@@ -160,21 +161,35 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
     return answer.body
 
 
-def save_payload(settings: ClientSettings, cid: CidLike, path: Path, max_bytes: int | None = None) -> Steps[int]:
-    """Streams a payload to a file, which appears whole and verified, or not at all. Returns its size in bytes.
+def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:
+    """Streams a payload into an open file, in constant memory, and returns its size in bytes.
+
+    The bytes are verified once all are there: after an exception, what the file holds is not to be used.
 
     Raises:
-        InvalidInput: Something exists at `path` already (code ``invalid_path``).
         PayloadNotFound: The gateway says that it has no such payload.
         ProofError: The bytes are others.
         TooLarge: More bytes than allowed, as for `get_payload`.
     """
-    with Download(_core.Cid(cid), path) as download:
-        call = _get_call(settings, cid, max_bytes)
-        yield Call(call.method, call.path, call.max_bytes, call.what, sink=download.restarted)
-        if not download.matches():
-            raise ProofError(f"{call.what}: the bytes have another hash", check="payload hash")
-        return download.commit()
+    coming = Download(_core.Cid(cid), file)
+    call = replace(_get_call(settings, cid, max_bytes), sink=coming.restarted)
+    yield call
+    if not coming.matches():
+        raise ProofError(f"{call.what}: the bytes have another hash", check="payload hash")
+    return coming.size
+
+
+def save_payload(settings: ClientSettings, cid: CidLike, path: Path, max_bytes: int | None = None) -> Steps[int]:
+    """Streams a payload to a new file, which appears whole and verified, or not at all. Returns its size in bytes.
+
+    Raises:
+        InvalidInput: Something exists at `path` already (code ``invalid_path``).
+        PayloadNotFound, ProofError, TooLarge: As `download`.
+    """
+    with NewFile(path) as new:
+        size = yield from download(settings, cid, new.file, max_bytes)
+        new.commit()
+        return size
 
 
 def _get_call(settings: ClientSettings, cid: CidLike, max_bytes: int | None) -> Call:

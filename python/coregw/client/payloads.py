@@ -13,12 +13,12 @@ import secrets
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import BinaryIO, Protocol, Self
 
 from coregw import _core
 from coregw.errors import Conflict, InvalidInput, TooLarge
 
-__all__ = ["CHUNK_BYTES", "Download", "FileState", "Upload", "open_new"]
+__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "open_new"]
 
 CHUNK_BYTES = 256 * 1024
 
@@ -142,32 +142,18 @@ def open_new(path: Path) -> int:
 
 
 class Download:
-    """A payload on its way to a file: written beside it, hashed as it comes, renamed when it is whole.
+    """A payload on its way into an open file, hashed as it comes. The file is no payload before `matches` says so."""
 
-    As a context manager it leaves nothing behind unless `commit` was called.
-    """
-
-    def __init__(self, cid: _core.Cid, path: Path) -> None:
+    def __init__(self, cid: _core.Cid, file: BinaryIO) -> None:
+        """Begins at the file's position, which must be one that it can be cut back to."""
         self._cid = cid
-        self._path = path
-        self._partial = path.with_name(f".coregw-{secrets.token_hex(8)}.partial")
+        self._file = file
+        self._start = file.tell()
         self._hash = _HASHES[cid.hash_name]()
-        if os.path.lexists(path):
-            raise InvalidInput(f"{path}: exists already", code="invalid_path")
-
-    def __enter__(self) -> Self:
-        self._file = os.fdopen(open_new(self._partial), "wb", buffering=0)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
 
     def restarted(self) -> Self:
         """Begins anew: an attempt that broke off leaves nothing in the file."""
-        self._file.seek(0)
+        self._file.seek(self._start)
         self._file.truncate()
         self._hash = _HASHES[self._cid.hash_name]()
         return self
@@ -175,17 +161,50 @@ class Download:
     def write(self, chunk: bytes) -> None:
         """Takes the next piece."""
         self._hash.update(chunk)
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        self._file.write(chunk)
 
     def matches(self) -> bool:
         """Whether what was written is what the CID names."""
         return self._hash.digest() == self._cid.digest
 
-    def commit(self) -> int:
-        """Gives the file its name, never over another file. Returns its size in bytes."""
-        size = self._file.tell()
+    @property
+    def size(self) -> int:
+        """How many bytes were written."""
+        return self._file.tell() - self._start
+
+
+class NewFile:
+    """A file that appears under its name when it is whole: written beside it, and renamed by `commit`.
+
+    As a context manager it gives the open file, and leaves nothing behind unless `commit` was called.
+
+    Raises:
+        InvalidInput: Something exists under the name already (code ``invalid_path``).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._partial = path.with_name(f".coregw-{secrets.token_hex(8)}.partial")
+        if os.path.lexists(path):
+            raise InvalidInput(f"{path}: exists already", code="invalid_path")
+
+    def __enter__(self) -> Self:
+        self.file: BinaryIO = os.fdopen(open_new(self._partial), "wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def commit(self) -> None:
+        """Gives the file its name, never over another file.
+
+        Raises:
+            InvalidInput: Something appeared under the name meanwhile (code ``invalid_path``).
+        """
+        self.file.flush()
         try:
             os.link(self._partial, self._path, follow_symlinks=False)
         except FileExistsError:
@@ -197,4 +216,3 @@ class Download:
             if os.path.lexists(self._path):
                 raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
             self._partial.rename(self._path)
-        return size

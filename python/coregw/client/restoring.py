@@ -79,9 +79,12 @@ async def restore_folder(
         async def write(leaf: Leaf) -> None:
             nonlocal total
             with os.fdopen(writer.new_file(leaf.segments), "wb") as file:
-                async with aclosing(client.contents(leaf.target)) as pieces:
-                    async for piece in pieces:
-                        file.write(piece)
+                if _core.Cid(leaf.target).kind == "cas":
+                    await client.download(leaf.target, file)  # in pieces, however large it is
+                else:
+                    async with aclosing(client.contents(leaf.target)) as pieces:
+                        async for piece in pieces:
+                            file.write(piece)
                 size = file.tell()
             total += size
             progress(size)

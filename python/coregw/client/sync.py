@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import BinaryIO, Self, TypeVar
 
 import httpx2
 import tenacity
@@ -124,6 +124,10 @@ class Client:
     def get_payload(self, cid: CidLike, max_bytes: int | None = None) -> bytes:
         """The bytes of a payload, hashed before they are returned; see `operations.get_payload`."""
         return self._run(operations.get_payload(self.settings, cid, max_bytes))
+
+    def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
+        """Streams a payload into an open file and returns its size; see `operations.download`."""
+        return self._run(operations.download(self.settings, cid, file, max_bytes))
 
     def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
         """Streams a payload to a new file and returns its size; see `operations.save_payload`."""
