@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import pickle
 
 import multiformats
 import pytest
@@ -86,3 +88,54 @@ def test_an_unknown_codec_and_the_codecs_of_roots_are_refused(given: str | int) 
     with pytest.raises(InvalidInput) as caught:
         coregw._core.codec_code(given)
     assert caught.value.code == "invalid_codec"
+
+
+@pytest.mark.parametrize("given", [None, 5, True, [RAW], bytearray(bytes(Cid(RAW)))])
+def test_what_is_of_no_type_of_a_cid_is_a_type_error(given: object) -> None:
+    with pytest.raises(TypeError, match="a CID is a str, bytes or a Cid"):
+        Cid(given)  # type: ignore[arg-type]
+
+
+def test_a_cid_with_a_lone_surrogate_is_refused() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Cid("b\ud800")
+    assert caught.value.code == "invalid_cid"
+
+
+def test_a_cid_is_a_value() -> None:
+    cid = Cid(RAW)
+    assert repr(cid) == f"Cid('{RAW}')"
+    assert {cid: 1}[Cid(bytes(cid))] == 1
+    assert cid != RAW
+    assert cid != Cid(ROOT)
+    assert cid != 5
+    with pytest.raises(AttributeError):
+        cid.text = "b"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        cid < cid  # type: ignore[operator]  # noqa: B015, PLR0124
+    for same in (pickle.loads(pickle.dumps(cid)), copy.copy(cid), copy.deepcopy(cid)):  # noqa: S301
+        assert type(same) is Cid
+        assert same == cid
+
+
+@pytest.mark.parametrize(("suite", "code"), [("sha2-256", 0x12), ("blake3", 0x1E)])
+def test_a_root_names_its_kind_and_suite(suite: str, code: int) -> None:
+    for root, kind in ((coregw.Map({}, suite=suite).root, "map"), (coregw.List([], suite=suite).root, "list")):
+        cid = Cid(root)
+        assert (cid.kind, cid.suite, cid.hash_name, cid.hash_code) == (kind, suite, suite, code)
+        assert len(cid.digest) == 32
+
+
+def test_every_name_of_the_multicodec_table_has_its_number() -> None:
+    # The library's copy of the table is of 2023; these have other names since.
+    renamed = {"kangarootwelve", "bls-12381-g1-sig", "bls-12381-g2-sig", "es284"}
+    for codec in multiformats.multicodec.table():
+        if codec.name in renamed:
+            continue
+        assert coregw._core.codec_code(codec.name) == coregw._core.codec_code(str(codec.code)) == codec.code
+
+
+@pytest.mark.parametrize("given", [True, 1.5, b"raw", ["raw"]])
+def test_a_codec_of_a_wrong_type_is_a_type_error(given: object) -> None:
+    with pytest.raises(TypeError, match="a codec is a str or an int"):
+        coregw._core.codec_code(given)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -33,7 +35,138 @@ def test_a_list_is_a_sequence() -> None:
     assert built.index(CIDS[3]) == 3
 
 
-@pytest.mark.parametrize("index", [8, -9, 1 << 60])
+@given(st.lists(st.sampled_from(CIDS), max_size=12), st.slices(12) | st.builds(slice, *[st.none() | st.integers()] * 3))
+def test_a_slice_is_the_slice_of_a_plain_list(content: list[str], cut: slice) -> None:
+    if cut.step == 0:
+        with pytest.raises(ValueError, match="zero"):
+            coregw.List(content)[cut]
+    else:
+        assert coregw.List(content)[cut] == content[cut]
+
+
+def outcome(sequence: Sequence[str], *arguments: object) -> object:
+    try:
+        return sequence.index(*arguments)  # type: ignore[arg-type]
+    except ValueError as error:
+        return type(error)
+
+
+@given(
+    st.lists(st.sampled_from(CIDS[:3]), max_size=12),
+    st.sampled_from(CIDS[:4]),
+    st.integers(-15, 15),
+    st.none() | st.integers(-15, 15),
+)
+def test_targets_are_found_as_in_a_plain_list(content: list[str], target: str, start: int, stop: int | None) -> None:
+    built = coregw.List(content)
+    assert outcome(built, target) == outcome(content, target)
+    assert outcome(built, target, start) == outcome(content, target, start)
+    if stop is not None:
+        assert outcome(built, target, start, stop) == outcome(content, target, start, stop)
+    assert built.count(target) == content.count(target)
+    assert (target in built) == (target in content)
+    assert list(reversed(built)) == content[::-1]
+
+
+def test_a_target_is_found_in_each_form_of_its_cid_and_what_is_none_is_not_there() -> None:
+    built = coregw.List(CIDS)
+    for form in (CIDS[3], coregw.Cid(CIDS[3]), bytes(coregw.Cid(CIDS[3]))):
+        assert form in built
+        assert built.index(form) == 3
+    for odd in (None, 5, "", "no cid", b"", [CIDS[3]]):
+        assert odd not in built
+        assert built.count(odd) == 0
+        with pytest.raises(ValueError, match="not in the list"):
+            built.index(odd)
+
+
+def test_lists_are_equal_by_root() -> None:
+    built = coregw.List(CIDS)
+    again = coregw.List(iter(CIDS), sizes=[1] * 8)
+    assert built == again
+    assert hash(built) == hash(again)
+    for other in (coregw.List(CIDS[:7]), coregw.List(CIDS, [2] * 8), coregw.List(CIDS, suite="blake3"), CIDS, 5):
+        assert built != other
+
+
+def test_a_list_cannot_be_changed_and_says_what_it_is() -> None:
+    built = coregw.List(CIDS)
+    with pytest.raises(TypeError):
+        built[0] = CIDS[1]  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        built.total_size = 9  # type: ignore[misc]
+    assert repr(built) == f"<coregw.List {built.root} of 8 elements>"
+
+
+def test_a_list_is_pickled_and_copied() -> None:
+    built = coregw.List(CIDS, range(1, 9), suite="blake3")
+    for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):  # noqa: S301
+        assert type(same) is coregw.List
+        assert (same, same.total_size) == (built, 36)
+
+
+def test_a_list_matches_the_pattern_of_a_sequence() -> None:
+    match coregw.List(CIDS):
+        case [first, *_, last]:
+            assert (first, last) == (CIDS[0], CIDS[-1])
+        case _:
+            pytest.fail("no sequence")
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [None, [1 + 7 * (i % 5) for i in range(3000)], [1 << 30] + [1] * 2999, [1] * 2999 + [1 << 30]],
+    ids=["all 1", "mixed", "a big one first", "a big one last"],
+)
+def test_a_long_list_is_iterated_whole_whatever_its_sizes(sizes: list[int] | None) -> None:
+    content = [CIDS[i % 8] for i in range(3000)]
+    built = coregw.List(content, sizes)
+    assert list(built) == content
+    assert built.total_size == (sum(sizes) if sizes else 3000)
+    targets = iter(built)
+    assert iter(targets) is targets
+    assert [next(targets), len(list(targets)), next(targets, None)] == [CIDS[0], 2999, None]
+
+
+@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
+def test_the_empty_list_is_a_list(suite: str) -> None:
+    built = coregw.List([], suite=suite)
+    assert (len(built), list(built), bool(built), built[:], built.total_size) == (0, [], False, [], 0)
+    assert coregw.verify_index(built.root, 0, built.prove(0)) == (None, None, 0)
+    assert coregw.verify_range(built.root, 0, None, built.prove_range(0)) == ([], [], None, 0, 0)
+    applied = built.apply([Change(0, None, CIDS[0], 5)])
+    assert applied.tree == coregw.List(CIDS[:1], [5], suite=suite)
+    assert applied.tree.apply([Change(0, CIDS[0], None)]).tree == built
+
+
+@pytest.mark.parametrize("index", ["0", 1.0, None, [0]])
+def test_an_index_of_a_wrong_type_is_a_type_error(index: object) -> None:
+    with pytest.raises(TypeError, match="index of a List is an int or a slice"):
+        coregw.List(CIDS)[index]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("elements", "sizes", "error", "said"),
+    [
+        (5, None, TypeError, "iterable"),
+        ([CIDS[0], 5], None, TypeError, "element 1: a CID is a str"),
+        ([CIDS[0], "x"], None, InvalidInput, "element 1: "),
+        (CIDS[:2], [1, "2"], TypeError, "size 1 is an int, not str"),
+        (CIDS[:2], [1, True], TypeError, "size 1 is an int, not bool"),
+        (CIDS[:2], [1, 1 << 70], InvalidInput, "size 1 is not from 0"),
+        (CIDS[:2], [1, 0], InvalidInput, "element 1: a size is at least 1"),
+        (CIDS[:2], [1], InvalidInput, "1 sizes for 2 elements"),
+        (CIDS[:2], 5, TypeError, "iterable"),
+    ],
+)
+def test_elements_that_make_no_list_are_refused_by_place(
+    elements: object, sizes: object, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        coregw.List(elements, sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("index", [8, -9, 1 << 60, -(1 << 60), 1 << 70, -(1 << 70)])
 def test_an_index_outside_is_an_index_error(index: int) -> None:
     with pytest.raises(IndexError) as caught:
         coregw.List(CIDS)[index]
@@ -122,3 +255,40 @@ def test_changes_lead_from_one_content_to_another_with_a_proof(
 def test_changes_that_do_not_fit_are_a_conflict(changes: list[Change]) -> None:
     with pytest.raises(Conflict):
         coregw.List(CIDS).apply(changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ([], InvalidInput, "no changes"),
+        ([5], TypeError, "change 0: it is a Change, not int"),
+        ([Change("0", CIDS[0], CIDS[1])], TypeError, "change 0: the index is an int, not str"),
+        ([Change(True, CIDS[1], CIDS[0])], TypeError, "change 0: the index is an int, not bool"),
+        ([Change(-1, CIDS[7], CIDS[0])], InvalidInput, "change 0: the index is not from 0"),
+        ([Change(0, CIDS[0], CIDS[1], 0)], InvalidInput, "size"),
+        ([Change(0, CIDS[0], CIDS[1], 1 << 53)], InvalidInput, "change 0: size is not from 0"),
+        ([Change(7, CIDS[7], None, 1)], InvalidInput, "change 0: a size without an 'after'"),
+    ],
+)
+def test_a_change_that_is_none_is_refused_by_its_place(changes: object, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        coregw.List(CIDS).apply(changes)  # type: ignore[arg-type]
+
+
+def test_a_new_size_alone_is_a_change() -> None:
+    applied = coregw.List(CIDS).apply([Change(3, CIDS[3], CIDS[3], 9)])
+    assert list(applied.tree) == CIDS
+    assert applied.tree.total_size == 16
+
+
+@pytest.mark.parametrize("bound", [-1, 1 << 53, True, 1.0, "1", None])
+def test_what_is_no_bound_or_index_has_no_proof(bound: object) -> None:
+    built = coregw.List(CIDS)
+    error = InvalidInput if type(bound) is int else TypeError
+    with pytest.raises(error, match="index"):
+        built.prove(bound)  # type: ignore[arg-type]
+    with pytest.raises(error, match="start"):
+        built.prove_range(bound)  # type: ignore[arg-type]
+    if bound is not None:
+        with pytest.raises(error, match="end"):
+            built.prove_range(0, bound)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`coregw.Map` against a plain dict: the mapping it is, the proofs it gives, and what it refuses."""
+"""`coregw.Map` against a plain dict: the proofs, listings and changes it gives, and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coregw
-from coregw import Change, Conflict, InvalidInput, PathNotFound, ProofError
+from coregw import Change, Conflict, InvalidInput, ProofError
 
 ONE, TWO, THREE = (coregw.payload_cid(text) for text in (b"one", b"two", b"three"))
 ARCS = {"docs/readme": ONE, "docs/guide/intro": TWO, "docs": THREE, "@payload": ONE, "é/日本": TWO}
@@ -23,57 +23,6 @@ suite = st.sampled_from(["sha2-256", "blake3"])
 
 def in_key_order(paths: Mapping[str, str]) -> list[str]:
     return sorted(paths, key=coregw.encode_key)
-
-
-def test_a_map_is_a_mapping_in_key_order() -> None:
-    built = coregw.Map(ARCS)
-    assert isinstance(built, Mapping)
-    assert list(built) == in_key_order(ARCS)
-    assert dict(built) == ARCS
-    assert list(built.items()) == [(text, ARCS[text]) for text in built]
-    assert built["docs/readme"] == built[["docs", "readme"]] == ONE
-    assert built.get("nothing") is None
-    assert "docs/guide" not in built
-    assert "docs/guide/intro" in built
-
-
-@pytest.mark.parametrize("odd", [5, None, b"docs", "", "/", "a//b", [], [""], ["a/b"], [1]])
-def test_what_is_no_path_is_not_in_a_map(odd: object) -> None:
-    assert odd not in coregw.Map(ARCS)
-
-
-def test_a_missing_key_is_a_key_error_with_the_protocols_code() -> None:
-    with pytest.raises(KeyError) as caught:
-        coregw.Map(ARCS)["docs/nothing"]
-    assert isinstance(caught.value, PathNotFound)
-    assert caught.value.code == "path_not_found"
-    assert "docs/nothing" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        ({"a//b": ONE}, "invalid_path"),
-        ({"": ONE}, "invalid_path"),
-        ({"/a": ONE}, "invalid_path"),
-        ({"a" * 4097: ONE}, "invalid_path"),
-        ({"a": "no cid"}, "invalid_cid"),
-        ({"a": ONE + "a"}, "invalid_cid"),
-        ([(["a"], ONE), ("a", TWO)], "invalid_request"),
-        (b'{"a": "%s", "\\u0061": "%s"}' % (ONE.encode(), ONE.encode()), "invalid_request"),
-        (b"[]", "invalid_request"),
-        (b"{", "invalid_request"),
-    ],
-)
-def test_bad_arcs_are_refused_by_name(bad: object, code: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        coregw.Map(bad)  # type: ignore[arg-type]
-    assert caught.value.code == code
-
-
-def test_an_unknown_suite_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="md5"):
-        coregw.Map({}, suite="md5")
 
 
 @given(arcs, suite, st.randoms(use_true_random=False))
@@ -169,3 +118,88 @@ def test_a_path_of_two_thousand_segments_works() -> None:
     built = coregw.Map(content)
     assert coregw.verify_key(built.root, deep, built.prove(deep)) == ONE
     assert [entry[0] for entry in built.scan([], None, 1000).entries] == [["a"] * count for count in range(1, 1001)]
+
+
+@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
+def test_the_empty_map_is_a_map(suite: str) -> None:
+    built = coregw.Map({}, suite=suite)
+    assert (len(built), list(built), bool(built), built == {}) == (0, [], False, True)
+    assert coregw.verify_key(built.root, "a", built.prove("a")) is None
+    assert built.scan() == coregw.verify_scan(built.root, (), None, 1000, built.scan().proof)
+    applied = built.apply([Change("a", None, ONE)])
+    assert applied.tree == {"a": ONE}
+    assert applied.tree.apply([Change("a", ONE, None)]).tree == built
+
+
+def test_many_paths_are_proven_as_each_of_them() -> None:
+    content = {f"{number}": ONE for number in range(300)}
+    built = coregw.Map(content)
+    asked = [f"{number}" for number in range(250, 550)]
+    assert built.prove_many(asked) == built.prove_many(iter(asked)) == [built.prove(path) for path in asked]  # type: ignore[arg-type]
+    assert built.prove_many([]) == []
+    with pytest.raises(TypeError, match="not one path"):
+        built.prove_many("abc")
+    with pytest.raises(InvalidInput, match="path 1: "):
+        built.prove_many(["a", "b/"])
+    with pytest.raises(TypeError, match="path 0: "):
+        built.prove_many([5])  # type: ignore[list-item]
+
+
+def test_a_window_takes_paths_in_both_forms_and_the_empty_one() -> None:
+    built = coregw.Map(ARCS)
+    assert built.scan() == built.scan("") == built.scan(()) == built.scan([], None, 1000)
+    assert built.scan("docs", "docs/readme") == built.scan(["docs"], ("docs", "readme"))
+    assert [segments for segments, _ in built.scan("docs", limit=2).entries] == [["docs"], ["docs", "guide", "intro"]]
+
+
+@pytest.mark.parametrize(
+    ("window", "error", "said"),
+    [
+        (("docs", "@payload"), InvalidInput, "after"),
+        (("docs//", None), InvalidInput, "segment"),
+        (("docs", ""), InvalidInput, "path"),
+        (("docs", None, 0), InvalidInput, "limit"),
+        (("docs", None, -1), InvalidInput, "limit"),
+        (("docs", None, 1 << 53), InvalidInput, "limit"),
+        (("docs", None, True), TypeError, "limit is an int, not bool"),
+        (("docs", None, 1.5), TypeError, "limit is an int, not float"),
+        ((5,), TypeError, "prefix: a path is a str"),
+        ((b"",), TypeError, "prefix: a path is a str"),
+        (({"docs"},), TypeError, "prefix: a path is a str"),
+        (("docs", 5), TypeError, "after: a path is a str"),
+    ],
+)
+def test_a_window_that_is_none_is_refused(window: tuple[object, ...], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        coregw.Map(ARCS).scan(*window)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ([], InvalidInput, "no changes"),
+        (None, TypeError, "iterable"),
+        (["docs"], TypeError, "change 0: it is a Change, not str"),
+        ([("docs", ONE)], TypeError, "change 0: it is a Change"),
+        ([Change("docs", THREE, ONE), Change(5, None, ONE)], TypeError, "change 1: a path is a str"),
+        ([Change("docs/", None, ONE)], InvalidInput, "change 0: .*empty segment"),
+        ([Change("docs", THREE, "no cid")], InvalidInput, "change 0: after: "),
+        ([Change("docs", 5, ONE)], TypeError, "change 0: before: a CID is a str"),  # type: ignore[arg-type]
+        ([Change("docs", THREE, ONE, 1)], InvalidInput, "change 0: a size is for elements of a list"),
+        ([Change("docs", THREE, ONE), Change(["docs"], THREE, TWO)], Conflict, "docs.*twice"),
+        ([Change("new", None, None)], Conflict, "new.*nothing"),
+    ],
+)
+def test_a_change_that_is_none_is_refused_by_its_place(changes: object, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        coregw.Map(ARCS).apply(changes)  # type: ignore[arg-type]
+
+
+def test_a_changed_map_leaves_the_old_one_as_it_was() -> None:
+    built = coregw.Map(ARCS)
+    applied = built.apply([Change("docs", THREE, None), ("new", None, ONE, None)])  # type: ignore[list-item]
+    assert dict(built) == ARCS
+    assert isinstance(applied.tree, coregw.Map)
+    assert applied.tree == {**{path: cid for path, cid in ARCS.items() if path != "docs"}, "new": ONE}
+    tree, proof = applied
+    assert (tree, proof) == (applied.tree, applied.proof)

@@ -17,7 +17,7 @@ use crate::convert::CidLike;
 ///
 /// >>> cid = Cid("QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG")
 /// >>> cid.text[:8], hex(cid.codec), cid.hash_name, cid.kind
-/// ('bafybeif', '0x70', 'sha2-256', 'cas')
+/// ('bafybeie', '0x70', 'sha2-256', 'cas')
 #[pyclass(frozen, module = "coregw")]
 pub struct Cid(pub core::Cid);
 

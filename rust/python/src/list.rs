@@ -35,7 +35,7 @@ const ATTACHED_ITEMS: usize = 32;
 /// >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
 /// >>> len(l), l.total_size, l[-1] == payload_cid(b"world!")
 /// (2, 11, True)
-#[pyclass(frozen, module = "coregw")]
+#[pyclass(frozen, sequence, module = "coregw")]
 pub struct List(Snapshot);
 
 #[pymethods]

@@ -1,0 +1,113 @@
+"""The CIDs of payloads, made at once and piece by piece, against hashlib; and the check of bytes against a CID."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import multiformats
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import coregw
+from coregw import Cid, InvalidInput, PayloadHasher
+from coregw._core import codec_code, payload_matches
+
+LONG = bytes(range(256)) * 1024
+"""More than is hashed with the interpreter held."""
+
+hashes = st.sampled_from(["sha2-256", "blake3"])
+
+
+@given(st.binary(max_size=300), st.sampled_from(["raw", "dag-pb", "json", "0x300", 0x71]))
+def test_the_default_is_sha2_256_of_the_bytes(data: bytes, codec: str | int) -> None:
+    theirs = multiformats.CID("base32", 1, codec_code(codec), ("sha2-256", hashlib.sha256(data).digest()))
+    assert coregw.payload_cid(data, codec) == str(theirs)
+
+
+def test_a_long_payload_is_hashed_as_a_short_one() -> None:
+    assert Cid(coregw.payload_cid(LONG)).digest == hashlib.sha256(LONG).digest()
+
+
+@given(st.lists(st.binary(max_size=200), max_size=10), hashes)
+def test_pieces_have_the_cid_of_the_whole(pieces: list[bytes], name: str) -> None:
+    hasher = PayloadHasher(codec="dag-cbor", hash=name)
+    for piece in pieces:
+        hasher.update(piece)
+        hasher.cid()  # asking changes nothing
+    assert hasher.cid() == hasher.cid() == coregw.payload_cid(b"".join(pieces), "dag-cbor", name)
+
+
+@pytest.mark.parametrize("name", ["sha2-256", "blake3"])
+def test_long_pieces_have_the_cid_of_the_whole(name: str) -> None:
+    hasher = PayloadHasher(hash=name)
+    for piece in (LONG, b"x", LONG):
+        hasher.update(piece)
+    assert hasher.cid() == coregw.payload_cid(LONG + b"x" + LONG, hash=name)
+
+
+def test_a_hasher_is_shared_by_threads_without_losing_a_piece() -> None:
+    hasher = PayloadHasher()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(hasher.update, [bytes(64 << 10), bytes(64)] * 32))
+    assert hasher.cid() == coregw.payload_cid(bytes(32 * ((64 << 10) + 64)))
+
+
+def digest(function: str, data: bytes) -> bytes:
+    if function == "blake2b-256":
+        return hashlib.blake2b(data, digest_size=32).digest()
+    return hashlib.new(function.replace("sha2-", "sha").replace("sha3-", "sha3_"), data).digest()
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", LONG])
+@pytest.mark.parametrize("function", ["sha2-256", "sha2-512", "sha3-256", "blake2b-256"])
+def test_bytes_match_by_each_function_and_no_others_do(function: str, data: bytes) -> None:
+    cid = str(multiformats.CID("base32", 1, "raw", (function, digest(function, data))))
+    assert payload_matches(cid, data)
+    assert payload_matches(Cid(cid), data)
+    assert not payload_matches(cid, data + b"\0")
+    assert not payload_matches(coregw.payload_cid(data + b"\0"), data)
+
+
+@given(st.binary(max_size=100), hashes)
+def test_bytes_match_their_own_cid_under_every_codec(data: bytes, name: str) -> None:
+    for codec in ("raw", "dag-cbor"):
+        assert payload_matches(coregw.payload_cid(data, codec, name), data)
+        assert not payload_matches(coregw.payload_cid(data, codec, name), data + b"x")
+
+
+def test_the_top_node_of_a_tree_matches_its_root() -> None:
+    assert payload_matches(coregw.Map({}).root, b"\x00")
+    assert payload_matches(coregw.List([], suite="blake3").root, b"\x10")
+
+
+@pytest.mark.parametrize("make", [lambda **named: coregw.payload_cid(b"x", **named), PayloadHasher])
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        ({"codec": "no-such"}, "invalid_codec"),
+        ({"codec": 0x303110}, "invalid_codec"),
+        ({"codec": 1 << 63}, "invalid_codec"),
+        ({"codec": -1}, "invalid_codec"),
+        ({"hash": "sha2-512"}, "invalid_request"),
+        ({"hash": ""}, "invalid_request"),
+    ],
+)
+def test_what_no_payload_is_stored_under_is_refused(
+    make: Callable[..., object], named: dict[str, str], code: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        make(**named)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("data", ["text", None, 5, [1], bytearray(b"x"), memoryview(b"x")])
+def test_a_payload_is_bytes_and_nothing_else(data: object) -> None:
+    with pytest.raises(TypeError):
+        coregw.payload_cid(data)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        PayloadHasher().update(data)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        payload_matches(coregw.payload_cid(b""), data)  # type: ignore[arg-type]

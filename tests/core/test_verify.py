@@ -1,0 +1,283 @@
+"""The verifiers of proofs: what they take, what they say of a refusal, and that nothing but a proof gets through."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import coregw
+from coregw import Change, Cid, Conflict, InvalidInput, ProofError
+
+CID, OTHER = coregw.payload_cid(b"one"), coregw.payload_cid(b"two")
+MAP = coregw.Map({f"docs/{number}": CID for number in range(50)})
+LIST = coregw.List([CID] * 50, sizes=range(1, 51))
+
+VERIFIERS: dict[str, tuple[str, bytes, Callable[[Any, bytes], object]]] = {
+    "key": (MAP.root, MAP.prove("docs/7"), lambda root, proof: coregw.verify_key(root, "docs/7", proof)),
+    "key_many": (
+        MAP.root,
+        MAP.prove("docs/7"),
+        lambda root, proof: coregw.verify_key_many(root, [("docs/7", proof)]),
+    ),
+    "scan": (
+        MAP.root,
+        MAP.scan("docs", limit=5).proof,
+        lambda root, proof: coregw.verify_scan(root, "docs", None, 5, proof),
+    ),
+    "map changes": (
+        MAP.root,
+        MAP.apply([Change("docs/7", CID, OTHER)]).proof,
+        lambda root, proof: coregw.verify_changes(root, [Change("docs/7", CID, OTHER)], proof),
+    ),
+    "index": (LIST.root, LIST.prove(7), lambda root, proof: coregw.verify_index(root, 7, proof)),
+    "range": (LIST.root, LIST.prove_range(7, 90), lambda root, proof: coregw.verify_range(root, 7, 90, proof)),
+    "list changes": (
+        LIST.root,
+        LIST.apply([Change(7, CID, OTHER)]).proof,
+        lambda root, proof: coregw.verify_changes(root, [Change(7, CID, OTHER)], proof),
+    ),
+}
+each = pytest.mark.parametrize("name", VERIFIERS)
+
+
+@each
+def test_the_root_may_have_each_form_of_a_cid(name: str) -> None:
+    root, proof, verify = VERIFIERS[name]
+    proven = verify(root, proof)
+    assert verify(Cid(root), proof) == verify(bytes(Cid(root)), proof) == proven
+
+
+@each
+def test_another_kind_of_root_is_refused_before_the_proof_is_looked_at(name: str) -> None:
+    root, _, verify = VERIFIERS[name]
+    others = [CID] if "changes" in name else [CID, LIST.root if root == MAP.root else MAP.root]
+    for other in others:
+        with pytest.raises(InvalidInput) as caught:
+            verify(other, b"")
+        assert caught.value.code == "kind_mismatch"
+    with pytest.raises(InvalidInput) as caught:
+        verify("no cid", b"")
+    assert caught.value.code == "invalid_cid"
+    with pytest.raises(TypeError, match="a CID is a str, bytes or a Cid"):
+        verify(None, b"")
+
+
+@each
+@given(st.binary(max_size=200))
+def test_bytes_that_nobody_made_prove_nothing(name: str, proof: bytes) -> None:
+    root, _, verify = VERIFIERS[name]
+    with pytest.raises(ProofError) as caught:
+        verify(root, proof)
+    assert caught.value.code == "invalid_proof"
+    assert caught.value.check
+    assert caught.value.step is None
+
+
+@each
+def test_every_flipped_bit_and_every_cut_is_refused(name: str) -> None:
+    root, proof, verify = VERIFIERS[name]
+    for bit in range(8 * len(proof)):
+        forged = bytearray(proof)
+        forged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProofError):
+            verify(root, bytes(forged))
+    for other in [proof[:length] for length in range(len(proof))] + [proof + b"\0", b"\0" + proof]:
+        with pytest.raises(ProofError):
+            verify(root, other)
+
+
+@each
+def test_a_proof_of_another_tree_is_refused_by_its_digest(name: str) -> None:
+    root, proof, verify = VERIFIERS[name]
+    tree = coregw.Map({"docs/7": CID}) if root == MAP.root else coregw.List([CID] * 8)
+    with pytest.raises(ProofError, match="digest"):
+        verify(tree.root, proof)
+
+
+@each
+def test_a_proof_longer_than_the_limit_is_refused_unread(name: str) -> None:
+    root, _, verify = VERIFIERS[name]
+    limit = 1 << 20 if name in {"key", "key_many", "index"} else 16 << 20
+    with pytest.raises(ProofError, match="limit"):
+        verify(root, bytes(limit + 1))
+
+
+@each
+@pytest.mark.parametrize("proof", [None, "proof", 5, bytearray(b"x"), memoryview(b"x")])
+def test_a_proof_is_bytes_and_nothing_else(name: str, proof: object) -> None:
+    root, _, verify = VERIFIERS[name]
+    with pytest.raises(TypeError):
+        verify(root, proof)  # type: ignore[arg-type]
+
+
+def test_a_refusal_says_which_check_failed_and_at_which_byte() -> None:
+    proof = MAP.prove("docs/7")
+    with pytest.raises(ProofError) as caught:
+        coregw.verify_key(MAP.root, "docs/7", proof + b"\0")
+    assert caught.value.offset == len(proof)
+    assert "follow" in caught.value.check
+    assert caught.value.check in str(caught.value)
+    with pytest.raises(ProofError, match="needs a node") as caught:
+        coregw.verify_key(MAP.root, "docs/8", proof)
+    assert caught.value.offset is None
+    with pytest.raises(ProofError, match="more than the query needs"):
+        coregw.verify_key(MAP.root, "docs/7", MAP.scan("docs", limit=50).proof)
+
+
+def test_a_path_of_a_wrong_form_is_not_asked() -> None:
+    proof = MAP.prove("docs/7")
+    for path, error in (("docs//7", InvalidInput), ([], InvalidInput), (b"docs/7", TypeError), (7, TypeError)):
+        with pytest.raises(error):
+            coregw.verify_key(MAP.root, path, proof)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 53, 1 << 64, True, 7.0, "7"])
+def test_what_is_no_count_is_not_asked(number: object) -> None:
+    error = InvalidInput if type(number) is int else TypeError
+    with pytest.raises(error, match="index"):
+        coregw.verify_index(LIST.root, number, b"")  # type: ignore[arg-type]
+    with pytest.raises(error, match="start"):
+        coregw.verify_range(LIST.root, number, None, b"")  # type: ignore[arg-type]
+    with pytest.raises(error, match="end"):
+        coregw.verify_range(LIST.root, 0, number, b"")  # type: ignore[arg-type]
+    with pytest.raises(error, match="limit"):
+        coregw.verify_scan(MAP.root, (), None, number, b"")  # type: ignore[arg-type]
+
+
+def test_changes_of_a_verifier_are_checked_as_those_of_a_tree() -> None:
+    proof = MAP.apply([Change("docs/7", CID, OTHER)]).proof
+    with pytest.raises(ProofError, match="do not fit"):
+        coregw.verify_changes(MAP.root, [Change("docs/7", OTHER, CID)], proof)
+    with pytest.raises(Conflict, match="nothing"):
+        coregw.verify_changes(MAP.root, [Change("docs/7", CID, CID)], proof)
+    with pytest.raises(InvalidInput, match="no changes"):
+        coregw.verify_changes(MAP.root, [], proof)
+    with pytest.raises(TypeError, match="change 0"):
+        coregw.verify_changes(LIST.root, [Change("docs/7", CID, OTHER)], proof)
+
+
+def test_changes_are_taken_in_any_order() -> None:
+    changes = [Change(f"docs/{number}", CID, OTHER) for number in (9, 3, 41)] + [Change("a", None, CID)]
+    applied = MAP.apply(changes)
+    assert coregw.verify_changes(MAP.root, changes[::-1], applied.proof) == applied.tree.root
+    assert MAP.apply(changes[::-1]) == applied
+
+
+BIG = coregw.Map({f"users/{number:05}": CID for number in range(2000)})
+ASKED = [f"users/{number:05}" for number in range(1000, 3000)]
+ITEMS = list(zip(ASKED, BIG.prove_many(ASKED), strict=True))
+
+
+def test_many_proofs_prove_what_each_of_them_does() -> None:
+    expected = [coregw.verify_key(BIG.root, path, proof) for path, proof in ITEMS]
+    assert expected == [CID] * 1000 + [None] * 1000
+    assert coregw.verify_key_many(BIG.root, ITEMS) == expected
+    assert coregw.verify_key_many(BIG.root, iter(ITEMS)) == expected  # type: ignore[arg-type]
+    for count in (0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129):
+        assert coregw.verify_key_many(BIG.root, ITEMS[950 : 950 + count]) == expected[950 : 950 + count]
+
+
+@pytest.mark.parametrize("place", [0, 1, 500, 1999])
+def test_one_bad_proof_among_many_is_named(place: int) -> None:
+    items = list(ITEMS)
+    items[place] = (items[place][0], items[place][1][:-1])
+    if place < 1999:
+        items[1999] = (items[1999][0], b"")
+    with pytest.raises(ProofError, match=f"item {place}: ") as caught:
+        coregw.verify_key_many(BIG.root, items)
+    assert caught.value.offset is not None
+
+
+@pytest.mark.parametrize(
+    ("item", "error"),
+    [
+        (("a//b", b""), InvalidInput),
+        ((5, b""), TypeError),
+        (("a", "proof"), TypeError),
+        (("a",), TypeError),
+        (("a", b"", b""), TypeError),
+        (["a", b""], TypeError),
+        ("ab", TypeError),
+    ],
+)
+def test_an_item_that_is_none_is_named(item: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="item 1"):
+        coregw.verify_key_many(BIG.root, [ITEMS[0], item])  # type: ignore[list-item]
+
+
+def test_threads_verify_and_prove_at_once() -> None:
+    def work(number: int) -> bool:
+        path, proof = ITEMS[number]
+        again = BIG.prove(path)
+        return again == proof and coregw.verify_key(BIG.root, path, again) == BIG.get(path)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(0, 2000, 7)))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: coregw.Map(dict.fromkeys(ASKED, CID)),
+        lambda: BIG.prove_many(ASKED),
+        lambda: coregw.verify_key_many(BIG.root, ITEMS),
+        lambda: BIG.scan(limit=2000),
+        lambda: coregw.payload_cid(bytes(4 << 20)),
+        lambda: coregw.List([CID] * 20_000),
+    ],
+    ids=["build a map", "prove_many", "verify_key_many", "scan", "payload_cid", "build a list"],
+)
+def test_other_threads_run_during_long_work(work: Callable[[], object]) -> None:
+    # With turns this long no thread gets one but by another's letting go: `work` must have done that.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        assert any(got_a_turn_during(work) for _ in range(100))
+    finally:
+        sys.setswitchinterval(before)
+
+
+def got_a_turn_during(work: Callable[[], object]) -> bool:
+    started, go = threading.Lock(), threading.Lock()
+    turns: list[int] = []
+
+    def wait() -> None:
+        started.release()
+        with go:
+            turns.append(1)
+
+    started.acquire()
+    go.acquire()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    started.acquire()  # lets go until the thread waits for `go`
+    go.release()
+    work()
+    during = bool(turns)
+    thread.join()
+    return during
+
+
+def test_results_are_tuples_with_names() -> None:
+    element = coregw.verify_index(LIST.root, 7, LIST.prove(7))
+    assert isinstance(element, coregw.Element)
+    assert isinstance(element, tuple)
+    assert element == (CID, 8, 50) == (element.target, element.size, element.length)
+    assert element._replace(size=9) == (CID, 9, 50)
+    assert repr(element) == f"Element(target={CID!r}, size=8, length=50)"
+    assert isinstance(coregw.verify_range(LIST.root, 7, 90, LIST.prove_range(7, 90)), coregw.Range)
+    page = MAP.scan("docs", limit=1)
+    assert isinstance(page, coregw.Scan)
+    assert page.entries == [(["docs", "0"], CID)]
+    assert isinstance(MAP.apply([Change("a", None, CID)]), coregw.Applied)
+    assert Change("a", None, CID) == Change("a", None, CID, None) == ("a", None, CID, None)
+    assert Change(coordinate="a", before=None, after=CID, size=None).coordinate == "a"
+    with pytest.raises(TypeError):
+        Change("a")  # type: ignore[call-arg]
