@@ -2,7 +2,7 @@
 //!
 //! What is true of trees and proofs is decided in `coregw-core`; a function here has no rule of its own. Its typed
 //! surface is `python/coregw/_core.pyi`, and every docstring is here, where `help` finds it.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod cid;
 mod convert;
