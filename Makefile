@@ -77,10 +77,16 @@ test-python: install ## the Python tests and doctests alone (ARGS go to pytest)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: lint
-lint: install ## format, lints, types, documentation, locks
+lint: lint-rust lint-python ## format, lints, types, documentation
+
+.PHONY: lint-rust
+lint-rust: install
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+.PHONY: lint-python
+lint-python: install
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
