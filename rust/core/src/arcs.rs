@@ -1,7 +1,7 @@
 //! The arcs of a map before it is built: collected in any order, sorted once, doubles refused.
 
 use crate::cid::Cid;
-use crate::error::{Error, Result};
+use crate::error::{Error, InputCode, Result};
 use crate::path::{self, Key};
 
 /// One arc: where its key, and behind that its target, lie.
@@ -69,15 +69,15 @@ impl Arcs {
         &self.bytes[arc.offset as usize..][..usize::from(arc.key_len)]
     }
 
-    fn target(&self, arc: &Arc) -> &[u8] {
-        &self.bytes[arc.offset as usize + usize::from(arc.key_len)..][..usize::from(arc.target_len)]
-    }
-
     /// Sorts by key. O(n log n).
     ///
     /// # Errors
-    /// [`Error::Input`] if two arcs have the same path, naming it.
+    /// [`Error::Input`] if two arcs have the same path, naming it, or for more than 4 GiB of keys and targets.
     pub fn sort(&mut self) -> Result<()> {
+        if u32::try_from(self.bytes.len()).is_err() {
+            let what = "arcs: their keys and targets take more than 4 GiB; build a smaller map and change it";
+            return Err(Error::input(InputCode::TooLarge, what));
+        }
         let mut arcs = std::mem::take(&mut self.arcs);
         let shared = arcs.split_first().map_or(0, |(first, rest)| {
             let first = self.key(first);
@@ -103,8 +103,17 @@ impl Arcs {
         Ok(())
     }
 
-    /// Keys and targets in their order.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.arcs.iter().map(|arc| (self.key(arc), self.target(arc)))
+    /// The block of memory, and where the arcs lie in it, in their order.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = Span>) {
+        let span = |arc: Arc| Span { offset: arc.offset as u32, key_len: arc.key_len, target_len: arc.target_len };
+        (self.bytes, self.arcs.into_iter().map(span))
     }
+}
+
+/// Where an arc lies: its key, and its target right behind that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) offset: u32,
+    pub(crate) key_len: u16,
+    pub(crate) target_len: u8,
 }

@@ -22,6 +22,7 @@
 
 mod arcs;
 mod arena;
+mod build;
 pub mod cid;
 pub mod codec;
 mod cut;
@@ -34,6 +35,7 @@ mod messages;
 mod node;
 mod ops;
 mod page;
+mod paging;
 pub mod path;
 pub mod payload;
 pub mod prooflist;

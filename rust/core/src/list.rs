@@ -3,10 +3,11 @@
 //! Queries are values that can stop and go on, as in `map`.
 
 use crate::arena::{NodeId, Side, State, Tail};
+use crate::build::{Builder, Built, Pages};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
 use crate::map::MAX_WANTED;
-use crate::node::{Encoder, SUM_LIMIT, Summary};
+use crate::node::{SUM_LIMIT, Summary};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
 use crate::tree::{Halt, Place, Step, Tree};
@@ -406,50 +407,24 @@ fn truncate(tree: &mut Tree, top: NodeId, keep: u64) -> Step<NodeId> {
 }
 
 /// Builds the list of these elements: targets of section 1 and their sizes, at least 1. O(n) hashing.
-/// The result's digests and cuts are done.
-pub(crate) fn build<'a>(suite: Suite, elements: impl Iterator<Item = (&'a [u8], u64)>) -> Step<(Tree, NodeId)> {
-    let mut tree = Tree::empty(Kind::List, suite);
-    let mut encoder = Encoder::new(suite);
-    // Whole subtrees from the left, their counts falling powers of two.
-    let mut open: Vec<NodeId> = Vec::new();
+pub(crate) fn build<'a>(
+    suite: Suite,
+    elements: impl Iterator<Item = (&'a [u8], u64)>,
+    pages: Pages,
+) -> Step<Built> {
+    let mut builder = Builder::new(Kind::List, suite, Vec::new(), pages);
     for (target, measure) in elements {
-        let digest = encoder.list_leaf(measure, target);
-        let (offset, target_len) = (tree.arena.store(target), target.len() as u8);
+        let digest = builder.encoder.list_leaf(measure, target);
+        let (offset, target_len) = (builder.tree.arena.store(target), target.len() as u8);
         let sum = Summary { count: 1, measure, digest };
-        let leaf = tree.push_fresh(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len });
-        tree.decide_cut(leaf);
-        open.push(leaf);
-        while let [.., left, right] = open[..]
-            && tree.sum(left).count == tree.sum(right).count
-        {
-            close(&mut tree, &mut encoder, &mut open, left, right)?;
+        builder.leaf(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len });
+        // The counts of whole subtrees from the left are falling powers of two.
+        while builder.last_two_equal() {
+            builder.join(0, 0)?;
         }
     }
-    while let [.., left, right] = open[..] {
-        close(&mut tree, &mut encoder, &mut open, left, right)?;
+    while builder.open() > 1 {
+        builder.join(0, 0)?;
     }
-    let top = match open.pop() {
-        Some(top) => top,
-        None => {
-            let digest = encoder.list_empty();
-            tree.push_fresh(Summary { count: 0, measure: 0, digest }, State::Empty)
-        }
-    };
-    Ok((tree, top))
-}
-
-fn close(
-    tree: &mut Tree,
-    encoder: &mut Encoder,
-    open: &mut Vec<NodeId>,
-    left: NodeId,
-    right: NodeId,
-) -> Step<()> {
-    let joined = inner(tree, left, right)?;
-    let (l, r) = (*tree.sum(left), *tree.sum(right));
-    tree.arena.node_mut(joined).sum.digest = encoder.list_inner(&l, &r);
-    tree.decide_cut(joined);
-    open.truncate(open.len() - 2);
-    open.push(joined);
-    Ok(())
+    builder.finish()
 }

@@ -6,9 +6,11 @@
 use smallvec::SmallVec;
 
 use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
+use crate::arcs::{Arcs, Span};
+use crate::build::{Builder, Built, Pages};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
-use crate::node::{Encoder, Summary};
+use crate::node::Summary;
 use crate::path::{self, Key, Window, first_difference};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
@@ -463,64 +465,33 @@ fn lengthen(tree: &mut Tree, key: &[u8], bit: u32, id: NodeId) -> Step<()> {
     Ok(())
 }
 
-/// Builds the map of `arcs`, which are in key order without doubles: keys of section 2, targets of section 1.
-/// O(n) hashing. The result's digests and cuts are done.
-pub(crate) fn build<'a>(suite: Suite, arcs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>) -> Step<(Tree, NodeId)> {
-    let mut tree = Tree::empty(Kind::Map, suite);
-    let mut encoder = Encoder::new(suite);
-    tree.arena.nodes.reserve_exact(2 * arcs.len());
-    let mut open: Vec<NodeId> = Vec::new();
+/// Builds the map of `arcs`, which are sorted and without doubles. O(n) hashing.
+pub(crate) fn build(suite: Suite, arcs: Arcs, pages: Pages) -> Step<Built> {
+    let (pool, arcs) = arcs.into_parts();
+    let mut builder = Builder::new(Kind::Map, suite, pool, pages);
+    // The bits of inner nodes whose right side is not whole yet, rising.
     let mut bits: Vec<u32> = Vec::new();
-    let mut before: Option<(u32, usize)> = None;
-    for (key, target) in arcs {
-        if let Some((offset, len)) = before {
-            let last = &tree.arena.bytes[offset as usize..][..len];
-            let bit = first_difference(last, key).ok_or(Halt::Faulty("keys that are no keys, or a key twice"))?;
+    let mut before: Option<Span> = None;
+    for Span { offset, key_len, target_len } in arcs {
+        let pool = &builder.tree.arena.bytes;
+        let (key, target) = pool[offset as usize..].split_at(usize::from(key_len));
+        let target_at = offset + u32::from(key_len);
+        let digest = builder.encoder.map_leaf(key, &target[..usize::from(target_len)]);
+        if let Some(last) = before {
+            let last_key = &pool[last.offset as usize..][..usize::from(last.key_len)];
+            let bit = first_difference(last_key, key).ok_or(Halt::Faulty("a key twice"))?;
             while bits.last().is_some_and(|&b| b > bit) {
-                close(&mut tree, &mut encoder, &mut open, &mut bits, offset)?;
+                builder.join(bits.pop().unwrap_or_default(), last.offset)?;
             }
             bits.push(bit);
         }
-        let offset = tree.arena.store(key);
-        let digest = encoder.map_leaf(key, target);
-        let tail = Tail { offset, start: 0, len: key.len() as u16 };
-        let (target, target_len) = (tree.arena.store(target), target.len() as u8);
+        let tail = Tail { offset, start: 0, len: key_len };
         let sum = Summary { count: 1, measure: 1, digest };
-        let leaf = tree.push_fresh(sum, State::Leaf { tail, target, target_len });
-        tree.decide_cut(leaf);
-        open.push(leaf);
-        before = Some((offset, key.len()));
+        builder.leaf(sum, State::Leaf { tail, target: target_at, target_len });
+        before = Some(Span { offset, key_len, target_len });
     }
-    while let (false, Some((offset, _))) = (bits.is_empty(), before) {
-        close(&mut tree, &mut encoder, &mut open, &mut bits, offset)?;
+    while let (Some(bit), Some(last)) = (bits.pop(), before) {
+        builder.join(bit, last.offset)?;
     }
-    let top = match open.pop() {
-        Some(top) => top,
-        None => {
-            let digest = encoder.map_empty();
-            tree.push_fresh(Summary { count: 0, measure: 0, digest }, State::Empty)
-        }
-    };
-    Ok((tree, top))
-}
-
-/// Joins the last two subtrees; `offset` is where a key below them is stored.
-fn close(
-    tree: &mut Tree,
-    encoder: &mut Encoder,
-    open: &mut Vec<NodeId>,
-    bits: &mut Vec<u32>,
-    offset: u32,
-) -> Step<()> {
-    let (Some(bit), Some(right), Some(left)) = (bits.pop(), open.pop(), open.pop()) else {
-        return Err(Halt::Faulty("an inner node without two sides"));
-    };
-    let (l, r) = (*tree.sum(left), *tree.sum(right));
-    let path = &tree.arena.bytes[offset as usize..];
-    let sum = pruned::join(&l, &r, |l, r| encoder.map_inner(bit, path, l, r))
-        .ok_or(Halt::Full("the counts would sum to 2^53 or more"))?;
-    let inner = tree.push_fresh(sum, State::Inner { bit, label: offset, start: 0, left, right });
-    tree.decide_cut(inner);
-    open.push(inner);
-    Ok(())
+    builder.finish()
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::arcs::Arcs;
+use crate::build::{Built, Pages};
 use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{Error, Result};
 use crate::list::{self, Span};
@@ -31,7 +32,7 @@ impl Snapshot {
     /// [`Error::Input`] if two arcs have the same path.
     pub fn map(suite: Suite, mut arcs: Arcs) -> Result<Self> {
         arcs.sort()?;
-        Self::built(map::build(suite, arcs.iter()))
+        Self::built(map::build(suite, arcs, Pages::Linked))
     }
 
     /// The list of `elements`, targets and their sizes. O(n).
@@ -42,16 +43,15 @@ impl Snapshot {
         if let Some(i) = elements.iter().position(|e| e.1 == 0 || e.1 >= SUM_LIMIT) {
             return Err(Error::request(format!("sizes: element {i}: a size is at least 1 and below 2^53")));
         }
-        Self::built(list::build(suite, elements.iter().map(|(cid, size)| (cid.as_bytes(), *size))))
+        Self::built(list::build(suite, elements.iter().map(|(cid, size)| (cid.as_bytes(), *size)), Pages::Linked))
     }
 
-    fn built(built: Step<(Tree, crate::arena::NodeId)>) -> Result<Self> {
-        let pages = built.and_then(|(mut tree, top)| tree.new_pages(top, true)).map_err(|halt| match halt {
-            Halt::Full(what) => Error::request(what),
-            _ => Error::request("the arcs make no tree"),
-        })?;
-        let top = pages.into_iter().next().ok_or_else(|| Error::request("the arcs make no tree"))?;
-        Ok(Self { top })
+    fn built(built: Step<Built>) -> Result<Self> {
+        match built {
+            Ok(Built { top: Some(top), .. }) => Ok(Self { top }),
+            Err(Halt::Full(what)) => Err(Error::request(what)),
+            _ => Err(Error::request("the arcs make no tree")),
+        }
     }
 
     fn sum(&self) -> Summary {
@@ -159,7 +159,7 @@ impl Snapshot {
         };
         let proof = tree.proof();
         let pages = tree.new_pages(changed.top, true).map_err(|halt| halt_error(halt, &self.root()))?;
-        let top = pages.into_iter().next().or_else(|| tree.existing_page(changed.top));
+        let top = pages.into_iter().next().or_else(|| tree.page_of(changed.top).ok());
         let top = top.ok_or_else(|| Error::damaged("the changed tree has no page"))?;
         Ok((Self { top }, proof))
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use data_encoding::BASE64;
 
 use crate::arcs::Arcs;
+use crate::build::Pages;
 use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{ConflictCode, Error, InputCode, Result};
 use crate::json;
@@ -27,19 +28,17 @@ pub const MAX_DELTAS: usize = 1000;
 
 /// Pages on their way to a store.
 #[derive(Debug, Default)]
-struct Outgoing(VecDeque<Arc<Page>>);
+struct Outgoing(VecDeque<(Digest, Vec<u8>)>);
 
 impl Outgoing {
     fn next(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
         let (mut out, mut total) = (Vec::new(), 0);
-        while let Some(page) = self.0.front() {
-            let bytes = page.to_bytes();
-            if !out.is_empty() && total + bytes.len() > max_bytes {
+        while let Some((_, bytes)) = self.0.front() {
+            total += bytes.len();
+            if !out.is_empty() && total > max_bytes {
                 break;
             }
-            total += bytes.len();
-            out.push((page.digest(), bytes));
-            self.0.pop_front();
+            out.extend(self.0.pop_front());
         }
         out
     }
@@ -69,13 +68,9 @@ impl Build {
     /// [`Error::Input`] if two arcs have the same path.
     pub fn arcs(suite: Suite, mut arcs: Arcs) -> Result<Self> {
         arcs.sort()?;
-        let built = map::build(suite, arcs.iter()).and_then(|(mut tree, top)| {
-            let sum = *tree.sum(top);
-            Ok((sum, tree.new_pages(top, false)?))
-        });
-        let (sum, pages) = built.map_err(|_| Error::request("arcs: they make no map"))?;
-        let root = RootCid { kind: Kind::Map, suite, digest: sum.digest };
-        Ok(Self { root, count: sum.count, pages: Outgoing(pages.into()) })
+        let built = map::build(suite, arcs, Pages::Stored).map_err(|_| Error::request("arcs: they make no map"))?;
+        let root = RootCid { kind: Kind::Map, suite, digest: built.sum.digest };
+        Ok(Self { root, count: built.sum.count, pages: Outgoing(built.stored.into()) })
     }
 
     /// The root.
@@ -143,7 +138,6 @@ pub struct Mutation {
     held: Option<bool>,
     made: Arc<Made>,
     cache: Arc<PageCache>,
-    outgoing: Vec<Arc<Page>>,
     pages: Outgoing,
     receipts: Vec<DeltaReceipt>,
     results: Vec<RootCid>,
@@ -178,7 +172,6 @@ impl Mutation {
             held: None,
             made: Arc::new(Made { pages: Mutex::default(), cache: Arc::clone(&cache) }),
             cache,
-            outgoing: Vec::new(),
             pages: Outgoing::default(),
             receipts: Vec::new(),
             results: Vec::new(),
@@ -205,9 +198,6 @@ impl Mutation {
             if let Some(need) = self.step(budget).map_err(|error| error.within(&place))? {
                 return Ok(Some(need));
             }
-        }
-        if self.pages.0.is_empty() {
-            self.pages = Outgoing(std::mem::take(&mut self.outgoing).into());
         }
         Ok(None)
     }
@@ -314,7 +304,7 @@ impl Mutation {
         let result = RootCid { digest: changed.digest, ..object };
         let proof = self.prove.then(|| BASE64.encode(&reading.query().proof()));
         self.made.add(pages.iter().map(Arc::clone));
-        self.outgoing.extend(pages);
+        self.pages.0.extend(pages.iter().map(|page| (page.digest(), page.to_bytes())));
         if self.fixed().is_some() {
             let source = Arc::clone(&self.made) as Arc<dyn NodeSource>;
             let all = Ask::range(0, None, usize::MAX);
