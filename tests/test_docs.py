@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import coregw
 from coregw.gateway.problems import STATUS_BY_CODE
 from coregw.gateway.settings import Settings
 
@@ -28,6 +29,14 @@ def test_the_table_of_errors_is_the_code_s_own() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", table, re.MULTILINE)
     documented = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
     assert documented == dict(STATUS_BY_CODE)
+
+
+def test_the_quick_start_shows_the_cid_and_the_root_that_one_gets() -> None:
+    readme = (TOP / "README.md").read_text("utf-8")
+    cid = coregw.payload_cid(b"hello")
+    root = coregw.Map({"docs/readme": cid}).root
+    assert readme.count(f'{{"cid":"{cid}"}}') == readme.count(f'{{"root":"{root}"}}') == 1
+    assert set(re.findall(r"\bba[a-z2-7]{50,}", readme)) == {cid, root}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
