@@ -1,0 +1,44 @@
+"""The verifiers of whole operations take the structs of `coregw.messages` as well as JSON."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+import coregw
+from coregw import messages
+
+CID, OTHER = coregw.payload_cid(b"hello"), coregw.payload_cid(b"other")
+MAP = coregw.Map({"docs/readme": CID})
+
+
+def link(cid: str) -> messages.Link:
+    return messages.Link(cid=cid)
+
+
+def result(target: str) -> messages.ResolveResult:
+    step = messages.MapStep(
+        from_=link(MAP.root),
+        target=link(target),
+        path="docs/readme",
+        evidence_kind="tree",
+        evidence_backend="sha2-256",
+        proof=base64.b64encode(MAP.prove("docs/readme")).decode(),
+    )
+    prooflist = messages.Prooflist(root=link(MAP.root), query="docs/readme", steps=[step])
+    return messages.ResolveResult(profile=REQUEST.profile, target=target, prooflist=prooflist)
+
+
+REQUEST = messages.ResolveRequest(root=MAP.root, segments=["docs", "readme"])
+
+
+def test_a_struct_is_verified_as_its_json_is() -> None:
+    assert coregw.verify_resolve(REQUEST, result(CID)) == CID
+    assert coregw.verify_resolve(messages.encode(REQUEST), result(CID)) == CID
+    assert coregw.verify_resolve(REQUEST, messages.encode(result(CID)).decode()) == CID
+
+
+def test_a_struct_that_proves_nothing_is_refused() -> None:
+    with pytest.raises(coregw.ProofError):
+        coregw.verify_resolve(REQUEST, result(OTHER))
