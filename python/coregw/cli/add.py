@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from coregw.cli.common import async_client, gateway_option, progress
+from coregw.cli.common import async_client, counted, gateway_option, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,13 @@ def command(path: Path, suite: str, gateway: str) -> None:
     from coregw.client.folders import shown, survey
 
     found = survey(path)
-    with progress(f"adding {len(found.sources):,} files") as (set_total, advance):
+    with progress(f"adding {counted(len(found.sources), 'file')}") as (set_total, advance):
         set_total(found.total_bytes)
         added = anyio.run(_add, gateway, found, suite, advance)
     for skipped in sorted(added.skipped):
         click.echo(f"coregw: skipped {shown(skipped.file)}: {skipped.why}", err=True)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
-    click.echo(f"coregw: added {len(added.arcs):,} files, {added.bytes:,} bytes{left_out}", err=True)
+    click.echo(f"coregw: added {counted(len(added.arcs), 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
     click.echo(added.root)
 
 

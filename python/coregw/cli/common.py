@@ -14,7 +14,7 @@ import rich_click as click
 if TYPE_CHECKING:
     from coregw.client import AsyncClient, Client
 
-__all__ = ["async_client", "client", "gateway_option", "printable", "progress"]
+__all__ = ["async_client", "client", "counted", "gateway_option", "printable", "progress"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +51,11 @@ def printable(text: str) -> str:
     from coregw.client.wire import printable as one_line
 
     return one_line(text.replace("\\", "\\\\"), limit=1 << 16)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 file``, ``2,450 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @contextmanager

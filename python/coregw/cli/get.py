@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from coregw.cli.common import async_client, gateway_option, progress
+from coregw.cli.common import async_client, counted, gateway_option, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def command(root: str, dest: Path, gateway: str) -> None:
 
     with progress("getting the tree") as (_, advance):
         done = anyio.run(_get, gateway, root, dest, advance)
-    click.echo(f"coregw: wrote {done.files:,} files, {done.bytes:,} bytes to {dest}", err=True)
+    click.echo(f"coregw: wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}", err=True)
 
 
 async def _get(gateway: str, root: str, dest: Path, advance: Callable[[int], None]) -> Restored:

@@ -35,7 +35,7 @@ def command(file: Path) -> None:
     except InvalidInput as error:
         raise ProofError(f"{file}: {error.message}", check="document") from None
     except ProofError as error:
-        raise ProofError(f"{file}: {error.message}", check=error.check) from None
+        raise ProofError(f"{file}: {error.message.removeprefix('not proven: ')}", check=error.check) from None
     click.echo("\n".join(lines))
 
 

@@ -83,9 +83,8 @@ def _verified(question: Question[T], result: bytes) -> T:
     try:
         return question.verify(question.request, result)
     except ProofError as error:
-        raise ProofError(
-            f"{question.what}: {error.message}", check=error.check, step=error.step, offset=error.offset
-        ) from None
+        why = error.message.removeprefix("not proven: ")  # which the class says already
+        raise ProofError(f"{question.what}: {why}", check=error.check, step=error.step, offset=error.offset) from None
 
 
 def key_target(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[str]:
