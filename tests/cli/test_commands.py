@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from click.testing import Result
 
 from coregw import List, Map, payload_cid
 from coregw.client import Client, questions
-from gateways import lying_gateway
+from gateways import Told, lying_gateway
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -272,6 +273,37 @@ def test_serve_says_where_it_listens_keeps_what_it_was_given_and_ends_cleanly(
             if process.poll() is None:
                 process.kill()
                 process.communicate()
+
+
+def test_an_interrupted_get_leaves_nothing_behind(gateway: str, root: str, tmp_path: Path) -> None:
+    asked, interrupted = threading.Event(), threading.Event()
+
+    def slow(told: Told) -> Told:
+        if told.path.startswith("/v1/cas/"):
+            asked.set()
+            interrupted.wait(60)
+        return told
+
+    with Client(gateway) as client:
+        client.put_payload(b"guide")
+    with lying_gateway(slow, gateway) as url:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coregw", "get", root, tmp_path / "out", "--gateway", url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert asked.wait(60), "it did not begin"
+            assert list(tmp_path.iterdir()) != []
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            interrupted.set()
+            process.kill()
+            process.communicate()
+    assert process.returncode == 1
+    assert b"Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_1(coregw: Start, gateway: str, tmp_path: Path) -> None:
