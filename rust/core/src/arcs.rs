@@ -93,7 +93,14 @@ impl Arcs {
             arc.lead = u64::from_be_bytes(lead);
         }
         arcs.sort_unstable_by(|a, b| a.lead.cmp(&b.lead).then_with(|| self.key(a).cmp(self.key(b))));
-        self.arcs = arcs;
+        // What is built from the arcs reads them in order; bringing them in order here waits for memory only once.
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        for arc in &mut arcs {
+            let (from, len) = (arc.offset as usize, usize::from(arc.key_len) + usize::from(arc.target_len));
+            arc.offset = bytes.len() as u64;
+            bytes.extend_from_slice(&self.bytes[from..from + len]);
+        }
+        (self.bytes, self.arcs) = (bytes, arcs);
         for pair in self.arcs.windows(2) {
             if self.key(&pair[0]) == self.key(&pair[1]) {
                 let path = path::segments(self.key(&pair[0])).join("/");

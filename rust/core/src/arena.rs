@@ -3,8 +3,6 @@
 //! A node's bits before `floor` are those of the path that leads to it, and are not looked at here; `floor` is 0 at
 //! the top and the parent's `bit + 1` elsewhere (protocol section 4), so callers carry it along.
 
-use smallvec::SmallVec;
-
 use crate::node::{Summary, copy};
 use crate::path::top_bits;
 
@@ -212,7 +210,7 @@ fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
 
 /// The path from the top to a node: bits before the node's `floor` are right, what follows is left over.
 #[derive(Debug, Default)]
-pub(crate) struct PathBuffer(pub(crate) SmallVec<[u8; 128]>);
+pub(crate) struct PathBuffer(pub(crate) Vec<u8>);
 
 impl PathBuffer {
     #[inline]

@@ -49,6 +49,8 @@ pub(crate) struct Builder {
     /// From the left; the last two join next.
     open: Vec<Subtree>,
     draft: Draft,
+    /// The bytes of a page, on their way.
+    page: Vec<u8>,
 }
 
 impl Builder {
@@ -63,6 +65,7 @@ impl Builder {
             stored: Vec::new(),
             open: Vec::new(),
             draft: Draft::default(),
+            page: Vec::new(),
         }
     }
 
@@ -145,8 +148,10 @@ impl Builder {
         let page = match self.pages {
             Pages::Stored => {
                 let arena = &self.draft.arena;
-                let bytes = pruned::encode(arena, self.tree.kind, Page::TOP, Form::Page, |id| &arena.node(id).sum);
-                self.stored.push((arena.node(Page::TOP).sum.digest, bytes));
+                self.page.clear();
+                let sum = |id| &arena.node(id).sum;
+                pruned::encode_to(&mut self.page, arena, self.tree.kind, Page::TOP, Form::Page, sum);
+                self.stored.push((arena.node(Page::TOP).sum.digest, self.page.clone()));
                 0
             }
             Pages::Linked => {

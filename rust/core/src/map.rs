@@ -3,8 +3,6 @@
 //! A query is a value that can stop and go on: its `run` returns [`Halt`] when it needs pages or its budget is spent,
 //! and picks up where it was when it is called again.
 
-use smallvec::SmallVec;
-
 use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
 use crate::arcs::{Arcs, Span};
 use crate::build::{Builder, Built, Pages};
@@ -149,7 +147,7 @@ impl Scan {
             seek: None,
             limit,
             ahead: Vec::new(),
-            path: PathBuffer(SmallVec::from_slice(window.lo.as_deref().unwrap_or_default())),
+            path: PathBuffer(window.lo.clone().unwrap_or_default()),
             found: Listing::default(),
             window,
         };
@@ -444,7 +442,7 @@ fn lengthen(tree: &mut Tree, key: &[u8], bit: u32, id: NodeId) -> Step<()> {
         tree.load(id)?;
     }
     let floor = bit + 1;
-    let mut whole = PathBuffer(SmallVec::from_slice(&key[..(bit / 8) as usize]));
+    let mut whole = PathBuffer(key[..(bit / 8) as usize].to_vec());
     whole.put(8 * (bit / 8), &key[(bit / 8) as usize..=(bit / 8) as usize]);
     whole.turn(bit, Side::of(!path::bit(key, bit)));
     let state = match tree.state(id) {

@@ -85,7 +85,7 @@ impl Tree {
 
     /// Copies one page's nodes below `top`; tops of further new pages are added to `tops`.
     fn draft(&mut self, top: Top, tops: &mut Vec<Top>, draft: &mut Draft) -> Step<()> {
-        let mut path = PathBuffer(top.prefix.into());
+        let mut path = PathBuffer(top.prefix);
         draft.rest.push(Ahead { id: top.id, floor: top.floor, parent: None, kept: true });
         while let Some(Ahead { id, floor, parent, kept }) = draft.rest.pop() {
             if let Some((_, bit, side)) = parent {

@@ -4,8 +4,6 @@
 //! they stand for. Decoding computes every digest on the way and keeps one path buffer. What it does not do: compare
 //! the top digest, or replay a query.
 
-use smallvec::SmallVec;
-
 use crate::arena::{Arena, Node, NodeId, PathBuffer, SHOWN, Side, State, Tail};
 use crate::cid::{Cid, Kind};
 use crate::cut;
@@ -47,6 +45,16 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
+        if let Some(&byte) = self.bytes.get(self.at)
+            && byte < 0x80
+        {
+            self.at += 1;
+            return Ok(byte.into());
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Fault> {
         match varint::read(&self.bytes[self.at..]) {
             Ok((value, n)) => {
                 self.at += n;
@@ -91,20 +99,18 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An inner node whose children are being read.
-struct Open {
-    node: NodeId,
-    bit: u32,
-    at: u32,
-    in_right: bool,
-}
+/// The parent of the top.
+const NONE: u32 = u32::MAX;
 
 struct Decoder<'a> {
     reader: Reader<'a>,
     kind: Kind,
     form: Form,
     arena: Arena,
-    open: SmallVec<[Open; 32]>,
+    /// The innermost node whose children are being read. Each notes its own parent as its home meanwhile.
+    parent: u32,
+    /// Number of such nodes.
+    depth: usize,
     /// Inner nodes whose right side is not begun.
     owed: usize,
     floor: u32,
@@ -124,10 +130,11 @@ pub(crate) fn decode(bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Resu
         kind,
         form,
         arena,
-        open: SmallVec::new(),
+        parent: NONE,
+        depth: 0,
         owed: 0,
         floor: 0,
-        path: PathBuffer::default(),
+        path: PathBuffer(Vec::with_capacity(128)),
         encoder: &mut Encoder::new(suite),
         stubs: 0,
     };
@@ -156,14 +163,14 @@ impl Decoder<'_> {
             (Kind::Map, 0x03) | (Kind::List, 0x13) => self.stub()?,
             (Kind::List, 0x11) => self.list_leaf()?,
             (Kind::List, 0x12) => {
-                if self.open.len() >= MAX_LIST_DEPTH {
+                if self.depth >= MAX_LIST_DEPTH {
                     return Err(Fault { why: "a list deeper than any count allows", at });
                 }
-                self.push_inner(0, 0, 0, at)?;
+                self.push_inner(0, 0, 0)?;
                 return Ok(false);
             }
             (Kind::Map, 0x00) | (Kind::List, 0x10) => {
-                if !self.open.is_empty() {
+                if self.parent != NONE {
                     return Err(Fault { why: "an empty node inside a tree", at });
                 }
                 let digest = match self.kind {
@@ -186,15 +193,16 @@ impl Decoder<'_> {
         self.arena.push(node)
     }
 
-    fn push_inner(&mut self, bit: u32, label: u32, start: u16, at: usize) -> Result<(), Fault> {
+    fn push_inner(&mut self, bit: u32, label: u32, start: u16) -> Result<(), Fault> {
         self.owed += 1;
         if self.reader.bytes.len() - self.reader.at < MIN_CHILD * (self.owed + 1) {
             return self.reader.fail("the bytes end inside a node");
         }
-        let sum = Summary { count: 0, measure: 0, digest: Digest::ZERO };
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
-        let node = self.push(sum, State::Inner { bit, label, start, left: next, right: next });
-        self.open.push(Open { node, bit, at: at as u32, in_right: false });
+        // The same node on both sides says that the left one is not whole yet.
+        let node = self.push(Summary::UNKNOWN, State::Inner { bit, label, start, left: next, right: next });
+        self.arena.node_mut(node).home = std::mem::replace(&mut self.parent, node.0);
+        self.depth += 1;
         Ok(())
     }
 
@@ -219,7 +227,7 @@ impl Decoder<'_> {
         self.path.turn(bit, Side::Left);
         // Without a label there is no byte of it: `start` then says that the label ends where it begins.
         let start = if len == 0 { bit.div_ceil(8) } else { from };
-        self.push_inner(bit, label_at as u32, start as u16, at)?;
+        self.push_inner(bit, label_at as u32, start as u16)?;
         self.floor = bit + 1;
         Ok(())
     }
@@ -298,44 +306,43 @@ impl Decoder<'_> {
     /// Ends every inner node that is whole now. True if that was the top.
     #[inline]
     fn close(&mut self) -> Result<bool, Fault> {
-        loop {
+        while self.parent != NONE {
             let next = NodeId(self.arena.nodes.len() as u32);
-            let Some(open) = self.open.last_mut() else {
-                return Ok(true);
+            let (below, above) = self.arena.nodes.split_at_mut(self.parent as usize + 1);
+            let Some(node @ Node { state: State::Inner { .. }, .. }) = below.last_mut() else {
+                return self.reader.fail("a node inside a leaf");
             };
-            if !open.in_right {
-                open.in_right = true;
+            let State::Inner { bit, left, right, .. } = &mut node.state else {
+                return self.reader.fail("a node inside a leaf");
+            };
+            if left == right {
+                *right = next;
                 self.owed -= 1;
-                if let State::Inner { right, .. } = &mut self.arena.nodes[open.node.0 as usize].state {
-                    *right = next;
-                }
                 if self.kind == Kind::Map {
-                    self.floor = open.bit + 1;
-                    self.path.turn(open.bit, Side::Right);
+                    self.floor = *bit + 1;
+                    self.path.turn(*bit, Side::Right);
                 }
                 return Ok(false);
             }
-            let (id, bit, at) = (open.node, open.bit, open.at as usize);
-            let State::Inner { left, right, .. } = self.arena.node(id).state else {
-                return Ok(true);
-            };
-            let (left, right) = (self.arena.node(left).sum, self.arena.node(right).sum);
-            let sum = match self.kind {
-                Kind::Map => join(&left, &right, |l, r| self.encoder.map_inner(bit, &self.path.0, l, r)),
-                Kind::List => {
-                    if left.count != left_count(left.count + right.count) {
-                        return Err(Fault { why: "a list of another shape than its count", at });
-                    }
-                    join(&left, &right, |l, r| self.encoder.list_inner(l, r))
+            let [l, r] = [*left, *right].map(|child| &above[(child.0 - self.parent) as usize - 1].sum);
+            let (count, measure) = (l.count + r.count, l.measure + r.measure);
+            if count >= SUM_LIMIT || measure >= SUM_LIMIT {
+                return self.reader.fail("counts or measures that sum to 2^53 or more");
+            }
+            let digest = match self.kind {
+                Kind::Map => self.encoder.map_inner(*bit, &self.path.0, l, r),
+                Kind::List if l.count != left_count(count) => {
+                    return self.reader.fail("a list of another shape than its count");
                 }
+                Kind::List => self.encoder.list_inner(l, r),
             };
-            let Some(sum) = sum else {
-                return Err(Fault { why: "counts or measures that sum to 2^53 or more", at });
-            };
-            self.arena.node_mut(id).sum = sum;
-            self.open.pop();
-            self.note_cut(id);
+            node.sum = Summary { count, measure, digest };
+            let done = NodeId(self.parent);
+            self.parent = std::mem::replace(&mut node.home, NONE);
+            self.depth -= 1;
+            self.note_cut(done);
         }
+        Ok(true)
     }
 }
 
@@ -360,6 +367,19 @@ pub(crate) fn encode<'a>(
     sum: impl Fn(NodeId) -> &'a Summary,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
+    encode_to(&mut out, arena, kind, top, form, sum);
+    out
+}
+
+/// The same, behind what `out` holds.
+pub(crate) fn encode_to<'a>(
+    out: &mut Vec<u8>,
+    arena: &'a Arena,
+    kind: Kind,
+    top: NodeId,
+    form: Form,
+    sum: impl Fn(NodeId) -> &'a Summary,
+) {
     let mut rest = vec![(top, 0u32)];
     while let Some((id, floor)) = rest.pop() {
         let node = arena.node(id);
@@ -369,24 +389,24 @@ pub(crate) fn encode<'a>(
                     Kind::Map => {
                         let tail = arena.tail(tail, floor);
                         out.push(0x01);
-                        varint::write(&mut out, tail.len() as u64);
-                        write_own(&mut out, tail, floor, u32::MAX);
+                        varint::write(out, tail.len() as u64);
+                        write_own(out, tail, floor, u32::MAX);
                     }
                     Kind::List => {
                         out.push(0x11);
-                        varint::write(&mut out, node.sum.measure);
+                        varint::write(out, node.sum.measure);
                     }
                 }
                 let target = arena.target(id);
-                varint::write(&mut out, target.len() as u64);
+                varint::write(out, target.len() as u64);
                 out.extend_from_slice(target);
             }
             State::Inner { bit, label, start, left, right } if node.has(SHOWN) => {
                 match kind {
                     Kind::Map => {
                         out.push(0x02);
-                        varint::write(&mut out, u64::from(bit - floor));
-                        write_own(&mut out, arena.label(label, start, floor, bit), floor, bit);
+                        varint::write(out, u64::from(bit - floor));
+                        write_own(out, arena.label(label, start, floor, bit), floor, bit);
                     }
                     Kind::List => out.push(0x12),
                 }
@@ -397,20 +417,19 @@ pub(crate) fn encode<'a>(
             _ => {
                 out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
                 let sum = sum(id);
-                varint::write(&mut out, sum.count);
+                varint::write(out, sum.count);
                 if kind == Kind::List {
-                    varint::write(&mut out, sum.measure);
+                    varint::write(out, sum.measure);
                 }
                 out.extend_from_slice(&sum.digest.0);
                 if form == Form::Page {
-                    varint::write(&mut out, u64::from(node.height));
-                    varint::write(&mut out, u64::from(node.weight));
-                    varint::write(&mut out, u64::from(arena.extent(id)));
+                    varint::write(out, u64::from(node.height));
+                    varint::write(out, u64::from(node.weight));
+                    varint::write(out, u64::from(arena.extent(id)));
                 }
             }
         }
     }
-    out
 }
 
 /// Appends a label or tail with its stray bits cleared.
