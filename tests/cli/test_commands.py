@@ -20,6 +20,7 @@ from click.testing import Result
 
 from coregw import List, Map, payload_cid
 from coregw.client import Client, questions
+from coregw.client.settings import DEFAULT_GATEWAY
 from gateways import Told, lying_gateway
 
 Run = Callable[..., Result]
@@ -236,6 +237,10 @@ def test_starting_is_fast_because_little_is_imported(coregw: Start) -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncio", "httpx2", "litestar", "msgspec", "rocksdict", "uvicorn"} & set(loaded)
     assert coregw("--version").stdout.startswith(b"coregw")
+
+
+def test_the_default_gateway_is_that_of_the_clients(run: Run) -> None:
+    assert DEFAULT_GATEWAY in run("ls", "--help").stdout
 
 
 def test_settings_are_listed(run: Run) -> None:

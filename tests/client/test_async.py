@@ -14,7 +14,7 @@ from coregw.client import AsyncClient, Client, ClientSettings, questions
 from coregw.client.parallel import for_each
 from coregw.client.payloads import CHUNK_BYTES
 from coregw.errors import PathNotFound, ProofError
-from gateways import lying_gateway, names
+from gateways import Told, lying_gateway, names
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_a_gateway_that_recovers_is_asked_again() -> None:
     heard: list[str] = []
     root = coregw.Map({}).root
 
-    def lie(told):  # noqa: ANN001, ANN202
+    def lie(told: Told) -> Told:
         heard.append(told.path)
         return told.saying(b'{"root": "%s"}' % root.encode(), 201 if len(heard) > 1 else 503)
 
@@ -95,6 +95,28 @@ async def test_a_gateway_that_recovers_is_asked_again() -> None:
         async with AsyncClient(url, ClientSettings(backoff_seconds=0.001)) as client:
             assert await client.create_root({}) == root
     assert len(heard) == 2
+
+
+async def test_requests_at_the_same_time_are_each_tried_again(gateway: str) -> None:
+    refused: set[str] = set()
+
+    def lie(told: Told) -> Told:
+        if told.path in refused:
+            return told
+        refused.add(told.path)
+        return told.saying(b"", 503)
+
+    with lying_gateway(lie, gateway) as url:
+        async with AsyncClient(gateway) as honest, AsyncClient(url, ClientSettings(backoff_seconds=0.001)) as client:
+            stored = {await honest.put_payload(b"%d" % number): b"%d" % number for number in range(20)}
+            got: dict[str, bytes] = {}
+
+            async def get(cid: str) -> None:
+                got[cid] = await client.get_payload(cid)
+
+            await for_each(stored, get, 10)
+    assert got == stored
+    assert len(refused) == 20
 
 
 async def test_an_abandoned_download_leaves_nothing(gateway: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from coregw.client.adding import Added, add_folder
 from coregw.client.folders import CHUNK_BYTES, ChunkReader, Skip, Source, survey
 from coregw.client.parallel import for_each
 from coregw.errors import Conflict, InvalidInput
-from gateways import lying_gateway
+from gateways import Told, lying_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +110,7 @@ def test_what_may_not_be_read_is_named_and_left_out(tmp_path: Path, monkeypatch:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_open(path, *rest)
 
-    def deny_listing(path: Path):  # noqa: ANN202
+    def deny_listing(path: Path) -> Iterator[os.DirEntry[str]]:
         if Path(path).name == "secret":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_scandir(path)
@@ -186,7 +187,7 @@ async def test_a_file_that_changes_once_is_read_again(gateway: str, tmp_path: Pa
     path.write_bytes(BIG + b"before")
     uploads = 0
 
-    def change(told):  # noqa: ANN001, ANN202
+    def change(told: Told) -> Told:
         nonlocal uploads
         if told.path.startswith("/v1/cas"):
             uploads += 1
@@ -203,7 +204,7 @@ async def test_a_file_that_keeps_changing_is_an_error_that_names_it(gateway: str
     path = tmp_path / "file"
     path.write_bytes(b"0")
 
-    def change(told):  # noqa: ANN001, ANN202
+    def change(told: Told) -> Told:
         if told.path.startswith("/v1/cas"):
             path.write_bytes(path.read_bytes() + b"+")
         return told

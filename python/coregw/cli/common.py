@@ -26,7 +26,7 @@ def gateway_option(command: F) -> F:
         metavar="URL",
         envvar="COREGW_GATEWAY",
         show_envvar=True,
-        default="http://127.0.0.1:8080",
+        default="http://127.0.0.1:8080",  # as coregw.client.settings.DEFAULT_GATEWAY, which would load the HTTP client
         show_default=True,
         help="Address of the gateway.",
     )(command)

@@ -44,6 +44,13 @@ class AsyncClient:
     Args:
         base_url: The gateway's address.
         settings: Limits and timeouts.
+
+    Example::
+
+        async with AsyncClient() as client:
+            readme = await client.put_payload(b"hello")
+            root = await client.create_root({"docs/readme": readme})
+            data = await client.get_payload(await client.resolve(root, "docs/readme"))
     """
 
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
@@ -188,7 +195,7 @@ class AsyncClient:
 
     async def _outcome(self, call: Call) -> Answer | CoregwError:
         try:
-            return await self._retrying(self._exchange, call)
+            return await self._retrying.copy()(self._exchange, call)
         except CoregwError as error:
             return error
 

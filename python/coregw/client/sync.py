@@ -42,6 +42,13 @@ class Client:
     Args:
         base_url: The gateway's address.
         settings: Limits and timeouts.
+
+    Example::
+
+        with Client() as client:
+            readme = client.put_payload(b"hello")
+            root = client.create_root({"docs/readme": readme})
+            data = client.get_payload(client.resolve(root, "docs/readme"))
     """
 
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
@@ -186,7 +193,7 @@ class Client:
 
     def _outcome(self, call: Call) -> Answer | CoregwError:
         try:
-            return self._retrying(self._exchange, call)
+            return self._retrying.copy()(self._exchange, call)
         except CoregwError as error:
             return error
 
