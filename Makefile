@@ -108,7 +108,7 @@ props-long: install ## the Rust property tests on many more cases (PROPTEST_CASE
 
 .PHONY: bench
 bench: install ## what benches/README.md says, measured in one run
-	cargo bench --workspace --locked
+	cargo bench -p coregw-core --locked
 	@for script in $(bench_scripts); do echo "== $$script"; $(BIN)/python $$script; done
 
 .PHONY: clean
