@@ -114,6 +114,12 @@ class ReadOutcome(NamedTuple):
     length: int | None
     total_size: int | None
 
+def split_envelope(body: bytes) -> tuple[bytes, bytes]:
+    """The texts of ``request`` and ``result`` in a verification's body, each exactly as written. O(bytes).
+
+    Raises `InvalidInput` if the body is no object of exactly these two members.
+    """
+
 def check_json(body: bytes) -> None:
     """Refuses JSON that protocol section 5 refuses whatever its shape (duplicate members, depth, numbers, text).
 

@@ -100,6 +100,8 @@ pub(crate) enum Parting {
 pub(crate) struct Arena {
     pub(crate) nodes: Vec<Node>,
     pub(crate) bytes: Vec<u8>,
+    /// Of a proof: the number of nodes that are no stubs.
+    pub(crate) shown: usize,
 }
 
 impl Arena {
@@ -190,22 +192,29 @@ impl Arena {
 #[inline]
 fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
     let from = (floor / 8) as usize;
-    for (i, &byte) in own.iter().enumerate() {
-        let Some(&k) = key.get(from + i) else {
-            return Parting::Ends;
-        };
-        let mut x = byte ^ k;
-        if i == 0 {
-            x &= !top_bits(floor % 8);
-        }
-        if from + i == (end / 8) as usize {
-            x &= top_bits(end % 8);
-        }
+    let beyond = end as usize >= 8 * key.len();
+    let Some((&first, rest)) = own.split_first() else {
+        return if beyond { Parting::Ends } else { Parting::Agrees };
+    };
+    let theirs = key.get(from..).unwrap_or_default();
+    let n = own.len().min(theirs.len());
+    let at = |i: usize, x: u8| Parting::At(8 * (from + i) as u32 + x.leading_zeros());
+    // The last byte may hold stray bits behind the end; a byte that is whole has none.
+    let last = if end.is_multiple_of(8) { 0xff } else { top_bits(end % 8) };
+    if n == 0 {
+        return Parting::Ends;
+    }
+    let x = (first ^ theirs[0]) & !top_bits(floor % 8) & if own.len() == 1 { last } else { 0xff };
+    if x != 0 {
+        return at(0, x);
+    }
+    for (i, (ours, theirs)) in rest.iter().zip(&theirs[1..]).enumerate() {
+        let x = (ours ^ theirs) & if i + 2 == own.len() { last } else { 0xff };
         if x != 0 {
-            return Parting::At(8 * (from + i) as u32 + x.leading_zeros());
+            return at(i + 1, x);
         }
     }
-    if end as usize >= 8 * key.len() { Parting::Ends } else { Parting::Agrees }
+    if beyond { Parting::Ends } else { Parting::Agrees }
 }
 
 /// The path from the top to a node: bits before the node's `floor` are right, what follows is left over.

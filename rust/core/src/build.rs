@@ -155,7 +155,8 @@ impl Builder {
                 0
             }
             Pages::Linked => {
-                let arena = Arena { nodes: self.draft.arena.nodes.clone(), bytes: self.draft.arena.bytes.clone() };
+                let Arena { nodes, bytes, .. } = &self.draft.arena;
+                let arena = Arena { nodes: nodes.clone(), bytes: bytes.clone(), shown: 0 };
                 let next = self.draft.stubs.iter().map(|&stub| self.tree.page_of(stub)).collect::<Step<_>>()?;
                 self.tree.pin(Page { kind: self.tree.kind, suite: self.tree.suite, arena, next })
             }

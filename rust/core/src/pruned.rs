@@ -124,7 +124,7 @@ struct Decoder<'a> {
 /// An inner node is not begun unless enough bytes are left for all children that are owed. So there are at most two
 /// nodes for each [`MIN_CHILD`] bytes, and memory stays in proportion whatever the bytes are.
 pub(crate) fn decode(bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<Arena, Fault> {
-    let arena = Arena { nodes: Vec::with_capacity(2 * bytes.len() / MIN_CHILD + 1), bytes: bytes.to_vec() };
+    let arena = Arena { nodes: Vec::with_capacity(2 * bytes.len() / MIN_CHILD + 1), bytes: bytes.to_vec(), shown: 0 };
     let mut decoder = Decoder {
         reader: Reader { bytes, at: 0 },
         kind,
@@ -187,8 +187,9 @@ impl Decoder<'_> {
     #[inline]
     fn push(&mut self, sum: Summary, state: State) -> NodeId {
         let mut node = Node::new(sum, state);
-        if self.form == Form::Page && !matches!(state, State::Stub { .. }) {
-            node.flags = SHOWN;
+        if !matches!(state, State::Stub { .. }) {
+            self.arena.shown += 1;
+            node.flags = if self.form == Form::Page { SHOWN } else { 0 };
         }
         self.arena.push(node)
     }

@@ -106,10 +106,9 @@ impl Tree {
         Self::with(kind, suite, Arena::default())
     }
 
-    /// Whether every node that a proof shows was visited.
+    /// Whether every node that the proof shows was visited.
     pub(crate) fn all_shown_visited(&self) -> bool {
-        let fresh_or_stub = |node: &Node| node.has(FRESH) || matches!(node.state, State::Stub { .. });
-        self.visited == self.arena.nodes.iter().filter(|node| !fresh_or_stub(node)).count()
+        self.visited == self.arena.shown
     }
 
     #[inline]
@@ -140,13 +139,16 @@ impl Tree {
     /// Makes sure that the node is in hand, and notes that the query saw it.
     #[inline]
     pub(crate) fn visit(&mut self, id: NodeId) -> Step<()> {
-        if self.node(id).has(SHOWN) {
+        let node = self.arena.node(id);
+        if node.has(SHOWN) {
             return Ok(());
         }
         if self.budget == 0 {
             return Err(Halt::Budget);
         }
-        self.load(id)?;
+        if matches!(node.state, State::Remote { .. } | State::Stub { .. }) {
+            self.load(id)?;
+        }
         self.budget -= 1;
         self.visited += 1;
         self.arena.node_mut(id).flags |= SHOWN;
@@ -154,7 +156,6 @@ impl Tree {
     }
 
     /// Makes sure that the node is in hand, without the proof showing it for that.
-    #[inline]
     pub(crate) fn load(&mut self, id: NodeId) -> Step<()> {
         match self.state(id) {
             State::Remote { page, node } => self.fetch(id, page, node),
