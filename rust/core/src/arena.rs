@@ -168,7 +168,7 @@ impl Arena {
     }
 
     /// Where `key`, which led here, leaves the node's own bits from `floor` on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parting(&self, id: NodeId, floor: u32, key: &[u8]) -> Parting {
         match self.node(id).state {
             State::Inner { bit, label, start, .. } => {
@@ -189,7 +189,7 @@ impl Arena {
 }
 
 /// Compares bits `floor` to `end - 1`, which `own` holds from byte `floor / 8` on, with those of `key`.
-#[inline]
+#[inline(always)]
 fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
     let from = (floor / 8) as usize;
     let beyond = end as usize >= 8 * key.len();

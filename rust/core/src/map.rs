@@ -51,35 +51,58 @@ impl Walk {
     /// Goes to the end. O(depth).
     #[inline]
     pub(crate) fn run(&mut self, tree: &mut Tree, key: &[u8]) -> Step<End> {
+        let (mut at, mut floor) = (self.at, self.floor);
+        let end = loop {
+            if let Err(halt) = tree.visit(at) {
+                break Err(halt);
+            }
+            match step(tree, at, floor, key) {
+                Move::Down { bit, side, to } => {
+                    if let Some(turns) = &mut self.turns {
+                        turns.push((at, side));
+                    }
+                    (at, floor) = (to, bit + 1);
+                }
+                Move::End(end) => break Ok(end),
+                Move::Wrong => break Err(NO_KEY_HERE),
+            }
+        };
+        (self.at, self.floor) = (at, floor);
+        end
+    }
+
+    /// Goes as far as nodes can be had, without the proof showing them for that.
+    fn look(&mut self, tree: &mut Tree, key: &[u8]) -> Step<()> {
         loop {
-            tree.visit(self.at)?;
-            if let Some(end) = self.step(tree, key)? {
-                return Ok(end);
+            tree.load(self.at)?;
+            match step(tree, self.at, self.floor, key) {
+                Move::Down { bit, to, .. } => (self.at, self.floor) = (to, bit + 1),
+                Move::End(_) => return Ok(()),
+                Move::Wrong => return Err(NO_KEY_HERE),
             }
         }
     }
+}
 
-    /// Goes down by one node that is in hand.
-    #[inline]
-    fn step(&mut self, tree: &Tree, key: &[u8]) -> Step<Option<End>> {
-        let state = tree.state(self.at);
-        if let State::Empty = state {
-            return Ok(Some(End::Empty));
+/// Where a walk goes from a node.
+enum Move {
+    Down { bit: u32, side: Side, to: NodeId },
+    End(End),
+    Wrong,
+}
+
+/// One step of a walk, from a node that is in hand.
+#[inline(always)]
+fn step(tree: &Tree, at: NodeId, floor: u32, key: &[u8]) -> Move {
+    match (tree.arena.parting(at, floor, key), tree.state(at)) {
+        (Parting::At(bit), _) => Move::End(End::Parts(bit)),
+        (Parting::Agrees, State::Inner { bit, left, right, .. }) => {
+            let side = Side::of(path::bit(key, bit));
+            Move::Down { bit, side, to: if side == Side::Left { left } else { right } }
         }
-        match (tree.arena.parting(self.at, self.floor, key), state) {
-            (Parting::At(bit), _) => Ok(Some(End::Parts(bit))),
-            (Parting::Agrees, State::Inner { bit, left, right, .. }) => {
-                let side = Side::of(path::bit(key, bit));
-                if let Some(turns) = &mut self.turns {
-                    turns.push((self.at, side));
-                }
-                self.at = if side == Side::Left { left } else { right };
-                self.floor = bit + 1;
-                Ok(None)
-            }
-            (Parting::Agrees, _) => Ok(Some(End::Found)),
-            (Parting::Ends, _) => Err(NO_KEY_HERE),
-        }
+        (Parting::Agrees, _) => Move::End(End::Found),
+        (Parting::Ends, State::Empty) => Move::End(End::Empty),
+        (Parting::Ends, _) => Move::Wrong,
     }
 }
 
@@ -366,16 +389,9 @@ impl Apply {
         let walks = self.ahead.get_or_insert_with(|| self.changes.0.iter().map(|_| Walk::from(Tree::TOP)).collect());
         let mut missing = false;
         for (walk, change) in walks.iter_mut().zip(&self.changes.0) {
-            loop {
-                match tree.load(walk.at) {
-                    Err(Halt::Pages) => missing = true,
-                    Err(other) => return Err(other),
-                    Ok(()) => match walk.step(tree, change.key.as_bytes())? {
-                        None => continue,
-                        Some(_) => {}
-                    },
-                }
-                break;
+            match walk.look(tree, change.key.as_bytes()) {
+                Err(Halt::Pages) => missing = true,
+                other => other?,
             }
         }
         if missing { Err(Halt::Pages) } else { Ok(()) }

@@ -137,7 +137,7 @@ impl Tree {
     }
 
     /// Makes sure that the node is in hand, and notes that the query saw it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn visit(&mut self, id: NodeId) -> Step<()> {
         let node = self.arena.node(id);
         if node.has(SHOWN) {
