@@ -5,10 +5,10 @@ Paths are a sequence of segments or the text form ``"docs/readme"``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, final, overload
+from typing import Literal, NamedTuple, TypeAlias, final, overload
 
-CidLike = str | bytes | Cid
-PathLike = str | Sequence[str]
+CidLike: TypeAlias = str | bytes | Cid
+PathLike: TypeAlias = str | Sequence[str]
 
 __version__: str
 
@@ -101,7 +101,6 @@ def verify_resolve(request: bytes | str, result: bytes | str) -> str: ...
 def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome: ...
 def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None: ...
 def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan: ...
-def verify_transition(request: bytes | str, receipt: bytes | str) -> str: ...
 
 class ReadOutcome(NamedTuple):
     """What a verified read proves. `result` may also be the ``details`` of a 404: then `present` is False."""
@@ -176,8 +175,11 @@ class Operation:
         """Raises `StoreDamaged`, naming the page, for a page that is None or does not have its digest."""
     def supply_roots(self, held: Sequence[bool]) -> None: ...
     def result(self) -> bytes:
-        """The response body. Raises `RootNotFound`, `PathNotFound` or `IndexNotFound` (whose `details` are the
-        JSON ``{"prooflist": ...}`` of the proven absence, for a read), or `TooLarge`."""
+        """The response body.
+
+        Raises `RootNotFound`, `PathNotFound` or `IndexNotFound` (whose `details` are the JSON ``{"prooflist": ...}``
+        of the proven absence, for a read), or `TooLarge`.
+        """
 
 @final
 class Build:
@@ -231,7 +233,9 @@ class Map(Mapping[str, str]):
 
 @final
 class List(Sequence[str]):
-    def __new__(cls, elements: Iterable[CidLike], sizes: Iterable[int] | None = None, suite: str = "sha2-256") -> List: ...
+    def __new__(
+        cls, elements: Iterable[CidLike], sizes: Iterable[int] | None = None, suite: str = "sha2-256"
+    ) -> List: ...
     @property
     def root(self) -> str: ...
     @property

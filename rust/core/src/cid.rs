@@ -26,8 +26,13 @@ static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
 });
 
 /// A hash function that a CID may name: its code, its name, its digest length in bytes.
-const FUNCTIONS: [(u64, &str, usize); 5] =
-    [(0x12, "sha2-256", 32), (0x13, "sha2-512", 64), (0x16, "sha3-256", 32), (0xb220, "blake2b-256", 32), (0x1e, "blake3", 32)];
+const FUNCTIONS: [(u64, &str, usize); 5] = [
+    (0x12, "sha2-256", 32),
+    (0x13, "sha2-512", 64),
+    (0x16, "sha3-256", 32),
+    (0xb220, "blake2b-256", 32),
+    (0x1e, "blake3", 32),
+];
 
 /// What a CID names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -155,10 +155,8 @@ impl<'de> DeserializeSeed<'de> for Target<'_> {
 }
 
 /// The mark that tells our own words from the JSON reader's: the code, then the sentence.
-const CODED: [(&str, crate::error::InputCode); 2] = [
-    ("\u{1}path\u{1}", crate::error::InputCode::InvalidPath),
-    ("\u{1}cid\u{1}", crate::error::InputCode::InvalidCid),
-];
+const CODED: [(&str, crate::error::InputCode); 2] =
+    [("\u{1}path\u{1}", crate::error::InputCode::InvalidPath), ("\u{1}cid\u{1}", crate::error::InputCode::InvalidCid)];
 
 impl<'de> Visitor<'de> for Target<'_> {
     type Value = ();
@@ -169,7 +167,8 @@ impl<'de> Visitor<'de> for Target<'_> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
         let shown: String = self.path.chars().take(80).collect();
-        let target = Cid::from_text(text).map_err(|error| E::custom(format!("{}arc {shown:?}: {error}", CODED[1].0)))?;
+        let target =
+            Cid::from_text(text).map_err(|error| E::custom(format!("{}arc {shown:?}: {error}", CODED[1].0)))?;
         let added = self.arcs.push_text(self.path, &target);
         added.map_err(|why| E::custom(format!("{}path {shown:?}: {why}", CODED[0].0)))
     }

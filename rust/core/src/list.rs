@@ -41,6 +41,16 @@ impl Walk {
         }
     }
 
+    /// Goes as far as nodes can be had, without the proof showing them for that.
+    fn look(&mut self, tree: &mut Tree) -> Step<()> {
+        loop {
+            tree.load(self.at)?;
+            if self.step(tree)?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
     #[inline]
     fn step(&mut self, tree: &Tree) -> Step<Option<Option<NodeId>>> {
         if self.index >= tree.sum(self.at).count {
@@ -269,16 +279,9 @@ impl Apply {
         let all = || self.changes.0.iter().map(|change| Walk::from(Tree::TOP, change.index)).collect();
         let mut missing = false;
         for walk in self.ahead.get_or_insert_with(all) {
-            loop {
-                match tree.load(walk.at) {
-                    Err(Halt::Pages) => missing = true,
-                    Err(other) => return Err(other),
-                    Ok(()) => match walk.step(tree)? {
-                        None => continue,
-                        Some(_) => {}
-                    },
-                }
-                break;
+            match walk.look(tree) {
+                Err(Halt::Pages) => missing = true,
+                other => other?,
             }
         }
         if missing { Err(Halt::Pages) } else { Ok(()) }
@@ -407,11 +410,7 @@ fn truncate(tree: &mut Tree, top: NodeId, keep: u64) -> Step<NodeId> {
 }
 
 /// Builds the list of these elements: targets of section 1 and their sizes, at least 1. O(n) hashing.
-pub(crate) fn build<'a>(
-    suite: Suite,
-    elements: impl Iterator<Item = (&'a [u8], u64)>,
-    pages: Pages,
-) -> Step<Built> {
+pub(crate) fn build<'a>(suite: Suite, elements: impl Iterator<Item = (&'a [u8], u64)>, pages: Pages) -> Step<Built> {
     let mut builder = Builder::new(Kind::List, suite, Vec::new(), pages);
     for (target, measure) in elements {
         let digest = builder.encoder.list_leaf(measure, target);

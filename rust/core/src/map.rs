@@ -3,8 +3,8 @@
 //! A query is a value that can stop and go on: its `run` returns [`Halt`] when it needs pages or its budget is spent,
 //! and picks up where it was when it is called again.
 
-use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
 use crate::arcs::{Arcs, Span};
+use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
 use crate::build::{Builder, Built, Pages};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};

@@ -113,16 +113,8 @@ const PADDING: [u8; 65] = {
 };
 
 /// The first hash value of SHA-256 (FIPS 180-4, section 5.3.3).
-const SHA256_START: [u32; 8] = [
-    0x6a09_e667,
-    0xbb67_ae85,
-    0x3c6e_f372,
-    0xa54f_f53a,
-    0x510e_527f,
-    0x9b05_688c,
-    0x1f83_d9ab,
-    0x5be0_cd19,
-];
+const SHA256_START: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 /// Copies a few bytes without a call. Labels, prefixes and targets are short, and a proof has dozens of them.
 #[inline(always)]

@@ -36,7 +36,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn open(cache: &Arc<PageCache>, source: Arc<dyn NodeSource>, root: &RootCid, ask: crate::prove::Ask<'static>) -> Self {
+    pub(crate) fn open(
+        cache: &Arc<PageCache>,
+        source: Arc<dyn NodeSource>,
+        root: &RootCid,
+        ask: crate::prove::Ask<'static>,
+    ) -> Self {
         Self { cache: Arc::clone(cache), query: Query::open(root, source, ask), wanted: Vec::new() }
     }
 
@@ -302,7 +307,8 @@ impl Resolving {
                 return Ok(Outcome::Result(Ok(self.request.result(&self.request.root, Vec::new()))));
             }
             let root = self.request.root.root().ok_or_else(|| {
-                let what = format!("root: {} is a payload; a path leads on from a map or a list only", self.request.root);
+                let what =
+                    format!("root: {} is a payload; a path leads on from a map or a list only", self.request.root);
                 Error::input(InputCode::KindMismatch, what)
             })?;
             self.arrival = Some((root, 0, None));

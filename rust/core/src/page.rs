@@ -37,7 +37,10 @@ impl Page {
     /// [`Error::Damaged`], naming the page, if it is not.
     pub fn parse(bytes: &[u8], kind: Kind, suite: Suite, digest: &Digest) -> Result<Self> {
         if bytes.len() > MAX_PAGE {
-            return Err(Error::damaged(format!("page {digest} is {} bytes long; {MAX_PAGE} is the limit", bytes.len())));
+            return Err(Error::damaged(format!(
+                "page {digest} is {} bytes long; {MAX_PAGE} is the limit",
+                bytes.len()
+            )));
         }
         let arena = pruned::decode(bytes, kind, suite, Form::Page)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;

@@ -11,7 +11,6 @@ use crate::page::Page;
 use crate::tree::{Halt, Step, Tree};
 
 impl Tree {
-
     /// The pages of the tree below `top` that are not stored yet, the top's first. With `linked`, each holds on to
     /// the pages below it. O(fresh nodes and the pages they are in).
     ///
@@ -72,7 +71,9 @@ impl Tree {
     fn has_page(&self, id: NodeId) -> bool {
         match self.state(id) {
             _ if self.node(id).has(FRESH) => false,
-            State::Remote { page, node } => matches!(self.pages[page as usize].arena.node(node).state, State::Stub { .. }),
+            State::Remote { page, node } => {
+                matches!(self.pages[page as usize].arena.node(node).state, State::Stub { .. })
+            }
             State::Stub { .. } => true,
             _ => self.node(id).has(PAGE_TOP),
         }

@@ -88,7 +88,10 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) -> Result<(), &'static s
 fn escaped<S: AsRef<str>>(segments: &[S]) -> Result<Vec<u8>> {
     let text_len = segments.iter().map(|s| s.as_ref().len() + 1).sum::<usize>().saturating_sub(1);
     if text_len > MAX_TEXT {
-        return Err(Error::input(InputCode::InvalidPath, format!("the path is {text_len} bytes of text; 4,096 is the limit")));
+        return Err(Error::input(
+            InputCode::InvalidPath,
+            format!("the path is {text_len} bytes of text; 4,096 is the limit"),
+        ));
     }
     let mut key = Vec::with_capacity(text_len + segments.len() + 2);
     for (i, segment) in segments.iter().enumerate() {

@@ -283,9 +283,7 @@ impl Read {
         match answer {
             Answer::Key(target) => target.map(|cid| (cid.text(), None)),
             Answer::Element(element) => element.target.map(|cid| (cid.text(), None)),
-            Answer::Span(span) => {
-                Some((self.root.cid().text(), Some(span.segments.iter().map(Cid::text).collect())))
-            }
+            Answer::Span(span) => Some((self.root.cid().text(), Some(span.segments.iter().map(Cid::text).collect()))),
             _ => None,
         }
     }

@@ -142,7 +142,10 @@ impl Query {
     }
 
     /// The pages of the changed tree that are not stored yet.
-    pub(crate) fn new_pages(&mut self, top: crate::arena::NodeId) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
+    pub(crate) fn new_pages(
+        &mut self,
+        top: crate::arena::NodeId,
+    ) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
         self.tree.wanted.clear();
         match self.tree.new_pages(top, false) {
             Ok(pages) => Ok(Ok(pages)),

@@ -7,9 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::arena::{
-    Arena, FRESH, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail,
-};
+use crate::arena::{Arena, FRESH, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail};
 use crate::cid::{Kind, RootCid};
 use crate::cut;
 use crate::error::{ConflictCode, Error};
@@ -362,9 +360,7 @@ impl Tree {
     fn seal_leaf(&mut self, id: NodeId, encoder: &mut Encoder) {
         let node = self.arena.node(id);
         let digest = match (self.kind, node.state) {
-            (Kind::Map, State::Leaf { tail, .. }) => {
-                encoder.map_leaf(self.arena.tail(tail, 0), self.arena.target(id))
-            }
+            (Kind::Map, State::Leaf { tail, .. }) => encoder.map_leaf(self.arena.tail(tail, 0), self.arena.target(id)),
             (Kind::List, State::Leaf { .. }) => encoder.list_leaf(node.sum.measure, self.arena.target(id)),
             (Kind::Map, _) => encoder.map_empty(),
             (Kind::List, _) => encoder.list_empty(),
@@ -376,7 +372,8 @@ impl Tree {
     pub(crate) fn decide_cut(&mut self, id: NodeId) {
         match self.state(id) {
             State::Inner { bit, left, right, .. } => {
-                let children = [left, right].map(|child| cut::Child::of(self.there(child), self.kind, bit + 1, self.extent(child)));
+                let children = [left, right]
+                    .map(|child| cut::Child::of(self.there(child), self.kind, bit + 1, self.extent(child)));
                 cut::apply(self.arena.node_mut(id), children);
             }
             State::Leaf { .. } => cut::note(&mut self.arena, self.kind, id),

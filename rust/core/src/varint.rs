@@ -16,7 +16,7 @@ pub fn write(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The number of bytes that [`write`] appends for `value`.
+/// The number of bytes that [`write()`] appends for `value`.
 #[inline]
 pub fn len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;

@@ -25,8 +25,11 @@ pub(crate) fn replay(root: &RootCid, mut ask: Ask<'_>, proof: &[u8], limit: usiz
     if proof.len() > limit {
         return Err(Error::proof(format!("the proof is {} bytes long; {limit} is the limit", proof.len())));
     }
-    let mut tree = Tree::of_proof(root.kind, root.suite, proof)
-        .map_err(|fault| Error::Proof { check: fault.why.to_owned(), step: None, at: Some(fault.at) })?;
+    let mut tree = Tree::of_proof(root.kind, root.suite, proof).map_err(|fault| Error::Proof {
+        check: fault.why.to_owned(),
+        step: None,
+        at: Some(fault.at),
+    })?;
     let digest = tree.sum(Tree::TOP).digest;
     if digest != root.digest {
         return Err(Error::proof(format!("the proof's digest is {digest}, not the root's")));

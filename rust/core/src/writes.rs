@@ -151,9 +151,9 @@ impl Mutation {
     /// # Errors
     /// [`Error::Input`] for a request that is none, or a base that is no root.
     pub fn new(cache: Arc<PageCache>, base: &Cid, request: &[u8]) -> Result<Self> {
-        let base = base.root().ok_or_else(|| {
-            Error::input(InputCode::KindMismatch, format!("root: {base} is a payload, not a root"))
-        })?;
+        let base = base
+            .root()
+            .ok_or_else(|| Error::input(InputCode::KindMismatch, format!("root: {base} is a payload, not a root")))?;
         let request: msg::MutationRequest = msg::request(request)?;
         if request.deltas.is_empty() || request.deltas.len() > MAX_DELTAS {
             return Err(Error::request(format!("deltas: a mutation has from 1 to {MAX_DELTAS}")));

@@ -50,7 +50,9 @@ impl Store {
         while let Some(need) = op.run(self.budget)? {
             match need {
                 Need::Budget => {}
-                Need::Roots(roots) => op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?,
+                Need::Roots(roots) => {
+                    op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?
+                }
                 Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
             }
         }
@@ -70,7 +72,9 @@ impl Store {
         while let Some(need) = op.run(self.budget)? {
             match need {
                 Need::Budget => {}
-                Need::Roots(roots) => op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?,
+                Need::Roots(roots) => {
+                    op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?
+                }
                 Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
             }
         }
@@ -138,7 +142,8 @@ fn a_page_that_is_missing_or_damaged_is_named() {
 fn resolve_backtracks_from_the_longest_arc_and_skips_roots_not_held() {
     let mut store = Store::new(1 << 20, 100);
     let text = |cid: Cid| cid.text();
-    let inner = store.build(Suite::Sha2_256, &[("c".to_owned(), payload(1)), ("@payload".to_owned(), payload(2))].into());
+    let inner =
+        store.build(Suite::Sha2_256, &[("c".to_owned(), payload(1)), ("@payload".to_owned(), payload(2))].into());
     let other = Snapshot::list(Suite::Sha2_256, &[(payload(9), 5)]).expect("a list").root();
     let arcs = [("a/b".to_owned(), other.cid()), ("a".to_owned(), inner.cid()), ("x".to_owned(), payload(3))];
     let root = store.build(Suite::Blake3, &arcs.into());
@@ -163,7 +168,8 @@ fn a_path_that_needs_too_many_look_ups_is_refused_by_name() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let root = store.build(Suite::Sha2_256, &many(10));
     let segments = vec!["a"; 2000];
-    let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments}).to_string();
+    let request =
+        json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments}).to_string();
     let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 100).expect("a request");
     let refused = store.serve(op);
     assert!(matches!(&refused, Err(Error::Input { what, .. }) if what.contains("look-ups")), "{refused:?}");
@@ -209,7 +215,8 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
                 break;
             }
         }
-        let expected: Vec<_> = arcs.iter().map(|(path, cid)| (path.split('/').map(str::to_owned).collect(), *cid)).collect();
+        let expected: Vec<_> =
+            arcs.iter().map(|(path, cid)| (path.split('/').map(str::to_owned).collect(), *cid)).collect();
         assert_eq!(listed, expected);
     }
 }
@@ -305,15 +312,33 @@ fn mutations_that_have_no_meaning_are_refused_by_delta_and_coordinate() {
     let cases = [
         (json!({"kind": "list", "object": object, "changes": [{"index": 4, "after": side(1)}]}), "gap"),
         (json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(0)}]}), "not the end"),
-        (json!({"kind": "list", "object": object, "changes": [{"index": 2, "before": side(2)}, {"index": 3, "after": side(1)}]}), "together"),
-        (json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(1), "after": side(2)}]}), "is there now"),
+        (
+            json!({"kind": "list", "object": object, "changes": [{"index": 2, "before": side(2)}, {"index": 3, "after": side(1)}]}),
+            "together",
+        ),
+        (
+            json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(1), "after": side(2)}]}),
+            "is there now",
+        ),
         (json!({"kind": "map", "changes": [{"path": "a", "before": side(1), "after": side(1)}]}), "nothing"),
-        (json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}, {"path": "a", "after": side(2)}]}), "twice"),
-        (json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}], "expected_root": base.cid().text()}), "expected"),
-        (json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
-            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}), "size 4"),
-        (json!({"kind": "list", "changes": [{"index": 0, "after": side(0)}],
-            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}), "elements"),
+        (
+            json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}, {"path": "a", "after": side(2)}]}),
+            "twice",
+        ),
+        (
+            json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}], "expected_root": base.cid().text()}),
+            "expected",
+        ),
+        (
+            json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
+            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}),
+            "size 4",
+        ),
+        (
+            json!({"kind": "list", "changes": [{"index": 0, "after": side(0)}],
+            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}),
+            "elements",
+        ),
     ];
     for (delta, word) in cases {
         let refused = store.mutate(&base, &json!({"deltas": [delta]}));

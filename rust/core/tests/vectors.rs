@@ -118,7 +118,8 @@ fn proven(case: &Value) -> Result<Value, String> {
         }
         _ => {
             let (start, end) = (query["start"].as_u64().expect("a start"), query["end"].as_u64());
-            let found = verify::range(&root, start, end, &proof, verify::WIDE_PROOF_LIMIT).map_err(|e| e.to_string())?;
+            let found =
+                verify::range(&root, start, end, &proof, verify::WIDE_PROOF_LIMIT).map_err(|e| e.to_string())?;
             let segments: Vec<_> = found.segments.iter().map(Cid::text).collect();
             Ok(serde_json::json!({"segments": segments, "sizes": found.sizes, "offset": found.offset,
                 "length": found.length, "total_size": found.total_size}))
@@ -224,8 +225,9 @@ fn hostile_proofs_and_changes() {
             "proof" => check_proof(&case),
             "changes" => {
                 let root = root(&case["root"]).expect("a root");
-                let proven = map_changes(&case["changes"])
-                    .and_then(|changes| verify::map_changes(&root, changes, &bytes(&case["proof"]), verify::PROOF_LIMIT));
+                let proven = map_changes(&case["changes"]).and_then(|changes| {
+                    verify::map_changes(&root, changes, &bytes(&case["proof"]), verify::PROOF_LIMIT)
+                });
                 assert_eq!(proven.is_ok(), case["valid"].as_bool().expect("valid"), "{case}");
             }
             _ => continue,
