@@ -18,7 +18,7 @@ ARGS ?=
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-rust_sources := $(shell find rust -name '*.rs' -path '*/src/*' 2>/dev/null) $(wildcard rust/*/Cargo.toml)
+rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
 documented := coregw $(addprefix coregw.,errors verify messages engine store gateway client cli)
 bench_scripts := $(sort $(wildcard benches/*.py))
 PROPTEST_CASES_LONG ?= 20000

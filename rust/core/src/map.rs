@@ -1,6 +1,6 @@
 //! Maps: `get`, `scan`, `apply` and `build`, each once, for the gateway and the verifier alike (protocol section 4).
 //!
-//! A query is a value that can stop and go on: its `run` returns [`Halt`] when it needs pages or its budget is spent,
+//! A query is a value that can stop and go on: its `run` returns a halt when it needs pages or its budget is spent,
 //! and picks up where it was when it is called again.
 
 use crate::arcs::{Arcs, Span};

@@ -1,7 +1,7 @@
 //! Paths and the keys that trees hold for them (protocol section 2).
 //!
 //! A [`Key`] is valid when it exists: its segments are non-empty UTF-8 without `/` and its text form is at most
-//! [`MAX_TEXT`] bytes. Keys of untrusted trees are checked by [`check`] without allocating.
+//! [`MAX_TEXT`] bytes. Keys of untrusted trees are checked by `check` without allocating.
 
 use crate::error::{Error, InputCode, Result};
 
