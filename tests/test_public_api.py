@@ -58,6 +58,7 @@ SURFACE = {
     "verify_resolve": "(request, result)",
     "verify_scan": "(root, prefix, after, limit, proof)",
     "verify_scan_result": "(request, result)",
+    "verify_transition": "(request, receipt)",
 }
 FIELDS = {
     "Applied": ("tree", "proof"),

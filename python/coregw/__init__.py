@@ -66,6 +66,7 @@ from coregw.verify import (
     verify_read,
     verify_resolve,
     verify_scan_result,
+    verify_transition,
 )
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ __all__ = [
     "verify_resolve",
     "verify_scan",
     "verify_scan_result",
+    "verify_transition",
 ]
 
 

@@ -54,6 +54,7 @@ __all__ = [
     "ScanRequest",
     "ScanResult",
     "Step",
+    "TransitionRequest",
     "Verification",
     "VerifyReadRequest",
     "VerifyResolveRequest",
@@ -378,6 +379,14 @@ class Delta(_Message, frozen=True, kw_only=True):
 class MutationRequest(_Message, frozen=True, kw_only=True):
     """``POST /v1/roots/{root}/mutations``."""
 
+    deltas: list[Delta]
+    prove: bool | UnsetType = UNSET
+
+
+class TransitionRequest(_Message, frozen=True, kw_only=True):
+    """A mutation with the base root that the caller chose, as `coregw.verify_transition` takes it."""
+
+    root: str
     deltas: list[Delta]
     prove: bool | UnsetType = UNSET
 

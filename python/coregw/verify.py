@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from coregw._core import ReadOutcome, Scan
 
-__all__ = ["verify_map_proof", "verify_read", "verify_resolve", "verify_scan_result"]
+__all__ = ["verify_map_proof", "verify_read", "verify_resolve", "verify_scan_result", "verify_transition"]
 
 
 def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
@@ -154,3 +154,33 @@ def _json(message: bytes | str | Struct) -> bytes | str:
     import msgspec
 
     return msgspec.json.encode(message)
+
+
+def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Struct) -> str:
+    """The new root of a mutation, derived from the caller's own changes without the data (protocol section 5).
+
+    Args:
+        request: The mutation request with the base root that the caller chose, ``{root, deltas}``.
+        receipt: The receipt that came back for it, asked for with ``"prove": true``.
+
+    Returns:
+        The new root. Accepting it stays the caller's decision.
+
+    Raises:
+        InvalidInput: The request is no mutation request, or its root is none.
+        Conflict: The changes contradict each other.
+        ProofError: The receipt is not what follows from the changes. `step` is the delta concerned.
+
+    Linear in the length of the receipt.
+
+    >>> import base64, coregw, json
+    >>> base = coregw.Map({"docs/readme": coregw.payload_cid(b"hello")})
+    >>> new, proof = base.apply([coregw.Change("docs/new", None, coregw.payload_cid(b"world"))])
+    >>> changes = [{"path": "docs/new", "after": {"target": coregw.payload_cid(b"world")}}]
+    >>> request = {"root": base.root, "deltas": [{"kind": "map", "changes": changes}]}
+    >>> delta = {"object": base.root, "result": new.root, "proof": base64.b64encode(proof).decode()}
+    >>> receipt = {"base_root": base.root, "new_root": new.root, "delta_count": 1, "arc_count": 1, "deltas": [delta]}
+    >>> coregw.verify_transition(json.dumps(request), json.dumps(receipt)) == new.root
+    True
+    """
+    return _core.verify_transition(_json(request), _json(receipt))

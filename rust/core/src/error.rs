@@ -143,6 +143,14 @@ impl Error {
         }
     }
 
+    /// The same error, with the delta it belongs to: the step of a proof, a place in words for the rest.
+    pub(crate) fn in_delta(self, index: usize) -> Self {
+        match self {
+            Self::Proof { .. } => self.in_step(index),
+            other => other.within(&format!("delta {index}")),
+        }
+    }
+
     /// The same error with `place` in front of its sentence.
     pub fn within(self, place: &str) -> Self {
         let put = |what: String| format!("{place}: {what}");

@@ -299,6 +299,16 @@ pub(crate) struct MutationRequest {
     pub(crate) prove: bool,
 }
 
+/// A mutation with the base root that the caller chose, as the client keeps it to check the receipt.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TransitionRequest {
+    pub(crate) root: String,
+    pub(crate) deltas: Vec<Delta>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) prove: Option<bool>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Delta {
@@ -348,19 +358,21 @@ pub(crate) struct FixedList {
     pub(crate) chunk_size: Int,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Receipt {
     pub(crate) base_root: String,
     pub(crate) new_root: String,
-    pub(crate) delta_count: u64,
-    pub(crate) arc_count: u64,
+    pub(crate) delta_count: Int,
+    pub(crate) arc_count: Int,
     pub(crate) deltas: Vec<DeltaReceipt>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct DeltaReceipt {
     pub(crate) object: String,
     pub(crate) result: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub(crate) proof: Option<String>,
 }

@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::arena::NodeId;
 use crate::cid::{Cid, RootCid};
 use crate::error::{Error, InputCode, Result};
 use crate::list::{self, Span};
 use crate::map::{self, Listing};
+use crate::node::Summary;
 use crate::page::{NodeSource, Page};
 use crate::path::{Key, Window};
 use crate::suite::Digest;
@@ -75,11 +77,11 @@ impl<'a> Ask<'a> {
             Self::Scan(scan) => Answer::Listing(scan.run(tree)?),
             Self::ChangeMap(apply) => {
                 let top = apply.run(tree)?;
-                Answer::Changed(Changed { top, digest: tree.sum(top).digest })
+                Answer::Changed(Changed { top, sum: *tree.sum(top) })
             }
             Self::ChangeList(apply) => {
                 let top = apply.run(tree)?;
-                Answer::Changed(Changed { top, digest: tree.sum(top).digest })
+                Answer::Changed(Changed { top, sum: *tree.sum(top) })
             }
         })
     }
@@ -99,8 +101,8 @@ pub struct Element {
 /// The tree that changes lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changed {
-    pub(crate) top: crate::arena::NodeId,
-    pub(crate) digest: Digest,
+    pub(crate) top: NodeId,
+    pub(crate) sum: Summary,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,10 +144,7 @@ impl Query {
     }
 
     /// The pages of the changed tree that are not stored yet.
-    pub(crate) fn new_pages(
-        &mut self,
-        top: crate::arena::NodeId,
-    ) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
+    pub(crate) fn new_pages(&mut self, top: NodeId) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
         self.tree.wanted.clear();
         match self.tree.new_pages(top, false) {
             Ok(pages) => Ok(Ok(pages)),

@@ -111,7 +111,7 @@ pub fn scan(root: &RootCid, window: Window, entries: usize, proof: &[u8], limit:
 
 fn changed(root: &RootCid, ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<RootCid> {
     match replay(root, ask, proof, limit)? {
-        Answer::Changed(changed) => Ok(RootCid { digest: changed.digest, ..*root }),
+        Answer::Changed(changed) => Ok(RootCid { digest: changed.sum.digest, ..*root }),
         _ => Err(Error::proof(OTHER_ANSWER)),
     }
 }

@@ -10,21 +10,16 @@ use data_encoding::BASE64;
 use crate::arcs::Arcs;
 use crate::build::Pages;
 use crate::cid::{Cid, Kind, RootCid};
-use crate::error::{ConflictCode, Error, InputCode, Result};
+use crate::deltas;
+use crate::error::{Error, InputCode, Result};
 use crate::json;
-use crate::list;
 use crate::map;
-use crate::memory::Snapshot;
-use crate::messages::{self as msg, Delta, DeltaChange, DeltaReceipt, FixedList, Receipt};
+use crate::messages::{self as msg, Delta, DeltaReceipt, FixedList, Receipt};
 use crate::ops::{Need, Reading, not_held};
 use crate::page::{NodeSource, Page, PageCache};
-use crate::path::Key;
 use crate::prooflist;
 use crate::prove::{Answer, Ask, Changed};
 use crate::suite::{Digest, Suite};
-
-/// Deltas of one mutation, at most.
-pub const MAX_DELTAS: usize = 1000;
 
 /// Pages on their way to a store.
 #[derive(Debug, Default)]
@@ -155,14 +150,7 @@ impl Mutation {
             .root()
             .ok_or_else(|| Error::input(InputCode::KindMismatch, format!("root: {base} is a payload, not a root")))?;
         let request: msg::MutationRequest = msg::request(request)?;
-        if request.deltas.is_empty() || request.deltas.len() > MAX_DELTAS {
-            return Err(Error::request(format!("deltas: a mutation has from 1 to {MAX_DELTAS}")));
-        }
-        for (i, delta) in request.deltas.iter().enumerate() {
-            if delta.changes.is_empty() {
-                return Err(Error::request(format!("delta {i}: there are no changes")));
-            }
-        }
+        deltas::check_all(&request.deltas)?;
         Ok(Self {
             base,
             current: base,
@@ -231,7 +219,7 @@ impl Mutation {
                     return Ok(Some(need));
                 }
                 if let (Some(fixed), Some(Answer::Span(span))) = (self.fixed(), reading.query().answer()) {
-                    check_sizes(fixed, &span.sizes)?;
+                    deltas::check_sizes(fixed, &span.sizes)?;
                 }
                 self.finish(object, result, proof)
             }
@@ -239,7 +227,7 @@ impl Mutation {
     }
 
     fn fixed(&self) -> Option<FixedList> {
-        self.deltas.front()?.commit.as_ref().map(|commit| commit.fixed_list)
+        self.deltas.front().and_then(deltas::fixed)
     }
 
     /// Finds the object of the next delta.
@@ -247,22 +235,11 @@ impl Mutation {
         let Some(delta) = self.deltas.front() else {
             return Ok(None);
         };
-        let kind = match delta.kind.as_str() {
-            "map" => Kind::Map,
-            "list" => Kind::List,
-            other => {
-                let shown: String = other.chars().take(80).collect();
-                return Err(Error::request(format!("kind {shown:?} is neither map nor list")));
-            }
-        };
-        let object = match &delta.object {
-            Some(text) => RootCid::of(&cid("object", text)?, kind)?,
-            None if self.current.kind == kind => self.current,
-            None => {
-                let empty = self.empty(kind)?;
-                return self.open(empty);
-            }
-        };
+        let (object, empty) = deltas::object(delta, &self.current)?;
+        if let Some(empty) = empty {
+            self.made.add(empty.pages());
+            return self.open(object);
+        }
         if object == self.base || self.results.contains(&object) {
             return self.open(object);
         }
@@ -270,23 +247,9 @@ impl Mutation {
         Ok(None)
     }
 
-    fn empty(&self, kind: Kind) -> Result<RootCid> {
-        let empty = match kind {
-            Kind::Map => Snapshot::map(self.base.suite, Arcs::default())?,
-            Kind::List => Snapshot::list(self.base.suite, &[])?,
-        };
-        self.made.add(empty.pages());
-        Ok(empty.root())
-    }
-
     fn open(&mut self, object: RootCid) -> Result<Option<Need>> {
         let delta = self.deltas.front().ok_or_else(|| Error::damaged("no delta is left"))?;
-        let fixed = self.fixed();
-        let ask = match object.kind {
-            Kind::Map if fixed.is_some() => return Err(Error::request("commit: fixed_list is for lists only")),
-            Kind::Map => Ask::ChangeMap(map::Apply::new(map_changes(&delta.changes)?)),
-            Kind::List => Ask::ChangeList(list::Apply::new(list_changes(&delta.changes, fixed)?)),
-        };
+        let ask = deltas::ask(delta, object.kind)?;
         let source = Arc::clone(&self.made) as Arc<dyn NodeSource>;
         self.stage = Stage::Apply(object, Box::new(Reading::open(&self.cache, source, &object, ask)));
         Ok(None)
@@ -301,7 +264,7 @@ impl Mutation {
                 return Ok(need);
             }
         };
-        let result = RootCid { digest: changed.digest, ..object };
+        let result = RootCid { digest: changed.sum.digest, ..object };
         let proof = self.prove.then(|| BASE64.encode(&reading.query().proof()));
         self.made.add(pages.iter().map(Arc::clone));
         self.pages.0.extend(pages.iter().map(|page| (page.digest(), page.to_bytes())));
@@ -317,13 +280,7 @@ impl Mutation {
 
     fn finish(&mut self, object: RootCid, result: RootCid, proof: Option<String>) -> Result<Option<Need>> {
         let delta = self.deltas.front().ok_or_else(|| Error::damaged("no delta is left"))?;
-        if let Some(expected) = &delta.expected_root {
-            let expected = cid("expected_root", expected)?;
-            if expected != result.cid() {
-                let what = format!("the result is {result}, not the expected {expected}");
-                return Err(Error::conflict(ConflictCode::ExpectedRootMismatch, what));
-            }
-        }
+        deltas::check_expected(delta, &result)?;
         if object == self.current {
             self.current = result;
         }
@@ -366,8 +323,8 @@ impl Mutation {
             Some(new_root) if self.deltas.is_empty() => Ok(prooflist::json(&Receipt {
                 base_root: self.base.cid().text(),
                 new_root: new_root.cid().text(),
-                delta_count: self.receipts.len() as u64,
-                arc_count: self.arc_count,
+                delta_count: msg::Int(self.receipts.len() as u64),
+                arc_count: msg::Int(self.arc_count),
                 deltas: self.receipts.clone(),
             })),
             _ => Err(Error::request("the mutation has not ended")),
@@ -383,111 +340,4 @@ impl Mutation {
     pub fn next_pages(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
         self.pages.next(max_bytes)
     }
-}
-
-fn cid(member: &str, text: &str) -> Result<Cid> {
-    Cid::from_text(text).map_err(|error| error.within(member))
-}
-
-fn target(member: &str, side: &msg::Side) -> Result<Cid> {
-    let target = cid(member, &side.target)?;
-    match side.target_kind.as_deref() {
-        None | Some("unknown") => Ok(target),
-        Some(kind @ ("map" | "list" | "cas")) if kind == target.kind_name() => Ok(target),
-        Some("map" | "list" | "cas") => {
-            let what = format!("{member}: {target} is a {}, not what target_kind says", target.kind_name());
-            Err(Error::input(InputCode::KindMismatch, what))
-        }
-        Some(other) => {
-            let shown: String = other.chars().take(80).collect();
-            Err(Error::request(format!("{member}: target_kind {shown:?} is none of map, list, cas, unknown")))
-        }
-    }
-}
-
-fn map_changes(changes: &[DeltaChange]) -> Result<map::Changes> {
-    let one = |(i, change): (usize, &DeltaChange)| {
-        let place = format!("change {i}");
-        let read = || {
-            let (Some(path), None) = (&change.path, change.index) else {
-                return Err(Error::request("a change of a map has a path, and no index"));
-            };
-            let sides = [("before", &change.before), ("after", &change.after)];
-            if let Some((member, _)) = sides.iter().find(|(_, s)| s.as_ref().is_some_and(|s| s.size.is_some())) {
-                return Err(Error::request(format!("{member}: a target of a map has no size")));
-            }
-            let before = change.before.as_ref().map(|side| target("before", side)).transpose()?;
-            let after = change.after.as_ref().map(|side| target("after", side)).transpose()?;
-            Ok(map::Change { key: Key::from_text(path)?, before, after })
-        };
-        read().map_err(|error| error.within(&place))
-    };
-    map::Changes::new(changes.iter().enumerate().map(one).collect::<Result<_>>()?)
-}
-
-fn list_changes(changes: &[DeltaChange], fixed: Option<FixedList>) -> Result<list::Changes> {
-    let one = |(i, change): (usize, &DeltaChange)| {
-        let place = format!("change {i}");
-        let read = || {
-            let (Some(index), None) = (change.index, &change.path) else {
-                return Err(Error::request("a change of a list has an index, and no path"));
-            };
-            let index = index.0;
-            let before = match &change.before {
-                Some(side) => Some((target("before", side)?, side.size.map(|size| size.0))),
-                None => None,
-            };
-            let after = match &change.after {
-                Some(side) => {
-                    let derived = fixed.map(|fixed| fixed_size(fixed, index)).transpose()?;
-                    let size = match (side.size.map(|size| size.0), derived) {
-                        (Some(given), Some(size)) if given != size => {
-                            let what = format!("index {index}: the fixed list gives it size {size}, not {given}");
-                            return Err(Error::conflict(ConflictCode::InvalidChange, what));
-                        }
-                        (given, derived) => derived.or(given).unwrap_or(1),
-                    };
-                    Some((target("after", side)?, size))
-                }
-                None => None,
-            };
-            Ok(list::Change { index, before, after })
-        };
-        read().map_err(|error| error.within(&place))
-    };
-    list::Changes::new(changes.iter().enumerate().map(one).collect::<Result<_>>()?)
-}
-
-/// Number of elements of a fixed list.
-fn fixed_count(fixed: FixedList) -> Result<u64> {
-    match fixed.chunk_size.0 {
-        0 => Err(Error::request("commit: chunk_size is at least 1")),
-        chunk => Ok(fixed.total_size.0.div_ceil(chunk)),
-    }
-}
-
-/// The size of element `index` of a fixed list.
-fn fixed_size(fixed: FixedList, index: u64) -> Result<u64> {
-    let count = fixed_count(fixed)?;
-    if index >= count {
-        let what = format!("index {index}: the fixed list has {count} elements");
-        return Err(Error::conflict(ConflictCode::InvalidChange, what));
-    }
-    Ok(fixed.chunk_size.0.min(fixed.total_size.0 - index * fixed.chunk_size.0))
-}
-
-fn check_sizes(fixed: FixedList, sizes: &[u64]) -> Result<()> {
-    let count = fixed_count(fixed)?;
-    if sizes.len() as u64 != count {
-        let what = format!("commit: the list has {} elements; the fixed list has {count}", sizes.len());
-        return Err(Error::conflict(ConflictCode::InvalidChange, what));
-    }
-    for (index, &size) in sizes.iter().enumerate() {
-        let expected = fixed_size(fixed, index as u64)?;
-        if size != expected {
-            let what = format!("commit: element {index} has size {size}; the fixed list gives it {expected}");
-            return Err(Error::conflict(ConflictCode::InvalidChange, what));
-        }
-    }
-    Ok(())
 }

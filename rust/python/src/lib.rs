@@ -33,6 +33,7 @@ mod _core {
     #[pymodule_export]
     use crate::operations::{
         check_json, split_envelope, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
+        verify_transition,
     };
     #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};

@@ -109,6 +109,23 @@ pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<
     tuples::SCAN.fill(py, (entries, listing.more, PyBytes::new(py, &proof)))
 }
 
+/// Derives the new root of a mutation from the caller's own changes, and checks the receipt with it.
+///
+/// The changes are replayed on the pruned trees that the receipt carries. O(changes x depth) hashes.
+///
+/// Args:
+///     request: The mutation request as JSON, with the base root that the caller chose as its member `root`.
+///     receipt: What came back, as JSON; it was asked for with `"prove": true`.
+///
+/// Raises:
+///     InvalidInput: The request is none.
+///     Conflict: The request contradicts itself.
+///     ProofError: Anything is wrong with the receipt; `step` is the delta concerned.
+#[pyfunction]
+pub fn verify_transition(py: Python<'_>, request: Json<'_>, receipt: Json<'_>) -> PyResult<String> {
+    verify(py, &request, &receipt, core::verify_transition).map(|cid| cid.text())
+}
+
 /// Refuses JSON that protocol section 5 refuses whatever its members: duplicates, nesting past 32, numbers with a
 /// sign, fraction or exponent or past 2^53 - 1, text that is no UTF-8, anything behind the value. O(bytes).
 ///
