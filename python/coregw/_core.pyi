@@ -120,10 +120,11 @@ def split_envelope(body: bytes) -> tuple[bytes, bytes]:
     Raises `InvalidInput` if the body is no object of exactly these two members.
     """
 
-def check_json(body: bytes) -> None:
+def check_json(body: bytes, int64: bool = False) -> None:
     """Refuses JSON that protocol section 5 refuses whatever its shape (duplicate members, depth, numbers, text).
 
-    Raises `InvalidInput` that names the byte offset. Types and members are the caller's to check.
+    With `int64`, integers may be -2^63 to 2^63 - 1 instead of 0 to 2^53 - 1: the plant store's exception.
+    Raises `InvalidInput` that names line and column. Types and members are the caller's to check.
     """
 
 @final

@@ -16,25 +16,36 @@ use crate::suite::Suite;
 /// How deep objects and arrays may nest; the outermost is 1.
 const MAX_DEPTH: u32 = 32;
 
+/// Which numbers a message may hold. Fractions and exponents are in none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Integers {
+    /// 0 to 2^53 - 1, without a sign: all messages but the plant store's.
+    Unsigned53,
+    /// -2^63 to 2^63 - 1: the plant store's, whose ids are int64.
+    Signed64,
+}
+
 /// Checks the rules that hold whatever the members are: duplicates, depth, numbers, text, one value. O(bytes).
 ///
 /// # Errors
 /// [`Error::Input`] that names line and column.
-pub fn check(body: &[u8]) -> Result<()> {
+pub fn check(body: &[u8], integers: Integers) -> Result<()> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let all = Strict { depth: 0 }.deserialize(&mut reader).and_then(|()| reader.end());
+    let all = Strict { depth: 0, integers }.deserialize(&mut reader).and_then(|()| reader.end());
     all.map_err(|error| Error::request(format!("the request: {error}")))
 }
 
+#[derive(Clone, Copy)]
 struct Strict {
     depth: u32,
+    integers: Integers,
 }
 
 impl Strict {
     fn deeper<E: de::Error>(&self) -> Result<Self, E> {
         match self.depth {
             MAX_DEPTH => Err(E::custom("it nests deeper than 32")),
-            depth => Ok(Self { depth: depth + 1 }),
+            depth => Ok(Self { depth: depth + 1, ..*self }),
         }
     }
 }
@@ -51,7 +62,10 @@ impl<'de> Visitor<'de> for Strict {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON without negative numbers, fractions or exponents")
+        f.write_str(match self.integers {
+            Integers::Unsigned53 => "JSON without negative numbers, fractions or exponents",
+            Integers::Signed64 => "JSON whose numbers are integers of 64 bits, without fractions or exponents",
+        })
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
@@ -67,23 +81,32 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
-        match value < SUM_LIMIT {
-            true => Ok(()),
-            false => Err(E::custom("an integer is past 2^53 - 1")),
+        match self.integers {
+            Integers::Unsigned53 if value >= SUM_LIMIT => Err(E::custom("an integer is past 2^53 - 1")),
+            Integers::Signed64 if value > i64::MAX as u64 => Err(E::custom("an integer is past 2^63 - 1")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Negative integers: the reader gives the others to `visit_u64`, and those past 64 bits, and -0, to `visit_f64`.
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
+        match self.integers {
+            Integers::Unsigned53 => Err(E::invalid_type(de::Unexpected::Signed(value), &self)),
+            Integers::Signed64 => Ok(()),
         }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let depth = self.deeper::<A::Error>()?.depth;
-        while items.next_element_seed(Self { depth })?.is_some() {}
+        let inner = self.deeper::<A::Error>()?;
+        while items.next_element_seed(inner)?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let depth = self.deeper::<A::Error>()?.depth;
+        let inner = self.deeper::<A::Error>()?;
         let mut seen = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
-            members.next_value_seed(Self { depth })?;
+            members.next_value_seed(inner)?;
             if !seen.insert(name) {
                 return Err(de::Error::custom("a member stands twice in one object"));
             }

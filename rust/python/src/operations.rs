@@ -1,6 +1,7 @@
 //! Whole operations (protocol section 5): request and result as JSON text, checked together.
 
 use core::Cid;
+use core::json::Integers;
 use core::prooflist::{self, ReadOutcome};
 use coregw_core as core;
 use pyo3::prelude::*;
@@ -130,12 +131,19 @@ pub fn verify_transition(py: Python<'_>, request: Json<'_>, receipt: Json<'_>) -
 /// sign, fraction or exponent or past 2^53 - 1, text that is no UTF-8, anything behind the value. O(bytes).
 ///
 /// >>> check_json(b'{"a": [1, 2]}')
+/// >>> check_json(b'{"id": -9007199254740993}', True)
+///
+/// Args:
+///     body: The JSON text.
+///     int64: Take any integer from -2^63 to 2^63 - 1 (the plant store's ids are such).
 ///
 /// Raises:
 ///     InvalidInput: Names line and column.
 #[pyfunction]
-pub fn check_json(py: Python<'_>, body: &[u8]) -> PyResult<()> {
-    call_detached(py, body.len() > ATTACHED_BYTES, || core::json::check(body))
+#[pyo3(signature = (body, int64 = false))]
+pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
+    let integers = if int64 { Integers::Signed64 } else { Integers::Unsigned53 };
+    call_detached(py, body.len() > ATTACHED_BYTES, || core::json::check(body, integers))
 }
 
 /// The texts of the members `request` and `result` of a verification's body, each exactly as written. O(bytes).
