@@ -99,6 +99,8 @@ async def test_a_closed_store_says_so_in_every_method(store: Store) -> None:
         store.freeze("scope", "name", now),
         store.list_records("scope", None, 1),
         store.history("scope", "name", 0, 1),
+        store.put_plant(1, b"fern"),
+        store.get_plant(1),
     ):
         with pytest.raises(Unavailable, match="closed"):
             await call

@@ -132,6 +132,10 @@ async def test_what_is_not_durable_yet_is_not_shown(
                 lambda: rocks.history("scope", "name", 0, 5),
             ],
         ),
+        (
+            lambda: rocks.put_plant(7, b"fern"),
+            [lambda: rocks.get_plant(7), lambda: rocks.put_plant(7, b"moss")],
+        ),
     ):
         written = await gate.shut_behind(write())
         waiting = [asyncio.ensure_future(read()) for read in reads]

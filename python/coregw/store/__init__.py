@@ -1,8 +1,8 @@
 """What the gateway asks of a store: the `Store` protocol and its value types.
 
-A store keeps five things: pages of trees, payloads, root records, published records, and nothing else. Pages, payloads
-and root records are immutable and content-addressed; only published records change, by compare-and-set. A store
-never computes or checks a digest: pages are checked by the core when they are loaded, payloads by the client.
+A store keeps five things: pages of trees, payloads, root records, published records, and the plants of the plant
+store, and nothing else. Pages, payloads and root records are immutable and content-addressed; a plant is kept once
+under its id; only published records change, by compare-and-set. A store never computes or checks a digest: pages are checked by the core when they are loaded, payloads by the client.
 
 This module leaves out every implementation: `coregw.store.memory` (for tests and short-lived gateways) and
 `coregw.store.rocksdb` (the default). One contract suite, ``tests/store``, holds them to what is written here.
@@ -90,7 +90,7 @@ class Store(Protocol):
     """Where a gateway keeps its data. Every method may be called from any number of tasks at once.
 
     A row is visible to others no earlier than it is durable: what `has_roots`, `has_payloads`, `stat_payload`,
-    `read_payload` and the record methods tell survives a power cut. Only `get_pages` may show what is not durable yet.
+    `read_payload`, the record and the plant methods tell survives a power cut. Only `get_pages` may show what is not durable yet.
 
     Any method raises `Unavailable` when the store is closed or does not answer, `StorageFull` (a kind of it) when it
     has no room for what is to be written, and `StoreDamaged` when stored bytes are corrupt or missing.
@@ -212,6 +212,24 @@ class Store(Protocol):
         Raises:
             RecordNotFound: The name was never published.
         """
+
+    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
+        """Keeps a plant under its id, durably, unless the id is taken; O(size).
+
+        Args:
+            plant_id: An int64, negative ones included.
+            plant: What to keep, of a few KiB; the store does not look into it.
+
+        Returns:
+            True if this plant is kept, False if the id was taken: then nothing changed, and the plant that has it is
+            durable. Of several plants with one id at once, exactly one gets True.
+
+        Raises:
+            InvalidInput: `plant_id` is no int64 (both plant methods).
+        """
+
+    async def get_plant(self, plant_id: int) -> bytes | None:
+        """The plant with this id as it was put, or None if there is none."""
 
     async def healthy(self) -> bool:
         """Whether the store can read, and has not lost the ability to write other than by lack of room. Cheap."""

@@ -1,4 +1,4 @@
-"""The rules of published records, once for every store: names, the next revision, freezing.
+"""The rules of published records, once for every store: names, the next revision, freezing; and of plants' ids.
 
 Pure functions on `Record` values. Where records are kept, and that nothing happens between reading one and writing the
 next, is the store's part.
@@ -28,6 +28,12 @@ def check_limit(limit: int) -> None:
     """Refuses a page of a listing that could hold nothing (`InvalidInput`)."""
     if limit < 1:
         raise InvalidInput(f"the limit is {limit}, but must be at least 1")
+
+
+def check_plant_id(plant_id: int) -> None:
+    """Refuses an id that is no int64 (`InvalidInput`)."""
+    if not -(1 << 63) <= plant_id < 1 << 63:
+        raise InvalidInput(f"the plant id {plant_id} is no integer of 64 bits")
 
 
 def utc(now: datetime) -> datetime:

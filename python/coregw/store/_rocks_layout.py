@@ -49,7 +49,7 @@ class Family(StrEnum):
     UPLOADS = "uploads"
     """Upload id -> nothing: an upload of several chunks that is not committed."""
     RECORDS = "records"
-    """`record_key` -> the newest `Record` of a name; `revision_key` -> each of its revisions."""
+    """`record_key` -> the newest `Record` of a name; `revision_key` -> each of its revisions; `plant_key` -> a plant."""
 
 
 class Row(NamedTuple):
@@ -144,6 +144,11 @@ def decode_record(value: bytes) -> Record:
         return _DECODER.decode(value)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"the row of a published record cannot be read: {error}") from error
+
+
+def plant_key(plant_id: int) -> bytes:
+    """The key of the plant with this id (int64). Keys are in the order of ids."""
+    return b"p" + (plant_id + (1 << 63)).to_bytes(8, "big")
 
 
 # --- tuning -----------------------------------------------------------------------------------------------------------

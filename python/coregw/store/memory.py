@@ -18,6 +18,7 @@ from coregw.store._records import (
     check_expected,
     check_limit,
     check_names,
+    check_plant_id,
     existing,
     frozen_record,
     next_record,
@@ -53,7 +54,7 @@ class MemoryStore:
     """A `coregw.store.Store` of dictionaries.
 
     Args:
-        max_bytes: The most bytes of pages and payloads to keep, unfinished uploads included; more is `StorageFull`.
+        max_bytes: The most bytes of pages, payloads and plants to keep, unfinished uploads included; more is `StorageFull`.
             None sets no limit.
     """
 
@@ -62,6 +63,7 @@ class MemoryStore:
         self._pages: dict[bytes, bytes] = {}
         self._roots: set[bytes] = set()
         self._records: dict[tuple[str, str], list[Record]] = {}
+        self._plants: dict[int, bytes] = {}
 
     async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
         self._room.require_open()
@@ -136,6 +138,18 @@ class MemoryStore:
         check_limit(limit)
         existing(await self.get_record(scope, name), scope, name)
         return self._records[scope, name][max(after, 0) :][:limit]
+
+    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
+        if await self.get_plant(plant_id) is not None:
+            return False
+        self._room.take(len(plant))
+        self._plants[plant_id] = plant
+        return True
+
+    async def get_plant(self, plant_id: int) -> bytes | None:
+        check_plant_id(plant_id)
+        self._room.require_open()
+        return self._plants.get(plant_id)
 
     async def healthy(self) -> bool:
         return not self._room.closed

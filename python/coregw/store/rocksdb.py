@@ -24,6 +24,7 @@ from coregw.store._rocks_committer import Committer, Transaction
 from coregw.store._rocks_database import Database
 from coregw.store._rocks_layout import EPOCH_KEY, Family, Row
 from coregw.store._rocks_payloads import Payloads, RocksPayloadWriter
+from coregw.store._rocks_plants import Plants
 from coregw.store._rocks_reader import Reader
 from coregw.store._rocks_records import Records
 
@@ -79,6 +80,7 @@ class RocksStore:
         self._reader = Reader(database, self._committer, read_threads)
         self._payloads = Payloads(self._reader, self._committer, database.epoch)
         self._records = Records(self._reader, self._committer)
+        self._plants = Plants(self._reader, self._committer)
         self._closing = threading.Lock()
         self._closed = False
 
@@ -145,6 +147,12 @@ class RocksStore:
 
     async def history(self, scope: str, name: str, after: int, limit: int) -> list[Record]:
         return await self._records.history(scope, name, after, limit)
+
+    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
+        return await self._plants.put(plant_id, plant)
+
+    async def get_plant(self, plant_id: int) -> bytes | None:
+        return await self._plants.get(plant_id)
 
     async def healthy(self) -> bool:
         try:
