@@ -1,8 +1,9 @@
 """What the gateway asks of a store: the `Store` protocol and its value types.
 
-A store keeps five things: pages of trees, payloads, root records, published records, and the plants of the plant
-store, and nothing else. Pages, payloads and root records are immutable and content-addressed; a plant is kept once
-under its id; only published records change, by compare-and-set. A store never computes or checks a digest: pages are checked by the core when they are loaded, payloads by the client.
+A store keeps five things: pages of trees, payloads, root records, published records, the plants of the plant store, and
+nothing else. Pages, payloads and root records are immutable and content-addressed; a plant is kept once, under its id;
+only published records change, by compare-and-set. A store never computes or checks a digest: pages are checked by the
+core when they are loaded, payloads by the client.
 
 This module leaves out every implementation: `coregw.store.memory` (for tests and short-lived gateways) and
 `coregw.store.rocksdb` (the default). One contract suite, ``tests/store``, holds them to what is written here.
@@ -90,7 +91,8 @@ class Store(Protocol):
     """Where a gateway keeps its data. Every method may be called from any number of tasks at once.
 
     A row is visible to others no earlier than it is durable: what `has_roots`, `has_payloads`, `stat_payload`,
-    `read_payload`, the record and the plant methods tell survives a power cut. Only `get_pages` may show what is not durable yet.
+    `read_payload`, the record and the plant methods tell survives a power cut. Only `get_pages` may show what is not
+    durable yet.
 
     Any method raises `Unavailable` when the store is closed or does not answer, `StorageFull` (a kind of it) when it
     has no room for what is to be written, and `StoreDamaged` when stored bytes are corrupt or missing.

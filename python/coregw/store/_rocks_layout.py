@@ -49,7 +49,7 @@ class Family(StrEnum):
     UPLOADS = "uploads"
     """Upload id -> nothing: an upload of several chunks that is not committed."""
     RECORDS = "records"
-    """`record_key` -> the newest `Record` of a name; `revision_key` -> each of its revisions; `plant_key` -> a plant."""
+    """`record_key` -> the newest `Record` of a name; `revision_key` -> each of its revisions; `plant_key` -> plant."""
 
 
 class Row(NamedTuple):

@@ -54,8 +54,8 @@ class MemoryStore:
     """A `coregw.store.Store` of dictionaries.
 
     Args:
-        max_bytes: The most bytes of pages, payloads and plants to keep, unfinished uploads included; more is `StorageFull`.
-            None sets no limit.
+        max_bytes: The most bytes of pages, payloads and plants to keep, unfinished uploads included; more is
+            `StorageFull`. None sets no limit.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
