@@ -10,6 +10,7 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 
 use crate::cid::{Cid, Kind, RootCid};
+use crate::diffing::{DiffRequest, Diffing};
 use crate::error::{Error, InputCode, Missing, Result};
 use crate::messages::Step;
 use crate::page::{NodeSource, Page, PageCache};
@@ -68,18 +69,8 @@ impl Reading {
     /// Takes the pages of the last need, in its order.
     pub(crate) fn supply<B: AsRef<[u8]>>(&mut self, pages: &[Option<B>]) -> Result<()> {
         let wanted = std::mem::take(&mut self.wanted);
-        if pages.len() != wanted.len() {
-            return Err(Error::request(format!("{} pages were asked for, not {}", wanted.len(), pages.len())));
-        }
-        let root = *self.query.root();
-        let mut parsed = Vec::with_capacity(pages.len());
-        for (bytes, digest) in pages.iter().zip(&wanted) {
-            let bytes = bytes.as_ref().ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
-            let page = Arc::new(Page::parse(bytes.as_ref(), root.kind, root.suite, digest)?);
-            self.cache.insert(Arc::clone(&page));
-            parsed.push(page);
-        }
-        self.query.supply(parsed);
+        let pages = Page::parse_all(&self.cache, &self.query.root().clone(), &wanted, pages)?;
+        self.query.supply(pages);
         Ok(())
     }
 }
@@ -97,6 +88,7 @@ enum Task {
     MapProof(Single<MapProof>),
     Scan(Single<Scan>),
     Resolve(Box<Resolving>),
+    Diff(Box<Diffing>),
 }
 
 /// An operation with one question.
@@ -149,6 +141,11 @@ impl Operation {
         Ok(Self::new(cache, Task::Scan(Single::new(Scan::parse(request)?))))
     }
 
+    /// The diff of two maps.
+    pub fn diff(cache: Arc<PageCache>, request: DiffRequest) -> Self {
+        Self::new(cache, Task::Diff(Box::new(Diffing::new(request))))
+    }
+
     /// Goes on as far as it can, visiting some `budget` nodes at most. None: [`Operation::result`] is ready.
     ///
     /// # Errors
@@ -167,11 +164,21 @@ impl Operation {
                 }
             });
         }
+        if let Task::Diff(diffing) = &mut self.task {
+            return match diffing.run(&self.cache, budget) {
+                Ok(Err(need)) => Ok(Some(need)),
+                Ok(Ok(response)) => {
+                    self.done = Some(Ok(response));
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            };
+        }
         let (root, question, held) = match &self.task {
             Task::Read(one) => (&one.request.root, &one.request.question, one.held),
             Task::MapProof(one) => (&one.request.root, &one.request.question, one.held),
             Task::Scan(one) => (&one.request.root, &one.request.question, one.held),
-            Task::Resolve(_) => return Ok(None),
+            Task::Resolve(_) | Task::Diff(_) => return Ok(None),
         };
         match held {
             None => return Ok(Some(Need::Roots(vec![*root]))),
@@ -197,7 +204,7 @@ impl Operation {
             Task::Read(one) => one.request.result(&answer, &proof).map_err(|details| absent(&one.request, details)),
             Task::MapProof(one) => Ok(one.request.result(&answer, &proof)),
             Task::Scan(one) => Ok(one.request.result(&answer, &proof)),
-            Task::Resolve(_) => Ok(String::new()),
+            Task::Resolve(_) | Task::Diff(_) => Ok(String::new()),
         });
         Ok(None)
     }
@@ -208,6 +215,7 @@ impl Operation {
     /// [`Error::Damaged`], naming the page, if one is missing or not what its digest says.
     pub fn supply_pages<B: AsRef<[u8]>>(&mut self, pages: &[Option<B>]) -> Result<()> {
         let reading = match &mut self.task {
+            Task::Diff(diffing) => return diffing.supply_pages(&self.cache, pages),
             Task::Resolve(resolving) => resolving.reading.as_mut(),
             _ => self.reading.as_mut(),
         };
@@ -219,6 +227,9 @@ impl Operation {
     /// # Errors
     /// [`Error::Input`] if none were asked for.
     pub fn supply_roots(&mut self, held: &[bool]) -> Result<()> {
+        if let Task::Diff(diffing) = &mut self.task {
+            return diffing.supply_roots(held);
+        }
         let &[held] = held else {
             return Err(Error::request("one root was asked for"));
         };
@@ -227,6 +238,7 @@ impl Operation {
             Task::MapProof(one) => one.held = Some(held),
             Task::Scan(one) => one.held = Some(held),
             Task::Resolve(resolving) => resolving.held = Some(held),
+            Task::Diff(_) => {}
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::arena::{Arena, Node, NodeId, State};
-use crate::cid::Kind;
+use crate::cid::{Kind, RootCid};
 use crate::error::{Error, Result};
 use crate::pruned::{self, Form};
 use crate::suite::{Digest, Suite};
@@ -53,6 +53,25 @@ impl Page {
             true => Ok(page),
             false => Err(Error::damaged(format!("page {digest} has the digest {}", page.digest()))),
         }
+    }
+
+    /// Reads the pages that were asked for of the tree of `root`, and puts them in the cache.
+    pub(crate) fn parse_all<B: AsRef<[u8]>>(
+        cache: &PageCache,
+        root: &RootCid,
+        wanted: &[Digest],
+        pages: &[Option<B>],
+    ) -> Result<Vec<Arc<Self>>> {
+        if pages.len() != wanted.len() {
+            return Err(Error::request(format!("{} pages were asked for, not {}", wanted.len(), pages.len())));
+        }
+        let parse = |(bytes, digest): (&Option<B>, &Digest)| {
+            let bytes = bytes.as_ref().ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
+            let page = Arc::new(Self::parse(bytes.as_ref(), root.kind, root.suite, digest)?);
+            cache.insert(Arc::clone(&page));
+            Ok(page)
+        };
+        pages.iter().zip(wanted).map(parse).collect()
     }
 
     /// The digest of the top node, under which the page is stored.

@@ -18,30 +18,43 @@ pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
 
 const OTHER_ANSWER: &str = "the query gave an answer of another kind";
 
-/// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
-pub(crate) fn replay(root: &RootCid, mut ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<Answer> {
+/// Reads the pruned tree `proof` and checks that it is `root`'s.
+pub(crate) fn open(root: &RootCid, proof: &[u8], limit: usize) -> Result<Tree> {
     // Offsets inside a proof are 32 bits wide.
     let limit = limit.min(u32::MAX as usize / 2);
     if proof.len() > limit {
         return Err(Error::proof(format!("the proof is {} bytes long; {limit} is the limit", proof.len())));
     }
-    let mut tree = Tree::of_proof(root.kind, root.suite, proof).map_err(|fault| Error::Proof {
+    let tree = Tree::of_proof(root.kind, root.suite, proof).map_err(|fault| Error::Proof {
         check: fault.why.to_owned(),
         step: None,
         at: Some(fault.at),
     })?;
-    let digest = tree.sum(Tree::TOP).digest;
+    let digest = tree.node(Tree::TOP).sum.digest;
     if digest != root.digest {
         return Err(Error::proof(format!("the proof's digest is {digest}, not the root's")));
     }
-    let answer = ask.run(&mut tree).map_err(refuse)?;
-    if !tree.all_shown_visited() {
-        return Err(Error::proof("the proof shows more than the query needs"));
+    Ok(tree)
+}
+
+/// Checks that a tree shows no more than the query needed.
+pub(crate) fn check_all_visited(tree: &Tree) -> Result<()> {
+    match tree.all_shown_visited() {
+        true => Ok(()),
+        false => Err(Error::proof("the proof shows more than the query needs")),
     }
+}
+
+/// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
+pub(crate) fn replay(root: &RootCid, mut ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<Answer> {
+    let mut tree = open(root, proof, limit)?;
+    let answer = ask.run(&mut tree).map_err(refuse)?;
+    check_all_visited(&tree)?;
     Ok(answer)
 }
 
-fn refuse(halt: Halt) -> Error {
+/// What a halt means on a proof.
+pub(crate) fn refuse(halt: Halt) -> Error {
     match halt {
         Halt::Stub | Halt::Pages | Halt::Budget => Error::proof("the query needs a node that the proof does not show"),
         Halt::Faulty(why) | Halt::Full(why) => Error::proof(why),
