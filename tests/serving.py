@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,10 @@ from pathlib import Path
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
 from coregw.store import Store
+
+ADMIN_TOKEN = "an-admin-token~of+the/tests=="
+ADMIN = {"GATEWAY_ADMIN_TOKEN": ADMIN_TOKEN}
+"""What to give `start` or `process` as `environ`, for a gateway with administration routes."""
 
 _RUN = "from coregw.gateway.server import run; from coregw.gateway.settings import Settings; run(Settings.load())"
 _SECONDS = 60
@@ -40,9 +44,10 @@ class Process:
         return self.popen.wait(_SECONDS)
 
 
-def start(data: Path, **settings: object) -> Process:
+def start(data: Path, environ: Mapping[str, str] | None = None, **settings: object) -> Process:
     """Starts a gateway process on a free port and waits until it says where it listens."""
     variables = {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
+    variables |= {"GATEWAY_ADMIN_TOKEN": ""} | dict(environ or {})
     popen = subprocess.Popen(
         [sys.executable, "-c", _RUN],
         env={**os.environ, "COREGW_DATA": str(data), "COREGW_PORT": "0", **variables},
@@ -60,9 +65,9 @@ def start(data: Path, **settings: object) -> Process:
 
 
 @contextmanager
-def process(data: Path, **settings: object) -> Iterator[Process]:
+def process(data: Path, environ: Mapping[str, str] | None = None, **settings: object) -> Iterator[Process]:
     """A gateway process for the length of a block; it must end well."""
-    running = start(data, **settings)
+    running = start(data, environ, **settings)
     try:
         yield running
     finally:

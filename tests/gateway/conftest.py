@@ -17,7 +17,7 @@ Ask = Callable[..., httpx2.Response]
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving.process(tmp_path_factory.mktemp("gateway") / "data") as running:
+    with serving.process(tmp_path_factory.mktemp("gateway") / "data", serving.ADMIN) as running:
         yield running.url
 
 

@@ -35,6 +35,11 @@ def test_the_routes_are_those_of_the_service(document: dict[str, Any]) -> None:
         ("HEAD", "/v1/cas/{cid}"),
         ("POST", "/v1/roots"),
         ("POST", "/v1/roots/{root}/mutations"),
+        ("GET", "/admin/v1/scopes/{scope}/roots"),
+        ("POST", "/admin/v1/scopes/{scope}/roots"),
+        ("GET", "/admin/v1/scopes/{scope}/roots/{name}"),
+        ("GET", "/admin/v1/scopes/{scope}/roots/{name}/history"),
+        ("POST", "/admin/v1/scopes/{scope}/roots/{name}/freeze"),
         ("GET", "/healthz"),
         ("GET", "/openapi.json"),
     }
@@ -65,6 +70,15 @@ def test_the_codes_of_a_status_are_of_that_status(document: dict[str, Any]) -> N
                 if int(status) >= 400:
                     codes = re.findall(r"`(\w+)`", answer["description"])
                     assert {STATUS_BY_CODE[code] for code in codes} == {int(status)}
+
+
+def test_what_may_answer_401_names_the_scheme_and_nothing_else_does(document: dict[str, Any]) -> None:
+    assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            behind_a_token = path.startswith("/admin/")
+            assert ("401" in operation["responses"]) == behind_a_token
+            assert operation.get("security") == ([{"bearer": []}] if behind_a_token else None)
 
 
 def test_profiles_are_required(document: dict[str, Any]) -> None:

@@ -14,11 +14,13 @@ from litestar.exceptions import HTTPException
 
 from coregw.engine import Engine
 from coregw.gateway import cas, health, resolve, roots
+from coregw.gateway.admin import admin_router
 from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
 from coregw.gateway.openapi import build_document, openapi_document
 from coregw.gateway.problems import handle_exception
 from coregw.gateway.settings import Settings
+from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 from coregw.store.rocksdb import open_store
 
@@ -56,13 +58,14 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     )
 
 
-def create_app(settings: Settings, engine: Engine | None = None) -> Litestar:
+def create_app(settings: Settings, engine: Engine | None = None, admin_token: AccessToken | None = None) -> Litestar:
     """The gateway as an ASGI application.
 
     Args:
         settings: Its limits.
         engine: What it answers from; the caller closes it. If None, the application opens the store in
             ``settings.data`` when it starts and closes it when it stops.
+        admin_token: What opens the administration routes; without it there are none.
     """
 
     @asynccontextmanager
@@ -75,8 +78,10 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Litestar:
             if engine is None:
                 await own.close()
 
+    handlers = [*resolve.handlers, *cas.handlers, *roots.handlers, *health.handlers, openapi_document]
+    admin = [] if admin_token is None else [admin_router(admin_token)]
     app = Litestar(
-        route_handlers=[*resolve.handlers, *cas.handlers, *roots.handlers, *health.handlers, openapi_document],
+        route_handlers=[*handlers, *admin],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
         before_send=[_add_headers],
         lifespan=[life],

@@ -31,11 +31,16 @@ DOC: Final = "coregw_doc"
 
 OCTETS: Final = "application/octet-stream"
 
+_BEARER: Final = "bearer"
 _EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
 _PARAMETERS: Final[Mapping[str, str]] = {
     "cid": "A CID, in any text form that the protocol takes.",
     "root": "The CID of the caller-selected base root.",
+    "scope": "What names are grouped by: 1 to 128 of the characters `A-Za-z0-9._-`.",
+    "name": "The name of a published root in its scope: 1 to 128 of the characters `A-Za-z0-9._-`.",
 }
+_SHOWN_AS: Final[Mapping[str, str]] = {"scope_name": "scope"}
+"""Path parameters that Litestar does not take by their own name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +90,28 @@ def build_document(app: Litestar) -> bytes:
             doc: Doc = handler.opt[DOC]
             named = [kind for kind in (doc.request, doc.answer, *doc.structs) if isinstance(kind, type)]
             structs |= {kind.__name__: kind for kind in named}
-            parameters = [name for name in route.path_components if not isinstance(name, str)]
-            paths.setdefault(route.path_format, {})[method.lower()] = _operation(
-                doc, method, handler.handler_name, [parameter.name for parameter in parameters]
-            )
+            path, parameters = _shown_path(route)
+            paths.setdefault(path, {})[method.lower()] = _operation(doc, method, handler.handler_name, parameters)
     document = {
         "openapi": "3.1.0",
         "info": {"title": "coregw", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
         "paths": dict(sorted(paths.items())),
-        "components": {"schemas": _schemas(list(structs.values()))},
+        "components": {
+            "schemas": _schemas(list(structs.values())),
+            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
+        },
     }
     return msgspec.json.encode(document)
+
+
+def _shown_path(route: HTTPRoute) -> tuple[str, list[str]]:
+    """A path as the document shows it, and its parameters."""
+    path, names = route.path_format, []
+    for part in route.path_components:
+        if not isinstance(part, str):
+            names.append(_SHOWN_AS.get(part.name, part.name))
+            path = path.replace(f"{{{part.name}}}", f"{{{names[-1]}}}")
+    return path, names
 
 
 def _operation(doc: Doc, method: Method, name: str, path_parameters: list[str]) -> dict[str, Any]:
@@ -121,6 +137,8 @@ def _operation(doc: Doc, method: Method, name: str, path_parameters: list[str]) 
     }
     if in_path or in_query:
         operation["parameters"] = in_path + in_query
+    if "unauthorized" in doc.codes:
+        operation["security"] = [{_BEARER: []}]
     if doc.request is not None:
         operation["requestBody"] = {"required": True, "content": _content(doc.request)}
     return operation

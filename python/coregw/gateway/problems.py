@@ -53,6 +53,10 @@ STATUS_BY_CODE: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 
+_HEADERS_BY_CODE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {"unavailable": {"Retry-After": "1"}, "unauthorized": {"WWW-Authenticate": "Bearer"}}
+)
+
 _INTERNAL: Final = "something went wrong in the gateway; its log says what"
 
 AnyRequest = Request[object, object, State]
@@ -74,7 +78,7 @@ def problem(
         headers: Further headers.
     """
     raw = UNSET if details is None else msgspec.Raw(details)
-    extra = {"Retry-After": "1"} if code == "unavailable" else {}
+    extra = _HEADERS_BY_CODE.get(code, {})
     return Response(
         encode(Error(error=code, message=message, details=raw)),
         status_code=STATUS_BY_CODE[code],

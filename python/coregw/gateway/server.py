@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from coregw.errors import Unavailable
+from coregw.gateway.admin import TOKEN_VARIABLE
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.settings import Settings
+from coregw.gateway.tokens import AccessToken
 from coregw.gateway.wire import protocol_for
 from coregw.store import Store
 
@@ -47,19 +49,25 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
 
     Raises:
         Unavailable: The address or the store is taken; the message says which and why.
-        InvalidInput: The data directory holds something else than a store.
+        InvalidInput: The data directory holds something else than a store, or a token can't travel in a header.
         StoreDamaged: The store's files are corrupt.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(GatewayServer(settings, on_ready=on_ready).serve())
+        runner.run(GatewayServer(settings, on_ready=on_ready, admin_token=admin_token).serve())
 
 
 class GatewayServer:
     """One gateway in one event loop."""
 
     def __init__(
-        self, settings: Settings, store: Store | None = None, on_ready: Callable[[str], None] | None = None
+        self,
+        settings: Settings,
+        store: Store | None = None,
+        on_ready: Callable[[str], None] | None = None,
+        *,
+        admin_token: AccessToken | None = None,
     ) -> None:
         """Prepares a gateway; nothing is opened yet.
 
@@ -67,8 +75,10 @@ class GatewayServer:
             settings: Where it listens, and all limits.
             store: The store to serve, closed at the end; None opens the one in ``settings.data``.
             on_ready: Called with the address once connections are accepted.
+            admin_token: What opens the administration routes; without it there are none.
         """
         self._settings = settings
+        self._admin_token = admin_token
         self._store = store
         self._on_ready = on_ready
         self._server: _Uvicorn | None = None
@@ -79,7 +89,7 @@ class GatewayServer:
         with _listen(self._settings) as listener:
             engine = await open_engine(self._settings, self._store)
             try:
-                config = _config(self._settings, create_app(self._settings, engine))
+                config = _config(self._settings, create_app(self._settings, engine, self._admin_token))
                 self._server = _Uvicorn(config, self._ready(listener))
                 self._server.should_exit = self._stopped
                 await self._server.serve([listener])
