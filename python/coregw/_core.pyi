@@ -103,6 +103,23 @@ def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None: .
 def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan: ...
 def verify_transition(request: bytes | str, receipt: bytes | str) -> str: ...
 
+class Diff(NamedTuple):
+    """A page of the differences between two maps: (segments, before, after), None where there is no target."""
+
+    entries: list[tuple[list[str], str | None, str | None]]
+    more: bool
+
+def verify_diff(
+    a: CidLike,
+    b: CidLike,
+    response: bytes | str,
+    prefix: PathLike | None = None,
+    after: PathLike | None = None,
+    limit: int | None = None,
+) -> Diff: ...
+def root_block(root: CidLike, page: bytes) -> bytes:
+    """The block that a root CID names, from the stored page of its digest: the encoding of the top node."""
+
 class ReadOutcome(NamedTuple):
     """What a verified read proves. `result` may also be the ``details`` of a 404: then `present` is False."""
 
@@ -172,6 +189,15 @@ class Operation:
     def map_proof(cache: PageCache, request: bytes) -> Operation: ...
     @staticmethod
     def scan(cache: PageCache, request: bytes) -> Operation: ...
+    @staticmethod
+    def diff(
+        cache: PageCache,
+        a: CidLike,
+        b: CidLike,
+        prefix: PathLike | None = None,
+        after: PathLike | None = None,
+        limit: int | None = None,
+    ) -> Operation: ...
     def run(self, budget: int) -> Need | None: ...
     def supply_pages(self, pages: Sequence[bytes | None]) -> None:
         """Raises `StoreDamaged`, naming the page, for a page that is None or does not have its digest."""

@@ -51,18 +51,16 @@ pub struct DiffRequest {
 }
 
 impl DiffRequest {
-    /// Checks the parameters. `limit` is from 1 to 1000, and 1000 if it is None.
+    /// Checks the parameters. `limit` is from 1 to 1000.
     ///
     /// # Errors
-    /// [`Error::Input`] for roots that are no maps or not of one suite, bad paths, or another limit.
-    pub fn new<S: AsRef<str>>(a: &Cid, b: &Cid, prefix: &[S], after: Option<&[S]>, limit: Option<u64>) -> Result<Self> {
+    /// [`Error::Input`] for roots that are no maps or not of one suite, or another limit.
+    pub fn new(a: &Cid, b: &Cid, window: Window, limit: u64) -> Result<Self> {
         let roots = [RootCid::of(a, Kind::Map)?, RootCid::of(b, Kind::Map)?];
         diff::check_roots([&roots[0], &roots[1]])?;
-        let limit = limit.unwrap_or(MAX_ENTRIES);
         if !(1..=MAX_ENTRIES).contains(&limit) {
             return Err(Error::request("limit: it is from 1 to 1000"));
         }
-        let window = Window::new(prefix, after).map_err(|error| error.within("prefix or after"))?;
         Ok(Self { roots, window, limit: limit as usize })
     }
 

@@ -27,7 +27,7 @@ impl Summary {
 }
 
 /// Where an encoding is written.
-trait Out {
+pub(crate) trait Out {
     fn bytes(&mut self, bytes: &[u8]);
     fn byte(&mut self, byte: u8);
     fn digest(&mut self, digest: &Digest);
@@ -201,12 +201,19 @@ impl Encoder {
     }
 }
 
+/// The bytes of an encoding.
+pub(crate) fn bytes(encoding: &impl Encoding) -> Vec<u8> {
+    let mut out = Vec::new();
+    encoding.write(&mut out);
+    out
+}
+
 /// An encoding of protocol section 3.
-trait Encoding {
+pub(crate) trait Encoding {
     fn write(&self, out: &mut impl Out);
 }
 
-struct Tag(u8);
+pub(crate) struct Tag(pub(crate) u8);
 
 impl Encoding for Tag {
     fn write(&self, out: &mut impl Out) {
@@ -214,9 +221,9 @@ impl Encoding for Tag {
     }
 }
 
-struct MapLeaf<'a> {
-    key: &'a [u8],
-    target: &'a [u8],
+pub(crate) struct MapLeaf<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) target: &'a [u8],
 }
 
 impl Encoding for MapLeaf<'_> {
@@ -230,10 +237,10 @@ impl Encoding for MapLeaf<'_> {
     }
 }
 
-struct MapInner<'a> {
-    bit: u32,
-    path: &'a [u8],
-    children: [&'a Summary; 2],
+pub(crate) struct MapInner<'a> {
+    pub(crate) bit: u32,
+    pub(crate) path: &'a [u8],
+    pub(crate) children: [&'a Summary; 2],
 }
 
 impl Encoding for MapInner<'_> {
@@ -255,9 +262,9 @@ impl Encoding for MapInner<'_> {
     }
 }
 
-struct ListLeaf<'a> {
-    measure: u64,
-    target: &'a [u8],
+pub(crate) struct ListLeaf<'a> {
+    pub(crate) measure: u64,
+    pub(crate) target: &'a [u8],
 }
 
 impl Encoding for ListLeaf<'_> {
@@ -270,8 +277,8 @@ impl Encoding for ListLeaf<'_> {
     }
 }
 
-struct ListInner<'a> {
-    children: [&'a Summary; 2],
+pub(crate) struct ListInner<'a> {
+    pub(crate) children: [&'a Summary; 2],
 }
 
 impl Encoding for ListInner<'_> {

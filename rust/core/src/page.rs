@@ -12,6 +12,7 @@ use quick_cache::sync::Cache;
 use crate::arena::{Arena, Node, NodeId, State};
 use crate::cid::{Kind, RootCid};
 use crate::error::{Error, Result};
+use crate::node;
 use crate::pruned::{self, Form};
 use crate::suite::{Digest, Suite};
 
@@ -82,6 +83,28 @@ impl Page {
     /// The bytes to store.
     pub fn to_bytes(&self) -> Vec<u8> {
         pruned::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| &self.arena.node(id).sum)
+    }
+
+    /// The encoding of the top node (protocol section 3): the block that its root CID names.
+    pub fn top_block(&self) -> Vec<u8> {
+        let top = self.arena.node(Self::TOP);
+        let sum = |id| &self.arena.node(id).sum;
+        let target = self.arena.target(Self::TOP);
+        match (self.kind, top.state) {
+            (Kind::Map, State::Leaf { tail, .. }) => {
+                node::bytes(&node::MapLeaf { key: self.arena.tail(tail, 0), target })
+            }
+            (Kind::Map, State::Inner { bit, label, start, left, right }) => {
+                let path = self.arena.label(label, start, 0, bit);
+                node::bytes(&node::MapInner { bit, path, children: [sum(left), sum(right)] })
+            }
+            (Kind::List, State::Leaf { .. }) => node::bytes(&node::ListLeaf { measure: top.sum.measure, target }),
+            (Kind::List, State::Inner { left, right, .. }) => {
+                node::bytes(&node::ListInner { children: [sum(left), sum(right)] })
+            }
+            (Kind::Map, _) => node::bytes(&node::Tag(0x00)),
+            (Kind::List, _) => node::bytes(&node::Tag(0x10)),
+        }
     }
 
     /// The digests of the pages that this one leads to.

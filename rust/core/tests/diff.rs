@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coregw_core::{Cid, DiffRequest, Difference, Error, Operation, RootCid, Suite};
+use coregw_core::{Cid, DiffRequest, Difference, Error, Operation, RootCid, Snapshot, Suite, Window};
 use proptest::prelude::*;
 
 #[path = "support/store.rs"]
@@ -40,7 +40,7 @@ fn all_pages(store: &mut Store, roots: [RootCid; 2], prefix: &[String], limit: u
     let (mut found, mut after) = (Vec::new(), None::<Vec<String>>);
     loop {
         let [a, b] = roots.map(|root| root.cid());
-        let request = DiffRequest::new(&a, &b, prefix, after.as_deref(), Some(limit)).expect("a request");
+        let request = DiffRequest::new(&a, &b, window(prefix, after.as_deref()), limit).expect("a request");
         let response = ask(store, roots, &request);
         let page = request.verify(response.as_bytes()).unwrap_or_else(|error| panic!("{error}: {response}"));
         assert!(page.entries.len() as u64 <= limit);
@@ -50,6 +50,10 @@ fn all_pages(store: &mut Store, roots: [RootCid; 2], prefix: &[String], limit: u
             return found;
         }
     }
+}
+
+fn window(prefix: &[String], after: Option<&[String]>) -> Window {
+    Window::new(prefix, after).expect("a window")
 }
 
 fn name(i: u64) -> String {
@@ -113,9 +117,8 @@ fn forged_diffs_are_refused() {
     let (before, after) = pair(500);
     let mut store = Store::new(1 << 20, u64::MAX);
     let roots = [&before, &after].map(|arcs| store.build(Suite::Sha2_256, arcs));
-    let request = |limit| {
-        DiffRequest::new::<String>(&roots[0].cid(), &roots[1].cid(), &[], None, Some(limit)).expect("a request")
-    };
+    let request =
+        |limit| DiffRequest::new(&roots[0].cid(), &roots[1].cid(), window(&[], None), limit).expect("a request");
     let response = ask(&mut store, roots, &request(2));
     assert!(request(2).verify(response.as_bytes()).is_ok());
     let forged = |forge: &dyn Fn(&mut serde_json::Value)| {
@@ -153,14 +156,12 @@ fn roots_that_cannot_be_compared_are_refused() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let a = store.build(Suite::Sha2_256, &pair(3).0).cid();
     let b = store.build(Suite::Blake3, &pair(3).0).cid();
-    let none: &[&str] = &[];
-    assert!(matches!(DiffRequest::new(&a, &b, none, None, None), Err(Error::Input { .. })));
-    assert!(matches!(DiffRequest::new(&a, &payload(1), none, None, None), Err(Error::Input { .. })));
-    assert!(matches!(DiffRequest::new(&a, &a, none, None, Some(0)), Err(Error::Input { .. })));
-    assert!(matches!(DiffRequest::new(&a, &a, &["x"], Some(&["y"][..]), None), Err(Error::Input { .. })));
-    let unknown =
-        coregw_core::Snapshot::map(Suite::Sha2_256, coregw_core::Arcs::default()).expect("a map").root().cid();
-    let op =
-        Operation::diff(Arc::clone(&store.cache), DiffRequest::new(&a, &unknown, none, None, None).expect("a request"));
+    let all = || window(&[], None);
+    assert!(matches!(DiffRequest::new(&a, &b, all(), 1000), Err(Error::Input { .. })));
+    assert!(matches!(DiffRequest::new(&a, &payload(1), all(), 1000), Err(Error::Input { .. })));
+    assert!(matches!(DiffRequest::new(&a, &a, all(), 0), Err(Error::Input { .. })));
+    assert!(matches!(DiffRequest::new(&a, &a, all(), 1001), Err(Error::Input { .. })));
+    let unknown = Snapshot::map(Suite::Sha2_256, coregw_core::Arcs::default()).expect("a map").root().cid();
+    let op = Operation::diff(Arc::clone(&store.cache), DiffRequest::new(&a, &unknown, all(), 1000).expect("a request"));
     assert!(matches!(store.serve(op), Err(Error::NotFound { .. })));
 }

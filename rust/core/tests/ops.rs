@@ -389,3 +389,19 @@ fn forged_receipts_are_refused() {
         assert!(matches!(refused, Err(Error::Proof { .. })), "{name}: {refused:?}");
     }
 }
+
+#[test]
+fn the_top_of_a_page_is_the_block_that_its_root_names() {
+    for suite in Suite::ALL {
+        let elements: Vec<_> = (0..1000).map(|i| (payload(i), 1 + i)).collect();
+        let trees = [0, 1, 1000].map(|n| Snapshot::list(suite, &elements[..n]).expect("a list"));
+        let maps = [0, 1, 3000].map(|n| {
+            let mut all = Arcs::default();
+            many(n).iter().for_each(|(path, cid)| all.push(&Key::from_text(path).expect("a path"), cid));
+            Snapshot::map(suite, all).expect("a map")
+        });
+        for page in trees.iter().chain(&maps).flat_map(Snapshot::pages) {
+            assert_eq!(suite.digest(&page.top_block()), page.digest());
+        }
+    }
+}

@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::CidLike;
 use crate::errors::{call, call_detached};
+use crate::operations;
 
 /// Nodes that are visited before the interpreter is let go: some 50 µs.
 const ATTACHED_NODES: u64 = 512;
@@ -148,6 +149,24 @@ impl Operation {
         call(|| core::Operation::scan(Arc::clone(&cache.0), request)).map(Self)
     }
 
+    /// The differences between two maps of one suite, a page of them (docs/protocol.md, *diff*).
+    ///
+    /// Its first need is the records of both roots. Raises `InvalidInput` for roots that are no maps of one suite, bad
+    /// paths, or a limit that is not from 1 to 1000.
+    #[staticmethod]
+    #[pyo3(signature = (cache, a, b, prefix = None, after = None, limit = None))]
+    fn diff(
+        cache: &PageCache,
+        a: CidLike,
+        b: CidLike,
+        prefix: Option<&Bound<'_, PyAny>>,
+        after: Option<&Bound<'_, PyAny>>,
+        limit: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let request = operations::diff_request(&a, &b, prefix, after, limit)?;
+        call(|| Ok(Self(core::Operation::diff(Arc::clone(&cache.0), request))))
+    }
+
     /// Goes on as far as it can, visiting some `budget` nodes at most. None: `result` is ready.
     fn run(&mut self, py: Python<'_>, budget: u64) -> PyResult<Option<Need>> {
         let need = call(|| self.0.run(budget.min(ATTACHED_NODES)))?;
@@ -259,4 +278,25 @@ impl Mutation {
         let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
         Ok(page_pairs(py, pages))
     }
+}
+
+/// The block that a root CID names: the encoding of the tree's top node (protocol sections 1 and 3).
+///
+/// Args:
+///     root: A root CID.
+///     page: The stored page of its digest.
+///
+/// Raises:
+///     InvalidInput: The CID is no root.
+///     StoreDamaged: The page is not the one with the root's digest.
+#[pyfunction]
+pub fn root_block<'py>(py: Python<'py>, root: CidLike, page: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let block = call(|| {
+        let Some(root) = root.0.root() else {
+            let what = format!("{} is a payload, not a root", root.0);
+            return Err(core::Error::Input { code: core::InputCode::KindMismatch, what });
+        };
+        Ok(core::Page::parse(page, root.kind, root.suite, &root.digest)?.top_block())
+    })?;
+    Ok(PyBytes::new(py, &block))
 }

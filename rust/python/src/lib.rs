@@ -25,14 +25,14 @@ mod _core {
     #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
-    use crate::engine::{Build, Mutation, Need, Operation, PageCache};
+    use crate::engine::{Build, Mutation, Need, Operation, PageCache, root_block};
     #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]
     use crate::map::Map;
     #[pymodule_export]
     use crate::operations::{
-        check_json, split_envelope, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
+        check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
         verify_transition,
     };
     #[pymodule_export]

@@ -7,6 +7,7 @@ use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::convert::{self, CidLike};
 use crate::errors::{call, call_detached};
 use crate::tuples;
 
@@ -125,6 +126,54 @@ pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<
 #[pyfunction]
 pub fn verify_transition(py: Python<'_>, request: Json<'_>, receipt: Json<'_>) -> PyResult<String> {
     verify(py, &request, &receipt, core::verify_transition).map(|cid| cid.text())
+}
+
+/// The parameters of a diff.
+pub fn diff_request(
+    a: &CidLike,
+    b: &CidLike,
+    prefix: Option<&Bound<'_, PyAny>>,
+    after: Option<&Bound<'_, PyAny>>,
+    limit: Option<&Bound<'_, PyAny>>,
+) -> PyResult<core::DiffRequest> {
+    let window = convert::window(prefix, after)?;
+    let limit = limit.map_or(Ok(MAX_ENTRIES), |limit| convert::amount(limit, "limit"))?;
+    call(|| core::DiffRequest::new(&a.0, &b.0, window, limit))
+}
+
+/// Entries of one page of differences, unless asked otherwise.
+const MAX_ENTRIES: u64 = 1000;
+
+/// Checks a page of the differences between two maps: its entries are all there are (docs/protocol.md, *diff*).
+///
+/// Args:
+///     a: The root of the first map.
+///     b: The root of the second map, of the same suite.
+///     response: What came back, as JSON.
+///     prefix: The path whose subtree was asked for; none is the whole maps.
+///     after: The path behind which was asked, or None.
+///     limit: The number of differences that was asked for, from 1 to 1000.
+///
+/// Raises:
+///     InvalidInput: The roots or parameters are none.
+///     ProofError: Anything is wrong with the response; `step` 0 is the proof of `a`, 1 that of `b`.
+#[pyfunction]
+#[pyo3(signature = (a, b, response, prefix = None, after = None, limit = None))]
+pub fn verify_diff<'py>(
+    py: Python<'py>,
+    a: CidLike,
+    b: CidLike,
+    response: Json<'_>,
+    prefix: Option<&Bound<'py, PyAny>>,
+    after: Option<&Bound<'py, PyAny>>,
+    limit: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let request = diff_request(&a, &b, prefix, after, limit)?;
+    let bytes = response.0;
+    let found = call_detached(py, bytes.len() > ATTACHED_BYTES, || request.verify(bytes))?;
+    let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
+    let entries: Vec<_> = found.entries.into_iter().map(|d| (d.segments, text(d.before), text(d.after))).collect();
+    tuples::DIFF.fill(py, (entries, found.more))
 }
 
 /// Refuses JSON that protocol section 5 refuses whatever its members: duplicates, nesting past 32, numbers with a

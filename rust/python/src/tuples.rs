@@ -65,7 +65,7 @@ impl Named {
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&Named; 6] = [&APPLIED, &CHANGE, &ELEMENT, &RANGE, &READ_OUTCOME, &SCAN];
+pub static ALL: [&Named; 7] = [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &RANGE, &READ_OUTCOME, &SCAN];
 
 /// What `apply` gives.
 pub static APPLIED: Named = Named::new(
@@ -89,6 +89,16 @@ pub static CHANGE: Named = Named::with_optional_last(
         ("before", "The target that is there now, or None: nothing is."),
         ("after", "The target that is to be there, or None: nothing is to be."),
         ("size", "The measure of the list element `after`; None is 1. A map has none."),
+    ],
+);
+
+/// What `verify_diff` gives.
+pub static DIFF: Named = Named::new(
+    "Diff",
+    "A page of the differences between two maps, in key order, none left out.",
+    &[
+        ("entries", "Triples of the path's segments and the targets before and after; None where there is none."),
+        ("more", "Whether differences of the window follow the last one."),
     ],
 );
 
