@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from litestar import Request, Response
@@ -20,7 +20,7 @@ from msgspec import UNSET
 from coregw.errors import CoregwError, InvalidInput
 from coregw.messages import Error, encode
 
-__all__ = ["STATUS_BY_CODE", "AnyRequest", "ClientGone", "handle_exception", "problem"]
+__all__ = ["STATUS_BY_CODE", "AnyRequest", "ClientGone", "Problem", "handle_exception", "judge", "problem"]
 
 logger = logging.getLogger("coregw.gateway")
 
@@ -77,27 +77,52 @@ def problem(
         details: JSON text of the ``details`` member, or None.
         headers: Further headers.
     """
+    told = Problem(code, message, details, headers or {})
     raw = UNSET if details is None else msgspec.Raw(details)
-    extra = _HEADERS_BY_CODE.get(code, {})
     return Response(
         encode(Error(error=code, message=message, details=raw)),
-        status_code=STATUS_BY_CODE[code],
+        status_code=told.status,
         media_type="application/json",
-        headers={**extra, **(headers or {})},
+        headers=told.all_headers,
     )
+
+
+class Problem(NamedTuple):
+    """A failure as clients are told of it, in no shape yet: a code of the table, a sentence, details, headers."""
+
+    code: str
+    message: str
+    details: bytes | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the code."""
+        return STATUS_BY_CODE[self.code]
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers of this failure, and those that its code always has."""
+        return {**_HEADERS_BY_CODE.get(self.code, {}), **self.headers}
 
 
 def handle_exception(request: AnyRequest, error: Exception) -> Response[bytes]:
     """The answer for any exception that a route, or the routing, let out."""
+    told = judge(request, error)
+    return problem(told.code, told.message, details=told.details, headers=told.headers)
+
+
+def judge(request: AnyRequest, error: Exception) -> Problem:
+    """What a client is told of any exception. What is nobody's business but the operator's goes to the log."""
     if isinstance(error, CoregwError) and error.code in STATUS_BY_CODE and STATUS_BY_CODE[error.code] != 500:
-        return problem(error.code, error.message, details=error.details)
+        return Problem(error.code, error.message, error.details)
     method, path = request.scope["method"], request.scope["path"]
     if isinstance(error, NotFoundException):
-        return problem("route_not_found", f"there is nothing at {path!r}")
+        return Problem("route_not_found", f"there is nothing at {path!r}")
     if isinstance(error, MethodNotAllowedException):
         allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
-        return problem("method_not_allowed", f"{method} is not one of {allowed}", headers={"Allow": allowed})
+        return Problem("method_not_allowed", f"{method} is not one of {allowed}", headers={"Allow": allowed})
     if isinstance(error, HTTPException) and error.status_code == 400:
-        return problem("invalid_request", error.detail)
+        return Problem("invalid_request", error.detail)
     logger.error("%s %s failed", method, path, exc_info=error)
-    return problem("internal", _INTERNAL)
+    return Problem("internal", _INTERNAL)

@@ -14,24 +14,44 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.admin import TOKEN_VARIABLE
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
-from coregw.gateway.wire import protocol_for
+from coregw.gateway.wire import Refusal, protocol_for, refusal
 from coregw.store import Store
 
 if TYPE_CHECKING:
-    from litestar import Litestar
+    from litestar.types import ASGIApp
 
-__all__ = ["GatewayServer", "announce", "run"]
+__all__ = ["GATEWAY", "GatewayServer", "Service", "announce", "run"]
 
 logger = logging.getLogger("coregw.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a server answers with, so that other services can share its sockets, its limits and its store.
+
+    Attributes:
+        create_app: Makes the application over an open engine, which it does not close; the token opens the gateway's
+            administration routes.
+        refusal: Words the answer to what is no HTTP request, and so never reaches the application.
+    """
+
+    create_app: Callable[[Settings, Engine, AccessToken | None], ASGIApp]
+    refusal: Refusal
+
+
+GATEWAY: Final = Service(create_app, refusal)
+"""The gateway alone."""
 
 
 def announce(url: str) -> None:
@@ -40,12 +60,13 @@ def announce(url: str) -> None:
     sys.stdout.flush()
 
 
-def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
+def run(settings: Settings, on_ready: Callable[[str], None] = announce, service: Service = GATEWAY) -> None:
     """Runs a gateway until SIGINT or SIGTERM, then lets requests under way finish, closes the store, and returns.
 
     Args:
         settings: Where it listens, where its data is, and all limits.
         on_ready: Called with the address once connections are accepted.
+        service: What it answers with.
 
     Raises:
         Unavailable: The address or the store is taken; the message says which and why.
@@ -55,7 +76,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(GatewayServer(settings, on_ready=on_ready, admin_token=admin_token).serve())
+        runner.run(GatewayServer(settings, on_ready=on_ready, admin_token=admin_token, service=service).serve())
 
 
 class GatewayServer:
@@ -68,6 +89,7 @@ class GatewayServer:
         on_ready: Callable[[str], None] | None = None,
         *,
         admin_token: AccessToken | None = None,
+        service: Service = GATEWAY,
     ) -> None:
         """Prepares a gateway; nothing is opened yet.
 
@@ -76,9 +98,11 @@ class GatewayServer:
             store: The store to serve, closed at the end; None opens the one in ``settings.data``.
             on_ready: Called with the address once connections are accepted.
             admin_token: What opens the administration routes; without it there are none.
+            service: What it answers with.
         """
         self._settings = settings
         self._admin_token = admin_token
+        self._service = service
         self._store = store
         self._on_ready = on_ready
         self._server: _Uvicorn | None = None
@@ -89,7 +113,8 @@ class GatewayServer:
         with _listen(self._settings) as listener:
             engine = await open_engine(self._settings, self._store)
             try:
-                config = _config(self._settings, create_app(self._settings, engine, self._admin_token))
+                app = self._service.create_app(self._settings, engine, self._admin_token)
+                config = _config(self._settings, app, self._service.refusal)
                 self._server = _Uvicorn(config, self._ready(listener))
                 self._server.should_exit = self._stopped
                 await self._server.serve([listener])
@@ -139,11 +164,11 @@ class _Uvicorn(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _config(settings: Settings, app: Litestar) -> uvicorn.Config:
+def _config(settings: Settings, app: ASGIApp, refusal: Refusal) -> uvicorn.Config:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings are one line for each bad client
     return uvicorn.Config(
         app,
-        http=protocol_for(settings),
+        http=protocol_for(settings, refusal),
         ws="none",
         lifespan="on",
         interface="asgi3",

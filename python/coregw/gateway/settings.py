@@ -70,7 +70,11 @@ class Settings:
     verify_body_bytes: int = _setting(24 * MIB, "Largest body of the verify routes (16 MiB of proof).", least=1)
     roots_body_bytes: int = _setting(256 * MIB, "Largest body of POST /v1/roots.", least=1)
     mutation_body_bytes: int = _setting(64 * MIB, "Largest body of POST /v1/roots/{root}/mutations.", least=1)
+    plant_body_bytes: int = _setting(64 * KIB, "Largest body of POST /plants.", least=1)
     payload_bytes: int = _setting(64 * MIB, "Largest payload of POST /v1/cas.", least=1)
+    batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
+    resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
+    batch_answer_bytes: int = _setting(64 * MIB, "Longest answer of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for request bodies of all requests; past it they get 503.", least=MIB)
 
     connections: int = _setting(4096, "Connections open at once; more are closed at once.", least=1)

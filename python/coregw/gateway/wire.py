@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -18,7 +19,15 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
-__all__ = ["GatewayProtocol", "protocol_for"]
+__all__ = ["GatewayProtocol", "Refusal", "protocol_for", "refusal"]
+
+Refusal = Callable[[bytes, str], bytes]
+"""Makes the JSON body of the 400 to what is no HTTP request, from its target (empty if unknown) and a sentence."""
+
+
+def refusal(_: bytes, message: str) -> bytes:
+    """The gateway's `Refusal`: its one shape of failures, whatever was asked for."""
+    return encode(Error(error="invalid_request", message=message))
 
 
 class _Refused(Exception):
@@ -29,6 +38,7 @@ class GatewayProtocol(HttpToolsProtocol):
     """One connection. At most one timer of its own runs, beside uvicorn's keep-alive timer and the write timer."""
 
     settings: ClassVar[Settings]
+    refusal: ClassVar[Refusal]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own arguments
         super().__init__(*args, **kwargs)
@@ -38,6 +48,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._body_open = False
         self._head_bytes = 0
         self._refusal = "this is no valid HTTP request"
+        self.url = b""  # uvicorn sets it with the first request, which may never begin
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
@@ -125,7 +136,7 @@ class GatewayProtocol(HttpToolsProtocol):
             if cycle.response_started:
                 self.transport.abort()
                 return
-        body = encode(Error(error="invalid_request", message=self._refusal))
+        body = type(self).refusal(self.url, self._refusal)
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[400] + head.encode() + body)
         self.transport.close()
@@ -184,6 +195,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self._write_timer = None
 
 
-def protocol_for(settings: Settings) -> type[GatewayProtocol]:
-    """The protocol with these limits; uvicorn makes the instances."""
-    return type("BoundGatewayProtocol", (GatewayProtocol,), {"settings": settings})
+def protocol_for(settings: Settings, refusal: Refusal) -> type[GatewayProtocol]:
+    """The protocol with these limits and this wording; uvicorn makes the instances."""
+    return type("BoundGatewayProtocol", (GatewayProtocol,), {"settings": settings, "refusal": staticmethod(refusal)})

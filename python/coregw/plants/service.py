@@ -1,0 +1,84 @@
+"""Serving the plant store: alone (``coregw serve-plants``), or in front of a gateway on one port (``coregw serve``).
+
+Leaves out sockets, signals and framing, which are the gateway's (`coregw.gateway.server`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from coregw.engine import Engine
+from coregw.gateway.app import create_app as create_gateway
+from coregw.gateway.bodies import Bodies
+from coregw.gateway.context import Gateway
+from coregw.gateway.server import GATEWAY, Service
+from coregw.gateway.settings import Settings
+from coregw.gateway.tokens import AccessToken
+from coregw.plants.app import PATH, TOKEN_VARIABLE, create_app
+from coregw.plants.problems import refusal
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["alone", "beside_gateway"]
+
+logger = logging.getLogger("coregw.plants")
+
+_DOCUMENT: Final = "/openapi.json"
+
+
+def alone(token: AccessToken | None) -> Service:
+    """The plant store and nothing else, its document at ``/openapi.json``.
+
+    Args:
+        token: What a client must carry; without it nothing but the document is there, and a log line says so.
+    """
+
+    def make(settings: Settings, engine: Engine, _: AccessToken | None) -> ASGIApp:
+        if token is None:
+            logger.warning("%s is not set, so there is no %s", TOKEN_VARIABLE, PATH)
+        shared = Gateway(engine, settings, Bodies(settings))
+        return create_app(lambda: shared, token, _DOCUMENT)
+
+    return Service(make, refusal)
+
+
+def beside_gateway(token: AccessToken | None) -> Service:
+    """A gateway with the plant store under ``/plants``, its document at ``/plants/openapi.json``.
+
+    Both share the store and the memory for request bodies.
+
+    Args:
+        token: What a client of the plant store must carry; without it there is only the gateway.
+    """
+    if token is None:
+        return GATEWAY
+
+    def make(settings: Settings, engine: Engine, admin_token: AccessToken | None) -> ASGIApp:
+        gateway = create_gateway(settings, engine, admin_token)
+        plants = create_app(lambda: gateway.state["gateway"], token, PATH + _DOCUMENT)
+        return _Both(gateway, plants)
+
+    def worded(target: bytes, message: str) -> bytes:
+        path = target.partition(b"?")[0].decode("latin-1")
+        return (refusal if _is_plants(path) else GATEWAY.refusal)(target, message)
+
+    return Service(make, worded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Passes requests on by path. Starting and stopping have none: they are the gateway's, whose engine serves both."""
+
+    gateway: ASGIApp
+    plants: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wanted = self.plants if _is_plants(scope.get("path", "")) else self.gateway
+        await wanted(scope, receive, send)
+
+
+def _is_plants(path: str) -> bool:
+    return path == PATH or path.startswith(PATH + "/")
