@@ -298,6 +298,17 @@ class Engine:
         records = await self._store.history(scope, name, after, limit + 1)
         return [_published(record) for record in records[:limit]], len(records) > limit
 
+    # --- plants -------------------------------------------------------------------------------------------------------
+
+    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
+        """Keeps a plant of the plant store under its id, durable on return; False if the id was taken. O(size).
+
+        Raises:
+            InvalidInput: `plant_id` is no int64.
+            Unavailable: The store cannot write now (`StorageFull`: it has no room).
+        """
+        return await self._store.put_plant(plant_id, plant)
+
     # --- driving the extension ----------------------------------------------------------------------------------------
 
     async def _drive(self, work: Operation | Mutation, size: int) -> None:
