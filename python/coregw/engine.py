@@ -19,9 +19,12 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from msgspec import UNSET
 
-from coregw import _core
+from coregw import _core, batches
 from coregw._core import Build, Cid, Mutation, Need, Operation, PageCache, PayloadHasher
+from coregw.batch_messages import HasBatchResult, Presence, PutBatchResult, PutOutcome
+from coregw.batches import BatchNeed, Payload, ResolveBatch
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, RecordNotFound, RootNotFound, Unavailable
+from coregw.messages import encode
 from coregw.record_messages import PublishedRecord
 from coregw.store import CHUNK_BYTES, Record, Store
 
@@ -41,6 +44,12 @@ INLINE_BODY_BYTES: Final = 64 << 10
 
 INLINE_PAGES: Final = 32
 """More pages at once are checked and parsed in a worker thread."""
+
+PUTS_AT_ONCE: Final = 256
+"""How many payloads of a batch are written at once: they share syncs."""
+
+PATH_COST: Final = 4096
+"""Bytes of a request that cost about as much as resolving one path of a batch."""
 
 WORKER_BUDGET_FACTOR: Final = 16
 """A worker's turn is this many times the event loop's; after each turn it is checked whether time is up."""
@@ -68,6 +77,7 @@ class Engine:
         heavy_requests: int = 2,
         max_lookups: int = 10_000,
         operation_seconds: float = 30.0,
+        batch_answer_bytes: int = 64 << 20,
     ) -> None:
         """Wraps a store. The engine closes it (`close`).
 
@@ -80,6 +90,7 @@ class Engine:
             heavy_requests: Root creations and mutations with large bodies worked on at once.
             max_lookups: Look-ups that one resolve may need.
             operation_seconds: Time one query or change may take, writing aside.
+            batch_answer_bytes: The longest answer to a batch of resolves.
         """
         self._store = store
         self._cache = PageCache(cache_bytes)
@@ -90,6 +101,7 @@ class Engine:
         self._heavy = asyncio.Semaphore(heavy_requests)
         self._max_lookups = max_lookups
         self._seconds = operation_seconds
+        self._batch_answer_bytes = batch_answer_bytes
 
     async def close(self) -> None:
         """Waits for worker threads and closes the store. Idempotent."""
@@ -129,6 +141,18 @@ class Engine:
     async def scan(self, request: bytes) -> bytes:
         """Answers a scan request. Raises as `resolve`; an empty listing is an answer."""
         return await self._answer(request, Operation.scan)
+
+    async def resolve_batch(self, request: bytes) -> bytes:
+        """Answers a batch of resolves of one root, which share what is fetched.
+
+        Raises:
+            TooLarge: More than 1,000 paths, or the outcomes together are longer than ``batch_answer_bytes``. Else as
+                `resolve`, but what is not found is the outcome of its path alone.
+        """
+        limits = self._max_lookups, self._batch_answer_bytes
+        batch = await self._call(len(request), ResolveBatch, self._cache, request, *limits)
+        await self._drive(batch, max(len(request), len(batch) * PATH_COST))
+        return await self._call(len(batch) * PATH_COST, batch.result)
 
     async def verify_resolve(self, request: bytes, result: bytes) -> str | None:
         """Checks a resolve result: None if it is proven, else why not. O(size).
@@ -226,6 +250,56 @@ class Engine:
             await writer.commit(Cid(cid).multihash)
         return cid
 
+    async def cas_batch(self, request: bytes, largest: int) -> bytes:
+        """Stores the payloads of a batch, or says which are held; what is said is durable on return.
+
+        If one item is wrong, nothing of the batch is stored. If the store fails half way, what was stored stays.
+
+        Args:
+            request: The JSON of ``POST /v1/cas/batch``.
+            largest: The most bytes of one payload.
+
+        Raises:
+            InvalidInput: It is no such request; the message names the item.
+            TooLarge: Too many items or bytes.
+            Unavailable: The store cannot write now (`StorageFull`: it has no room).
+        """
+        async with self._place_for(request):
+            to_store, payloads = await self._call(len(request), batches.read_cas_batch, request, largest)
+            if to_store:
+                return encode(PutBatchResult(results=await self._put_payloads(payloads)))
+            held = await self._store.has_payloads([payload.multihash for payload in payloads])
+            found = zip(payloads, held, strict=True)
+            return encode(HasBatchResult(results=[Presence(cid=item.cid, present=is_held) for item, is_held in found]))
+
+    async def _put_payloads(self, payloads: Sequence[Payload]) -> list[PutOutcome]:
+        """Stores payloads, each once, and says in their order which are new."""
+        first = {payload.multihash: payload for payload in reversed(payloads)}
+        different = list(first.values())
+        new: set[bytes] = set()
+        for start in range(0, len(different), PUTS_AT_ONCE):
+            turn = different[start : start + PUTS_AT_ONCE]
+            stored = await asyncio.gather(*map(self._put_one, turn), return_exceptions=True)  # none is left under way
+            for payload, outcome in zip(turn, stored, strict=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                if outcome:
+                    new.add(payload.multihash)
+        return [
+            PutOutcome(
+                cid=payload.cid,
+                status="stored"
+                if payload.multihash in new and payload is first[payload.multihash]
+                else "already_present",
+            )
+            for payload in payloads
+        ]
+
+    async def _put_one(self, payload: Payload) -> bool:
+        async with self._store.begin_payload() as writer:
+            await writer.write(payload.data or b"")
+            return await writer.commit(payload.multihash)
+
     async def find_payload(self, cid: str) -> StoredPayload:
         """Looks a payload up by any CID with its multihash.
 
@@ -311,7 +385,7 @@ class Engine:
 
     # --- driving the extension ----------------------------------------------------------------------------------------
 
-    async def _drive(self, work: Operation | Mutation, size: int) -> None:
+    async def _drive(self, work: Operation | Mutation | ResolveBatch, size: int) -> None:
         """Runs a query or change to its end, supplying what it asks for. `size` is that of its request.
 
         A query minds its budget between nodes; a change may take long for all its coordinates at once. So what a large
@@ -325,7 +399,9 @@ class Engine:
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
-    async def _supply(self, work: Operation | Mutation, need: Need, size: int) -> Need | None:
+    async def _supply(
+        self, work: Operation | Mutation | ResolveBatch, need: Need | BatchNeed, size: int
+    ) -> Need | BatchNeed | None:
         """Fetches one need, and runs on."""
         if need.budget:
             return await self._in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)

@@ -33,6 +33,8 @@ def test_the_routes_are_those_of_the_service(document: dict[str, Any]) -> None:
         ("POST", "/v1/cas"),
         ("GET", "/v1/cas/{cid}"),
         ("HEAD", "/v1/cas/{cid}"),
+        ("POST", "/v1/cas/batch"),
+        ("POST", "/v1/resolve/batch"),
         ("POST", "/v1/roots"),
         ("POST", "/v1/roots/{root}/mutations"),
         ("GET", "/admin/v1/scopes/{scope}/roots"),

@@ -13,7 +13,7 @@ from litestar import Litestar
 from litestar.exceptions import HTTPException
 
 from coregw.engine import Engine
-from coregw.gateway import cas, health, resolve, roots
+from coregw.gateway import batches, cas, health, resolve, roots
 from coregw.gateway.admin import admin_router
 from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
@@ -55,6 +55,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
         heavy_requests=settings.heavy_requests,
         max_lookups=settings.max_lookups,
         operation_seconds=settings.operation_seconds,
+        batch_answer_bytes=settings.batch_answer_bytes,
     )
 
 
@@ -78,7 +79,14 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
             if engine is None:
                 await own.close()
 
-    handlers = [*resolve.handlers, *cas.handlers, *roots.handlers, *health.handlers, openapi_document]
+    handlers = [
+        *resolve.handlers,
+        *cas.handlers,
+        *roots.handlers,
+        *batches.handlers,
+        *health.handlers,
+        openapi_document,
+    ]
     admin = [] if admin_token is None else [admin_router(admin_token)]
     app = Litestar(
         route_handlers=[*handlers, *admin],

@@ -42,6 +42,8 @@ _PARAMETERS: Final[Mapping[str, str]] = {
 _SHOWN_AS: Final[Mapping[str, str]] = {"scope_name": "scope"}
 """Path parameters that Litestar does not take by their own name."""
 
+_Body = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
+
 
 @dataclass(frozen=True, slots=True)
 class Doc:
@@ -50,8 +52,8 @@ class Doc:
     Attributes:
         summary: A line.
         status: The status of a success.
-        request: The struct of the JSON body, a media type, or None for no body.
-        answer: The struct of the JSON answer, a media type, or None for an empty one.
+        request: The struct of the JSON body (several: one of them), a media type, or None for no body.
+        answer: The struct of the JSON answer (several: one of them), a media type, or None for an empty one.
         structs: Further structs that `request` or `answer` refer to by name.
         codes: Error codes beside those that every route has.
         query: Query parameters and what they mean.
@@ -61,8 +63,8 @@ class Doc:
 
     summary: str
     status: int = 200
-    request: type[msgspec.Struct] | str | None = None
-    answer: type[msgspec.Struct] | str | None = None
+    request: _Body | None = None
+    answer: _Body | None = None
     structs: tuple[type[msgspec.Struct], ...] = ()
     codes: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +90,7 @@ def build_document(app: Litestar) -> bytes:
             if method == "OPTIONS":
                 continue
             doc: Doc = handler.opt[DOC]
-            named = [kind for kind in (doc.request, doc.answer, *doc.structs) if isinstance(kind, type)]
+            named = (*_structs_of(doc.request), *_structs_of(doc.answer), *doc.structs)
             structs |= {kind.__name__: kind for kind in named}
             path, parameters = _shown_path(route)
             paths.setdefault(path, {})[method.lower()] = _operation(doc, method, handler.handler_name, parameters)
@@ -144,11 +146,16 @@ def _operation(doc: Doc, method: Method, name: str, path_parameters: list[str]) 
     return operation
 
 
-def _content(kind: type[msgspec.Struct] | str) -> dict[str, Any]:
+def _structs_of(body: _Body | None) -> tuple[type[msgspec.Struct], ...]:
+    return body if isinstance(body, tuple) else (body,) if isinstance(body, type) else ()
+
+
+def _content(body: _Body) -> dict[str, Any]:
     """The content of a body: a struct as JSON, or any bytes of a media type."""
-    if isinstance(kind, str):
-        return {kind: {}}
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
+    if isinstance(body, str):
+        return {body: {}}
+    refs = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _structs_of(body)]
+    return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}}}
 
 
 def _failures(doc: Doc) -> dict[str, Any]:

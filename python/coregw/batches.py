@@ -1,0 +1,283 @@
+"""Many questions in one request: reading the batches of protocol section 5, and resolving many paths of one root.
+
+`ResolveBatch` is driven like one `Operation`: it runs all its resolves as far as they go, and asks for what all of them
+wait for at once, so that a page is fetched once and parsed once however many paths lead through it. Does no I/O;
+storing and asking the store is the engine's part.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from coregw._core import Cid, Operation, PageCache, payload_cid
+from coregw.batch_messages import (
+    MAX_BATCH_BLOCKS,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_PATHS,
+    Block,
+    HasBatchRequest,
+    PutBatchRequest,
+    ResolveBatchRequest,
+)
+from coregw.errors import InvalidInput, NotFound, TooLarge
+from coregw.messages import Error, ResolveRequest, decode, encode
+
+__all__ = ["BatchNeed", "Payload", "ResolveBatch", "read_cas_batch"]
+
+_TURN: Final = 64
+"""How many paths share one turn, and its budget."""
+
+_T = TypeVar("_T")
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+class Payload(NamedTuple):
+    """A payload of a batch; `data` is None where it is only asked about."""
+
+    cid: str
+    multihash: bytes
+    data: bytes | None
+
+
+class _CasBatch(msgspec.Struct):
+    """What tells one batch from another."""
+
+    profile: str
+
+
+def read_cas_batch(body: bytes, largest: int) -> tuple[bool, list[Payload]]:
+    """Reads a body of ``POST /v1/cas/batch``. O(bytes), each of them hashed.
+
+    Args:
+        body: The JSON text.
+        largest: The most bytes of one payload.
+
+    Returns:
+        Whether the payloads are to be stored (else: looked up), and the payloads in order.
+
+    Raises:
+        InvalidInput: It is no such request, or one item is wrong: then the message and the details name its index.
+        TooLarge: It has more than 4,096 items or 64 MiB of data, or one payload is larger than `largest`.
+    """
+    profile = decode(body, _CasBatch).profile
+    if profile == "cas.put-batch/v0alpha1":
+        blocks = _typed(body, PutBatchRequest).blocks
+        _check_count("blocks", len(blocks), MAX_BATCH_BLOCKS)
+        return True, _payloads(blocks, largest)
+    if profile == "cas.has-batch/v0alpha1":
+        cids = _typed(body, HasBatchRequest).cids
+        _check_count("cids", len(cids), MAX_BATCH_BLOCKS)
+        return False, [_asked_for(index, cid) for index, cid in enumerate(cids)]
+    raise InvalidInput(f"no batch of payloads has the profile {profile!r:.100}", code="unknown_profile")
+
+
+def _payloads(blocks: Sequence[Block], largest: int) -> list[Payload]:
+    payloads = []
+    total = 0
+    for index, block in enumerate(blocks):
+        try:
+            data = _canonical_base64(block.data)
+            if len(data) > largest:
+                raise TooLarge(f"a payload has at most {largest} bytes, not {len(data)}")
+            cid = payload_cid(data, "raw" if isinstance(block.codec, msgspec.UnsetType) else block.codec)
+        except InvalidInput as error:
+            raise _of_item("blocks", index, error) from None
+        total += len(data)
+        if total > MAX_BATCH_BYTES:
+            raise TooLarge(f"the blocks of a batch have at most {MAX_BATCH_BYTES} bytes; block {index} goes past them")
+        payloads.append(Payload(cid, Cid(cid).multihash, data))
+    return payloads
+
+
+def _canonical_base64(raw: msgspec.Raw) -> bytes:
+    """The bytes that a JSON string spells as RFC 4648 section 4 says, in the one way that it allows."""
+    try:
+        text = msgspec.json.decode(raw, type=str).encode("ascii")
+        data = binascii.a2b_base64(text)
+    except msgspec.ValidationError:
+        raise InvalidInput("data is no string") from None
+    except ValueError:  # not ASCII, or not a whole number of groups
+        raise InvalidInput("data is no base64") from None
+    if binascii.b2a_base64(data, newline=False) != text:
+        raise InvalidInput("data is no canonical base64 (RFC 4648 section 4, with padding)")
+    return data
+
+
+def _asked_for(index: int, cid: str) -> Payload:
+    try:
+        parsed = Cid(cid)
+    except InvalidInput as error:
+        raise _of_item("cids", index, error) from None
+    return Payload(parsed.text, parsed.multihash, None)
+
+
+# --- resolves ---------------------------------------------------------------------------------------------------------
+
+
+class BatchNeed(NamedTuple):
+    """What a `ResolveBatch` waits for; as `coregw._core.Need`: exactly one of the three is set."""
+
+    pages: list[bytes] | None = None
+    roots: list[bytes] | None = None
+    budget: bool = False
+
+
+class _Path:
+    """One path of a batch, on its way to its outcome."""
+
+    __slots__ = ("operation", "outcome", "pages", "root")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation: Operation | None = operation
+        self.outcome = b""
+        self.pages: list[bytes] | None = None
+        self.root: bytes | None = None
+
+
+class ResolveBatch:
+    """Resolves many paths of one root; run it as an `Operation`.
+
+    Each outcome is what a resolve of that path alone would have answered.
+
+    Args:
+        cache: Where pages are found and kept.
+        request: The JSON text of ``POST /v1/resolve/batch``.
+        max_lookups: Look-ups that one path may need.
+        max_bytes: The most bytes of all outcomes together.
+
+    Raises:
+        InvalidInput: It is no such request, or one path is wrong: then the message and the details name its index.
+        TooLarge: It has more than 1,000 paths.
+    """
+
+    def __init__(self, cache: PageCache, request: bytes, max_lookups: int, max_bytes: int) -> None:
+        wanted = decode(request, ResolveBatchRequest)
+        _check_count("paths", len(wanted.paths), MAX_BATCH_PATHS)
+        root = Cid(wanted.root).text
+        self._paths = []
+        for index, segments in enumerate(wanted.paths):
+            alone = encode(ResolveRequest(root=root, segments=segments))
+            try:
+                self._paths.append(_Path(Operation.resolve(cache, alone, max_lookups)))
+            except InvalidInput as error:
+                raise _of_item("paths", index, error) from None
+        self._runnable = deque(self._paths)
+        self._waiting: list[_Path] = []
+        self._asked: list[bytes] = []
+        self._arrived: dict[bytes, bytes | None] = {}
+        self._held: dict[bytes, bool] = {}
+        self._bytes_left = max_bytes
+        self._max_bytes = max_bytes
+
+    def __len__(self) -> int:
+        """The number of paths."""
+        return len(self._paths)
+
+    def run(self, budget: int) -> BatchNeed | None:
+        """Goes on with up to 64 paths that can, visiting some `budget` nodes in all. None: `result` is ready.
+
+        Raises:
+            InvalidInput: The root is a payload, and a path leads on from it (code ``kind_mismatch``).
+            TooLarge: The outcomes together are too long.
+            StoreDamaged: A page is missing or is not what its digest says.
+        """
+        turn = min(_TURN, len(self._runnable))
+        for _ in range(turn):
+            self._go_on(self._runnable.popleft(), max(1, budget // turn))
+        if self._runnable:
+            return BatchNeed(budget=True)
+        self._asked = list(dict.fromkeys(path.root for path in self._waiting if path.root is not None))
+        if self._asked:
+            return BatchNeed(roots=self._asked)
+        self._asked = list(dict.fromkeys(page for path in self._waiting for page in path.pages or ()))
+        return BatchNeed(pages=self._asked) if self._asked else None
+
+    def supply_roots(self, held: Sequence[bool]) -> None:
+        """Says of each root of the last need whether the store has its record."""
+        self._held.update(zip(self._asked, held, strict=True))
+        answered = [path for path in self._waiting if path.root is not None]
+        self._waiting = [path for path in self._waiting if path.root is None]
+        for path in answered:
+            self._supply_root(path)
+            self._runnable.append(path)
+
+    def supply_pages(self, pages: Sequence[bytes | None]) -> None:
+        """Takes the pages of the last need, in its order."""
+        self._arrived = dict(zip(self._asked, pages, strict=True))
+        self._runnable.extend(self._waiting)
+        self._waiting = []
+
+    def result(self) -> bytes:
+        """The response body, once `run` gave None."""
+        return b'{"results":[' + b",".join(path.outcome for path in self._paths) + b"]}"
+
+    def _go_on(self, path: _Path, budget: int) -> None:
+        """Runs one path until it has its outcome, waits, or has used its budget."""
+        operation = path.operation
+        if operation is None:
+            return
+        path.pages = None
+        try:
+            # Run first: another path may have brought its pages into the cache, and then they are not parsed again.
+            need = operation.run(budget)
+            while need is not None and need.pages is not None and all(page in self._arrived for page in need.pages):
+                operation.supply_pages([self._arrived[page] for page in need.pages])
+                need = operation.run(budget)
+            outcome = b'{"result":' + operation.result() + b"}" if need is None else None
+        except (NotFound, TooLarge) as error:
+            need, outcome = None, b'{"error":' + encode(Error(error=error.code, message=error.message)) + b"}"
+        if need is None or outcome is not None:
+            self._end(path, outcome or b"")
+        elif need.roots is not None:
+            (path.root,) = need.roots
+            if path.root in self._held:
+                self._supply_root(path)
+                self._runnable.append(path)
+            else:
+                self._waiting.append(path)
+        elif need.pages is not None:
+            path.pages = need.pages
+            self._waiting.append(path)
+        else:
+            self._runnable.append(path)
+
+    def _supply_root(self, path: _Path) -> None:
+        if path.operation is not None and path.root is not None:
+            path.operation.supply_roots([self._held[path.root]])
+        path.root = None
+
+    def _end(self, path: _Path, outcome: bytes) -> None:
+        path.operation = None  # and the pages that it holds
+        path.outcome = outcome
+        self._bytes_left -= len(outcome) + 1
+        if self._bytes_left < 0:
+            raise TooLarge(f"the results together are longer than {self._max_bytes} bytes; ask for fewer paths at once")
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _typed(body: bytes, kind: type[_T]) -> _T:
+    """Reads a message whose text was checked before."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"not a {kind.__name__}: {error}") from None
+
+
+def _check_count(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise TooLarge(f"a batch has at most {most} {what}, not {count}")
+
+
+def _of_item(what: str, index: int, error: InvalidInput) -> InvalidInput:
+    """The error of one item as that of the whole batch, of which nothing is done."""
+    details = msgspec.json.encode({"index": index})
+    return type(error)(f"{what}[{index}]: {error.message}", code=error.code, details=details)

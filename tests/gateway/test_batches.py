@@ -1,0 +1,391 @@
+"""Batches: many payloads stored or asked about in one request, many paths of one root resolved in one."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import coregw
+import serving
+from coregw._core import Cid as CoreCid
+from coregw.batch_messages import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PATHS
+from coregw.engine import Engine
+from coregw.errors import StoreDamaged
+from coregw.store.memory import MemoryStore
+
+Ask = Callable[..., httpx2.Response]
+Refusal = Callable[[httpx2.Response, int, str], str]
+Cid = Callable[..., str]
+
+PUT = "cas.put-batch/v0alpha1"
+HAS = "cas.has-batch/v0alpha1"
+CAS = "/v1/cas/batch"
+RESOLVE = "/v1/resolve/batch"
+
+
+def block(data: bytes, **more: object) -> dict[str, object]:
+    return {"data": base64.b64encode(data).decode(), **more}
+
+
+def put(*blocks: dict[str, object]) -> dict[str, object]:
+    return {"profile": PUT, "blocks": list(blocks)}
+
+
+def has(*cids: str) -> dict[str, object]:
+    return {"profile": HAS, "cids": list(cids)}
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_payloads_is_stored_and_told_apart_from_what_was_there(ask: Ask, client: httpx2.Client) -> None:
+    datas = [os.urandom(size) for size in (0, 1, 2, 3, 100, 3 << 20)]
+    first = ask(CAS, put(*map(block, datas[1:])))
+    cids = [coregw.payload_cid(data) for data in datas]
+    assert first.status_code == 200
+    assert first.json() == {"profile": PUT, "results": [{"cid": cid, "status": "stored"} for cid in cids[1:]]}
+    again = ask(CAS, put(block(b"new" + datas[1]), *map(block, datas[1:]))).json()["results"]
+    assert [result["status"] for result in again] == ["stored"] + ["already_present"] * 5
+    ask(CAS, put(block(b"")))
+    for cid, data in zip(cids, datas, strict=True):
+        assert client.get(f"/v1/cas/{cid}").content == data
+
+
+def test_the_codec_is_a_name_or_a_number_and_raw_if_absent(ask: Ask, cid_of: Cid) -> None:
+    data = os.urandom(9)
+    blocks = [block(data, codec=codec) for codec in ("dag-cbor", "0x55", "113", 113, "raw")] + [block(data)]
+    results = ask(CAS, put(*blocks)).json()["results"]
+    codecs = [0x71, 0x55, 113, 113, 0x55, 0x55]
+    statuses = ["stored"] + ["already_present"] * 5  # payloads are stored by their hash: any codec reads them
+    assert results == [
+        {"cid": cid_of(data, codec), "status": status} for codec, status in zip(codecs, statuses, strict=True)
+    ]
+
+
+def test_a_block_twice_in_a_batch_is_stored_once(ask: Ask) -> None:
+    a, b = os.urandom(20), os.urandom(20)
+    results = ask(CAS, put(*map(block, [a, b, a, a, b]))).json()["results"]
+    assert [result["status"] for result in results] == ["stored"] * 2 + ["already_present"] * 3
+
+
+def test_of_many_batches_of_the_same_blocks_exactly_one_stores_each(ask: Ask) -> None:
+    datas = [os.urandom(30) for _ in range(50)]
+
+    def store(number: int) -> list[str]:
+        turned = datas[number * 7 :] + datas[: number * 7]
+        results = ask(CAS, put(*map(block, turned))).json()["results"]
+        return [result["cid"] for result in results if result["status"] == "stored"]
+
+    with ThreadPoolExecutor(4) as pool:
+        stored = list(itertools.chain(*pool.map(store, range(4))))
+    assert sorted(stored) == sorted(coregw.payload_cid(data) for data in datas)
+
+
+def test_an_acknowledged_batch_outlives_sigkill(tmp_path: Path) -> None:
+    datas = [os.urandom(50) for _ in range(500)]
+    running = serving.start(tmp_path)
+    results = httpx2.post(running.url + CAS, json=put(*map(block, datas))).json()["results"]
+    assert {result["status"] for result in results} == {"stored"}
+    running.popen.kill()
+    running.popen.communicate()
+    with serving.process(tmp_path) as running:
+        answer = httpx2.post(running.url + CAS, json=has(*(result["cid"] for result in results))).json()
+    assert answer == {
+        "profile": HAS,
+        "results": [{"cid": coregw.payload_cid(data), "present": True} for data in datas],
+    }
+
+
+def test_many_are_asked_about_in_order_and_in_any_spelling(ask: Ask, cid_of: Cid) -> None:
+    here, gone = os.urandom(5), os.urandom(5)
+    ask(CAS, put(block(here)))
+    other_spelling = "f" + bytes(CoreCid(cid_of(here))).hex()
+    cids = [cid_of(gone), cid_of(here), other_spelling, cid_of(here, 0x71), cid_of(gone)]
+    assert ask(CAS, has(*cids)).json()["results"] == [
+        {"cid": cid_of(gone), "present": False},
+        {"cid": cid_of(here), "present": True},
+        {"cid": cid_of(here), "present": True},
+        {"cid": cid_of(here, 0x71), "present": True},
+        {"cid": cid_of(gone), "present": False},
+    ]
+
+
+def test_an_empty_batch_has_no_results(ask: Ask, tree: dict[str, str]) -> None:
+    assert ask(CAS, put()).json() == {"profile": PUT, "results": []}
+    assert ask(CAS, has()).json() == {"profile": HAS, "results": []}
+    assert ask(RESOLVE, {"root": tree["root"], "paths": []}).json() == {"results": []}
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        *(
+            ({"data": data}, "invalid_request")
+            for data in (
+                "A",
+                "AA",
+                "AAA",
+                "AR==",
+                "AAB=",
+                "AA==AA==",
+                "AAAA=",
+                "====",
+                "AA-_",
+                "AAAA\n",
+                " AAAA",
+                "ÄAAA",
+            )
+        ),
+        ({"data": 1}, "invalid_request"),
+        ({"data": None}, "invalid_request"),
+        ({"data": ["AAAA"]}, "invalid_request"),
+        ({}, "invalid_request"),
+        ({"data": "AAAA", "hash": "blake3"}, "invalid_request"),
+        ({"data": "AAAA", "codec": "no-such-codec"}, "invalid_codec"),
+        ({"data": "AAAA", "codec": 0x303110}, "invalid_codec"),
+        ({"data": "AAAA", "codec": ""}, "invalid_codec"),
+        ({"data": "AAAA", "codec": None}, "invalid_request"),
+        ("AAAA", "invalid_request"),
+    ],
+)
+def test_one_bad_block_names_its_index_and_nothing_is_stored(
+    ask: Ask, expect_refusal: Refusal, bad: dict[str, object], code: str
+) -> None:
+    good = [os.urandom(10), os.urandom(10)]
+    answer = ask(CAS, put(block(good[0]), bad, block(good[1])))
+    assert "blocks[1]" in expect_refusal(answer, 400, code)
+    held = ask(CAS, has(*map(coregw.payload_cid, good))).json()["results"]
+    assert [result["present"] for result in held] == [False, False]
+
+
+def test_escapes_do_not_change_what_a_string_is(ask: Ask) -> None:
+    data = bytes([255, 239, 254, 63])
+    spelled = base64.b64encode(data).decode().replace("/", "\\/").replace("=", "\\u003d")
+    assert "\\/" in spelled
+    answer = ask(CAS, f'{{"profile": "{PUT}", "blocks": [{{"data": "{spelled}"}}]}}'.encode())
+    assert answer.json()["results"][0]["cid"] == coregw.payload_cid(data)
+
+
+def test_one_bad_cid_names_its_index(ask: Ask, expect_refusal: Refusal, cid_of: Cid) -> None:
+    answer = ask(CAS, has(cid_of(b"a"), cid_of(b"b"), "bad"))
+    assert "cids[2]" in expect_refusal(answer, 400, "invalid_cid")
+    assert answer.json()["details"] == {"index": 2}
+    assert "cids[0]" in expect_refusal(ask(CAS, {"profile": HAS, "cids": [1]}), 400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "invalid_request"),
+        (b"[]", "invalid_request"),
+        (b'{"blocks": []}', "invalid_request"),
+        (b'{"profile": 1, "blocks": []}', "invalid_request"),
+        (b'{"profile": "core.resolve/v0alpha1", "blocks": []}', "unknown_profile"),
+        (b'{"profile": "cas.put-batch/v0alpha2", "blocks": []}', "unknown_profile"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "cids": []}', "invalid_request"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "blocks": [], "cids": []}', "invalid_request"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "blocks": {}}', "invalid_request"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "blocks": [], "blocks": []}', "invalid_request"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "blocks": [{"data": "", "d\\u0061ta": ""}]}', "invalid_request"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "blocks": [{"data": "", "codec": 1e2}]}', "invalid_request"),
+        (b'{"profile": "cas.put-batch/v0alpha1", "blocks": [{"data": "\xff"}]}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "cids": ["\\ud800"]}', "invalid_request"),
+        (b"[" * 100_000, "invalid_request"),
+    ],
+)
+def test_a_batch_is_strict_json(ask: Ask, expect_refusal: Refusal, body: bytes, code: str) -> None:
+    expect_refusal(ask(CAS, body), 400, code)
+    expect_refusal(ask(RESOLVE, body), 400, "invalid_request")
+
+
+def test_a_batch_has_at_most_4096_items(ask: Ask, expect_refusal: Refusal, cid_of: Cid) -> None:
+    cid = cid_of(b"x")
+    assert MAX_BATCH_BLOCKS == 4096
+    assert len(ask(CAS, put(*[block(b"one of many")] * 4096)).json()["results"]) == 4096
+    assert len(ask(CAS, has(*[cid] * 4096)).json()["results"]) == 4096
+    assert "4096" in expect_refusal(ask(CAS, put(*[block(b"")] * 4097)), 413, "too_large")
+    assert "4096" in expect_refusal(ask(CAS, has(*[cid] * 4097)), 413, "too_large")
+
+
+def test_a_batch_has_at_most_64_mib_of_data(ask: Ask, expect_refusal: Refusal) -> None:
+    assert MAX_BATCH_BYTES == 64 << 20
+    quarter = [block(bytes([i]) + bytes((16 << 20) - 1)) for i in range(4)]
+    assert [r["status"] for r in ask(CAS, put(*quarter)).json()["results"]] == ["stored"] * 4
+    last = os.urandom(1)
+    assert "block 4" in expect_refusal(ask(CAS, put(*quarter, block(last))), 413, "too_large")
+    assert ask(CAS, has(coregw.payload_cid(last))).json()["results"][0]["present"] is False
+
+
+def test_a_block_is_no_larger_than_a_payload_may_be() -> None:
+    with serving.thread(MemoryStore(), payload_bytes=10) as url:
+        assert httpx2.post(url + CAS, json=put(block(bytes(10)))).status_code == 200
+        answer = httpx2.post(url + CAS, json=put(block(b"a"), block(bytes(11))))
+        assert (answer.status_code, answer.json()["details"]) == (413, {"index": 1})
+
+
+def test_a_full_store_says_so() -> None:
+    with serving.thread(MemoryStore(max_bytes=100)) as url:
+        answer = httpx2.post(url + CAS, json=put(*(block(bytes([i]) * 30) for i in range(4))))
+        assert (answer.status_code, answer.json()["error"]) == (507, "storage_full")
+
+
+# --- resolves ---------------------------------------------------------------------------------------------------------
+
+
+def alone(root: str, path: Sequence[str]) -> dict[str, Any]:
+    return {"profile": "core.resolve/v0alpha1", "root": root, "segments": list(path)}
+
+
+def test_each_outcome_is_what_a_resolve_alone_answers(ask: Ask, tree: dict[str, str]) -> None:
+    paths: list[list[str]] = [
+        ["docs", "readme"],
+        [],
+        ["docs", "inner"],
+        ["no", "such"],
+        ["docs"],
+        ["list", "3"],
+        ["list", "7"],
+        ["docs", "readme"],
+        ["docs", "deep", "er"],
+        ["@payload"],
+        ["docs", "readme", "further"],
+    ]
+    outcomes = ask(RESOLVE, {"root": tree["root"], "paths": paths}).json()["results"]
+    assert len(outcomes) == len(paths)
+    for path, outcome in zip(paths, outcomes, strict=True):
+        answer = ask("/v1/resolve", alone(tree["root"], path))
+        if answer.status_code == 200:
+            assert outcome == {"result": answer.json()}
+            coregw.verify_resolve(json.dumps(alone(tree["root"], path)), json.dumps(outcome["result"]))
+        else:
+            assert outcome == {"error": answer.json()}
+    assert sum("error" in outcome for outcome in outcomes) == 3
+
+
+def test_a_thousand_paths_of_a_large_map_are_proven(ask: Ask, cid_of: Cid) -> None:
+    arcs = {f"{i * 2654435761 % 2**32:08x}/{i}": cid_of(str(i).encode()) for i in range(20_000)}
+    root = ask("/v1/roots", {"arcs": arcs}).json()["root"]
+    assert MAX_BATCH_PATHS == 1000
+    paths = [path.split("/") for path in list(arcs)[::20]]
+    answer = ask(RESOLVE, {"root": root, "paths": paths})
+    assert answer.status_code == 200
+    for path, outcome in zip(paths, answer.json()["results"], strict=True):
+        target = coregw.verify_resolve(json.dumps(alone(root, path)), json.dumps(outcome["result"]))
+        assert target == arcs["/".join(path)]
+
+
+def test_a_batch_resolves_at_most_1000_paths(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+    assert len(ask(RESOLVE, {"root": tree["root"], "paths": [["docs"]] * 1000}).json()["results"]) == 1000
+    answer = ask(RESOLVE, {"root": tree["root"], "paths": [["docs"]] * 1001})
+    assert "1000" in expect_refusal(answer, 413, "too_large")
+
+
+@pytest.mark.parametrize("bad", [[""], ["a", ""], ["a/b"], ["a" * 4097]])
+def test_one_bad_path_names_its_index(ask: Ask, expect_refusal: Refusal, tree: dict[str, str], bad: list[str]) -> None:
+    answer = ask(RESOLVE, {"root": tree["root"], "paths": [["docs"], ["list"], bad]})
+    assert "paths[2]" in expect_refusal(answer, 400, "invalid_path")
+    assert answer.json()["details"] == {"index": 2}
+
+
+def test_paths_are_lists_of_text(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+    for paths in ("docs", ["docs"], [[1]], [["docs"], None], {"0": []}):
+        expect_refusal(ask(RESOLVE, {"root": tree["root"], "paths": paths}), 400, "invalid_request")
+    body = {"root": tree["root"], "paths": [], "profile": "core.resolve/v0alpha1"}
+    expect_refusal(ask(RESOLVE, body), 400, "invalid_request")
+
+
+def test_a_bad_root_is_the_fault_of_the_whole_batch(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+    expect_refusal(ask(RESOLVE, {"root": "x", "paths": []}), 400, "invalid_cid")
+    expect_refusal(ask(RESOLVE, {"root": tree["leaf"], "paths": [["a"]]}), 400, "kind_mismatch")
+    assert ask(RESOLVE, {"root": tree["leaf"], "paths": [[]]}).json()["results"][0]["result"]["target"] == tree["leaf"]
+
+
+def test_a_root_that_is_not_held_is_the_outcome_of_every_path_but_the_empty_one(ask: Ask, cid_of: Cid) -> None:
+    root = coregw.Map({"never": cid_of(b"stored, this")}).root
+    outcomes = ask(RESOLVE, {"root": root, "paths": [["never"], [], ["x"]]}).json()["results"]
+    assert [outcome.get("error", {}).get("error") for outcome in outcomes] == ["root_not_found", None, "root_not_found"]
+    assert outcomes[1]["result"]["target"] == root
+
+
+def test_an_answer_past_its_limit_is_refused() -> None:
+    with serving.thread(MemoryStore(), batch_answer_bytes=2000) as url:
+        root = httpx2.post(f"{url}/v1/roots", json={"arcs": {"a": coregw.payload_cid(b"a")}}).json()["root"]
+        body = {"root": root, "paths": [["a"]] * 2}
+        assert httpx2.post(url + RESOLVE, json=body).status_code == 200
+        answer = httpx2.post(url + RESOLVE, json=body | {"paths": [["a"]] * 20})
+        assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
+
+
+# --- how a batch asks the store ---------------------------------------------------------------------------------------
+
+
+class Counting(MemoryStore):
+    """A store that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.page_reads: list[list[bytes]] = []
+        self.root_reads: list[list[bytes]] = []
+
+    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        self.page_reads.append(list(digests))
+        return await super().get_pages(digests)
+
+    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
+        self.root_reads.append(list(roots))
+        return await super().has_roots(roots)
+
+
+async def _forest(engine: Engine) -> tuple[str, list[list[str]]]:
+    """A map of maps, and a path to each of their leaves' neighbours."""
+    leaf = coregw.payload_cid(b"leaf")
+    nested = [
+        await engine.create_root(json.dumps({"arcs": {f"{i}/{j:05}": leaf for j in range(3000)}}).encode())
+        for i in range(4)
+    ]
+    root = await engine.create_root(json.dumps({"arcs": {f"map{i}": cid for i, cid in enumerate(nested)}}).encode())
+    return root, [[f"map{i}", str(i), f"{j:05}"] for i in range(4) for j in range(0, 3000, 60)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cache_bytes", [64 << 20, 0], ids=["cached", "nothing is cached"])
+async def test_a_batch_fetches_in_rounds_as_many_as_a_path_is_deep(cache_bytes: int) -> None:
+    store = Counting()
+    root, paths = await _forest(Engine(store))
+    store.page_reads.clear()
+    store.root_reads.clear()
+    engine = Engine(store, cache_bytes=cache_bytes, budget=100)
+    body = json.dumps({"root": root, "paths": paths}).encode()
+    outcomes = json.loads(await engine.resolve_batch(body))["results"]
+    for path, outcome in zip(paths, outcomes, strict=True):
+        coregw.verify_resolve(json.dumps(alone(root, path)), json.dumps(outcome["result"]))
+    assert [len(roots) for roots in store.root_reads] == [1, 4]
+    assert len(store.page_reads) <= 5
+    assert all(len(set(pages)) == len(pages) for pages in store.page_reads)
+    if cache_bytes:
+        fetched = list(itertools.chain(*store.page_reads))
+        assert len(set(fetched)) == len(fetched)
+        store.page_reads.clear()
+        assert json.loads(await engine.resolve_batch(body))["results"] == outcomes
+        assert store.page_reads == []
+
+
+@pytest.mark.anyio
+async def test_a_missing_page_is_no_outcome_but_a_failure() -> None:
+    class Forgetful(Counting):
+        async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+            return [None for _ in await super().get_pages(digests)]
+
+    store = Forgetful()
+    root, paths = await _forest(Engine(store))
+    with pytest.raises(StoreDamaged, match="missing"):
+        await Engine(store).resolve_batch(json.dumps({"root": root, "paths": paths}).encode())
