@@ -12,8 +12,9 @@ use crate::messages as msg;
 use crate::ops::{Need, not_held};
 use crate::page::{NodeSource, Page, PageCache};
 use crate::path::Window;
-use crate::prooflist::{self, MAX_ENTRIES};
+use crate::prooflist;
 use crate::prove::Progress;
+use crate::question::MAX_ENTRIES;
 use crate::suite::Digest;
 use crate::verify;
 

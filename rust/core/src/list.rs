@@ -6,11 +6,10 @@ use crate::arena::{NodeId, Side, State, Tail};
 use crate::build::{Builder, Built, Pages};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
-use crate::map::MAX_WANTED;
 use crate::node::{SUM_LIMIT, Summary};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
-use crate::tree::{Halt, Place, Step, Tree};
+use crate::tree::{Halt, MAX_WANTED, Place, Step, Tree};
 
 const NOT_A_LIST: Halt = Halt::Faulty("a list whose counts do not fit its shape");
 

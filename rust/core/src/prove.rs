@@ -14,6 +14,7 @@ use crate::map::{self, Listing};
 use crate::node::Summary;
 use crate::page::{NodeSource, Page};
 use crate::path::{Key, Window};
+use crate::scan;
 use crate::suite::Digest;
 use crate::tree::{Halt, Step, Tree};
 
@@ -34,7 +35,7 @@ pub(crate) enum Ask<'a> {
     Key(Cow<'a, [u8]>, map::Get),
     Index(list::Walk),
     Range(list::Range),
-    Scan(map::Scan),
+    Scan(scan::Scan),
     ChangeMap(map::Apply),
     ChangeList(list::Apply),
 }
@@ -57,7 +58,7 @@ impl<'a> Ask<'a> {
     }
 
     pub(crate) fn scan(window: Window, limit: usize) -> Self {
-        Self::Scan(map::Scan::new(window, limit))
+        Self::Scan(scan::Scan::new(window, limit))
     }
 
     /// The one place where a query meets a tree, whole or pruned.

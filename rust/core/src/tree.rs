@@ -37,6 +37,9 @@ pub(crate) enum Halt {
 
 pub(crate) type Step<T> = Result<T, Halt>;
 
+/// Pages asked for at once, at most.
+pub(crate) const MAX_WANTED: usize = 128;
+
 pub(crate) struct Tree {
     pub(crate) kind: Kind,
     pub(crate) suite: Suite,

@@ -1,0 +1,170 @@
+//! The search for a path through nested maps and lists (protocol section 5, *resolve*): longest arcs first.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use data_encoding::BASE64;
+
+use crate::cid::{Cid, Kind, RootCid};
+use crate::error::{Error, InputCode, Missing, Result};
+use crate::messages::Step;
+use crate::ops::{Need, Reading, not_held};
+use crate::page::{NodeSource, PageCache};
+use crate::prooflist::{self, Resolve};
+use crate::prove::Answer;
+use crate::question::Question;
+
+/// A place on the way: a held root, how many segments led to it, and the next arc to try.
+struct Place {
+    root: RootCid,
+    position: usize,
+    /// Segments of the next arc to try; 0 when none is left.
+    next: usize,
+    /// The step that led here; None for the first place.
+    step: Option<Step<'static>>,
+}
+
+/// The search for a path: longest arcs first, back to shorter ones where that fails.
+pub(crate) struct Resolving {
+    request: Resolve,
+    lookups_left: usize,
+    places: Vec<Place>,
+    tried: HashSet<(RootCid, usize)>,
+    /// A root that was come to, and its step, while it is not known whether it is held.
+    arrival: Option<(RootCid, usize, Option<Step<'static>>)>,
+    pub(crate) held: Option<bool>,
+    pub(crate) reading: Option<Reading>,
+    started: bool,
+}
+
+pub(crate) enum Outcome {
+    Needs(Need),
+    Result(Result<String>),
+}
+
+impl Resolving {
+    pub(crate) fn new(request: Resolve, max_lookups: usize) -> Self {
+        Self {
+            request,
+            lookups_left: max_lookups,
+            places: Vec::new(),
+            tried: HashSet::new(),
+            arrival: None,
+            held: None,
+            reading: None,
+            started: false,
+        }
+    }
+
+    pub(crate) fn run(&mut self, cache: &Arc<PageCache>, budget: u64) -> Result<Outcome> {
+        if !self.started {
+            if self.request.segments.is_empty() {
+                return Ok(Outcome::Result(Ok(self.request.result(&self.request.root, Vec::new()))));
+            }
+            let root = self.request.root.root().ok_or_else(|| {
+                let what =
+                    format!("root: {} is a payload; a path leads on from a map or a list only", self.request.root);
+                Error::input(InputCode::KindMismatch, what)
+            })?;
+            self.arrival = Some((root, 0, None));
+            self.started = true;
+        }
+        loop {
+            if let Some((root, ..)) = &self.arrival {
+                match self.held.take() {
+                    None => return Ok(Outcome::Needs(Need::Roots(vec![*root]))),
+                    Some(false) if self.places.is_empty() => return Ok(Outcome::Result(Err(not_held(root)))),
+                    Some(held) => self.arrive(held),
+                }
+            }
+            let Some(place) = self.places.last_mut() else {
+                return Ok(Outcome::Result(Err(self.nowhere())));
+            };
+            if place.next == 0 {
+                self.places.pop();
+                continue;
+            }
+            let segments = &self.request.segments[place.position..][..place.next];
+            let question = match place.root.kind {
+                Kind::Map => Question::Key(segments.to_vec()),
+                Kind::List => match prooflist::list_index(&segments[0]) {
+                    Some(index) => Question::Index(index),
+                    None => {
+                        place.next = 0;
+                        continue;
+                    }
+                },
+            };
+            let reading = match &mut self.reading {
+                Some(reading) => reading,
+                none => {
+                    let Some(left) = self.lookups_left.checked_sub(1) else {
+                        let what = "segments: the path needs more look-ups than the gateway makes for one request";
+                        return Err(Error::input(InputCode::TooLarge, what));
+                    };
+                    self.lookups_left = left;
+                    let source = Arc::clone(cache) as Arc<dyn NodeSource>;
+                    none.insert(Reading::open(cache, source, &place.root, question.ask()?))
+                }
+            };
+            if let Some(need) = reading.run(budget)? {
+                return Ok(Outcome::Needs(need));
+            }
+            if let Some(result) = self.looked_up(&question) {
+                return Ok(Outcome::Result(result));
+            }
+        }
+    }
+
+    /// Goes on from a root that is held, if it was not tried at this position before.
+    fn arrive(&mut self, held: bool) {
+        if let Some((root, position, step)) = self.arrival.take()
+            && held
+            && self.tried.insert((root, position))
+        {
+            let rest = self.request.segments.len() - position;
+            let next = if root.kind == Kind::List { 1 } else { rest };
+            self.places.push(Place { root, position, next, step });
+        }
+    }
+
+    /// Takes the answer of a look-up: the result if the path ends there, else where to go on.
+    fn looked_up(&mut self, question: &Question) -> Option<Result<String>> {
+        let mut reading = self.reading.take()?;
+        let place = self.places.last_mut()?;
+        let n = place.next;
+        place.next -= 1;
+        let answer = reading.query().answer()?;
+        let target = match &answer {
+            Answer::Key(target) => *target,
+            Answer::Element(element) => element.target,
+            _ => None,
+        }?;
+        let position = place.position + n;
+        let ends = position == self.request.segments.len();
+        let onward = target.root().filter(|root| !self.tried.contains(&(*root, position)));
+        if !ends && onward.is_none() {
+            return None;
+        }
+        let proof = BASE64.encode(&reading.query().proof());
+        let step = question.step(&place.root, &answer, Cow::Owned(proof));
+        if ends {
+            return Some(Ok(self.finish(&target, step)));
+        }
+        self.arrival = onward.map(|root| (root, position, Some(step)));
+        None
+    }
+
+    fn finish(&mut self, target: &Cid, last: Step<'static>) -> String {
+        let mut steps: Vec<_> = self.places.drain(..).filter_map(|place| place.step).collect();
+        steps.push(last);
+        self.request.result(target, steps)
+    }
+
+    fn nowhere(&self) -> Error {
+        let path = self.request.segments.join("/");
+        let what = format!("{} leads nowhere by the path {path:?}", self.request.root);
+        Error::NotFound { missing: Missing::Path, what, details: None }
+    }
+}
