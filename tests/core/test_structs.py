@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -42,3 +43,21 @@ def test_a_struct_is_verified_as_its_json_is() -> None:
 def test_a_struct_that_proves_nothing_is_refused() -> None:
     with pytest.raises(coregw.ProofError):
         coregw.verify_resolve(REQUEST, result(OTHER))
+
+
+def test_an_array_is_no_object() -> None:
+    """One message has one form: members without their names, in some order, are none."""
+    sent, answer = json.loads(messages.encode(REQUEST)), json.loads(messages.encode(result(CID)))
+    prooflist = answer["prooflist"]
+    step = prooflist["steps"][0]
+    arrays = [
+        (list(sent.values()), answer),
+        (sent, list(answer.values())),
+        (sent, answer | {"prooflist": list(prooflist.values())}),
+        (sent, answer | {"prooflist": prooflist | {"root": list(prooflist["root"].values())}}),
+        (sent, answer | {"prooflist": prooflist | {"steps": [step | {"target": list(step["target"].values())}]}}),
+    ]
+    assert coregw.verify_resolve(json.dumps(sent), json.dumps(answer)) == CID
+    for request, other in arrays:
+        with pytest.raises(coregw.InvalidInput if request is not sent else coregw.ProofError, match="an object"):
+            coregw.verify_resolve(json.dumps(request), json.dumps(other))

@@ -101,7 +101,7 @@ def test_loose_json_is_refused(
 def test_every_member_is_checked_at_every_depth(
     ask: Ask, expect_refusal: Refusal, good: dict[str, dict[str, Any]], name: str
 ) -> None:
-    """Each object gets an unknown and a duplicate member, each number bad spellings, each value other types."""
+    """Each object becomes an array or gets a bad member, each number gets bad spellings, each value other types."""
     path, body = _route(good, name)
     text = json.dumps(body)
     tried = 0
@@ -127,6 +127,8 @@ def _spoiled(text: str) -> list[str]:
         before, after = text[:place], text[place:]
         if character == "{":
             changes.append(before + '{"colour": 1, ' + after[1:])
+            value, length = decoder.raw_decode(after)
+            changes.append(before + json.dumps(list(value.values())) + after[length:])
             first, _ = decoder.raw_decode(after[1:])
             changes.append(before + f'{{"{first}": 1, ' + after[1:])
             escaped = "".join(f"\\u{ord(each):04x}" for each in first)

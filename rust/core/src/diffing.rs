@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cid::{Cid, Kind, RootCid};
 use crate::diff::{self, DiffQuery, Differences};
 use crate::error::{Error, Result};
+use crate::json::objects;
 use crate::messages as msg;
 use crate::ops::{Need, not_held};
 use crate::page::{NodeSource, Page, PageCache};
@@ -19,7 +20,7 @@ use crate::suite::Digest;
 use crate::verify;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 struct Entry {
     segments: Vec<String>,
     #[serde(default, deserialize_with = "msg::given", skip_serializing_if = "Option::is_none")]
@@ -29,18 +30,23 @@ struct Entry {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 struct Proofs {
     a: String,
     b: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 struct DiffResult {
     entries: Vec<Entry>,
     more: bool,
     proofs: Proofs,
+}
+
+objects! {
+    read: Entry, Proofs, DiffResult;
+    written: Entry, Proofs, DiffResult;
 }
 
 /// What is asked: two maps, a window of keys, and how many differences to give at most.

@@ -35,6 +35,72 @@ pub fn check(body: &[u8], integers: Integers) -> Result<()> {
     all.map_err(|error| Error::request(format!("the request: {error}")))
 }
 
+/// Reads structs from objects alone. The readers that serde derives take an array for a struct as well, its items for
+/// the members in their order; that would be a second way to write every message.
+pub(crate) struct ObjectsOnly<D>(pub(crate) D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectsOnly<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, D::Error> {
+        Err(de::Error::custom("it is not read as an object"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        members: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_struct(name, members, ObjectVisitor(visitor))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+struct ObjectVisitor<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for ObjectVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
+        self.0.visit_map(members)
+    }
+}
+
+/// Implements `Deserialize` by [`ObjectsOnly`], and `Serialize`, for structs that serde derives as `remote = "Self"`.
+macro_rules! objects {
+    ($($way:ident: $($name:ident $(<$life:lifetime>)?),+;)+) => {
+        $($(crate::json::object!($way $name $(<$life>)?);)+)+
+    };
+}
+
+macro_rules! object {
+    (read $name:ident $(<$life:lifetime>)?) => {
+        impl<'de $(: $life, $life)?> serde::Deserialize<'de> for $name $(<$life>)? {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                Self::deserialize(crate::json::ObjectsOnly(deserializer))
+            }
+        }
+    };
+    (written $name:ident $(<$life:lifetime>)?) => {
+        impl $(<$life>)? serde::Serialize for $name $(<$life>)? {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                Self::serialize(self, serializer)
+            }
+        }
+    };
+}
+
+pub(crate) use {object, objects};
+
 #[derive(Clone, Copy)]
 struct Strict {
     depth: u32,
@@ -208,11 +274,15 @@ fn arcs_error(error: &serde_json::Error) -> Error {
 }
 
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 struct CreateRoot {
     arcs: Arcs,
     #[serde(default, deserialize_with = "suite")]
     suite: Suite,
+}
+
+objects! {
+    read: CreateRoot, Envelope<'a>;
 }
 
 fn suite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> {
@@ -230,7 +300,7 @@ pub fn create_root(body: &[u8]) -> Result<(Arcs, Suite)> {
 }
 
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 struct Envelope<'a> {
     #[serde(borrow)]
     request: &'a RawValue,

@@ -11,6 +11,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, InputCode, Result};
+use crate::json::objects;
 use crate::node::SUM_LIMIT;
 
 /// The profiles of the operations.
@@ -67,7 +68,7 @@ pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ResolveRequest<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -77,7 +78,7 @@ pub(crate) struct ResolveRequest<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ReadRequest<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -88,7 +89,7 @@ pub(crate) struct ReadRequest<'a> {
 
 /// All members of the three kinds; which must be there is checked by kind, so that errors name the member.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ReadQuery {
     pub(crate) kind: String,
     #[serde(default, deserialize_with = "given")]
@@ -102,7 +103,7 @@ pub(crate) struct ReadQuery {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct MapProofRequest<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -112,7 +113,7 @@ pub(crate) struct MapProofRequest<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ScanRequest<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -127,7 +128,7 @@ pub(crate) struct ScanRequest<'a> {
 
 /// A CID as a link, `{"/": cid}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Link<'a> {
     #[serde(rename = "/", borrow)]
     pub(crate) cid: Cow<'a, str>,
@@ -141,7 +142,7 @@ impl Link<'_> {
 
 /// One step of a prooflist. `None` is a member that is not there; `Some(None)` is `null`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Step<'a> {
     #[serde(borrow)]
     pub(crate) kind: Cow<'a, str>,
@@ -224,7 +225,7 @@ impl<'a> Step<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ProofList<'a> {
     #[serde(borrow)]
     pub(crate) root: Link<'a>,
@@ -235,7 +236,7 @@ pub(crate) struct ProofList<'a> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ResolveResult<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -247,7 +248,7 @@ pub(crate) struct ResolveResult<'a> {
 
 /// The result of a read; of an absent key or index, only the prooflist that proves it.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ReadResult<'a> {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub(crate) profile: Option<String>,
@@ -260,7 +261,7 @@ pub(crate) struct ReadResult<'a> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct MapProofResult<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -272,14 +273,14 @@ pub(crate) struct MapProofResult<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Entry {
     pub(crate) segments: Vec<String>,
     pub(crate) target: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ScanResult<'a> {
     #[serde(borrow)]
     pub(crate) profile: Cow<'a, str>,
@@ -292,7 +293,7 @@ pub(crate) struct ScanResult<'a> {
 // Mutations.
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct MutationRequest {
     pub(crate) deltas: Vec<Delta>,
     #[serde(default)]
@@ -301,7 +302,7 @@ pub(crate) struct MutationRequest {
 
 /// A mutation with the base root that the caller chose, as the client keeps it to check the receipt.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct TransitionRequest {
     pub(crate) root: String,
     pub(crate) deltas: Vec<Delta>,
@@ -310,7 +311,7 @@ pub(crate) struct TransitionRequest {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Delta {
     pub(crate) kind: String,
     #[serde(default, deserialize_with = "given")]
@@ -323,7 +324,7 @@ pub(crate) struct Delta {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct DeltaChange {
     #[serde(default, deserialize_with = "given")]
     pub(crate) path: Option<String>,
@@ -336,7 +337,7 @@ pub(crate) struct DeltaChange {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Side {
     pub(crate) target: String,
     #[serde(default, deserialize_with = "given")]
@@ -346,20 +347,20 @@ pub(crate) struct Side {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Commit {
     pub(crate) fixed_list: FixedList,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct FixedList {
     pub(crate) total_size: Int,
     pub(crate) chunk_size: Int,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Receipt {
     pub(crate) base_root: String,
     pub(crate) new_root: String,
@@ -369,10 +370,18 @@ pub(crate) struct Receipt {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct DeltaReceipt {
     pub(crate) object: String,
     pub(crate) result: String,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub(crate) proof: Option<String>,
+}
+
+objects! {
+    read: ResolveRequest<'a>, ReadRequest<'a>, ReadQuery, MapProofRequest<'a>, ScanRequest<'a>, Link<'a>, Step<'a>;
+    read: ProofList<'a>, ResolveResult<'a>, ReadResult<'a>, MapProofResult<'a>, Entry, ScanResult<'a>;
+    read: MutationRequest, TransitionRequest, Delta, DeltaChange, Side, Commit, FixedList, Receipt, DeltaReceipt;
+    written: Link<'a>, Step<'a>, ProofList<'a>, ResolveResult<'a>, ReadResult<'a>, MapProofResult<'a>, Entry;
+    written: ScanResult<'a>, Receipt, DeltaReceipt;
 }
