@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coregw.gateway.server import GatewayServer
+from coregw.gateway.server import GATEWAY, GatewayServer, Service
 from coregw.gateway.settings import Settings
 from coregw.store import Store
 
@@ -78,13 +78,13 @@ def process(data: Path, environ: Mapping[str, str] | None = None, **settings: ob
 
 
 @contextmanager
-def thread(store: Store, **settings: object) -> Iterator[str]:
+def thread(store: Store, service: Service = GATEWAY, **settings: object) -> Iterator[str]:
     """The address of a gateway in a thread; for tests that need a store or limits of their own.
 
     Raises whatever the gateway ended with.
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
-    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put)
+    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put, service=service)
 
     def serve() -> None:
         try:
