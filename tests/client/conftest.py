@@ -13,6 +13,11 @@ from gateways import Liar, Lie, honest_gateway, lying_gateway
 SETTINGS = ClientSettings(idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002)
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with honest_gateway(tmp_path_factory.mktemp("gateway") / "data") as url:

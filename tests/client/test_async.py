@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 DATA = bytes(range(256)) * (CHUNK_BYTES // 128)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def surface(kind: type) -> dict[str, list[tuple[str, object]]]:
     """Every public method with its parameters' names and defaults."""
     return {

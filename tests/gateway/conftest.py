@@ -15,6 +15,11 @@ import serving
 Ask = Callable[..., httpx2.Response]
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving.process(tmp_path_factory.mktemp("gateway") / "data", serving.ADMIN) as running:

@@ -31,7 +31,9 @@ __all__ = [
     "get_payload",
     "put_payload",
     "resume",
+    "same_cid",
     "save_payload",
+    "verified",
 ]
 
 T = TypeVar("T")
@@ -76,10 +78,11 @@ def ask(settings: ClientSettings, question: Question[T]) -> Steps[Proven[T]]:
         result = absent.details
     else:
         result = answer.body
-    return Proven(_verified(question, result), question.request, result)
+    return Proven(verified(question, result), question.request, result)
 
 
-def _verified(question: Question[T], result: bytes) -> T:
+def verified(question: Question[T], result: bytes) -> T:
+    """The value that a result proves. Raises `ProofError`, naming the question, for one that proves none."""
     try:
         return question.verify(question.request, result)
     except ProofError as error:
@@ -141,7 +144,7 @@ def put_payload(
         params=params,
     )
     answer: Answer = yield call
-    _same_cid(call.what, decode(call, answer, CasCreated).cid, upload.cid)
+    same_cid(call.what, decode(call, answer, CasCreated).cid, upload.cid)
     return upload.cid
 
 
@@ -210,7 +213,7 @@ def create_root(settings: ClientSettings, arcs: Mapping[str, CidLike], suite: st
     body = b'{"arcs":' + document + b',"suite":' + encode(suite) + b"}"
     call = Call("POST", "/v1/roots", settings.max_result_bytes, f"create a root of {len(plain)} arcs", content=body)
     answer: Answer = yield call
-    _same_cid(call.what, decode(call, answer, RootCreated).root, expected)
+    same_cid(call.what, decode(call, answer, RootCreated).root, expected)
     return expected
 
 
@@ -250,7 +253,7 @@ def create_list(
         call = Call("POST", f"/v1/roots/{current}/mutations", settings.max_result_bytes, what, content=body)
         answer: Answer = yield call
         current = _list_root(call, decode(call, answer, MutationReceipt).new_root)
-    _same_cid(what, current, expected)
+    same_cid(what, current, expected)
     return expected
 
 
@@ -281,7 +284,8 @@ def _list_root(call: Call, root: str) -> str:
     return cid.text
 
 
-def _same_cid(what: str, claimed: str, computed: str) -> None:
+def same_cid(what: str, claimed: str, computed: str) -> None:
+    """Raises `ProofError` if the gateway's CID is not the one that was computed here."""
     try:
         same = _core.Cid(claimed) == _core.Cid(computed)
     except InvalidInput:

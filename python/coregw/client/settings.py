@@ -32,6 +32,7 @@ class ClientSettings:
         max_result_bytes: Most bytes of a JSON answer, an error's included.
         max_payload_bytes: Most bytes of a payload, sent or received; the gateway's own limit by default.
         list_changes: Most elements that one mutation appends to a list.
+        batch_bytes: Most bytes of payloads in one batch.
         window_bytes: How much of a list one range read covers at first, in units of its measure.
         max_entries: Most entries, nested maps included, that a walk of a tree yields.
         max_nesting: Deepest nesting of maps inside maps that a walk follows.
@@ -50,6 +51,7 @@ class ClientSettings:
     max_result_bytes: int = 48 * MIB
     max_payload_bytes: int = 64 * MIB
     list_changes: int = 20_000
+    batch_bytes: int = 16 * MIB
     window_bytes: int = 64 * MIB
     max_entries: int = 1_000_000
     max_nesting: int = 64

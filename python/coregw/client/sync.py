@@ -11,7 +11,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import operations, trees
+from coregw.client import batches, operations, trees
 from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
@@ -79,6 +79,14 @@ class Client:
         """Stores a payload and returns its CID; see `operations.put_payload`."""
         return self._run(operations.put_payload(self.settings, data, codec, hash))
 
+    def put_payloads(self, datas: Iterable[bytes], codec: str | int = "raw") -> list[str]:
+        """Stores payloads in batches and returns their CIDs; see `batches.put_payloads`."""
+        return self._run(batches.put_payloads(self.settings, datas, codec))
+
+    def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
+        """Whether the gateway says that it has each payload; see `batches.has_payloads`."""
+        return self._run(batches.has_payloads(self.settings, cids))
+
     def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
         """Makes a map and returns its root; see `operations.create_root`."""
         return self._run(operations.create_root(self.settings, arcs, suite))
@@ -103,6 +111,10 @@ class Client:
     def resolve(self, root: CidLike, path: PathLike) -> str:
         """The CID that a path leads to. Raises `PathNotFound` if the gateway finds none; that is not proven."""
         return self._run(operations.answered(self.settings, resolve(root, path)))
+
+    def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
+        """The CID that each path leads to, None where the gateway finds none; see `batches.resolve_many`."""
+        return self._run(batches.resolve_many(self.settings, root, paths))
 
     def read_key(self, root: CidLike, path: PathLike) -> str:
         """The target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
