@@ -92,6 +92,16 @@ def test_a_link_given_as_the_folder_is_followed(tmp_path: Path) -> None:
     assert [source.path for source in survey(tmp_path / "link").sources] == ["file"]
 
 
+def test_a_link_given_as_the_file_is_followed_and_gives_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("real")
+    (source,) = survey(tmp_path / "link").sources
+    assert source.path == "link"
+    reader = ChunkReader(source)
+    assert reader.read() == b"content"
+    reader.close()
+
+
 def test_what_is_not_there_or_no_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         survey(tmp_path / "nothing")

@@ -137,6 +137,25 @@ def test_a_destination_that_is_in_use_is_not_touched(
     assert (tmp_path / "mine").read_text() == "mine"
 
 
+def test_a_destination_without_a_parent_is_refused_by_that_name(
+    gateway: str, client: Client, stored: str, tmp_path: Path
+) -> None:
+    root = client.create_root({"a": stored})
+    with pytest.raises(InvalidInput, match=r"missing: no such folder$"):
+        restore(gateway, root, tmp_path / "missing" / "out")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["in/" + "x" * 300, "x" * 300 + "/in"], ids=["file", "folder"])
+def test_a_name_that_is_too_long_for_the_disk_is_refused_by_its_path(
+    gateway: str, client: Client, stored: str, tmp_path: Path, path: str
+) -> None:
+    root = client.create_root({path: stored})
+    with pytest.raises(InvalidInput, match=rf"^{path.removesuffix('/in')}: file name too long$"):
+        restore(gateway, root, tmp_path / "out")
+    assert names(tmp_path) == []
+
+
 def test_what_is_no_map_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     for root in (stored, client.create_list([stored])):
         with pytest.raises(InvalidInput, match="no map root"):

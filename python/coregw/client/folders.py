@@ -77,7 +77,9 @@ def survey(top: Path, leave_out: Collection[str] = ()) -> Survey:
     found = Survey()
     mode = top.stat().st_mode
     if stat.S_ISREG(mode):
-        found.sources.append(Source(top, _path([_segment(Path(top.name or os.fspath(top)))], top), top.stat().st_size))
+        path = _path([_segment(Path(top.name or os.fspath(top)))], top)
+        # By its real name: whoever opens it follows no symbolic link.
+        found.sources.append(Source(top.resolve(), path, top.stat().st_size))
         return found
     if not stat.S_ISDIR(mode):
         raise InvalidInput(f"{shown(top)}: neither a folder nor a regular file")

@@ -6,6 +6,7 @@ interruption leaves nothing half done. Leaves out modes, times and owners: a map
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -125,6 +126,8 @@ def _refused(path: Sequence[str], why: str) -> InvalidInput:
 
 def _check_destination(destination: Path) -> None:
     if not os.path.lexists(destination):
+        if not destination.absolute().parent.is_dir():
+            raise InvalidInput(f"{destination.parent}: no such folder", code="invalid_path")
         return
     if not destination.is_dir():
         raise InvalidInput(f"{destination}: exists and is no folder", code="invalid_path")
@@ -174,6 +177,8 @@ class _Writer:
                 self._top.joinpath(*path).mkdir()
             except FileExistsError:
                 raise self._clash(path) from None
+            except OSError as error:
+                raise self._unnameable(path, error) from None
             self._made.add(path)
 
     def new_file(self, segments: Sequence[str]) -> int:
@@ -181,6 +186,14 @@ class _Writer:
             return open_new(self._top.joinpath(*segments))
         except InvalidInput:
             raise self._clash(segments) from None
+        except OSError as error:
+            raise self._unnameable(segments, error) from None
+
+    def _unnameable(self, path: Sequence[str], error: OSError) -> Exception:
+        """What is wrong with the name, if it is the name that the disk refuses; else the error itself."""
+        if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ):
+            return _refused(path, (error.strerror or "no name for a file here").lower())
+        return error
 
     def _clash(self, path: Sequence[str]) -> InvalidInput:
         return _refused(path, "another path of the tree has the same name on this file system")
