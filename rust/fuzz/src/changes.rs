@@ -14,7 +14,8 @@ fn target(n: u8) -> Cid {
 
 /// A path out of two bytes: some share beginnings, some are long.
 fn path(a: u8, b: u8) -> Vec<String> {
-    let mut path = vec![["a", "b", "ab", "a\0", "run"][usize::from(a % 5)].to_owned(), format!("{:03}", u16::from(b) * 3)];
+    let mut path =
+        vec![["a", "b", "ab", "a\0", "run"][usize::from(a % 5)].to_owned(), format!("{:03}", u16::from(b) * 3)];
     if a & 0x40 != 0 {
         path.push("x".repeat(usize::from(b) * 6 + 1));
     }

@@ -40,7 +40,8 @@ fn maps(suite: Suite, asked: &[u8], proof: &[u8]) {
     let root = RootCid { digest, ..unknown };
     let found = verify::key(&root, &key, proof, LIMIT);
     let limit = usize::from(asked[0] % 5) + 1;
-    for (prefix, after) in [(&path[..], None), (&[][..], None), (&path[..1], Some(&path[..])), (&[], Some(&other[..]))] {
+    for (prefix, after) in [(&path[..], None), (&[][..], None), (&path[..1], Some(&path[..])), (&[], Some(&other[..]))]
+    {
         let window = Window::new(prefix, after).expect("a window");
         let Ok(listing) = verify::scan(&root, window, limit, proof, LIMIT) else {
             continue;
@@ -66,7 +67,8 @@ fn maps(suite: Suite, asked: &[u8], proof: &[u8]) {
 fn lists(suite: Suite, asked: &[u8], proof: &[u8]) {
     let unknown = RootCid { kind: Kind::List, suite, digest: Digest([0; 32]) };
     let index = asked.iter().fold(0, |n, b| n << 4 | u64::from(b & 15));
-    let Some(digest) = verify::index(&unknown, index, proof, LIMIT).err().and_then(|refused| digest_of(&refused)) else {
+    let Some(digest) = verify::index(&unknown, index, proof, LIMIT).err().and_then(|refused| digest_of(&refused))
+    else {
         return;
     };
     let root = RootCid { digest, ..unknown };
