@@ -21,10 +21,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "messages": {"_core", "errors"},
     "record_messages": {"messages"},
     "batch_messages": {"messages"},
+    "diff_messages": set(),
     "batches": {"_core", "batch_messages", "errors", "messages"},
     "store": {"errors"},
     "engine": {"_core", "batch_messages", "batches", "errors", "messages", "record_messages", "store"},
-    "gateway": {"", "_core", "batch_messages", "engine", "errors", "messages", "record_messages", "store"},
+    "gateway": {
+        "",
+        "_core",
+        "batch_messages",
+        "diff_messages",
+        "engine",
+        "errors",
+        "messages",
+        "record_messages",
+        "store",
+    },
     # A service of its own on the gateway's sockets, limits and store; the gateway knows nothing of it, so what serves
     # both on one port (coregw.plants.service) stands here, and `coregw serve` starts it.
     "plants": {"_core", "engine", "errors", "gateway"},

@@ -25,6 +25,7 @@ SURFACE = {
     "Client": "class",
     "Conflict": "exception",
     "CoregwError": "exception",
+    "Diff": "NamedTuple",
     "Element": "NamedTuple",
     "IndexNotFound": "exception",
     "InvalidInput": "exception",
@@ -49,6 +50,7 @@ SURFACE = {
     "encode_key": "(segments)",
     "payload_cid": "(data, codec='raw', hash='sha2-256')",
     "verify_changes": "(root, changes, proof)",
+    "verify_diff": "(a, b, response, prefix=(), after=None, limit=1000)",
     "verify_index": "(root, index, proof)",
     "verify_key": "(root, path, proof)",
     "verify_key_many": "(root, items)",
@@ -63,6 +65,7 @@ SURFACE = {
 FIELDS = {
     "Applied": ("tree", "proof"),
     "Change": ("coordinate", "before", "after", "size"),
+    "Diff": ("entries", "more"),
     "Element": ("target", "size", "length"),
     "Range": ("segments", "sizes", "offset", "length", "total_size"),
     "ReadOutcome": ("present", "target", "segments", "sizes", "offset", "length", "total_size"),

@@ -27,6 +27,7 @@ from coregw._core import (
     Applied,
     Change,
     Cid,
+    Diff,
     Element,
     List,
     Map,
@@ -62,6 +63,7 @@ from coregw.errors import (
     Unavailable,
 )
 from coregw.verify import (
+    verify_diff,
     verify_map_proof,
     verify_read,
     verify_resolve,
@@ -80,6 +82,7 @@ __all__ = [
     "Client",
     "Conflict",
     "CoregwError",
+    "Diff",
     "Element",
     "IndexNotFound",
     "InvalidInput",
@@ -104,6 +107,7 @@ __all__ = [
     "encode_key",
     "payload_cid",
     "verify_changes",
+    "verify_diff",
     "verify_index",
     "verify_key",
     "verify_key_many",

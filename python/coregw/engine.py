@@ -142,6 +142,26 @@ class Engine:
         """Answers a scan request. Raises as `resolve`; an empty listing is an answer."""
         return await self._answer(request, Operation.scan)
 
+    async def diff(self, a: str, b: str, prefix: str, after: str | None, limit: int) -> bytes:
+        """The differences between two maps with their proofs, a page of them, as JSON. Cost as their number x depth.
+
+        Args:
+            a: The root of the first map.
+            b: The root of the second map.
+            prefix: The path, in text form, that all differences are at or below; empty for all.
+            after: The path, in text form, behind which the page starts; None for the first page.
+            limit: The most differences, 1 to 1,000.
+
+        Raises:
+            InvalidInput: A root is no CID or no map (code ``kind_mismatch``, also for maps of different suites), a
+                path is none or `after` is outside the prefix (code ``invalid_path``), or the limit is another number.
+            RootNotFound: The store does not hold one of the roots.
+            Unavailable, StoreDamaged: As `resolve`.
+        """
+        operation = Operation.diff(self._cache, a, b, prefix, after, limit)
+        await self._drive(operation, 0)
+        return operation.result()
+
     async def resolve_batch(self, request: bytes) -> bytes:
         """Answers a batch of resolves of one root, which share what is fetched.
 

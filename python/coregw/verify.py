@@ -13,9 +13,16 @@ from coregw import _core
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from coregw._core import ReadOutcome, Scan
+    from coregw._core import CidLike, Diff, PathLike, ReadOutcome, Scan
 
-__all__ = ["verify_map_proof", "verify_read", "verify_resolve", "verify_scan_result", "verify_transition"]
+__all__ = [
+    "verify_diff",
+    "verify_map_proof",
+    "verify_read",
+    "verify_resolve",
+    "verify_scan_result",
+    "verify_transition",
+]
 
 
 def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
@@ -146,6 +153,50 @@ def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Stru
     True
     """
     return _core.verify_scan_result(_json(request), _json(result))
+
+
+def verify_diff(
+    a: CidLike,
+    b: CidLike,
+    response: bytes | str | Struct,
+    prefix: PathLike = (),
+    after: PathLike | None = None,
+    limit: int = 1000,
+) -> Diff:
+    """A proven page of the differences between two maps: in key order, none left out (protocol section 5, *diff*).
+
+    Args:
+        a: The root of the first map.
+        b: The root of the second map, of the same suite.
+        response: What came back, ``{entries, more, proofs}``.
+        prefix: The path that was asked about, with all below it; empty for the whole maps.
+        after: The path behind which was asked, or None.
+        limit: How many differences were asked for at most, 1 to 1,000.
+
+    Returns:
+        The differences as ``(segments, before, after)``, None for no target, and whether more follow the last of them.
+
+    Raises:
+        InvalidInput: A root is no map, the suites differ (code ``kind_mismatch``), or a parameter is none.
+        ProofError: The response does not prove what it says. `step` 0 is the proof of `a`, 1 that of `b`.
+
+    Linear in the length of the response.
+
+    >>> import base64, coregw, json
+    >>> old, new = coregw.payload_cid(b"old"), coregw.payload_cid(b"new")
+    >>> a, b = coregw.Map({"docs/readme": old}), coregw.Map({"docs/readme": new})
+    >>> proofs = [base64.b64encode(m.prove("docs/readme")).decode() for m in (a, b)]
+    >>> entry = {"segments": ["docs", "readme"], "before": old, "after": new}
+    >>> response = {"entries": [entry], "more": False, "proofs": {"a": proofs[0], "b": proofs[1]}}
+    >>> found = coregw.verify_diff(a.root, b.root, json.dumps(response))
+    >>> found.entries == [(["docs", "readme"], old, new)], found.more
+    (True, False)
+    >>> coregw.verify_diff(a.root, b.root, json.dumps(response | {"entries": []}))
+    Traceback (most recent call last):
+    ...
+    coregw.errors.ProofError: ...
+    """
+    return _core.verify_diff(a, b, _json(response), prefix, after, limit)
 
 
 def _json(message: bytes | str | Struct) -> bytes | str:

@@ -37,6 +37,7 @@ def test_the_routes_are_those_of_the_service(document: dict[str, Any]) -> None:
         ("POST", "/v1/resolve/batch"),
         ("POST", "/v1/roots"),
         ("POST", "/v1/roots/{root}/mutations"),
+        ("GET", "/v1/roots/{a}/diff/{b}"),
         ("GET", "/admin/v1/scopes/{scope}/roots"),
         ("POST", "/admin/v1/scopes/{scope}/roots"),
         ("GET", "/admin/v1/scopes/{scope}/roots/{name}"),

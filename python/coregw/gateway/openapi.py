@@ -36,6 +36,8 @@ _EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
 _PARAMETERS: Final[Mapping[str, str]] = {
     "cid": "A CID, in any text form that the protocol takes.",
     "root": "The CID of the caller-selected base root.",
+    "a": "The root of the first map.",
+    "b": "The root of the second map, of the same suite.",
     "scope": "What names are grouped by: 1 to 128 of the characters `A-Za-z0-9._-`.",
     "name": "The name of a published root in its scope: 1 to 128 of the characters `A-Za-z0-9._-`.",
 }
