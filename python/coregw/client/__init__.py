@@ -1,13 +1,14 @@
 """Clients that verify everything, always: `Client` (blocking) and `AsyncClient`. The gateway is not trusted.
 
-``operations`` and ``trees`` hold what is sent and checked, once for both; ``questions`` what can be asked; ``wire`` and
-``transport`` how. Leaves out which roots to accept: that is the caller's decision.
+``operations``, ``trees``, ``diffs`` and ``batches`` hold what is sent and checked, once for both; ``questions`` what can
+be asked; ``wire`` and ``transport`` how. Leaves out which roots to accept: that is the caller's decision.
 """
 
 from coregw.client.aio import AsyncClient
+from coregw.client.diffs import Difference
 from coregw.client.questions import Proven, Question
 from coregw.client.settings import ClientSettings
 from coregw.client.sync import Client
 from coregw.client.trees import Entry, Leaf
 
-__all__ = ["AsyncClient", "Client", "ClientSettings", "Entry", "Leaf", "Proven", "Question"]
+__all__ = ["AsyncClient", "Client", "ClientSettings", "Difference", "Entry", "Leaf", "Proven", "Question"]

@@ -13,7 +13,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import batches, operations, trees
+from coregw.client import batches, diffs, operations, trees
 from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
@@ -173,6 +173,10 @@ class AsyncClient:
     def walk(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[trees.Leaf, None]:
         """Every payload and list of a tree, nested maps followed; see `trees.walk`."""
         return self._stream(trees.walk(self.settings, root, prefix))
+
+    def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> AsyncGenerator[diffs.Difference, None]:
+        """Every difference between two maps at and below `prefix`; see `diffs.differences`."""
+        return self._stream(diffs.differences(self.settings, a, b, prefix))
 
     async def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """What to list for a path; see `trees.locate`."""

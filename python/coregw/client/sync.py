@@ -11,7 +11,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import batches, operations, trees
+from coregw.client import batches, diffs, operations, trees
 from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
@@ -171,6 +171,10 @@ class Client:
     def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[trees.Leaf, None, None]:
         """Every payload and list of a tree, nested maps followed; see `trees.walk`."""
         return self._stream(trees.walk(self.settings, root, prefix))
+
+    def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[diffs.Difference, None, None]:
+        """Every difference between two maps at and below `prefix`; see `diffs.differences`."""
+        return self._stream(diffs.differences(self.settings, a, b, prefix))
 
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """What to list for a path; see `trees.locate`."""
