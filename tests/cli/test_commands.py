@@ -225,7 +225,9 @@ def test_a_bug_is_one_line_unless_a_traceback_is_asked_for(run: Run, monkeypatch
     assert isinstance(shown.exception, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("command", ["", "serve", "add", "ls", "cat", "get", "resolve", "verify", "serve-plants"])
+@pytest.mark.parametrize(
+    "command", ["", "serve", "add", "ls", "cat", "get", "diff", "resolve", "verify", "serve-plants"]
+)
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     shown = run(*command.split(), "--help")
     assert shown.exit_code == 0

@@ -1,4 +1,4 @@
-"""The command line: ``coregw serve | add | ls | cat | get | resolve | verify | serve-plants``, one module a command.
+"""The command line: ``coregw serve | add | ls | cat | get | diff | ...``, one module a command.
 
 Here are the group and what all commands share in failing: one line on stderr that names the place, and an exit code.
 A command is imported when it is called, and imports what it needs when it runs, so that starting is fast.
@@ -22,7 +22,7 @@ __all__ = ["EXIT_FAILURE", "EXIT_NOT_PROVEN", "cli", "main"]
 EXIT_FAILURE = 1
 EXIT_NOT_PROVEN = 3
 
-_COMMANDS = ("serve", "add", "ls", "cat", "get", "resolve", "verify", "serve-plants")
+_COMMANDS = ("serve", "add", "ls", "cat", "get", "diff", "resolve", "verify", "serve-plants")
 
 _EPILOG = "Exit codes: 0 done; 1 failure; 2 wrong usage; 3 not proven. COREGW_DEBUG=1 shows tracebacks."
 

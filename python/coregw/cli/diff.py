@@ -1,0 +1,45 @@
+"""``coregw diff``: a proven, complete list of what differs between two maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from coregw.cli.common import client, gateway_option, printable
+
+if TYPE_CHECKING:
+    from coregw.client import Difference
+
+__all__ = ["command"]
+
+
+@click.command("diff", short_help="List what differs between two maps.")
+@click.argument("a")
+@click.argument("b")
+@click.argument("prefix", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print each difference as a line of JSON, with its targets.")
+@gateway_option
+def command(a: str, b: str, prefix: str, as_json: bool, gateway: str) -> None:
+    """List what differs between the maps with the roots A and B, at and below PREFIX if one is given.
+
+    A line is "+" (only in B), "-" (only in A) or "~" (another target), and a path. Everything shown is proven, and
+    nothing is left out if the exit code is 0, whether there are differences or none. Nested maps are not followed: a
+    map in a map is one target. Control characters in paths are shown as escapes; --json shows paths as they are.
+    """
+    show = _json if as_json else _line
+    with client(gateway) as opened:
+        for difference in opened.diff(a, b, prefix):
+            click.echo(show(difference))
+
+
+def _line(difference: Difference) -> str:
+    sign = "+" if difference.before is None else "-" if difference.after is None else "~"
+    return f"{sign} {printable('/'.join(difference.segments))}"
+
+
+def _json(difference: Difference) -> str:
+    """As an entry of the protocol: what is absent is left out."""
+    import json
+
+    return json.dumps({name: value for name, value in difference._asdict().items() if value is not None})
