@@ -167,6 +167,15 @@ def test_one_bad_block_names_its_index_and_nothing_is_stored(
     assert [result["present"] for result in held] == [False, False]
 
 
+def test_padding_ends_a_block_however_long_it_is(ask: Ask, expect_refusal: Refusal) -> None:
+    data = os.urandom((256 << 10) // 4 * 3 - 2)
+    spelled = base64.b64encode(data).decode()
+    assert (len(spelled), spelled[-2:]) == (256 << 10, "==")
+    assert ask(CAS, put({"data": spelled})).json()["results"][0]["cid"] == coregw.payload_cid(data)
+    for more in ("AAAA", spelled):
+        expect_refusal(ask(CAS, put({"data": spelled + more})), 400, "invalid_request")
+
+
 def test_escapes_do_not_change_what_a_string_is(ask: Ask) -> None:
     data = bytes([255, 239, 254, 63])
     spelled = base64.b64encode(data).decode().replace("/", "\\/").replace("=", "\\u003d")
