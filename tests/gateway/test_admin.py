@@ -357,6 +357,40 @@ def test_records_outlive_a_restart_and_sigkill(tmp_path: Path, expect_refusal: R
     assert [record["revision"] for record in shown] == [1, 2, 3]
 
 
+def test_a_race_of_publishers_cut_off_by_sigkill_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    running = serving.start(tmp_path, serving.ADMIN)
+    root = httpx2.post(f"{running.url}/v1/roots", content=b'{"arcs": {}}').json()["root"]
+    enough = threading.Semaphore(0)
+
+    def publish(_: int) -> list[dict[str, Any]]:
+        """What was acknowledged until the gateway was gone."""
+        own = Scope(running.url, "s")
+        acknowledged = []
+        try:
+            while True:
+                acknowledged.append(own.publish("n", root).json())
+                enough.release()
+        except httpx2.TransportError:
+            return acknowledged
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        publishers = [pool.submit(publish, writer) for writer in range(4)]
+        for _ in range(100):
+            assert enough.acquire(timeout=60)
+        running.end(signal.SIGKILL)
+        acknowledged = [record for each in publishers for record in each.result()]
+    running.popen.communicate()
+    with serving.process(tmp_path, serving.ADMIN) as again:
+        scope = Scope(again.url, "s")
+        kept = scope.history("n").json()["records"]
+        scope.close()
+    assert [record["revision"] for record in kept] == list(range(1, len(kept) + 1))
+    assert all(kept[record["revision"] - 1] == record for record in acknowledged)
+    assert len({record["revision"] for record in acknowledged}) == len(acknowledged) >= 100
+
+
 def test_of_many_publishers_exactly_one_wins_each_revision(scope: Scope, roots: list[str], gateway: str) -> None:
     """Each publisher tries for the revision after the newest that it saw, until it has won five times."""
     writers, wins = 6, 5
