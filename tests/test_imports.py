@@ -23,8 +23,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "batch_messages": {"messages"},
     "diff_messages": set(),
     "batches": {"_core", "batch_messages", "errors", "messages"},
+    "blocks": {"_core", "errors"},
     "store": {"errors"},
-    "engine": {"_core", "batch_messages", "batches", "errors", "messages", "record_messages", "store"},
+    "engine": {"_core", "batch_messages", "batches", "blocks", "errors", "messages", "record_messages", "store"},
     "gateway": {
         "",
         "_core",

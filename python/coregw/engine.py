@@ -23,7 +23,16 @@ from coregw import _core, batches
 from coregw._core import Build, Cid, Mutation, Need, Operation, PageCache, PayloadHasher
 from coregw.batch_messages import HasBatchResult, Presence, PutBatchResult, PutOutcome
 from coregw.batches import BatchNeed, Payload, ResolveBatch
-from coregw.errors import InvalidInput, PayloadNotFound, ProofError, RecordNotFound, RootNotFound, Unavailable
+from coregw.blocks import top_block
+from coregw.errors import (
+    InvalidInput,
+    PayloadNotFound,
+    ProofError,
+    RecordNotFound,
+    RootNotFound,
+    StoreDamaged,
+    Unavailable,
+)
 from coregw.messages import encode
 from coregw.record_messages import PublishedRecord
 from coregw.store import CHUNK_BYTES, Record, Store
@@ -332,6 +341,27 @@ class Engine:
         if size is None:
             raise PayloadNotFound(f"no payload {parsed.text} is held here")
         return StoredPayload(parsed.text, parsed.multihash, size)
+
+    async def find_block(self, cid: Cid) -> StoredPayload | bytes:
+        """Looks up what an IPFS client asks for: a payload by its multihash, or the tree node that a root CID names.
+
+        Of tree nodes, those are blocks here that pages begin with: the top of every held root, and of what hangs below
+        it at its pages' edges.
+
+        Raises:
+            PayloadNotFound: The store does not have the payload.
+            RootNotFound: No stored page begins with such a node.
+            StoreDamaged: The page of a held root is missing, or a page is not what its digest says.
+        """
+        if cid.kind == "cas":
+            return await self.find_payload(cid.text)
+        [held] = await self._are_held([bytes(cid)])  # first, since a root comes after its pages
+        [page] = await self._store.get_pages([cid.digest])
+        if page is not None:
+            return top_block(cid, page)
+        if held:
+            raise StoreDamaged(f"the page of the held root {cid.text} is missing")
+        raise RootNotFound(f"the store has no root or page {cid.text}")
 
     def read_payload(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
         """The bytes `start` to `end` (exclusive) of a payload in chunks of at most 1 MiB. Raises as the store does."""

@@ -13,7 +13,7 @@ from litestar import Litestar
 from litestar.exceptions import HTTPException
 
 from coregw.engine import Engine
-from coregw.gateway import batches, cas, diff, health, resolve, roots
+from coregw.gateway import batches, cas, diff, health, ipfs, resolve, roots
 from coregw.gateway.admin import admin_router
 from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
@@ -82,6 +82,7 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
     handlers = [
         *resolve.handlers,
         *cas.handlers,
+        *ipfs.handlers,
         *roots.handlers,
         *batches.handlers,
         *diff.handlers,

@@ -1,7 +1,7 @@
-"""Immutable payloads: upload, download, HEAD; conditional and single-range requests.
+"""Immutable payloads: upload, download, HEAD.
 
 Payloads are stored by multihash, so any codec reads them; what a client gets is named by the CID that it asked for.
-Leaves out verification: clients hash what they get.
+Leaves out verification, since clients hash what they get, and conditions and ranges (`downloads`).
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ from typing import Final
 
 from litestar import Response, get, head, post
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
-from litestar.response import Stream
+from litestar.response import Stream  # noqa: TC002 - likewise
 
-from coregw.engine import StoredPayload
 from coregw.gateway.bodies import check_identity, declared_length, query_parameters
-from coregw.gateway.conditions import ByteRange, Unsatisfiable, etag_listed, parse_range, range_applies
 from coregw.gateway.context import Gateway, json_response
+from coregw.gateway.downloads import CACHE_FOR_EVER, answer_get, answer_head
 from coregw.gateway.openapi import DOC, OCTETS, Doc
-from coregw.gateway.problems import AnyRequest, problem
+from coregw.gateway.problems import AnyRequest
 from coregw.messages import CasCreated, encode
 from coregw.store import CHUNK_BYTES
 
 __all__ = ["handlers"]
 
 _HELD_BACK: Final = 2 * CHUNK_BYTES  # what a store may hold of an upload in memory
-_CACHE: Final = "public, max-age=31536000, immutable"
-_GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": _CACHE}
+_GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": CACHE_FOR_EVER}
 _GET_CODES: Final = ("invalid_cid", "payload_not_found")
 _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
 
@@ -73,19 +71,9 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
 )
 async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Stream:
     """``GET /v1/cas/{cid}``."""
-    gateway = Gateway.of(request)
     query_parameters(request)
-    payload = await gateway.engine.find_payload(cid)
-    headers = _headers(payload)
-    if _is_known(request, headers["ETag"]):
-        return Response(b"", status_code=304, headers=headers)
-    asked = None
-    if range_applies(request.headers.get("if-range"), headers["ETag"]):
-        asked = parse_range(", ".join(request.headers.getall("range", [])), payload.size)
-    if isinstance(asked, Unsatisfiable):
-        message = f"the payload has {payload.size} bytes"
-        return problem("range_not_satisfiable", message, headers={"Content-Range": f"bytes */{payload.size}"})
-    return await _send(gateway, payload, asked, headers)
+    payload = await Gateway.of(request).engine.find_payload(cid)
+    return await answer_get(request, payload, OCTETS, f'"{payload.cid}"')
 
 
 @head(
@@ -103,37 +91,7 @@ async def head_payload(request: AnyRequest, cid: FromPath[str]) -> Response[None
     """``HEAD /v1/cas/{cid}``."""
     query_parameters(request)
     payload = await Gateway.of(request).engine.find_payload(cid)
-    headers = _headers(payload)
-    if _is_known(request, headers["ETag"]):
-        return Response(None, status_code=304, headers=headers)
-    headers |= {"Content-Type": OCTETS, "Content-Length": str(payload.size)}
-    return Response(None, media_type="text/plain", headers=headers)  # Litestar renders None as no bytes only as text
-
-
-def _headers(payload: StoredPayload) -> dict[str, str]:
-    return {"ETag": f'"{payload.cid}"', "Cache-Control": _CACHE, "Accept-Ranges": "bytes"}
-
-
-def _is_known(request: AnyRequest, etag: str) -> bool:
-    """Whether the client has the payload already."""
-    return etag_listed(", ".join(request.headers.getall("if-none-match", [])), etag)
-
-
-async def _send(
-    gateway: Gateway, payload: StoredPayload, asked: ByteRange | None, headers: dict[str, str]
-) -> Response[bytes] | Stream:
-    """The whole payload, or a range of it: at once if it is one chunk, else chunk by chunk."""
-    start, end = asked or (0, payload.size)
-    status = 200
-    if asked is not None:
-        status = 206
-        headers["Content-Range"] = f"bytes {start}-{end - 1}/{payload.size}"
-    small = await gateway.engine.read_small_payload(payload, start, end)
-    if small is not None:
-        return Response(small, status_code=status, media_type=OCTETS, headers=headers)
-    headers["Content-Length"] = str(end - start)
-    chunks = gateway.engine.read_payload(payload, start, end)
-    return Stream(chunks, status_code=status, media_type=OCTETS, headers=headers)
+    return answer_head(request, payload, OCTETS, f'"{payload.cid}"')
 
 
 handlers: Final = [put_payload, get_payload, head_payload]

@@ -35,6 +35,7 @@ _BEARER: Final = "bearer"
 _EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
 _PARAMETERS: Final[Mapping[str, str]] = {
     "cid": "A CID, in any text form that the protocol takes.",
+    "path": "Segments below a CID.",
     "root": "The CID of the caller-selected base root.",
     "a": "The root of the first map.",
     "b": "The root of the second map, of the same suite.",
