@@ -1,0 +1,447 @@
+"""Blocks for IPFS clients: one test for each rule of the IPFS Trustless Gateway and Path Gateway specifications.
+
+Of the specifications, it is the part on raw blocks, and of the public conformance suite, the cases for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import multiformats
+import pytest
+
+import serving
+from coregw._core import Build, Cid, payload_cid
+from coregw.blocks import top_block
+from coregw.errors import StoreDamaged
+from coregw.store.memory import MemoryStore
+
+Refusal = Callable[[httpx2.Response, int, str], str]
+RAW = "application/vnd.ipld.raw"
+CAR = "application/vnd.ipld.car"
+MIB = 1 << 20
+DATA = b"the bytes of a block\r\n" * 40
+METHODS = pytest.mark.parametrize("method", ["GET", "HEAD"])
+
+
+@pytest.fixture(scope="module")
+def cid(client: httpx2.Client) -> str:
+    return str(client.post("/v1/cas", content=DATA).json()["cid"])
+
+
+@pytest.fixture(scope="module")
+def block(client: httpx2.Client, cid: str) -> Callable[..., httpx2.Response]:
+    """Asks for a block with ``format=raw``, or for any other query and headers."""
+
+    def ask(method: str = "GET", name: str = cid, query: str = "format=raw", **headers: str) -> httpx2.Response:
+        named = {header.replace("_", "-"): value for header, value in headers.items()}
+        return client.request(method, f"/ipfs/{name}?{query}", headers=named)
+
+    return ask
+
+
+Block = Callable[..., httpx2.Response]
+
+
+# --- what a block response is -----------------------------------------------------------------------------------------
+
+
+def test_get_with_format_raw_returns_a_raw_block(block: Block) -> None:
+    answer = block()
+    assert (answer.status_code, answer.content) == (200, DATA)
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        RAW,
+        "Application/Vnd.IPLD.Raw",
+        f"{RAW};q=0.5",
+        f"{RAW}; foo=bar",
+        f"{CAR}, {RAW};q=0.1",
+        f"text/html , {RAW},*/*",
+    ],
+)
+def test_get_with_accept_raw_returns_a_raw_block(block: Block, accept: str) -> None:
+    answer = block(query="", accept=accept)
+    assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, DATA, RAW)
+
+
+@METHODS
+def test_a_block_has_the_expected_headers(block: Block, cid: str, method: str) -> None:
+    headers = block(method).headers
+    assert headers["content-type"] == RAW
+    assert headers["content-length"] == str(len(DATA))
+    assert headers["content-disposition"] == f'attachment; filename="{cid}.bin"'
+    assert headers.get_list("x-content-type-options") == ["nosniff"]
+    assert headers["accept-ranges"] == "bytes"
+
+
+@METHODS
+def test_a_block_has_the_expected_caching_headers(block: Block, cid: str, method: str) -> None:
+    headers = block(method).headers
+    assert headers["etag"] == f'"{cid}.raw"'
+    assert headers["x-ipfs-path"] == f"/ipfs/{cid}"
+    assert headers["x-ipfs-roots"] == cid
+    public, max_age, immutable = headers["cache-control"].split(", ")
+    assert (public, immutable) == ("public", "immutable")
+    assert int(max_age.removeprefix("max-age=")) >= 29_030_400
+
+
+def test_the_etag_of_a_block_is_not_that_of_the_payload_route(client: httpx2.Client, block: Block, cid: str) -> None:
+    assert block().headers["etag"] != client.get(f"/v1/cas/{cid}").headers["etag"]
+
+
+def test_head_is_get_without_a_body(block: Block) -> None:
+    told, got = block("HEAD"), block("GET")
+    assert told.content == b""
+    told.headers.pop("date")
+    got.headers.pop("date")
+    assert dict(told.headers) == dict(got.headers)
+
+
+# --- which blocks there are -------------------------------------------------------------------------------------------
+
+
+def hashes_to(data: bytes, name: str) -> bool:
+    """Whether a block has the hash that a CID names."""
+    binary = base64.b32decode(name[1:].upper() + "=" * (-len(name[1:]) % 8))
+    hashed = {0x12: hashlib.sha256(data).digest(), 0x1E: Cid(payload_cid(data, hash="blake3")).digest}[binary[-34]]
+    return (binary[-33], binary[-32:]) == (32, hashed)
+
+
+def test_the_body_hash_matches_the_multihash_of_the_cid(client: httpx2.Client, block: Block) -> None:
+    for hash_name in ("sha2-256", "blake3"):
+        name = client.post("/v1/cas", params={"hash": hash_name}, content=DATA).json()["cid"]
+        assert hashes_to(block(name=name).content, name)
+
+
+def test_any_codec_reads_a_payload(block: Block, cid_of: Callable[..., str]) -> None:
+    for codec in (0x55, 0x70, 0x71, 0x0129):
+        name = cid_of(DATA, codec)
+        answer = block(name=name)
+        assert (answer.content, answer.headers["content-type"]) == (DATA, RAW)
+        assert answer.headers["etag"] == f'"{name}.raw"'
+
+
+def test_a_cidv0_reads_a_payload(block: Block, cid_of: Callable[..., str]) -> None:
+    name = str(multiformats.CID("base58btc", 0, "dag-pb", ("sha2-256", hashlib.sha256(DATA).digest())))
+    assert name.startswith("Qm")
+    answer = block(name=name)
+    assert (answer.status_code, answer.content) == (200, DATA)
+    assert (answer.headers["x-ipfs-path"], answer.headers["x-ipfs-roots"]) == (f"/ipfs/{name}", name)
+    assert answer.headers["etag"] == f'"{cid_of(DATA, 0x70)}.raw"'
+
+
+def test_a_cid_in_another_base_reads_a_payload(block: Block, cid: str) -> None:
+    name = str(multiformats.CID.decode(cid).encode("base58btc"))
+    answer = block(name=name)
+    assert (answer.content, answer.headers["x-ipfs-path"]) == (DATA, f"/ipfs/{name}")
+    assert answer.headers["etag"] == f'"{cid}.raw"'
+
+
+@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
+def test_a_held_root_is_the_block_of_its_top_node(client: httpx2.Client, block: Block, suite: str, cid: str) -> None:
+    arcs = {f"many/{number}": cid for number in range(500)}
+    root = client.post("/v1/roots", json={"arcs": arcs, "suite": suite}).json()["root"]
+    told, got = block("HEAD", root), block(name=root)
+    assert got.content[0] == 0x02  # a map's inner node (protocol section 3)
+    assert hashes_to(got.content, root)
+    assert told.headers["content-length"] == str(len(got.content))
+    assert got.headers["content-type"] == RAW
+    assert got.headers["content-disposition"] == f'attachment; filename="{root}.bin"'
+    assert block(name=root, range="bytes=1-4").content == got.content[1:5]
+
+
+def test_the_tops_of_stored_pages_are_blocks_and_other_nodes_are_not(
+    client: httpx2.Client, block: Block, expect_refusal: Refusal, cid: str
+) -> None:
+    body = json.dumps({"arcs": {f"pages/{number}": cid for number in range(500)}}).encode()
+    build = Build.arcs(body)
+    pages = dict(build.next_pages(MIB))
+    assert len(pages) > 1
+    client.post("/v1/roots", content=body)
+    for digest in pages:
+        name = named_like(build.root, digest)
+        assert hashes_to(block(name=name).content, name)
+    left, right = children_of(block(name=build.root).content)
+    inside = [digest for digest in (left, right) if digest not in pages]
+    assert inside
+    for digest in inside:
+        expect_refusal(block(name=named_like(build.root, digest)), 404, "root_not_found")
+
+
+def named_like(root: str, digest: bytes) -> str:
+    """The CID of another node of the same kind and suite."""
+    binary = bytes(Cid(root))[:-32] + digest
+    return "b" + base64.b32encode(binary).decode().rstrip("=").lower()
+
+
+def children_of(inner: bytes) -> tuple[bytes, bytes]:
+    """The digests in a map's inner node, whose second one ends it and whose first one stands before a short count."""
+    right = inner[-32:]
+    counts = inner[:-32]
+    while counts[-2] >= 0x80:
+        counts = counts[:-1]
+    return counts[:-1][-32:], right
+
+
+def test_lists_are_blocks_too(block: Block, tree: dict[str, str]) -> None:
+    for kind in ("root", "nested", "list"):
+        assert hashes_to(block(name=tree[kind]).content, tree[kind])
+
+
+@METHODS
+def test_a_map_asked_for_as_a_list_is_not_found(block: Block, tree: dict[str, str], method: str) -> None:
+    other = bytearray(bytes(Cid(tree["root"])))
+    assert other[:5] == bytes([1, 0x90, 0xE2, 0xC0, 1])
+    other[2] = 0xE4  # 0x303210, a list of the same suite
+    answer = block(method, "b" + base64.b32encode(other).decode().rstrip("=").lower())
+    assert answer.status_code == 404
+
+
+def test_a_damaged_page_is_no_block(tree: dict[str, str]) -> None:
+    for page in (b"", b"junk", b"\x00"):
+        with pytest.raises(StoreDamaged):
+            top_block(Cid(tree["root"]), page)
+
+
+def test_a_missing_page_of_a_held_root_is_an_error_and_not_an_absence(expect_refusal: Refusal, cid: str) -> None:
+    store = MemoryStore()
+    build = Build.arcs(json.dumps({"arcs": {"a": cid}}).encode())
+    asyncio.run(store.put_roots([bytes(Cid(build.root))]))
+    with serving.thread(store) as url:
+        expect_refusal(httpx2.get(f"{url}/ipfs/{build.root}?format=raw"), 500, "internal")
+
+
+def test_a_large_payload_is_sent_as_one_block(client: httpx2.Client, block: Block) -> None:
+    data = bytes(range(256)) * (3 * MIB // 256) + b"!"
+    name = client.post("/v1/cas", content=data).json()["cid"]
+    answer = block(name=name)
+    assert answer.content == data
+    assert (answer.headers["content-length"], answer.headers["content-type"]) == (str(len(data)), RAW)
+    assert block(name=name, range=f"bytes=5-{2 * MIB}").content == data[5 : 2 * MIB + 1]
+
+
+# --- what may be asked for --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "accept", [CAR, "*/*", "application/*", "text/html", "", f"{RAW};q=0", f"{RAW}; q=0.000", f"{RAW}x", "nonsense"]
+)
+def test_a_request_that_asks_for_no_raw_block_is_a_bad_request(
+    block: Block, expect_refusal: Refusal, accept: str
+) -> None:
+    assert "format=raw" in expect_refusal(block(query="", accept=accept), 400, "invalid_request")
+
+
+def test_a_request_without_accept_is_a_bad_request(gateway: str, cid: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(f"GET /ipfs/{cid} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".encode())
+        assert serving.everything(connection).startswith(b"HTTP/1.1 400 ")
+
+
+@METHODS
+@pytest.mark.parametrize("wanted", ["car", "ipns-record", "dag-json", "dag-cbor", "json", "cbor", "tar", "RAW", ""])
+def test_an_unsupported_format_is_a_bad_request(block: Block, method: str, wanted: str) -> None:
+    answer = block(method, query=f"format={wanted}", accept=RAW)
+    assert answer.status_code == 400
+    assert method == "HEAD" or answer.json()["error"] == "invalid_request"
+
+
+@pytest.mark.parametrize("accept", [CAR, "text/html", "*/*"])
+def test_format_takes_precedence_over_accept(block: Block, accept: str) -> None:
+    assert block(accept=accept).content == DATA
+
+
+def test_content_location_and_vary_say_that_accept_decided(block: Block, cid: str) -> None:
+    negotiated = block(query="filename=a%20b.bin", accept=RAW).headers
+    assert negotiated["content-location"] == f"/ipfs/{cid}?format=raw&filename=a%20b.bin"
+    assert negotiated["vary"] == "Accept"
+    named = block(accept=CAR).headers
+    assert "content-location" not in named
+    assert "vary" not in named
+
+
+def test_parameters_of_car_requests_are_ignored(block: Block) -> None:
+    answer = block(query="format=raw&dag-scope=block&entity-bytes=0:3&car-version=1&car-order=dfs&car-dups=n")
+    assert (answer.status_code, answer.content) == (200, DATA)
+
+
+@pytest.mark.parametrize("query", ["format=raw&format=raw", "format=raw&fromat=car", "format=%ff"])
+def test_other_query_strings_are_refused_as_everywhere(block: Block, expect_refusal: Refusal, query: str) -> None:
+    expect_refusal(block(query=query), 400, "invalid_request")
+
+
+@METHODS
+@pytest.mark.parametrize("path", ["a", "a/b", "a/", "..%2f"])
+def test_a_path_below_a_raw_block_is_a_bad_request(client: httpx2.Client, cid: str, method: str, path: str) -> None:
+    answer = client.request(method, f"/ipfs/{cid}/{path}?format=raw", headers={"accept": RAW})
+    assert answer.status_code == 400
+    assert method == "HEAD" or answer.json()["error"] == "invalid_request"
+
+
+@METHODS
+def test_a_service_worker_is_denied(block: Block, method: str) -> None:
+    assert block(method, service_worker="script").status_code == 400
+
+
+# --- the name of the attachment ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["format=raw&", ""])
+def test_filename_is_the_name_of_the_attachment(block: Block, query: str) -> None:
+    answer = block(query=f"{query}filename=foobar.bin", accept=RAW)
+    assert answer.headers["content-disposition"] == 'attachment; filename="foobar.bin"'
+
+
+def test_a_filename_beyond_ascii_comes_in_ascii_and_in_utf8(block: Block) -> None:
+    answer = block(query="format=raw&filename=test%D1%82%D0%B5%D1%81%D1%82.pdf")
+    expected = "attachment; filename=\"test____.pdf\"; filename*=UTF-8''test%D1%82%D0%B5%D1%81%D1%82.pdf"
+    assert answer.headers["content-disposition"] == expected
+
+
+@pytest.mark.parametrize("name", ['a"; x="b', "a\\b", "a\r\nset-cookie: b=c", "a\0b", "\x7f", "\u202e\U0001f600"])
+def test_a_filename_can_not_leave_its_quotes(block: Block, name: str) -> None:
+    params = str(httpx2.QueryParams({"format": "raw", "filename": name}))
+    headers = block(query=params).headers
+    start, plain, encoded = headers["content-disposition"].split('"')
+    assert start == "attachment; filename="
+    assert len(plain) == len(name)
+    assert plain.isascii()
+    assert plain.isprintable()
+    assert "\\" not in plain
+    assert encoded.startswith("; filename*=UTF-8''")
+    assert httpx2.QueryParams("n=" + encoded.partition("''")[2])["n"] == name
+    assert "set-cookie" not in headers
+
+
+@pytest.mark.parametrize("query", ["download=false", "download=true", "filename="])
+def test_a_block_is_always_an_attachment(block: Block, cid: str, query: str) -> None:
+    assert block(query=f"format=raw&{query}").headers["content-disposition"] == f'attachment; filename="{cid}.bin"'
+
+
+# --- caching and ranges -----------------------------------------------------------------------------------------------
+
+
+@METHODS
+@pytest.mark.parametrize("form", ['"{}.raw"', 'W/"{}.raw"', '"x", "{}.raw"', "*"])
+def test_if_none_match_gives_304_without_a_body(block: Block, cid: str, method: str, form: str) -> None:
+    answer = block(method, if_none_match=form.replace("{}", cid))
+    assert (answer.status_code, answer.content) == (304, b"")
+    assert answer.headers["etag"] == f'"{cid}.raw"'
+    assert "immutable" in answer.headers["cache-control"]
+
+
+def test_the_etag_of_another_format_does_not_match(block: Block, cid: str) -> None:
+    assert block(if_none_match=f'"{cid}", "{cid}.car"').status_code == 200
+
+
+@pytest.mark.parametrize(("value", "start", "end"), [("0-3", 0, 4), ("870-", 870, 880), ("-7", 873, 880)])
+def test_a_single_range_is_supported(block: Block, cid: str, value: str, start: int, end: int) -> None:
+    answer = block(range=f"bytes={value}")
+    assert (answer.status_code, answer.content) == (206, DATA[start:end])
+    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(DATA)}"
+    assert answer.headers["content-length"] == str(end - start)
+    assert answer.headers["content-type"] == RAW
+    assert answer.headers["etag"] == f'"{cid}.raw"'
+    assert answer.headers["content-disposition"].startswith("attachment")
+
+
+def test_a_range_past_the_end_is_not_satisfiable(block: Block, expect_refusal: Refusal) -> None:
+    answer = block(range=f"bytes={len(DATA)}-")
+    expect_refusal(answer, 416, "range_not_satisfiable")
+    assert answer.headers["content-range"] == f"bytes */{len(DATA)}"
+
+
+def test_if_range_is_the_etag_of_the_block(block: Block, cid: str) -> None:
+    assert block(range="bytes=0-1", if_range=f'"{cid}.raw"').status_code == 206
+    assert block(range="bytes=0-1", if_range=f'"{cid}"').status_code == 200
+
+
+# --- what is not there ------------------------------------------------------------------------------------------------
+
+
+@METHODS
+@pytest.mark.parametrize("accept", [RAW, "*/*"])
+def test_a_block_that_is_not_held_is_not_found(
+    block: Block, cid_of: Callable[..., str], method: str, accept: str
+) -> None:
+    answer = block(method, cid_of(b"never stored"), accept=accept, if_none_match="*", range="bytes=0-1")
+    assert answer.status_code == 404
+    assert method == "HEAD" or answer.json()["error"] == "payload_not_found"
+
+
+def test_a_root_that_is_not_held_is_not_found(block: Block, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+    expect_refusal(block(name=named_like(tree["root"], bytes(32))), 404, "root_not_found")
+
+
+@METHODS
+def test_only_if_cached_gives_412_without_a_body_for_what_is_not_held(
+    block: Block, cid_of: Callable[..., str], tree: dict[str, str], method: str
+) -> None:
+    for name in (cid_of(b"never stored"), named_like(tree["root"], bytes(32))):
+        answer = block(method, name, cache_control="max-age=0, Only-If-Cached")
+        assert (answer.status_code, answer.content) == (412, b"")
+    assert block(method, cache_control="only-if-cached").status_code == 200
+    assert block(method, "nonsense", cache_control="only-if-cached").status_code == 400
+
+
+@METHODS
+@pytest.mark.parametrize("name", ["x", "bafk", "QmX", "%ff", "%00", "b" * 2000, "é", "bafyaaaa"])
+def test_a_malformed_cid_is_a_bad_request(block: Block, method: str, name: str) -> None:
+    answer = block(method, name)
+    assert answer.status_code == 400
+    assert method == "HEAD" or answer.json()["error"] == "invalid_cid"
+
+
+def test_a_codec_of_roots_that_names_none_is_a_bad_request(block: Block, expect_refusal: Refusal) -> None:
+    name = "b" + base64.b32encode(b"\x01\x80\xe0\xc0\x01\x12\x20" + bytes(32)).decode().rstrip("=").lower()
+    expect_refusal(block(name=name), 400, "invalid_cid")
+
+
+def test_there_is_no_ipns_here(client: httpx2.Client, expect_refusal: Refusal) -> None:
+    answer = client.get("/ipns/k51?format=ipns-record", headers={"accept": "application/vnd.ipfs.ipns-record"})
+    expect_refusal(answer, 404, "route_not_found")
+
+
+# --- the probe --------------------------------------------------------------------------------------------------------
+
+
+@METHODS
+@pytest.mark.parametrize(("query", "accept"), [("format=raw", "*/*"), ("", RAW), ("format=raw", RAW)])
+def test_the_probe_is_an_empty_block(block: Block, method: str, query: str, accept: str) -> None:
+    answer = block(method, "bafkqaaa", query=query, accept=accept)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert (answer.headers["content-type"], answer.headers["content-length"]) == (RAW, "0")
+    assert answer.headers["etag"] == '"bafkqaaa.raw"'
+
+
+@METHODS
+def test_the_probe_answers_no_format_that_is_not_served(block: Block, method: str) -> None:
+    assert block(method, "bafkqaaa", query="format=car").status_code == 400
+
+
+@pytest.mark.parametrize("name", ["bafkqaaik", "f01550000"])
+def test_other_identity_cids_are_not_handled(block: Block, expect_refusal: Refusal, name: str) -> None:
+    expect_refusal(block(name=name), 400, "invalid_cid")
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+
+def test_the_document_says_what_the_route_answers(client: httpx2.Client) -> None:
+    document: dict[str, Any] = client.get("/openapi.json").json()
+    item = document["paths"]["/ipfs/{cid}"]
+    common = {"200", "304", "400", "404", "412", "500", "503"}
+    assert set(item["get"]["responses"]) == common | {"206", "416"}
+    assert set(item["head"]["responses"]) == common
+    assert list(item["get"]["responses"]["200"]["content"]) == [RAW]
+    below = document["paths"]["/ipfs/{cid}/{path}"]
+    assert set(below["get"]["responses"]) == {"400", "500", "503"}
