@@ -1,14 +1,13 @@
 """Blocks for IPFS clients: one test for each rule of the IPFS Trustless Gateway and Path Gateway specifications.
 
 Of the specifications, it is the part on raw blocks, and of the public conformance suite, the cases for them.
+Tree nodes as blocks are in `test_ipfs_nodes`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +16,6 @@ import multiformats
 import pytest
 
 import serving
-from coregw._core import Build, Cid, payload_cid
-from coregw.blocks import top_block
-from coregw.errors import StoreDamaged
-from coregw.store.memory import MemoryStore
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 RAW = "application/vnd.ipld.raw"
@@ -109,19 +104,6 @@ def test_head_is_get_without_a_body(block: Block) -> None:
 # --- which blocks there are -------------------------------------------------------------------------------------------
 
 
-def hashes_to(data: bytes, name: str) -> bool:
-    """Whether a block has the hash that a CID names."""
-    binary = base64.b32decode(name[1:].upper() + "=" * (-len(name[1:]) % 8))
-    hashed = {0x12: hashlib.sha256(data).digest(), 0x1E: Cid(payload_cid(data, hash="blake3")).digest}[binary[-34]]
-    return (binary[-33], binary[-32:]) == (32, hashed)
-
-
-def test_the_body_hash_matches_the_multihash_of_the_cid(client: httpx2.Client, block: Block) -> None:
-    for hash_name in ("sha2-256", "blake3"):
-        name = client.post("/v1/cas", params={"hash": hash_name}, content=DATA).json()["cid"]
-        assert hashes_to(block(name=name).content, name)
-
-
 def test_any_codec_reads_a_payload(block: Block, cid_of: Callable[..., str]) -> None:
     for codec in (0x55, 0x70, 0x71, 0x0129):
         name = cid_of(DATA, codec)
@@ -144,80 +126,6 @@ def test_a_cid_in_another_base_reads_a_payload(block: Block, cid: str) -> None:
     answer = block(name=name)
     assert (answer.content, answer.headers["x-ipfs-path"]) == (DATA, f"/ipfs/{name}")
     assert answer.headers["etag"] == f'"{cid}.raw"'
-
-
-@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-def test_a_held_root_is_the_block_of_its_top_node(client: httpx2.Client, block: Block, suite: str, cid: str) -> None:
-    arcs = {f"many/{number}": cid for number in range(500)}
-    root = client.post("/v1/roots", json={"arcs": arcs, "suite": suite}).json()["root"]
-    told, got = block("HEAD", root), block(name=root)
-    assert got.content[0] == 0x02  # a map's inner node (protocol section 3)
-    assert hashes_to(got.content, root)
-    assert told.headers["content-length"] == str(len(got.content))
-    assert got.headers["content-type"] == RAW
-    assert got.headers["content-disposition"] == f'attachment; filename="{root}.bin"'
-    assert block(name=root, range="bytes=1-4").content == got.content[1:5]
-
-
-def test_the_tops_of_stored_pages_are_blocks_and_other_nodes_are_not(
-    client: httpx2.Client, block: Block, expect_refusal: Refusal, cid: str
-) -> None:
-    body = json.dumps({"arcs": {f"pages/{number}": cid for number in range(500)}}).encode()
-    build = Build.arcs(body)
-    pages = dict(build.next_pages(MIB))
-    assert len(pages) > 1
-    client.post("/v1/roots", content=body)
-    for digest in pages:
-        name = named_like(build.root, digest)
-        assert hashes_to(block(name=name).content, name)
-    left, right = children_of(block(name=build.root).content)
-    inside = [digest for digest in (left, right) if digest not in pages]
-    assert inside
-    for digest in inside:
-        expect_refusal(block(name=named_like(build.root, digest)), 404, "root_not_found")
-
-
-def named_like(root: str, digest: bytes) -> str:
-    """The CID of another node of the same kind and suite."""
-    binary = bytes(Cid(root))[:-32] + digest
-    return "b" + base64.b32encode(binary).decode().rstrip("=").lower()
-
-
-def children_of(inner: bytes) -> tuple[bytes, bytes]:
-    """The digests in a map's inner node, whose second one ends it and whose first one stands before a short count."""
-    right = inner[-32:]
-    counts = inner[:-32]
-    while counts[-2] >= 0x80:
-        counts = counts[:-1]
-    return counts[:-1][-32:], right
-
-
-def test_lists_are_blocks_too(block: Block, tree: dict[str, str]) -> None:
-    for kind in ("root", "nested", "list"):
-        assert hashes_to(block(name=tree[kind]).content, tree[kind])
-
-
-@METHODS
-def test_a_map_asked_for_as_a_list_is_not_found(block: Block, tree: dict[str, str], method: str) -> None:
-    other = bytearray(bytes(Cid(tree["root"])))
-    assert other[:5] == bytes([1, 0x90, 0xE2, 0xC0, 1])
-    other[2] = 0xE4  # 0x303210, a list of the same suite
-    answer = block(method, "b" + base64.b32encode(other).decode().rstrip("=").lower())
-    assert answer.status_code == 404
-
-
-def test_a_damaged_page_is_no_block(tree: dict[str, str]) -> None:
-    for page in (b"", b"junk", b"\x00"):
-        with pytest.raises(StoreDamaged):
-            top_block(Cid(tree["root"]), page)
-
-
-def test_a_missing_page_of_a_held_root_is_an_error_and_not_an_absence(expect_refusal: Refusal, cid: str) -> None:
-    store = MemoryStore()
-    build = Build.arcs(json.dumps({"arcs": {"a": cid}}).encode())
-    asyncio.run(store.put_roots([bytes(Cid(build.root))]))
-    with serving.thread(store) as url:
-        expect_refusal(httpx2.get(f"{url}/ipfs/{build.root}?format=raw"), 500, "internal")
 
 
 def test_a_large_payload_is_sent_as_one_block(client: httpx2.Client, block: Block) -> None:
@@ -378,17 +286,12 @@ def test_a_block_that_is_not_held_is_not_found(
     assert method == "HEAD" or answer.json()["error"] == "payload_not_found"
 
 
-def test_a_root_that_is_not_held_is_not_found(block: Block, expect_refusal: Refusal, tree: dict[str, str]) -> None:
-    expect_refusal(block(name=named_like(tree["root"], bytes(32))), 404, "root_not_found")
-
-
 @METHODS
 def test_only_if_cached_gives_412_without_a_body_for_what_is_not_held(
-    block: Block, cid_of: Callable[..., str], tree: dict[str, str], method: str
+    block: Block, cid_of: Callable[..., str], method: str
 ) -> None:
-    for name in (cid_of(b"never stored"), named_like(tree["root"], bytes(32))):
-        answer = block(method, name, cache_control="max-age=0, Only-If-Cached")
-        assert (answer.status_code, answer.content) == (412, b"")
+    answer = block(method, cid_of(b"never stored"), cache_control="max-age=0, Only-If-Cached")
+    assert (answer.status_code, answer.content) == (412, b"")
     assert block(method, cache_control="only-if-cached").status_code == 200
     assert block(method, "nonsense", cache_control="only-if-cached").status_code == 400
 
