@@ -6,14 +6,14 @@ it is given a struct.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from coregw import _core
+from coregw._core import Cid, Diff, ReadOutcome, Scan
 
 if TYPE_CHECKING:
     from msgspec import Struct
-
-    from coregw._core import CidLike, Diff, PathLike, ReadOutcome, Scan
 
 __all__ = [
     "verify_diff",
@@ -23,6 +23,11 @@ __all__ = [
     "verify_scan_result",
     "verify_transition",
 ]
+
+
+# What the extension takes, said again where `help` and documentation can read it.
+CidLike: TypeAlias = str | bytes | Cid
+PathLike: TypeAlias = str | Sequence[str]
 
 
 def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
