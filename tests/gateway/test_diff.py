@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx2
@@ -14,8 +14,10 @@ import pytest
 import coregw
 import diff_model
 from coregw.diff_messages import DiffResult
-from coregw.errors import InvalidInput, ProofError
+from coregw.engine import Engine
+from coregw.errors import InvalidInput, ProofError, StoreDamaged
 from coregw.messages import decode
+from coregw.store.memory import MemoryStore
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -271,3 +273,48 @@ def test_a_verifier_refuses_what_no_diff_can_be_asked_of(client: httpx2.Client, 
     for a, b, more in wrong:
         with pytest.raises(InvalidInput):
             coregw.verify_diff(a, b, answer, **more)
+
+
+class CountingStore(MemoryStore):
+    """Counts the pages that are read, and loses all of them when told."""
+
+    reads = 0
+    lost = False
+
+    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        self.reads += len(digests)
+        pages = await super().get_pages(digests)
+        return [None] * len(pages) if self.lost else pages
+
+
+async def _stored(store: MemoryStore) -> tuple[str, str]:
+    engine = Engine(store)
+    arcs = {f"{i % 97}/{i}": CIDS[0] for i in range(20_000)}
+    base = await engine.create_root(json.dumps({"arcs": arcs}).encode())
+    change = {"path": "13/13", "before": {"target": CIDS[0]}, "after": {"target": CIDS[1]}}
+    receipt = await engine.mutate(base, json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode())
+    return base, json.loads(receipt)["new_root"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("budget", [1, 4096])
+async def test_the_cost_follows_the_difference_not_the_maps(budget: int) -> None:
+    store = CountingStore()
+    a, b = await _stored(store)
+    store.reads = 0
+    # With next to no cache, and in turns of one node: what was fetched is kept for the query all the same.
+    answer = await Engine(store, cache_bytes=1, budget=budget).diff(a, b, "", None, 1000)
+    assert coregw.verify_diff(a, b, answer).entries == [(["13", "13"], CIDS[0], CIDS[1])]
+    assert store.reads <= 10
+    store.reads = 0
+    await Engine(store).diff(a, a, "", None, 1000)
+    assert store.reads <= 2
+
+
+@pytest.mark.anyio
+async def test_a_page_that_is_missing_is_a_damaged_store_and_no_answer() -> None:
+    store = CountingStore()
+    a, b = await _stored(store)
+    store.lost = True
+    with pytest.raises(StoreDamaged, match="missing"):
+        await Engine(store).diff(a, b, "", None, 1000)
