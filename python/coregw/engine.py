@@ -51,6 +51,9 @@ HEAVY_BODY_BYTES: Final = 1 << 20
 INLINE_BODY_BYTES: Final = 64 << 10
 """Larger bodies are parsed and worked on in a worker thread: a millisecond is what the event loop may lose."""
 
+CHANGE_WEIGHT: Final = 16
+"""A byte of a mutation is as much work as this many of a query: each of its coordinates is a walk, hashes and pages."""
+
 INLINE_PAGES: Final = 32
 """More pages at once are checked and parsed in a worker thread."""
 
@@ -236,7 +239,7 @@ class Engine:
         """
         async with self._place_for(request):
             mutation = await self._call(len(request), Mutation, self._cache, base_root, request)
-            await self._drive(mutation, len(request))
+            await self._drive(mutation, CHANGE_WEIGHT * len(request))
             receipt = mutation.result()
             await self._keep(mutation.next_pages, mutation.roots)
             return receipt

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from coregw.cli.common import async_client, counted, gateway_option, progress
+from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +35,9 @@ def command(path: Path, suite: str, gateway: str) -> None:
     Each file becomes a payload, or, past 1 MiB, a list of chunks of 1 MiB; the folder becomes one map from paths to
     them. A single file becomes a map with its name as the only path. A folder without files is the empty map.
 
-    Symbolic links, special files and files that can't be read are named and left out. A name that is not UTF-8 is an
-    error. Every CID and the root are computed here and compared with the gateway's.
+    Symbolic links, special files and files that can't be read are named and left out, but a single FILE that can't be
+    read is an error. A name that is not UTF-8 is an error. Every CID and the root are computed here and compared with
+    the gateway's.
     """
     import anyio
 
@@ -45,6 +47,8 @@ def command(path: Path, suite: str, gateway: str) -> None:
     with progress(f"adding {counted(len(found.sources), 'file')}") as (set_total, advance):
         set_total(found.total_bytes)
         added = anyio.run(_add, gateway, found, suite, advance)
+    if added.skipped and not path.is_dir():
+        raise InvalidInput(f"{shown(path)}: {added.skipped[0].why}")
     for skipped in sorted(added.skipped):
         click.echo(f"coregw: skipped {shown(skipped.file)}: {skipped.why}", err=True)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""

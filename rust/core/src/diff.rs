@@ -310,9 +310,8 @@ impl DiffQuery {
                 Ok(Progress::Done)
             }
             Err(Halt::Pages) => {
-                let mut wanted = self.halves[0].tree.wanted.clone();
-                wanted.extend(self.halves[1].tree.wanted.iter().filter(|d| !self.halves[0].tree.wanted.contains(d)));
-                Ok(Progress::Pages(wanted))
+                let [a, b] = &self.halves;
+                Ok(Progress::Pages(a.tree.wanted.union(&b.tree.wanted).copied().collect()))
             }
             Err(Halt::Budget) => Ok(Progress::Budget),
             Err(halt) => Err(halt_error(halt, &self.roots[0])),

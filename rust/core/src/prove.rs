@@ -138,7 +138,7 @@ impl Query {
                 self.answer = Some(answer);
                 Ok(Progress::Done)
             }
-            Err(Halt::Pages) => Ok(Progress::Pages(self.tree.wanted.clone())),
+            Err(Halt::Pages) => Ok(Progress::Pages(self.tree.wanted.iter().copied().collect())),
             Err(Halt::Budget) => Ok(Progress::Budget),
             Err(halt) => Err(halt_error(halt, &self.root)),
         }
@@ -149,7 +149,7 @@ impl Query {
         self.tree.wanted.clear();
         match self.tree.new_pages(top, false) {
             Ok(pages) => Ok(Ok(pages)),
-            Err(Halt::Pages) => Ok(Err(Progress::Pages(self.tree.wanted.clone()))),
+            Err(Halt::Pages) => Ok(Err(Progress::Pages(self.tree.wanted.iter().copied().collect()))),
             Err(halt) => Err(halt_error(halt, &self.root)),
         }
     }

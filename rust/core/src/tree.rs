@@ -4,7 +4,7 @@
 //! they are visited; for the verifier it is the pruned tree that was sent. Either way, what was visited is what the
 //! proof shows. Changes add fresh nodes beside the old ones, so the old tree stays whole until its proof is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::arena::{Arena, FRESH, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail};
@@ -49,7 +49,7 @@ pub(crate) struct Tree {
     source: Option<Arc<dyn NodeSource>>,
     supplied: BTreeMap<Digest, Arc<Page>>,
     /// Pages that the query is sure to need next.
-    pub(crate) wanted: Vec<Digest>,
+    pub(crate) wanted: BTreeSet<Digest>,
     /// Nodes that may still be visited before [`Halt::Budget`].
     pub(crate) budget: u64,
     /// Nodes visited that are no fresh ones.
@@ -68,7 +68,7 @@ impl Tree {
             pages: Vec::new(),
             source: None,
             supplied: BTreeMap::new(),
-            wanted: Vec::new(),
+            wanted: BTreeSet::new(),
             budget: u64::MAX,
             visited: 0,
         }
@@ -194,9 +194,7 @@ impl Tree {
             .or_else(|| self.source.as_ref().and_then(|source| source.page(digest)));
         match page {
             None => {
-                if !self.wanted.contains(digest) {
-                    self.wanted.push(*digest);
-                }
+                self.wanted.insert(*digest);
                 Err(Halt::Pages)
             }
             Some(page) if page.kind != self.kind || page.suite != self.suite => {
