@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Callable
@@ -147,3 +148,20 @@ def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_
     assert added.exit_code == 1
     assert added.stdout == ""
     assert added.stderr == f"coregw: {tmp_path}/caf\\xe9: the name is not UTF-8\n"
+
+
+def test_a_single_file_that_cannot_be_read_is_an_error(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("x")
+    real_open = os.open
+
+    def deny(path: Path, *rest: int) -> int:  # root reads everything, whatever the modes say
+        if Path(path).name == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_open(path, *rest)
+
+    monkeypatch.setattr(os, "open", deny)
+    added = run("add", tmp_path / "secret")
+    assert (added.exit_code, added.stdout) == (1, "")
+    assert "secret: permission denied" in added.stderr
