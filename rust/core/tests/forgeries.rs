@@ -167,6 +167,19 @@ fn a_bit_past_the_longest_key() {
 }
 
 #[test]
+fn a_key_of_more_text_than_a_path_may_have() {
+    let leaf = |key: &[u8]| map_leaf(key, 0, target(1).as_bytes());
+    let honest = key(&"x".repeat(path::MAX_TEXT));
+    assert_eq!(get(&leaf(honest.as_bytes()), &honest), Ok(Some(target(1))));
+    // Each is one byte of text too long: letters, a zero among them, a slash among them.
+    let letters = vec![b'x'; path::MAX_TEXT - 1];
+    for end in [&b"xx\0\0"[..], b"x\0\xff\0\0", b"\0\x01x\0\0"] {
+        refused(get(&leaf(&[&letters[..], end].concat()), &key("a")), "4,096 bytes of text");
+    }
+    refused(get(&leaf(&vec![b'x'; path::MAX_KEY + 1]), &key("a")), "8,194 bytes");
+}
+
+#[test]
 fn a_leaf_whose_key_ends_inside_its_parents_prefix() {
     // The parent's prefix is the key "a" and three bits more, so the leaf below can't be that of "a".
     let whole = key("a");

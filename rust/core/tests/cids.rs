@@ -1,0 +1,142 @@
+//! CIDs: all that are valid, byte by byte, and all that are nearly so (protocol section 1).
+
+use coregw_core::{Cid, Error, InputCode, Kind, RootCid, Suite, varint};
+
+/// The hash functions that a CID may name, with their digest lengths.
+const FUNCTIONS: [(u64, u64, &str); 5] = [
+    (0x12, 32, "sha2-256"),
+    (0x13, 64, "sha2-512"),
+    (0x16, 32, "sha3-256"),
+    (0xb220, 32, "blake2b-256"),
+    (0x1e, 32, "blake3"),
+];
+const CODECS: [u64; 7] = [0x55, 0x70, 0x71, 0x7f, 0x80, 0x0200, (1 << 63) - 1];
+
+fn cid(version: u64, codec: u64, function: u64, len: u64, digest: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    [version, codec, function, len].iter().for_each(|n| varint::write(&mut out, *n));
+    out.extend((0..digest).map(|i| i as u8));
+    out
+}
+
+#[track_caller]
+fn refused(bytes: &[u8]) {
+    let refused = Cid::from_bytes(bytes);
+    assert!(matches!(refused, Err(Error::Input { code: InputCode::InvalidCid, .. })), "{bytes:02x?}: {refused:?}");
+}
+
+#[test]
+fn every_function_and_codec_is_read_whole_and_nothing_else() {
+    for (function, len, name) in FUNCTIONS {
+        for codec in CODECS {
+            let bytes = cid(1, codec, function, len, len as usize);
+            let read = Cid::from_bytes(&bytes).expect("a CID");
+            assert_eq!((read.as_bytes(), read.codec(), read.function()), (&bytes[..], codec, function));
+            assert_eq!((read.function_name(), read.digest().len(), read.kind_name()), (name, len as usize, "cas"));
+            assert_eq!(Cid::from_text(&read.text()), Ok(read));
+            (0..bytes.len()).for_each(|n| refused(&bytes[..n]));
+            (0..=255).for_each(|b| refused(&[&bytes[..], &[b]].concat()));
+        }
+    }
+}
+
+#[test]
+fn a_digest_has_its_functions_own_length() {
+    for (function, len, _) in FUNCTIONS {
+        for wrong in (0..=65).filter(|wrong| *wrong != len) {
+            refused(&cid(1, 0x55, function, wrong, wrong as usize));
+            refused(&cid(1, 0x55, function, wrong, len as usize));
+            refused(&cid(1, 0x55, function, len, wrong as usize));
+        }
+    }
+}
+
+#[test]
+fn other_versions_functions_and_forms_are_refused() {
+    for version in (0..200).filter(|version| *version != 1) {
+        refused(&cid(version, 0x55, 0x12, 32, 32));
+    }
+    for function in (0..0x200).filter(|function| FUNCTIONS.iter().all(|known| known.0 != *function)) {
+        refused(&cid(1, 0x55, function, 32, 32));
+    }
+    // Identity, sha1, and a digest cut off after 20 bytes.
+    refused(&cid(1, 0x55, 0, 3, 3));
+    refused(&cid(1, 0x55, 0x11, 20, 20));
+    refused(&cid(1, 0x55, 0x12, 20, 20));
+    let digest = [7; 32];
+    for head in [
+        &[1, 0x81, 0x12, 32][..],     // a codec of two bytes, then a function that is none
+        &[1, 0xd5, 0x00, 0x12, 32],   // a codec that is not in minimal form
+        &[1, 0x55, 0x92, 0x00, 32],   // a function that is not
+        &[1, 0x55, 0x12, 0xa0, 0x00], // a length that is not
+        &[0x81, 0x00, 0x55, 0x12, 32],
+    ] {
+        refused(&[head, &digest].concat());
+    }
+    // A codec of ten bytes.
+    refused(&[&[1][..], &[0xff; 9], &[1, 0x12, 32], &digest].concat());
+}
+
+#[test]
+fn a_root_is_of_this_version_a_known_kind_and_its_suites_function_or_no_cid() {
+    let mut roots = 0;
+    for codec in 0x30_0000..=0x30_ffff {
+        for function in [0x12, 0x1e] {
+            let (kind, suite) = match (codec, function) {
+                (0x30_3110, 0x12) => (Kind::Map, Suite::Sha2_256),
+                (0x30_3111, 0x1e) => (Kind::Map, Suite::Blake3),
+                (0x30_3210, 0x12) => (Kind::List, Suite::Sha2_256),
+                (0x30_3211, 0x1e) => (Kind::List, Suite::Blake3),
+                _ => {
+                    refused(&cid(1, codec, function, 32, 32));
+                    continue;
+                }
+            };
+            let read = Cid::from_bytes(&cid(1, codec, function, 32, 32)).expect("a root");
+            let root = read.root().expect("a root");
+            assert_eq!((root.kind, root.suite, root.cid(), read.kind_name()), (kind, suite, read, kind.name()));
+            let other = if kind == Kind::Map { Kind::List } else { Kind::Map };
+            assert_eq!(RootCid::of(&read, kind), Ok(root));
+            let mismatch = RootCid::of(&read, other);
+            assert!(matches!(mismatch, Err(Error::Input { code: InputCode::KindMismatch, .. })), "{mismatch:?}");
+            roots += 1;
+        }
+        for (function, len, _) in FUNCTIONS.iter().filter(|known| ![0x12, 0x1e].contains(&known.0)) {
+            refused(&cid(1, codec, *function, *len, *len as usize));
+        }
+    }
+    assert_eq!(roots, 4);
+    for codec in [0x2f_ffff, 0x31_0000] {
+        assert_eq!(Cid::from_bytes(&cid(1, codec, 0x12, 32, 32)).expect("a payload").root(), None);
+    }
+    let payload = Cid::from_bytes(&cid(1, 0x55, 0x12, 32, 32)).expect("a payload");
+    assert!(RootCid::of(&payload, Kind::Map).is_err());
+}
+
+#[test]
+fn texts_that_are_nearly_cids_are_refused() {
+    let read = Cid::from_bytes(&cid(1, 0x55, 0x12, 32, 32)).expect("a CID");
+    let text = read.text();
+    (0..text.len()).for_each(|n| assert!(Cid::from_text(&text[..n]).is_err(), "{n} characters"));
+    for other in ["=", "a", "A", " ", "\0", "0", "b", "\u{e9}"] {
+        assert!(Cid::from_text(&format!("{text}{other}")).is_err(), "{other:?} behind it");
+        assert!(Cid::from_text(&format!("{other}{text}")).is_err(), "{other:?} before it");
+    }
+    assert!(Cid::from_text(&text.to_uppercase()).is_err());
+    assert!(Cid::from_text(&format!("b{}", text[1..].to_uppercase())).is_err());
+    assert!(Cid::from_text(&"b".repeat(1 << 20)).is_err());
+    // 36 bytes take 58 letters with two bits to spare; only zeros may stand in them.
+    let alphabet = "abcdefghijklmnopqrstuvwxyz234567";
+    let last = alphabet.find(&text[text.len() - 1..]).expect("a letter of base32");
+    assert_eq!(last % 4, 0);
+    for stray in [last + 1, last + 2, last + 3] {
+        let text = format!("{}{}", &text[..text.len() - 1], &alphabet[stray..=stray]);
+        assert!(Cid::from_text(&text).is_err(), "{text}");
+    }
+    let v0 = "QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG";
+    let v1 = Cid::from_text(v0).expect("a CIDv0");
+    assert_eq!((v1.codec(), v1.function(), v1.text().as_bytes()[0]), (0x70, 0x12, b'b'));
+    assert!(Cid::from_text(&v0[..45]).is_err());
+    assert!(Cid::from_text(&format!("{v0}1")).is_err());
+    assert!(Cid::from_text(&format!("z{v0}")).is_err());
+}
