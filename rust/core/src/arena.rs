@@ -167,54 +167,36 @@ impl Arena {
         }
     }
 
-    /// Where `key`, which led here, leaves the node's own bits from `floor` on.
-    #[inline(always)]
-    pub(crate) fn parting(&self, id: NodeId, floor: u32, key: &[u8]) -> Parting {
-        match self.node(id).state {
-            State::Inner { bit, label, start, .. } => {
-                let label = self.label(label, start, floor, bit);
-                parting(label, floor, bit, key)
-            }
-            State::Leaf { tail, .. } => {
-                let bits = 8 * (u32::from(tail.start) + u32::from(tail.len));
-                match parting(self.tail(tail, floor), floor, bits, key) {
-                    Parting::Ends if bits as usize == 8 * key.len() => Parting::Agrees,
-                    Parting::Agrees => Parting::Ends,
-                    other => other,
-                }
-            }
-            _ => Parting::Ends,
+    /// Where `key`, which led here, leaves a leaf's own bits from `floor` on. It agrees only if it is the leaf's key.
+    pub(crate) fn leaf_parting(&self, tail: Tail, floor: u32, key: &[u8]) -> Parting {
+        let bits = 8 * (u32::from(tail.start) + u32::from(tail.len));
+        match parting(self.tail(tail, floor), floor, bits, key) {
+            Parting::Ends if bits as usize == 8 * key.len() => Parting::Agrees,
+            Parting::Agrees => Parting::Ends,
+            other => other,
         }
     }
 }
 
 /// Compares bits `floor` to `end - 1`, which `own` holds from byte `floor / 8` on, with those of `key`.
 #[inline(always)]
-fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
+pub(crate) fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
     let from = (floor / 8) as usize;
-    let beyond = end as usize >= 8 * key.len();
-    let Some((&first, rest)) = own.split_first() else {
-        return if beyond { Parting::Ends } else { Parting::Agrees };
-    };
-    let theirs = key.get(from..).unwrap_or_default();
-    let n = own.len().min(theirs.len());
-    let at = |i: usize, x: u8| Parting::At(8 * (from + i) as u32 + x.leading_zeros());
     // The last byte may hold stray bits behind the end; a byte that is whole has none.
     let last = if end.is_multiple_of(8) { 0xff } else { top_bits(end % 8) };
-    if n == 0 {
-        return Parting::Ends;
-    }
-    let x = (first ^ theirs[0]) & !top_bits(floor % 8) & if own.len() == 1 { last } else { 0xff };
-    if x != 0 {
-        return at(0, x);
-    }
-    for (i, (ours, theirs)) in rest.iter().zip(&theirs[1..]).enumerate() {
-        let x = (ours ^ theirs) & if i + 2 == own.len() { last } else { 0xff };
+    let mut mask = !top_bits(floor % 8);
+    for (i, &ours) in own.iter().enumerate() {
+        let Some(&theirs) = key.get(from + i) else {
+            return Parting::Ends;
+        };
+        mask &= if i + 1 == own.len() { last } else { 0xff };
+        let x = (ours ^ theirs) & mask;
         if x != 0 {
-            return at(i + 1, x);
+            return Parting::At(8 * (from + i) as u32 + x.leading_zeros());
         }
+        mask = 0xff;
     }
-    if beyond { Parting::Ends } else { Parting::Agrees }
+    if end as usize >= 8 * key.len() { Parting::Ends } else { Parting::Agrees }
 }
 
 /// The path from the top to a node: bits before the node's `floor` are right, what follows is left over.

@@ -4,7 +4,7 @@
 //! and picks up where it was when it is called again.
 
 use crate::arcs::{Arcs, Span};
-use crate::arena::{NodeId, Parting, PathBuffer, Side, State, Tail};
+use crate::arena::{self, NodeId, Parting, PathBuffer, Side, State, Tail};
 use crate::build::{Builder, Built, Pages};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
@@ -93,15 +93,25 @@ enum Move {
 /// One step of a walk, from a node that is in hand.
 #[inline(always)]
 fn step(tree: &Tree, at: NodeId, floor: u32, key: &[u8]) -> Move {
-    match (tree.arena.parting(at, floor, key), tree.state(at)) {
-        (Parting::At(bit), _) => Move::End(End::Parts(bit)),
-        (Parting::Agrees, State::Inner { bit, left, right, .. }) => {
-            let side = Side::of(path::bit(key, bit));
-            Move::Down { bit, side, to: if side == Side::Left { left } else { right } }
+    match tree.state(at) {
+        State::Inner { bit, label, start, left, right } => {
+            let own = tree.arena.label(label, start, floor, bit);
+            match arena::parting(own, floor, bit, key) {
+                Parting::At(bit) => Move::End(End::Parts(bit)),
+                Parting::Ends => Move::Wrong,
+                Parting::Agrees => {
+                    let side = Side::of(path::bit(key, bit));
+                    Move::Down { bit, side, to: if side == Side::Left { left } else { right } }
+                }
+            }
         }
-        (Parting::Agrees, _) => Move::End(End::Found),
-        (Parting::Ends, State::Empty) => Move::End(End::Empty),
-        (Parting::Ends, _) => Move::Wrong,
+        State::Leaf { tail, .. } => match tree.arena.leaf_parting(tail, floor, key) {
+            Parting::At(bit) => Move::End(End::Parts(bit)),
+            Parting::Agrees => Move::End(End::Found),
+            Parting::Ends => Move::Wrong,
+        },
+        State::Empty => Move::End(End::Empty),
+        State::Stub { .. } | State::Remote { .. } => Move::Wrong,
     }
 }
 
