@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
-documented := coregw $(addprefix coregw.,errors verify messages batch_messages record_messages batches engine store gateway plants client cli)
+documented := coregw $(addprefix coregw.,errors verify messages messages.batches messages.records messages.diffs engine store gateway plants client cli)
 bench_scripts := $(sort $(wildcard benches/*.py))
 PROPTEST_CASES_LONG ?= 20000
 

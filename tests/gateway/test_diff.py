@@ -13,10 +13,10 @@ import pytest
 
 import coregw
 import diff_model
-from coregw.diff_messages import DiffResult
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, ProofError, StoreDamaged
 from coregw.messages import decode
+from coregw.messages.diffs import DiffResult
 from coregw.store.memory import MemoryStore
 
 Ask = Callable[..., httpx2.Response]

@@ -13,7 +13,7 @@ import pytest
 
 import serving
 from coregw._core import Build, Cid, encode_key, payload_cid
-from coregw.blocks import top_block
+from coregw.engine.blocks import top_block
 from coregw.errors import StoreDamaged
 from coregw.store.memory import MemoryStore
 

@@ -12,7 +12,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.batch_messages import (
+from coregw.client.operations import Steps, put_payload, same_cid, verified
+from coregw.client.questions import CidLike, PathLike, Question, encode, resolve, segments_of
+from coregw.client.settings import ClientSettings
+from coregw.client.wire import Answer, Call, decode, error_from
+from coregw.errors import ProofError, TooLarge
+from coregw.messages.batches import (
     MAX_BATCH_BLOCKS,
     MAX_BATCH_PATHS,
     Block,
@@ -24,11 +29,6 @@ from coregw.batch_messages import (
     ResolveBatchResult,
     ResolveOutcome,
 )
-from coregw.client.operations import Steps, put_payload, same_cid, verified
-from coregw.client.questions import CidLike, PathLike, Question, encode, resolve, segments_of
-from coregw.client.settings import ClientSettings
-from coregw.client.wire import Answer, Call, decode, error_from
-from coregw.errors import ProofError, TooLarge
 
 __all__ = ["has_payloads", "put_payloads", "resolve_many"]
 

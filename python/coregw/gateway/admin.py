@@ -22,7 +22,7 @@ from coregw.gateway.openapi import DOC, Doc
 from coregw.gateway.problems import AnyRequest
 from coregw.gateway.tokens import AccessToken
 from coregw.messages import MAX_INTEGER, decode, encode
-from coregw.record_messages import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
+from coregw.messages.records import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 
 __all__ = ["TOKEN_VARIABLE", "admin_router"]
 
@@ -57,7 +57,7 @@ def admin_router(token: AccessToken) -> Router:
 async def list_records(request: AnyRequest, scope_name: FromPath[str]) -> Response[bytes]:
     """``GET /admin/v1/scopes/{scope}/roots``."""
     asked = query_parameters(request, "after", "limit")
-    records, more = await Gateway.of(request).engine.list_records(scope_name, asked.get("after"), _limit(asked))
+    records, more = await Gateway.of(request).engine.records.in_scope(scope_name, asked.get("after"), _limit(asked))
     return _answer(PublishedRecords(records=records, next=records[-1].name if more else UNSET))
 
 
@@ -91,7 +91,7 @@ async def publish(request: AnyRequest, scope_name: FromPath[str]) -> Response[by
     async with gateway.bodies.whole(request, gateway.settings.json_body_bytes) as body:
         wanted = decode(body, PublishRequest)
     expected = None if wanted.expected_revision is UNSET else wanted.expected_revision
-    return _answer(await gateway.engine.publish(scope_name, wanted.name, wanted.root, expected))
+    return _answer(await gateway.engine.records.publish(scope_name, wanted.name, wanted.root, expected))
 
 
 @get(
@@ -107,7 +107,7 @@ async def publish(request: AnyRequest, scope_name: FromPath[str]) -> Response[by
 async def get_record(request: AnyRequest, scope_name: FromPath[str], name: FromPath[str]) -> Response[bytes]:
     """``GET /admin/v1/scopes/{scope}/roots/{name}``."""
     query_parameters(request)
-    return _answer(await Gateway.of(request).engine.get_record(scope_name, name))
+    return _answer(await Gateway.of(request).engine.records.get(scope_name, name))
 
 
 @get(
@@ -125,7 +125,7 @@ async def history(request: AnyRequest, scope_name: FromPath[str], name: FromPath
     """``GET /admin/v1/scopes/{scope}/roots/{name}/history``."""
     asked = query_parameters(request, "after", "limit")
     after = _whole("after", asked.get("after", "0"), 0, MAX_INTEGER)
-    records, more = await Gateway.of(request).engine.record_history(scope_name, name, after, _limit(asked))
+    records, more = await Gateway.of(request).engine.records.history(scope_name, name, after, _limit(asked))
     return _answer(RecordHistory(records=records, next=records[-1].revision if more else UNSET))
 
 
@@ -147,7 +147,7 @@ async def freeze(request: AnyRequest, scope_name: FromPath[str], name: FromPath[
     async with gateway.bodies.whole(request, gateway.settings.json_body_bytes) as body:
         if body:
             raise InvalidInput("a freeze takes no body; nothing was frozen")
-    return _answer(await gateway.engine.freeze(scope_name, name))
+    return _answer(await gateway.engine.records.freeze(scope_name, name))
 
 
 def _answer(message: Struct) -> Response[bytes]:

@@ -1,6 +1,6 @@
 """Many small requests in one: payloads to store or to ask about, and paths of one root to resolve.
 
-Leaves out reading and working on them (`coregw.batches` and the engine).
+Leaves out reading and working on them (`coregw.engine`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from typing import Final
 
 from litestar import Response, post
 
-from coregw.batch_messages import (
+from coregw.gateway.bodies import check_json_type, query_parameters
+from coregw.gateway.context import Gateway, json_response
+from coregw.gateway.openapi import DOC, Doc
+from coregw.gateway.problems import AnyRequest
+from coregw.messages import ResolveResult
+from coregw.messages.batches import (
     HasBatchRequest,
     HasBatchResult,
     PutBatchRequest,
@@ -17,11 +22,6 @@ from coregw.batch_messages import (
     ResolveBatchRequest,
     ResolveBatchResult,
 )
-from coregw.gateway.bodies import check_json_type, query_parameters
-from coregw.gateway.context import Gateway, json_response
-from coregw.gateway.openapi import DOC, Doc
-from coregw.gateway.problems import AnyRequest
-from coregw.messages import ResolveResult
 
 __all__ = ["handlers"]
 
@@ -46,7 +46,7 @@ async def cas_batch(request: AnyRequest) -> Response[bytes]:
     query_parameters(request)
     check_json_type(request)
     async with gateway.bodies.whole(request, gateway.settings.batch_body_bytes) as body:
-        return json_response(await gateway.engine.cas_batch(body, gateway.settings.payload_bytes))
+        return json_response(await gateway.engine.payloads.batch(body, gateway.settings.payload_bytes))
 
 
 @post(

@@ -53,7 +53,7 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
     chunks = gateway.bodies.chunks(request, gateway.settings.payload_bytes)
     declared = declared_length(request)
     with gateway.bodies.reserved(_HELD_BACK if declared is None else min(declared, _HELD_BACK)):
-        cid = await gateway.engine.put_payload(chunks, asked.get("codec", "raw"), asked.get("hash", "sha2-256"))
+        cid = await gateway.engine.payloads.put(chunks, asked.get("codec", "raw"), asked.get("hash", "sha2-256"))
     return json_response(encode(CasCreated(cid=cid)), 201, {"Location": f"/v1/cas/{cid}"})
 
 
@@ -72,7 +72,7 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
 async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Stream:
     """``GET /v1/cas/{cid}``."""
     query_parameters(request)
-    payload = await Gateway.of(request).engine.find_payload(cid)
+    payload = await Gateway.of(request).engine.payloads.find(cid)
     return await answer_get(request, payload, OCTETS, f'"{payload.cid}"')
 
 
@@ -90,7 +90,7 @@ async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes
 async def head_payload(request: AnyRequest, cid: FromPath[str]) -> Response[None]:
     """``HEAD /v1/cas/{cid}``."""
     query_parameters(request)
-    payload = await Gateway.of(request).engine.find_payload(cid)
+    payload = await Gateway.of(request).engine.payloads.find(cid)
     return answer_head(request, payload, OCTETS, f'"{payload.cid}"')
 
 

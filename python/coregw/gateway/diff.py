@@ -11,12 +11,12 @@ from typing import Final
 from litestar import Response, get
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
-from coregw.diff_messages import MAX_DIFFERENCES, DiffResult
 from coregw.errors import InvalidInput
 from coregw.gateway.bodies import query_parameters
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, Doc
 from coregw.gateway.problems import AnyRequest
+from coregw.messages.diffs import MAX_DIFFERENCES, DiffResult
 
 __all__ = ["handlers"]
 

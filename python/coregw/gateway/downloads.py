@@ -84,9 +84,9 @@ async def _send(
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{_size(content)}"
     if isinstance(content, bytes):
         return Response(content[start:end], status_code=status, media_type=media_type, headers=headers)
-    small = await gateway.engine.read_small_payload(content, start, end)
+    small = await gateway.engine.payloads.read_small(content, start, end)
     if small is not None:
         return Response(small, status_code=status, media_type=media_type, headers=headers)
     headers["Content-Length"] = str(end - start)
-    chunks = gateway.engine.read_payload(content, start, end)
+    chunks = gateway.engine.payloads.read(content, start, end)
     return Stream(chunks, status_code=status, media_type=media_type, headers=headers)

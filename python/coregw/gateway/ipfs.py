@@ -120,7 +120,7 @@ async def _find(request: AnyRequest, asked: str) -> _Found | None:
         cid = Cid(asked)
         name = cid.text
         try:
-            content = await Gateway.of(request).engine.find_block(cid)
+            content = await Gateway.of(request).engine.payloads.find_block(cid)
         except NotFound:
             if _only_if_cached(request):
                 return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from coregw.messages import MAX_INTEGER
+from coregw.messages.common import MAX_INTEGER, Message
 
 __all__ = ["MAX_RECORDS", "PublishRequest", "PublishedRecord", "PublishedRecords", "RecordHistory"]
 
@@ -21,11 +21,7 @@ MAX_RECORDS = 1000
 _Revision = Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
 
 
-class _Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all messages share."""
-
-
-class PublishRequest(_Message, frozen=True, kw_only=True):
+class PublishRequest(Message, frozen=True, kw_only=True):
     """``POST /admin/v1/scopes/{scope}/roots``: with `expected_revision`, only if that is the newest one (0: none)."""
 
     name: str
@@ -33,7 +29,7 @@ class PublishRequest(_Message, frozen=True, kw_only=True):
     expected_revision: Annotated[int, Meta(ge=0, le=MAX_INTEGER)] | UnsetType = UNSET
 
 
-class PublishedRecord(_Message, frozen=True, kw_only=True):
+class PublishedRecord(Message, frozen=True, kw_only=True):
     """One revision of a published root; times are UTC."""
 
     scope: str
@@ -46,14 +42,14 @@ class PublishedRecord(_Message, frozen=True, kw_only=True):
     frozen_at: datetime | UnsetType = UNSET
 
 
-class PublishedRecords(_Message, frozen=True, kw_only=True):
+class PublishedRecords(Message, frozen=True, kw_only=True):
     """A page of a scope's records in the byte order of names; `next`, the next ``after``, is there if more follow."""
 
     records: list[PublishedRecord]
     next: str | UnsetType = UNSET
 
 
-class RecordHistory(_Message, frozen=True, kw_only=True):
+class RecordHistory(Message, frozen=True, kw_only=True):
     """A page of a record's revisions, oldest first; `next`, the next ``after``, is there if more follow."""
 
     records: list[PublishedRecord]

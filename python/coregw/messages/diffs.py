@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
+
+from coregw.messages.common import Message
 
 __all__ = ["MAX_DIFFERENCES", "DiffEntry", "DiffProofs", "DiffResult"]
 
@@ -15,11 +17,7 @@ MAX_DIFFERENCES: Final = 1000
 """The most differences in one page, and how many there are in a page unless fewer are asked for."""
 
 
-class _Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all messages share."""
-
-
-class DiffEntry(_Message, frozen=True, kw_only=True):
+class DiffEntry(Message, frozen=True, kw_only=True):
     """A path with another target in each map. No `before`: only the second map has it. No `after`: only the first."""
 
     segments: list[str]
@@ -27,14 +25,14 @@ class DiffEntry(_Message, frozen=True, kw_only=True):
     after: str | UnsetType = UNSET
 
 
-class DiffProofs(_Message, frozen=True, kw_only=True):
+class DiffProofs(Message, frozen=True, kw_only=True):
     """A pruned tree of each of the two maps, in canonical base64."""
 
     a: str
     b: str
 
 
-class DiffResult(_Message, frozen=True, kw_only=True):
+class DiffResult(Message, frozen=True, kw_only=True):
     """A page of differences in the order of keys, and whether more follow in the window."""
 
     entries: list[DiffEntry]

@@ -1,15 +1,15 @@
 """The JSON messages of the batch routes (protocol section 5, *batches*) as msgspec structs, and the limits of a batch.
 
-Leaves out what the members mean, and reading them strictly: `coregw.messages.decode` and `coregw.batches`.
+Leaves out what the members mean, and reading them strictly: `coregw.messages.decode` and the engine.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
-from coregw.messages import MAX_INTEGER, Error
+from coregw.messages.common import MAX_INTEGER, Error, Message
 
 __all__ = [
     "MAX_BATCH_BLOCKS",
@@ -42,74 +42,70 @@ _BASE64: Final = Meta(extra_json_schema={"type": "string", "contentEncoding": "b
 _RESULT: Final = Meta(extra_json_schema={"$ref": "#/components/schemas/ResolveResult"})
 
 
-class _Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all messages share."""
-
-
-class Block(_Message, frozen=True, kw_only=True):
+class Block(Message, frozen=True, kw_only=True):
     """A payload to store: its bytes in canonical base64, and a multicodec by name or number (``raw`` if absent)."""
 
     codec: str | Annotated[int, Meta(ge=0, le=MAX_INTEGER)] | UnsetType = UNSET
     data: Annotated[Raw, _BASE64]
 
 
-class PutBatchRequest(_Message, frozen=True, kw_only=True):
+class PutBatchRequest(Message, frozen=True, kw_only=True):
     """``POST /v1/cas/batch``: payloads to store."""
 
     profile: Literal["cas.put-batch/v0alpha1"] = "cas.put-batch/v0alpha1"
     blocks: Annotated[list[Block], _BLOCKS]
 
 
-class PutOutcome(_Message, frozen=True, kw_only=True):
+class PutOutcome(Message, frozen=True, kw_only=True):
     """One payload of a batch, durable now: whether this batch stored it, or it was there (or earlier in the batch)."""
 
     cid: str
     status: Literal["stored", "already_present"]
 
 
-class PutBatchResult(_Message, frozen=True, kw_only=True):
+class PutBatchResult(Message, frozen=True, kw_only=True):
     """What became of each block, in order."""
 
     profile: Literal["cas.put-batch/v0alpha1"] = "cas.put-batch/v0alpha1"
     results: list[PutOutcome]
 
 
-class HasBatchRequest(_Message, frozen=True, kw_only=True):
+class HasBatchRequest(Message, frozen=True, kw_only=True):
     """``POST /v1/cas/batch``: which payloads are held."""
 
     profile: Literal["cas.has-batch/v0alpha1"] = "cas.has-batch/v0alpha1"
     cids: Annotated[list[str], _BLOCKS]
 
 
-class Presence(_Message, frozen=True, kw_only=True):
+class Presence(Message, frozen=True, kw_only=True):
     """Whether a payload is held; `cid` is the one asked for, normalised."""
 
     cid: str
     present: bool
 
 
-class HasBatchResult(_Message, frozen=True, kw_only=True):
+class HasBatchResult(Message, frozen=True, kw_only=True):
     """What is held, in the order asked."""
 
     profile: Literal["cas.has-batch/v0alpha1"] = "cas.has-batch/v0alpha1"
     results: list[Presence]
 
 
-class ResolveBatchRequest(_Message, frozen=True, kw_only=True):
+class ResolveBatchRequest(Message, frozen=True, kw_only=True):
     """``POST /v1/resolve/batch``: many paths from one root."""
 
     root: str
     paths: Annotated[list[list[str]], _PATHS]
 
 
-class ResolveOutcome(_Message, frozen=True, kw_only=True):
+class ResolveOutcome(Message, frozen=True, kw_only=True):
     """What ``POST /v1/resolve`` would have answered for one path: exactly one of a result and an error."""
 
     result: Annotated[Raw, _RESULT] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
 
 
-class ResolveBatchResult(_Message, frozen=True, kw_only=True):
+class ResolveBatchResult(Message, frozen=True, kw_only=True):
     """An outcome for each path, in order."""
 
     results: list[ResolveOutcome]

@@ -1,138 +1,25 @@
-"""Many questions in one request: reading the batches of protocol section 5, and resolving many paths of one root.
+"""Resolving many paths of one root (protocol section 5, *batches*).
 
 `ResolveBatch` is driven like one `Operation`: it runs all its resolves as far as they go, and asks for what all of them
-wait for at once, so that a page is fetched once and parsed once however many paths lead through it. Does no I/O;
-storing and asking the store is the engine's part.
+wait for at once, so that a page is fetched once and parsed once however many paths lead through it. Does no I/O.
 """
 
 from __future__ import annotations
 
-import binascii
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-import msgspec
-
-from coregw._core import Cid, Operation, PageCache, payload_cid
-from coregw.batch_messages import (
-    MAX_BATCH_BLOCKS,
-    MAX_BATCH_BYTES,
-    MAX_BATCH_PATHS,
-    Block,
-    HasBatchRequest,
-    PutBatchRequest,
-    ResolveBatchRequest,
-)
+from coregw._core import Cid, Operation, PageCache
+from coregw.engine.items import check_count, of_item
 from coregw.errors import InvalidInput, NotFound, TooLarge
 from coregw.messages import Error, ResolveRequest, decode, encode
+from coregw.messages.batches import MAX_BATCH_PATHS, ResolveBatchRequest
 
-__all__ = ["BatchNeed", "Payload", "ResolveBatch", "read_cas_batch"]
+__all__ = ["BatchNeed", "ResolveBatch"]
 
 _TURN: Final = 64
 """How many paths share one turn, and its budget."""
-
-_SLICE: Final = 256 << 10
-"""How many characters of base64 are decoded at once; a multiple of 4."""
-
-_T = TypeVar("_T")
-
-
-# --- payloads ---------------------------------------------------------------------------------------------------------
-
-
-class Payload(NamedTuple):
-    """A payload of a batch; `data` is None where it is only asked about."""
-
-    cid: str
-    multihash: bytes
-    data: bytes | None
-
-
-class _CasBatch(msgspec.Struct):
-    """What tells one batch from another."""
-
-    profile: str
-
-
-def read_cas_batch(body: bytes, largest: int) -> tuple[bool, list[Payload]]:
-    """Reads a body of ``POST /v1/cas/batch``. O(bytes), each of them hashed.
-
-    Args:
-        body: The JSON text.
-        largest: The most bytes of one payload.
-
-    Returns:
-        Whether the payloads are to be stored (else: looked up), and the payloads in order.
-
-    Raises:
-        InvalidInput: It is no such request, or one item is wrong: then the message and the details name its index.
-        TooLarge: It has more than 4,096 items or 64 MiB of data, or one payload is larger than `largest`.
-    """
-    profile = decode(body, _CasBatch).profile
-    if profile == "cas.put-batch/v0alpha1":
-        blocks = _typed(body, PutBatchRequest).blocks
-        _check_count("blocks", len(blocks), MAX_BATCH_BLOCKS)
-        return True, _payloads(blocks, largest)
-    if profile == "cas.has-batch/v0alpha1":
-        cids = _typed(body, HasBatchRequest).cids
-        _check_count("cids", len(cids), MAX_BATCH_BLOCKS)
-        return False, [_asked_for(index, cid) for index, cid in enumerate(cids)]
-    raise InvalidInput(f"no batch of payloads has the profile {profile!r:.100}", code="unknown_profile")
-
-
-def _payloads(blocks: Sequence[Block], largest: int) -> list[Payload]:
-    payloads = []
-    total = 0
-    for index, block in enumerate(blocks):
-        try:
-            data = _canonical_base64(block.data)
-            if len(data) > largest:
-                raise TooLarge(f"a payload has at most {largest} bytes, not {len(data)}")
-            cid = payload_cid(data, "raw" if isinstance(block.codec, msgspec.UnsetType) else block.codec)
-        except InvalidInput as error:
-            raise _of_item("blocks", index, error) from None
-        total += len(data)
-        if total > MAX_BATCH_BYTES:
-            raise TooLarge(f"the blocks of a batch have at most {MAX_BATCH_BYTES} bytes; block {index} goes past them")
-        payloads.append(Payload(cid, Cid(cid).multihash, data))
-    return payloads
-
-
-def _canonical_base64(raw: msgspec.Raw) -> bytes:
-    """The bytes that a JSON string spells as RFC 4648 section 4 says, in the one way that it allows.
-
-    Slice by slice: the interpreter, which is not let go in one slice, may turn to other requests between two.
-    """
-    text = memoryview(raw)
-    if bytes(text[:1]) != b'"':
-        raise InvalidInput("data is no string")
-    text = text[1:-1]
-    if any(b"\\" in bytes(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)):
-        text = memoryview(msgspec.json.decode(raw, type=str).encode())
-    parts = []
-    for start in range(0, len(text), _SLICE):
-        spelled = bytes(text[start : start + _SLICE])
-        try:
-            part = binascii.a2b_base64(spelled)
-        except ValueError:  # not a whole number of groups
-            raise InvalidInput("data is no base64") from None
-        is_last = start + _SLICE >= len(text)
-        if binascii.b2a_base64(part, newline=False) != spelled or (spelled.endswith(b"=") and not is_last):
-            raise InvalidInput("data is no canonical base64 (RFC 4648 section 4, with padding)")
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _asked_for(index: int, cid: str) -> Payload:
-    try:
-        parsed = Cid(cid)
-    except InvalidInput as error:
-        raise _of_item("cids", index, error) from None
-    return Payload(parsed.text, parsed.multihash, None)
-
-
-# --- resolves ---------------------------------------------------------------------------------------------------------
 
 
 class BatchNeed(NamedTuple):
@@ -173,7 +60,7 @@ class ResolveBatch:
 
     def __init__(self, cache: PageCache, request: bytes, max_lookups: int, max_bytes: int) -> None:
         wanted = decode(request, ResolveBatchRequest)
-        _check_count("paths", len(wanted.paths), MAX_BATCH_PATHS)
+        check_count("paths", len(wanted.paths), MAX_BATCH_PATHS)
         root = Cid(wanted.root).text
         self._paths = []
         for index, segments in enumerate(wanted.paths):
@@ -181,7 +68,7 @@ class ResolveBatch:
             try:
                 self._paths.append(_Path(Operation.resolve(cache, alone, max_lookups)))
             except InvalidInput as error:
-                raise _of_item("paths", index, error) from None
+                raise of_item("paths", index, error) from None
         self._runnable = deque(self._paths)
         self._waiting: list[_Path] = []
         self._asked: list[bytes] = []
@@ -273,25 +160,3 @@ class ResolveBatch:
         self._bytes_left -= len(outcome) + 1
         if self._bytes_left < 0:
             raise TooLarge(f"the results together are longer than {self._max_bytes} bytes; ask for fewer paths at once")
-
-
-# --- both -------------------------------------------------------------------------------------------------------------
-
-
-def _typed(body: bytes, kind: type[_T]) -> _T:
-    """Reads a message whose text was checked before."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"not a {kind.__name__}: {error}") from None
-
-
-def _check_count(what: str, count: int, most: int) -> None:
-    if count > most:
-        raise TooLarge(f"a batch has at most {most} {what}, not {count}")
-
-
-def _of_item(what: str, index: int, error: InvalidInput) -> InvalidInput:
-    """The error of one item as that of the whole batch, of which nothing is done."""
-    details = msgspec.json.encode({"index": index})
-    return type(error)(f"{what}[{index}]: {error.message}", code=error.code, details=details)

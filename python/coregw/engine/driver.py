@@ -1,0 +1,118 @@
+"""Drives the extension's work on trees: supplies what it asks for, and chooses where it runs.
+
+What finds all in the cache runs on the event loop, without a thread; long work moves to worker threads. Leaves out what
+is asked, and what becomes of an answer (`coregw.engine`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final, ParamSpec, TypeVar
+
+from coregw._core import Mutation, Need, Operation
+from coregw.engine.resolve_batches import BatchNeed, ResolveBatch
+from coregw.errors import Unavailable
+from coregw.store import Store
+
+__all__ = ["Driver"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HEAVY_BODY_BYTES: Final = 1 << 20
+"""Larger root creations, mutations and batches wait for a place: they need memory several times their body's size."""
+
+INLINE_BODY_BYTES: Final = 64 << 10
+"""Larger bodies are parsed and worked on in a worker thread: a millisecond is what the event loop may lose."""
+
+INLINE_PAGES: Final = 32
+"""More pages at once are checked and parsed in a worker thread."""
+
+WORKER_BUDGET_FACTOR: Final = 16
+"""A worker's turn is this many times the event loop's; after each turn it is checked whether time is up."""
+
+
+class Driver:
+    """Runs work on trees over one store. For tasks of one event loop."""
+
+    def __init__(
+        self, store: Store, *, budget: int, worker_threads: int, held_roots: int, heavy_requests: int, seconds: float
+    ) -> None:
+        """Takes what `Engine` was told, under the same names."""
+        self._store = store
+        self._budget = budget
+        self._workers = ThreadPoolExecutor(worker_threads, thread_name_prefix="coregw-engine")
+        self._held: OrderedDict[bytes, None] = OrderedDict()
+        self._most_held = held_roots
+        self._heavy = asyncio.Semaphore(heavy_requests)
+        self._seconds = seconds
+
+    async def close(self) -> None:
+        """Waits for worker threads. Idempotent."""
+        await asyncio.to_thread(self._workers.shutdown)
+
+    def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
+        """A place among the heavy requests, where this is one."""
+        return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
+
+    async def drive(self, work: Operation | Mutation | ResolveBatch, size: int) -> None:
+        """Runs a query or change to its end, supplying what it asks for. `size` is that of its request.
+
+        A query minds its budget between nodes; a change may take long for all its coordinates at once. So what a large
+        request asks for is done in a worker thread from the start.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                need = await self.call(size, work.run, self._budget)
+                while need is not None:
+                    need = await self._supply(work, need, size)
+        except TimeoutError:
+            raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
+
+    async def _supply(
+        self, work: Operation | Mutation | ResolveBatch, need: Need | BatchNeed, size: int
+    ) -> Need | BatchNeed | None:
+        """Fetches one need, and runs on."""
+        if need.budget:
+            return await self.in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)
+        if need.roots is not None:
+            work.supply_roots(await self.are_held(need.roots))
+        elif need.pages is not None:
+            pages = await self._store.get_pages(need.pages)
+            if len(pages) > INLINE_PAGES:
+                await self.in_worker(work.supply_pages, pages)
+            else:
+                work.supply_pages(pages)
+        return await self.call(size, work.run, self._budget)
+
+    async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
+        """Whether the store has a record of each root. Only "yes" is remembered: a root is never deleted."""
+        unknown = [root for root in roots if root not in self._held]
+        found = await self._store.has_roots(unknown) if unknown else []
+        absent = {root for root, held in zip(unknown, found, strict=True) if not held}
+        for root in roots:
+            if root not in absent:
+                self.remember(root)
+        return [root not in absent for root in roots]
+
+    def remember(self, root: bytes) -> None:
+        """Notes that a root is held."""
+        self._held[root] = None
+        self._held.move_to_end(root)
+        if len(self._held) > self._most_held:
+            self._held.popitem(last=False)
+
+    async def call(self, size: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls a function that takes time in proportion to a request's `size`: here, or in a worker thread."""
+        if size <= INLINE_BODY_BYTES:
+            return function(*args, **kwargs)
+        return await self.in_worker(function, *args, **kwargs)
+
+    async def in_worker(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls a function in a worker thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._workers, lambda: function(*args, **kwargs))

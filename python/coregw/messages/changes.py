@@ -1,0 +1,104 @@
+"""Storing payloads, making roots, changing them (protocol section 5).
+
+Leaves out whether a receipt is right: `coregw.verify_transition`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from coregw.messages.common import Message, Natural, Size, Suite
+
+
+class CasCreated(Message, frozen=True, kw_only=True):
+    """The answer to ``POST /v1/cas``."""
+
+    cid: str
+
+
+class ArcMap(Message, frozen=True, kw_only=True):
+    """``POST /v1/roots``: every path (text form) with its target's CID."""
+
+    arcs: dict[str, str]
+    suite: Suite | UnsetType = UNSET
+
+
+class RootCreated(Message, frozen=True, kw_only=True):
+    """The answer to ``POST /v1/roots``: an untrusted candidate."""
+
+    root: str
+
+
+class Endpoint(Message, frozen=True, kw_only=True):
+    """What a coordinate leads to, before or after a change."""
+
+    target: str
+    target_kind: Literal["cas", "map", "list", "unknown"] | UnsetType = UNSET
+    size: Size | UnsetType = UNSET
+
+
+class Change(Message, frozen=True, kw_only=True):
+    """One coordinate: a map's `path` or a list's `index`. No `before`: absent now. No `after`: remove."""
+
+    path: str | UnsetType = UNSET
+    index: Natural | UnsetType = UNSET
+    before: Endpoint | UnsetType = UNSET
+    after: Endpoint | UnsetType = UNSET
+
+
+class FixedList(Message, frozen=True, kw_only=True):
+    """A list of chunks of one size, the last one shorter."""
+
+    total_size: Natural
+    chunk_size: Size
+
+
+class Commit(Message, frozen=True, kw_only=True):
+    """What the resulting list must look like."""
+
+    fixed_list: FixedList
+
+
+class Delta(Message, frozen=True, kw_only=True):
+    """Changes to one map or list."""
+
+    kind: Literal["map", "list"]
+    object: str | UnsetType = UNSET
+    changes: list[Change]
+    expected_root: str | UnsetType = UNSET
+    commit: Commit | UnsetType = UNSET
+
+
+class MutationRequest(Message, frozen=True, kw_only=True):
+    """``POST /v1/roots/{root}/mutations``."""
+
+    deltas: list[Delta]
+    prove: bool | UnsetType = UNSET
+
+
+class TransitionRequest(Message, frozen=True, kw_only=True):
+    """A mutation with the base root that the caller chose, as `coregw.verify_transition` takes it."""
+
+    root: str
+    deltas: list[Delta]
+    prove: bool | UnsetType = UNSET
+
+
+class DeltaResult(Message, frozen=True, kw_only=True):
+    """What one delta made of its object; `proof` is base64, there if asked for."""
+
+    object: str
+    result: str
+    proof: str | UnsetType = UNSET
+
+
+class MutationReceipt(Message, frozen=True, kw_only=True):
+    """The answer to a mutation; `new_root` is an untrusted candidate."""
+
+    base_root: str
+    new_root: str
+    delta_count: Natural
+    arc_count: Natural
+    deltas: list[DeltaResult]
