@@ -12,7 +12,7 @@ use crate::error::{Error, InputCode, Result};
 use crate::page::{NodeSource, Page};
 use crate::path::{self, Window};
 use crate::prove::{Progress, halt_error};
-use crate::tree::{Halt, Step, Tree};
+use crate::tree::{Halt, MAX_WANTED, Place, Step, Tree};
 use crate::verify;
 
 /// A key that leads to another target in the two maps. None stands for absence; one of the two is there.
@@ -102,7 +102,15 @@ fn compare(path: &[u8], bits: u32, bound: &[u8]) -> Ordering {
 }
 
 /// A pair of subtrees in the same place.
-type Pair = [Option<At>; 2];
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    sides: [Option<At>; 2],
+    /// All below is known to be before the window's end.
+    before_end: bool,
+}
+
+/// The two pairs that a pair falls into, the next last; None for an entry.
+type Parts = Option<[[Option<At>; 2]; 2]>;
 
 /// The walk through both trees.
 struct Walk {
@@ -123,13 +131,21 @@ impl Walk {
         if !self.started {
             let [a, b] = halves.each_mut().map(|half| half.tree.visit(Tree::TOP));
             a.and(b)?;
-            self.ahead.push([Some(At { id: Tree::TOP, floor: 0, turn: None }); 2]);
+            let top = At { id: Tree::TOP, floor: 0, turn: None };
+            self.ahead.push(Pair { sides: [Some(top); 2], before_end: self.window.hi.is_none() });
             self.started = true;
         }
         while let Some(&pair) = self.ahead.last() {
             let before = self.ahead.len();
-            if self.step(halves, pair)? {
-                break;
+            match self.step(halves, pair) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(halt) => {
+                    if matches!(halt, Halt::Pages) {
+                        self.want_ahead(halves);
+                    }
+                    return Err(halt);
+                }
             }
             // What was pushed on the way stands in the place of the pair.
             self.ahead.remove(before - 1);
@@ -138,7 +154,7 @@ impl Walk {
     }
 
     /// Looks at a pair. True if the walk ends there. Changes nothing before all that it needs is visited.
-    fn step(&mut self, halves: &mut [Half; 2], mut pair: Pair) -> Step<bool> {
+    fn step(&mut self, halves: &mut [Half; 2], Pair { sides: mut pair, before_end }: Pair) -> Step<bool> {
         if let [Some(x), Some(y)] = pair
             && halves[0].tree.sum(x.id).digest == halves[1].tree.sum(y.id).digest
         {
@@ -175,17 +191,19 @@ impl Walk {
         if self.judge(halves, &mut pair, known, true) {
             return Ok(true);
         }
-        match pair {
+        let parts = match pair {
             [Some(x), Some(y)] => self.compare_nodes(halves, [x, y], known)?,
             [Some(x), None] => self.one_side(halves, 0, x),
             [None, Some(y)] => self.one_side(halves, 1, y),
-            [None, None] => {}
-        }
+            [None, None] => None,
+        };
+        let before_end = before_end || self.is_before_end(halves, &pair, known);
+        self.ahead.extend(parts.into_iter().flatten().map(|sides| Pair { sides, before_end }));
         Ok(false)
     }
 
     /// Drops what is outside the window. True if a page is full and a difference is known to follow.
-    fn judge(&mut self, halves: &[Half; 2], pair: &mut Pair, known: [u32; 2], whole: bool) -> bool {
+    fn judge(&mut self, halves: &[Half; 2], pair: &mut [Option<At>; 2], known: [u32; 2], whole: bool) -> bool {
         let mut verdicts = [Verdict::Inside; 2];
         for i in 0..2 {
             if let Some(at) = pair[i] {
@@ -230,42 +248,93 @@ impl Walk {
         verdict
     }
 
-    /// Two visited nodes: one entry, or smaller pairs in key order.
-    fn compare_nodes(&mut self, halves: &[Half; 2], [x, y]: [At; 2], known: [u32; 2]) -> Step<()> {
+    /// Whether all keys below a visited pair are before the end of a window that has one.
+    fn is_before_end(&self, halves: &[Half; 2], pair: &[Option<At>; 2], known: [u32; 2]) -> bool {
+        let Some(hi) = self.window.hi.as_deref() else { return true };
+        (0..2).all(|i| pair[i].is_none() || compare(&halves[i].path.0, known[i], hi) == Ordering::Less)
+    }
+
+    /// Asks for the pages of what will be visited next, not only for those that are missing now.
+    ///
+    /// Of each pair that differs there is an entry at least; where there are more, a page of entries may be full before
+    /// the walk comes to all that was asked for.
+    fn want_ahead(&self, halves: &mut [Half; 2]) {
+        let mut room = (self.limit - self.found.entries.len()) as u64;
+        // What is ahead in key order is behind the window's start: the walk is there, or past it.
+        let sure = self.ahead.iter().rev().skip(1).take_while(|pair| pair.before_end);
+        let mut rest: Vec<_> = sure.map(|pair| pair.sides.map(|at| at.map(|at| Place::Here(at.id)))).collect();
+        rest.reverse();
+        while let Some(pair) = rest.pop() {
+            if room == 0 || halves.iter().map(|half| half.tree.wanted.len()).sum::<usize>() >= MAX_WANTED {
+                return;
+            }
+            let [x, y] = [0, 1].map(|i| pair[i].as_ref().map(|place| halves[i].tree.sum_at(place)));
+            if let (Some(x), Some(y)) = (x, y)
+                && x.digest == y.digest
+            {
+                continue;
+            }
+            let mut below = halves.iter_mut().zip(pair).map(|(half, place)| half.tree.children_ahead(place?));
+            match [below.next().flatten(), below.next().flatten()] {
+                [Some((bx, [xl, xr])), Some((by, [yl, yr]))] if bx == by => {
+                    rest.extend([[Some(xr), Some(yr)], [Some(xl), Some(yl)]]);
+                }
+                [Some((_, [left, right])), None] if y.is_none() => {
+                    rest.extend([[Some(right), None], [Some(left), None]])
+                }
+                [None, Some((_, [left, right]))] if x.is_none() => {
+                    rest.extend([[None, Some(right)], [None, Some(left)]])
+                }
+                _ => {
+                    room = room.saturating_sub(if x.is_some() && y.is_some() {
+                        1
+                    } else {
+                        x.or(y).map_or(0, |sum| sum.count)
+                    })
+                }
+            }
+        }
+    }
+
+    /// Two visited nodes: one entry, or smaller pairs, the next last.
+    fn compare_nodes(&mut self, halves: &[Half; 2], [x, y]: [At; 2], known: [u32; 2]) -> Step<Parts> {
         let again = |at: At| Some(At { turn: None, ..at });
         let (a, b) = (&halves[0].path.0, &halves[1].path.0);
-        match compare_bits(a, known[0], b, known[1]) {
-            Ordering::Less => self.ahead.extend([[None, again(y)], [again(x), None]]),
-            Ordering::Greater => self.ahead.extend([[again(x), None], [None, again(y)]]),
+        Ok(Some(match compare_bits(a, known[0], b, known[1]) {
+            Ordering::Less => [[None, again(y)], [again(x), None]],
+            Ordering::Greater => [[again(x), None], [None, again(y)]],
             Ordering::Equal => match (halves[0].children(x), halves[1].children(y)) {
                 (Some((bx, [xl, xr])), Some((by, [yl, yr]))) if bx == by => {
-                    self.ahead.extend([[Some(xr), Some(yr)], [Some(xl), Some(yl)]]);
+                    [[Some(xr), Some(yr)], [Some(xl), Some(yl)]]
                 }
                 (Some((bx, [xl, xr])), _) if bx < known[1] => {
                     let (l, r) = if path::bit(b, bx) { (None, again(y)) } else { (again(y), None) };
-                    self.ahead.extend([[Some(xr), r], [Some(xl), l]]);
+                    [[Some(xr), r], [Some(xl), l]]
                 }
                 (_, Some((by, [yl, yr]))) if by < known[0] => {
                     let (l, r) = if path::bit(a, by) { (None, again(x)) } else { (again(x), None) };
-                    self.ahead.extend([[r, Some(yr)], [l, Some(yl)]]);
+                    [[r, Some(yr)], [l, Some(yl)]]
                 }
-                (None, None) if known[0] == known[1] => self.add(halves, [Some(x), Some(y)]),
+                (None, None) if known[0] == known[1] => {
+                    self.add(halves, [Some(x), Some(y)]);
+                    return Ok(None);
+                }
                 _ => return Err(Halt::Faulty("a node below a whole key")),
             },
-        }
-        Ok(())
+        }))
     }
 
     /// A visited node that has nothing in its place in the other tree.
-    fn one_side(&mut self, halves: &[Half; 2], side: usize, at: At) {
+    fn one_side(&mut self, halves: &[Half; 2], side: usize, at: At) -> Parts {
         let put = |at: At| if side == 0 { [Some(at), None] } else { [None, Some(at)] };
-        match halves[side].children(at) {
-            Some((_, [left, right])) => self.ahead.extend([put(right), put(left)]),
-            None => self.add(halves, put(at)),
-        }
+        let Some((_, [left, right])) = halves[side].children(at) else {
+            self.add(halves, put(at));
+            return None;
+        };
+        Some([put(right), put(left)])
     }
 
-    fn add(&mut self, halves: &[Half; 2], leaves: Pair) {
+    fn add(&mut self, halves: &[Half; 2], leaves: [Option<At>; 2]) {
         let [before, after] = [0, 1].map(|i| leaves[i].map(|at| Cid::trusted(halves[i].tree.arena.target(at.id))));
         let side = usize::from(before.is_none());
         if let Some(at) = leaves[side]

@@ -158,18 +158,11 @@ impl Range {
             if tree.wanted.len() >= MAX_WANTED {
                 return;
             }
-            let mut below = Vec::new();
-            tree.want(place, &mut |place| below.push(place));
-            let mut from = from;
-            let mut met = Vec::new();
-            for place in below {
-                let measure = tree.sum_at(&place).measure;
-                if self.meets(from, measure) {
-                    met.push((place, from));
-                }
-                from += measure;
+            if let Some((_, [left, right])) = tree.children_ahead(place) {
+                let [l, r] = [&left, &right].map(|place| tree.sum_at(place).measure);
+                let sides = [(right, from + l, r), (left, from, l)];
+                rest.extend(sides.into_iter().filter(|s| self.meets(s.1, s.2)).map(|s| (s.0, s.1)));
             }
-            rest.extend(met.into_iter().rev());
         }
     }
 }

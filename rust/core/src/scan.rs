@@ -178,12 +178,10 @@ impl Scan {
                 return;
             }
             let count = tree.sum_at(&place).count;
-            let mut below = Vec::new();
-            tree.want(place, &mut |place| below.push(place));
-            if below.is_empty() {
-                room = room.saturating_sub(count);
+            match tree.children_ahead(place) {
+                Some((_, [left, right])) => rest.extend([right, left]),
+                None => room = room.saturating_sub(count),
             }
-            rest.extend(below.into_iter().rev());
         }
     }
 }

@@ -250,33 +250,29 @@ impl Tree {
         self.source.is_some()
     }
 
-    /// Adds to `wanted` the page behind a node that is surely visited, if it is one and not at hand.
-    /// The node's own children below it, in its page, are passed to `below`.
-    pub(crate) fn want(&mut self, place: Place, below: &mut dyn FnMut(Place)) {
-        let (page, node) = match place {
+    /// The bit and the children of an inner node that will be visited. None for another node, and where its page is not
+    /// at hand: then that is added to `wanted`.
+    pub(crate) fn children_ahead(&mut self, place: Place) -> Option<(u32, [Place; 2])> {
+        let (mut page, mut node) = match place {
             Place::Here(id) => match self.state(id) {
-                State::Inner { left, right, .. } => {
-                    below(Place::Here(left));
-                    below(Place::Here(right));
-                    return;
-                }
+                State::Inner { bit, left, right, .. } => return Some((bit, [left, right].map(Place::Here))),
                 State::Remote { page, node } => (Arc::clone(&self.pages[page as usize]), node),
-                _ => return,
+                _ => return None,
             },
             Place::There(page, node) => (page, node),
         };
-        match page.arena.node(node).state {
-            State::Inner { left, right, .. } => {
-                below(Place::There(Arc::clone(&page), left));
-                below(Place::There(page, right));
-            }
-            State::Stub { ordinal, .. } if page.next.get(ordinal as usize).is_none() => {
-                let digest = page.arena.node(node).sum.digest;
-                if let Ok(page) = self.page_at(&digest, None) {
-                    below(Place::There(page, Page::TOP));
+        loop {
+            match page.arena.node(node).state {
+                State::Inner { bit, left, right, .. } => {
+                    return Some((bit, [left, right].map(|child| Place::There(Arc::clone(&page), child))));
                 }
+                State::Stub { ordinal, .. } => {
+                    let linked = page.next.get(ordinal as usize).map(Arc::clone);
+                    page = self.page_at(&page.arena.node(node).sum.digest.clone(), linked).ok()?;
+                    node = Page::TOP;
+                }
+                _ => return None,
             }
-            _ => {}
         }
     }
 

@@ -113,6 +113,23 @@ fn the_cost_follows_the_difference() {
 }
 
 #[test]
+fn what_will_be_compared_is_read_together() {
+    let before: Arcs = (0..100_000).map(|i| (format!("{:03}/{i}", i % 1000), payload(i))).collect();
+    let mut after = before.clone();
+    after.extend((0..100_000).step_by(101).map(|i| (format!("{:03}/{i}", i % 1000), payload(i + 1))));
+    let mut store = Store::new(0, u64::MAX);
+    let roots = [&before, &after].map(|arcs| store.build(Suite::Sha2_256, arcs));
+    let changed: std::collections::HashSet<_> = store.pages.keys().copied().collect();
+    for (prefix, differences, most_turns) in [(vec![], 991, 20), (vec!["007".to_owned()], 1, 4)] {
+        (store.loads, store.turns) = (0, 0);
+        let found = all_pages(&mut store, roots, &prefix, 1000);
+        assert_eq!(found.len(), differences);
+        assert!(store.turns <= most_turns, "{} turns for {} pages", store.turns, store.loads);
+        assert!(store.loads <= changed.len() as u64, "no page is read twice, or of no use");
+    }
+}
+
+#[test]
 fn forged_diffs_are_refused() {
     let (before, after) = pair(500);
     let mut store = Store::new(1 << 20, u64::MAX);

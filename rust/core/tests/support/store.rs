@@ -19,13 +19,15 @@ pub struct Store {
     pub roots: HashSet<RootCid>,
     pub cache: Arc<PageCache>,
     budget: u64,
+    /// Pages read, and in how many turns.
     pub loads: u64,
+    pub turns: u64,
 }
 
 impl Store {
     pub fn new(cache_bytes: u64, budget: u64) -> Self {
         let cache = Arc::new(PageCache::new(cache_bytes));
-        Self { pages: HashMap::new(), roots: HashSet::new(), cache, budget, loads: 0 }
+        Self { pages: HashMap::new(), roots: HashSet::new(), cache, budget, loads: 0, turns: 0 }
     }
 
     pub fn build(&mut self, suite: Suite, arcs: &BTreeMap<String, Cid>) -> RootCid {
@@ -60,6 +62,7 @@ impl Store {
         assert!(!digests.is_empty());
         assert_eq!(digests.iter().collect::<HashSet<_>>().len(), digests.len(), "no page is asked for twice at once");
         self.loads += digests.len() as u64;
+        self.turns += 1;
         digests.iter().map(|digest| self.pages.get(digest).cloned()).collect()
     }
 
