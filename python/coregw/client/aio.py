@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import batches, diffs, operations, trees
+from coregw.client import batches, changing, diffs, operations, trees
 from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
@@ -28,6 +28,7 @@ from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport import http_options, retries, transport_errors
 from coregw.client.wire import Answer, Body, Call, Receiver
 from coregw.errors import CoregwError
+from coregw.messages import Delta, MutationReceipt
 
 __all__ = ["AsyncClient"]
 
@@ -103,6 +104,16 @@ class AsyncClient:
     ) -> str:
         """Makes a list and returns its root; see `operations.create_list`."""
         return await self._run(operations.create_list(self.settings, elements, sizes, suite=suite, base=base))
+
+    # Changing
+
+    async def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
+        """Binds and removes paths of a map and returns the proven new root; see `changing.update`."""
+        return await self._run(changing.update(self.settings, root, set, remove))
+
+    async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
+        """Changes maps and lists by deltas; the receipt is proven. See `changing.mutate`."""
+        return await self._run(changing.mutate(self.settings, root, deltas))
 
     # Asking
 

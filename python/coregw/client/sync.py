@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
@@ -11,7 +11,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import batches, diffs, operations, trees
+from coregw.client import batches, changing, diffs, operations, trees
 from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
@@ -26,6 +26,7 @@ from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport import http_options, retries, transport_errors
 from coregw.client.wire import Answer, Call, Receiver
 from coregw.errors import CoregwError
+from coregw.messages import Delta, MutationReceipt
 
 __all__ = ["Client"]
 
@@ -101,6 +102,16 @@ class Client:
     ) -> str:
         """Makes a list and returns its root; see `operations.create_list`."""
         return self._run(operations.create_list(self.settings, elements, sizes, suite=suite, base=base))
+
+    # Changing
+
+    def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
+        """Binds and removes paths of a map and returns the proven new root; see `changing.update`."""
+        return self._run(changing.update(self.settings, root, set, remove))
+
+    def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
+        """Changes maps and lists by deltas; the receipt is proven. See `changing.mutate`."""
+        return self._run(changing.mutate(self.settings, root, deltas))
 
     # Asking
 

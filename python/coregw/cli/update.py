@@ -1,0 +1,30 @@
+"""``coregw update``: bind and remove paths of a map; the new root is proven."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from coregw.cli.common import client, gateway_option
+
+__all__ = ["command"]
+
+
+@click.command("update", short_help="Bind and remove paths of a map.")
+@click.argument("root")
+@click.option("--set", "new", type=(str, str), multiple=True, metavar="PATH CID", help="Bind PATH to CID. Repeatable.")
+@click.option("--remove", "removed", multiple=True, metavar="PATH", help="Remove PATH; repeatable.")
+@gateway_option
+def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...], gateway: str) -> None:
+    """Change the map with the root ROOT and print the root of the result, which is derived here from the changes.
+
+    All changes are made, or none. ROOT itself stays as it is, and readable. What "coregw add" prints can be bound.
+    """
+    from coregw.errors import InvalidInput
+
+    if not new and not removed:
+        raise click.UsageError("nothing to change: give --set or --remove")
+    paths = [path for path, _ in new]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise InvalidInput(f"{twice}: named twice", code="invalid_path")
+    with client(gateway) as opened:
+        click.echo(opened.update(root, dict(new), removed))

@@ -1,0 +1,51 @@
+"""``coregw update``: a new root that is derived here, and nothing half done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import coregw as package
+
+Run = Callable[..., Result]
+TEXT = package.payload_cid(b"text")
+
+
+@pytest.fixture
+def root(run: Run, tmp_path: Path) -> str:
+    (tmp_path / "tree" / "docs").mkdir(parents=True)
+    (tmp_path / "tree" / "docs" / "a").write_text("a")
+    (tmp_path / "tree" / "b").write_text("b")
+    added = run("add", tmp_path / "tree")
+    assert added.exit_code == 0
+    return str(added.stdout.split()[-1])
+
+
+def test_it_prints_the_root_that_the_arcs_have(run: Run, root: str) -> None:
+    changed = run("update", root, "--set", "docs/new", TEXT, "--set", "b", TEXT, "--remove", "docs/a")
+    assert (changed.exit_code, changed.stderr) == (0, "")
+    assert changed.stdout.strip() == package.Map({"docs/new": TEXT, "b": TEXT}).root
+    listed = run("diff", root, changed.stdout.strip())
+    assert listed.stdout == "~ b\n- docs/a\n+ docs/new\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([], 2, "nothing to change"),
+        (["--remove", "docs/none"], 1, "docs/none"),
+        (["--set", "b", "no-cid"], 1, "no-cid"),
+        (["--set", "a//b", TEXT], 1, "a//b"),
+        (["--set", "b", TEXT, "--set", "b", TEXT], 1, "b: named twice"),
+        (["--set", "b", TEXT, "--remove", "b"], 1, "b: named twice"),
+    ],
+)
+def test_what_can_not_be_is_one_line_that_says_so(
+    run: Run, root: str, arguments: list[str], code: int, says: str
+) -> None:
+    refused = run("update", root, *arguments)
+    assert (refused.exit_code, refused.stdout) == (code, "")
+    assert says in refused.stderr
