@@ -20,7 +20,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
 documented := coregw $(addprefix coregw.,errors verify messages messages.batches messages.records messages.diffs engine store gateway plants client cli)
-bench_scripts := $(sort $(wildcard benches/*.py))
+benches := $(patsubst benches/bench_%.py,%,$(sort $(wildcard benches/bench_*.py)))
+pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links
 PROPTEST_CASES_LONG ?= 20000
 
 .PHONY: help
@@ -47,10 +49,15 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml Cargo.toml Cargo.lock $(rust_sour
 		--config-settings=build-args="--locked" --editable .
 	@touch $@
 
+$(VENV)/.bench-locked: requirements-bench.lock $(VENV)/.built
+	@echo "installing what the benches need"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-bench.lock
+	@touch $@
+
 .PHONY: lock
-lock: $(VENV)/.locked ## renew requirements.lock and Cargo.lock (ARGS=--upgrade: to the newest versions allowed)
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-emit-index-url --no-emit-find-links --group dev $(ARGS) pyproject.toml --output-file requirements.lock
+lock: $(VENV)/.locked ## renew all lock files (ARGS=--upgrade: to the newest versions allowed)
+	$(pip_compile) --group dev $(ARGS) pyproject.toml --output-file requirements.lock
+	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
 # ------------------------------------------------------------------------------------------------------- run
@@ -107,9 +114,14 @@ props-long: install ## the Rust property tests on many more cases (PROPTEST_CASE
 	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props
 
 .PHONY: bench
-bench: install ## what benches/README.md says, measured in one run
-	cargo bench -p coregw-core --locked
-	@for script in $(bench_scripts); do echo "== $$script"; $(BIN)/python $$script; done
+bench: $(addprefix bench-,$(benches)) ## what benches/README.md says, one bench after the other (ARGS=--write: record it)
+
+.PHONY: bench-check
+bench-check: $(VENV)/.bench-locked ## fail if a recorded ratio got worse by more than 15 % (ARGS: names of benches)
+	$(BIN)/python benches/check.py $(ARGS)
+
+bench-%: benches/bench_%.py $(VENV)/.bench-locked
+	$(BIN)/python $< $(ARGS)
 
 .PHONY: clean
 clean: ## remove everything that was built, the virtual environment too

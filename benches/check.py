@@ -1,0 +1,113 @@
+"""Compares the benches' ratios with the recorded ones: ``make bench-check``.
+
+Each bench makes a quick run, and each guarded figure of it is compared with that of the quick run recorded in
+docs/benchmarks/. A machine that does other work makes single runs worse, never better; so a bench with a loss runs
+again, twice at most, and the best value of each figure counts. A figure that is recorded but no longer measured is a
+loss too. Measuring is the benches' part, the record ``report.py``'s.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from report import RECORDED, SCRATCH
+
+ALLOWED = 1.15
+"""How many times as bad as recorded a figure may be."""
+TRIES = 3
+
+Figures = Mapping[str, Mapping[str, Any]]
+"""The figures of one run, as recorded: by key, each with `value`, `better`, `guarded`."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A guarded figure that got worse by more than is allowed, or that is gone."""
+
+    key: str
+    recorded: float
+    measured: float | None
+
+    def __str__(self) -> str:
+        if self.measured is None:
+            return f"{self.key}: recorded as {self.recorded:g}, no longer measured"
+        return f"{self.key}: {self.measured:g}, recorded as {self.recorded:g}"
+
+
+def losses(recorded: Figures, measured: Figures) -> list[Loss]:
+    """What got lost of the guarded figures of a record."""
+    found = []
+    for key, figure in recorded.items():
+        if not figure["guarded"]:
+            continue
+        before, now = figure["value"], measured.get(key, {}).get("value")
+        least, most = sorted((before, now or 0.0))
+        is_worse = now is None or (now > before) == (figure["better"] == "lower")
+        if is_worse and most > ALLOWED * least:
+            found.append(Loss(key, before, now))
+    return found
+
+
+def best(runs: list[Figures]) -> dict[str, Mapping[str, Any]]:
+    """The best value of each figure."""
+    result: dict[str, Mapping[str, Any]] = {}
+    for key, figure in ((key, figure) for run in runs for key, figure in run.items()):
+        held = result.setdefault(key, figure)
+        choose = max if figure.get("better") == "higher" else min
+        result[key] = choose(held, figure, key=lambda f: f["value"])
+    return result
+
+
+def check(recorded: Figures, measure: Callable[[], Figures]) -> list[Loss]:
+    """What is lost in each of up to `TRIES` measurements."""
+    runs: list[Figures] = []
+    lost: list[Loss] = []
+    for _ in range(TRIES):
+        runs.append(measure())
+        lost = losses(recorded, best(runs))
+        if not lost:
+            break
+    return lost
+
+
+def quick_run(script: Path) -> Figures:
+    """Runs a bench. Raises `subprocess.CalledProcessError` if it fails."""
+    subprocess.run([sys.executable, str(script), "--quick", "--no-write"], check=True)
+    return read(SCRATCH, script)
+
+
+def read(folder: Path, script: Path) -> Figures:
+    """The figures of the last quick run of a bench in this folder; empty if there is none."""
+    path = folder / f"{script.stem.removeprefix('bench_')}.json"
+    if not path.exists():
+        return {}
+    run: dict[str, Any] = json.loads(path.read_text())["runs"].get("quick", {})
+    figures: Figures = run.get("figures", {})
+    return figures
+
+
+def main(names: list[str]) -> int:
+    """Checks the benches of these names, or all; the exit status."""
+    here = Path(__file__).parent
+    scripts = [here / f"bench_{name}.py" for name in names] or sorted(here.glob("bench_*.py"))
+    failed = False
+    for script in scripts:
+        recorded = read(RECORDED, script)
+        if not any(figure["guarded"] for figure in recorded.values()):
+            print(f"== {script.stem}: nothing recorded")
+            continue
+        print(f"== {script.stem}", flush=True)
+        lost = check(recorded, lambda script=script: quick_run(script))  # type: ignore[misc]
+        failed |= bool(lost)
+        print(*(f"LOST {loss}" for loss in lost), sep="\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

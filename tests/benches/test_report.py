@@ -1,0 +1,78 @@
+"""What a bench records, and how it asks for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import check
+import report
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> report.Report:
+    """A full run that records in a folder of its own, and draws nothing."""
+    monkeypatch.setattr(report, "RECORDED", tmp_path)
+    return new_run("--quick")
+
+
+def new_run(*arguments: str) -> report.Report:
+    return report.Report("sample", "A sample", report.parser("A sample.").parse_args([*arguments, "--write"]))
+
+
+def test_a_quick_run_is_recorded_beside_a_full_one(run: report.Report, tmp_path: Path) -> None:
+    record = tmp_path / "sample.json"
+    record.write_text(json.dumps({"runs": {"full": {"figures": {"x": 1}}}}))
+    run.add("ratio", 1.23456, better="lower", bar=2, guarded=True)
+    run.finish()
+    runs = json.loads(record.read_text())["runs"]
+    assert runs["full"] == {"figures": {"x": 1}}
+    assert runs["quick"]["figures"]["ratio"] == {
+        "value": 1.235, "unit": "x", "better": "lower", "bar": 2, "guarded": True,
+    }  # fmt: skip
+    assert "cpu" in runs["quick"]["context"]
+
+
+def test_the_check_reads_what_a_quick_run_recorded(run: report.Report, tmp_path: Path) -> None:
+    run.add("ratio", 3, series="a peer", better="higher", guarded=True)
+    run.finish()
+    figures = check.read(tmp_path, Path("benches/bench_sample.py"))
+    assert [loss.key for loss in check.losses(figures, {})] == ["a peer: ratio"]
+
+
+def test_times_of_one_machine_are_shown_and_not_recorded(
+    run: report.Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.add("look-up", 12.5, "µs", recorded=False)
+    run.finish()
+    assert json.loads((tmp_path / "sample.json").read_text())["runs"]["quick"]["figures"] == {}
+    assert "12.5 µs" in " ".join(capsys.readouterr().out.split()).replace(" │ ", " ")
+
+
+@pytest.mark.parametrize(("better", "value"), [("lower", 2.1), ("higher", 1.9)])
+def test_the_table_says_which_bar_is_missed(
+    run: report.Report, capsys: pytest.CaptureFixture[str], better: report.Better, value: float
+) -> None:
+    run.add("met", 2.0, better=better, bar=2)
+    assert "MISSED" not in finished(run, capsys)
+    run.add("missed", value, better=better, bar=2)
+    assert "2 MISSED" in finished(run, capsys)
+
+
+def finished(run: report.Report, capsys: pytest.CaptureFixture[str]) -> str:
+    run.finish()
+    return capsys.readouterr().out
+
+
+def test_a_bar_that_says_not_what_is_better_is_refused(run: report.Report) -> None:
+    with pytest.raises(ValueError, match="lower or higher"):
+        run.add("ratio", 1, bar=2)
+
+
+def test_two_figures_of_one_name_are_refused(run: report.Report) -> None:
+    run.add("ratio", 1)
+    run.add("ratio", 1, series="a peer")
+    with pytest.raises(ValueError, match="'ratio'"):
+        run.add("ratio", 2)
