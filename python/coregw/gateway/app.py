@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
-
-from litestar import Litestar
-from litestar.exceptions import HTTPException
+from typing import Final
 
 from coregw.engine import Engine
 from coregw.gateway import batches, cas, diff, health, ipfs, resolve, roots
 from coregw.gateway.admin import admin_router
+from coregw.gateway.application import Application
 from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
 from coregw.gateway.openapi import build_document, openapi_document
@@ -24,11 +22,10 @@ from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 from coregw.store.rocksdb import open_store
 
-if TYPE_CHECKING:
-    from litestar.types import Message, Scope
-
 __all__ = ["create_app", "open_engine"]
 
+_HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
+_VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
 _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
 
 
@@ -59,7 +56,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     )
 
 
-def create_app(settings: Settings, engine: Engine | None = None, admin_token: AccessToken | None = None) -> Litestar:
+def create_app(settings: Settings, engine: Engine | None = None, admin_token: AccessToken | None = None) -> Application:
     """The gateway as an ASGI application.
 
     Args:
@@ -70,7 +67,7 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
     """
 
     @asynccontextmanager
-    async def life(app: Litestar) -> AsyncIterator[None]:
+    async def life(app: Application) -> AsyncIterator[None]:
         own = engine if engine is not None else await open_engine(settings)
         app.state["gateway"] = Gateway(own, settings, Bodies(settings))
         try:
@@ -90,10 +87,10 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
         openapi_document,
     ]
     admin = [] if admin_token is None else [admin_router(admin_token)]
-    app = Litestar(
+    app = Application(
+        handle_exception,
+        _extra_headers,
         route_handlers=[*handlers, *admin],
-        exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
-        before_send=[_add_headers],
         lifespan=[life],
         openapi_config=None,
         logging_config=None,
@@ -103,11 +100,6 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
     return app
 
 
-async def _add_headers(message: Message, scope: Scope) -> None:
-    """Adds what every answer has, failures and unknown routes included."""
-    if message["type"] != "http.response.start":
-        return
-    headers = [*message["headers"], (b"x-content-type-options", b"nosniff")]
-    if scope["path"].rstrip("/") in _VERIFY_PATHS:
-        headers.append((b"x-core-verification-role", b"diagnostic"))
-    message["headers"] = headers
+def _extra_headers(path: str) -> list[tuple[bytes, bytes]]:
+    """What every answer has, failures and unknown routes included."""
+    return _VERIFY_HEADERS if path.rstrip("/") in _VERIFY_PATHS else _HEADERS

@@ -9,10 +9,11 @@ they wait for one.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -20,6 +21,9 @@ from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
 __all__ = ["GatewayProtocol", "Refusal", "protocol_for", "refusal"]
+
+_HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
+"""What a Host consists of (RFC 3986 section 3.2)."""
 
 Refusal = Callable[[bytes, str], bytes]
 """Makes the JSON body of the 400 to what is no HTTP request, from its target (empty if unknown) and a sentence."""
@@ -105,9 +109,12 @@ class GatewayProtocol(HttpToolsProtocol):
             self._refuse_long_head()
             raise _Refused
         modern = self.parser.get_http_version() != "1.0"
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (modern and hosts == 0):
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) > 1 or (modern and not hosts):
             self._refusal = "a request needs exactly one Host header"
+            raise _Refused
+        if hosts and _HOST.fullmatch(hosts[0]) is None:
+            self._refusal = "the Host header names no host"
             raise _Refused
         codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
         if codings and not (modern and codings == [b"chunked"]):  # another coding would be stored as it is
