@@ -24,6 +24,7 @@ benches := $(patsubst benches/bench_%.py,%,$(sort $(wildcard benches/bench_*.py)
 pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links
 PROPTEST_CASES_LONG ?= 20000
+FUZZ_SECONDS ?= 60
 
 .PHONY: help
 help: ## list the targets
@@ -112,6 +113,13 @@ format: install ## put Rust and Python in the project's form
 .PHONY: props-long
 props-long: install ## the Rust property tests on many more cases (PROPTEST_CASES_LONG=20000)
 	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props
+
+.PHONY: fuzz
+fuzz: install ## the fuzz targets of the Rust core, each for a minute (FUZZ_SECONDS=60)
+	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && for target in proofs pages changes json; do \
+		echo "== $$target"; \
+		cargo run --quiet --release --locked --bin "$$target" -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 "corpus/$$target"; done
 
 .PHONY: bench
 bench: $(addprefix bench-,$(benches)) ## what benches/README.md says, one bench after the other (ARGS=--write: record it)
