@@ -16,6 +16,8 @@ mpl.use("svg")
 
 from matplotlib import pyplot as plt
 
+from report import show
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
@@ -88,7 +90,7 @@ def panel_of_bars(axis: Axes, figures: list[Figure], label: str, colours: dict[s
             named.add(figure.series)
             axis.barh(at, figure.value, height=0.8, color=colours[figure.series], label=label_once)
             axis.annotate(
-                f"{figure.value:.3g}", (figure.value, at), (3, 0), textcoords="offset points", va="center", fontsize=8
+                show(figure.value), (figure.value, at), (3, 0), textcoords="offset points", va="center", fontsize=8
             )
             if figure.bar is not None:
                 axis.plot([figure.bar] * 2, [at - 0.48, at + 0.48], color=BAR, linewidth=2, solid_capstyle="butt")
