@@ -11,6 +11,7 @@ import pytest
 from coregw.store import Store
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import RocksStore, open_store
+from store.remote_support import remote
 
 Put = Callable[[Store, bytes], Coroutine[None, None, bytes]]
 
@@ -20,24 +21,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["memory", "rocksdb"])
+@pytest.fixture(params=["memory", "rocksdb", "remote"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """Each store in turn."""
-    made: Store = MemoryStore() if request.param == "memory" else await open_store(tmp_path / "store")
-    yield made
-    await made.close()
+    """Each store in turn; the remote one is RocksDB behind a socket, with its table files read directly."""
+    if request.param == "memory":
+        made: Store = MemoryStore()
+        yield made
+        await made.close()
+        return
+    async with await open_store(tmp_path / "store") as rocks:
+        if request.param == "rocksdb":
+            yield rocks
+        else:
+            async with remote(rocks) as made:
+                yield made
 
 
-@pytest.fixture(params=["memory", "rocksdb"])
+@pytest.fixture(params=["memory", "rocksdb", "remote"])
 async def full_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """Each store in turn, without room for anything."""
-    made: Store = (
-        MemoryStore(max_bytes=0)
-        if request.param == "memory"
-        else await open_store(tmp_path / "store", reserve_bytes=1 << 62)
-    )
-    yield made
-    await made.close()
+    if request.param == "memory":
+        yield MemoryStore(max_bytes=0)
+        return
+    async with await open_store(tmp_path / "store", reserve_bytes=1 << 62) as rocks:
+        if request.param == "rocksdb":
+            yield rocks
+        else:
+            async with remote(rocks) as made:
+                yield made
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ nothing else. Pages, payloads and root records are immutable and content-address
 only published records change, by compare-and-set. A store never computes or checks a digest: pages are checked by the
 core when they are loaded, payloads by the client.
 
-This module leaves out every implementation: `coregw.store.memory` (for tests and short-lived gateways) and
-`coregw.store.rocksdb` (the default). One contract suite, ``tests/store``, holds them to what is written here.
+This module leaves out every implementation: `coregw.store.memory` (for tests and short-lived gateways),
+`coregw.store.rocksdb` (the default), and `coregw.store.remote` (one that another process has open). One contract suite, ``tests/store``, holds them to what is written here.
 """
 
 from __future__ import annotations
