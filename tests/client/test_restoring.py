@@ -55,6 +55,22 @@ def test_an_empty_folder_is_filled_and_stays_itself(gateway: str, client: Client
     assert tmp_path.stat().st_ino == before
 
 
+def test_a_folder_that_can_not_be_filled_stays_empty(
+    gateway: str, client: Client, stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def failing(path: Path, target: Path) -> Path:
+        if target.name == "c":
+            raise OSError(28, "No space left on device", str(target))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="No space left"):
+        restore(gateway, client.create_root({"a/b": stored, "b": stored, "c": stored, "d": stored}), tmp_path)
+    assert names(tmp_path) == []
+
+
 HOSTILE = {
     "dot dot": {"a/../../evil": "can't be the name of a file"},
     "dot": {"./evil": "can't be the name of a file"},

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,8 +151,11 @@ def _staging(destination: Path) -> Iterator[Path]:
             for _, place in moves:
                 if os.path.lexists(place):
                     raise InvalidInput(f"{place}: appeared meanwhile", code="invalid_path")
-            for child, place in moves:
-                child.rename(place)
+            with ExitStack() as undo:
+                for child, place in moves:
+                    child.rename(place)
+                    undo.callback(place.rename, child)
+                undo.pop_all()
             folder.rmdir()
         else:
             folder.rename(destination)
