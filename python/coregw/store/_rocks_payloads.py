@@ -8,6 +8,7 @@ can finish what is still marked when the store is opened, so that is deleted (`c
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -100,7 +101,7 @@ class RocksPayloadWriter:
     def __init__(self, committer: Committer, upload: bytes) -> None:
         self._committer = committer
         self._upload = upload
-        self._buffer = bytearray()
+        self._buffer = io.BytesIO()
         self._shipped = 0
         self._under_way: asyncio.Future[None] | None = None
         self._multihash: bytes | None = None
@@ -114,7 +115,7 @@ class RocksPayloadWriter:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._ended = True
-        self._buffer = bytearray()
+        self._buffer = io.BytesIO()
         if self._shipped and not self._stored:
             await self._abort()
 
@@ -123,18 +124,16 @@ class RocksPayloadWriter:
         rest = memoryview(chunk)
         while rest:
             # A full chunk is shipped when more follows, so that a payload of one chunk never is.
-            if len(self._buffer) == CHUNK_BYTES:
+            if self._buffer.tell() == CHUNK_BYTES:
                 await self._ship()
-            taken = rest[: CHUNK_BYTES - len(self._buffer)]
-            self._buffer += taken
-            rest = rest[len(taken) :]
+            rest = rest[self._buffer.write(rest[: CHUNK_BYTES - self._buffer.tell()]) :]
 
     async def commit(self, multihash: bytes) -> bool:
         self._require_open()
         self._ended = True
         self._multihash = multihash
         await self._arrived()
-        last, self._buffer = bytes(self._buffer), bytearray()
+        last, self._buffer = self._buffer.getvalue(), io.BytesIO()  # no copy
         payload = Row(Family.PAYLOADS, multihash)
 
         def commit(transaction: Transaction) -> bool:
@@ -161,7 +160,7 @@ class RocksPayloadWriter:
 
     async def _ship(self) -> None:
         await self._arrived()
-        data, self._buffer = bytes(self._buffer), bytearray()
+        data, self._buffer = self._buffer.getvalue(), io.BytesIO()  # no copy
         chunk, first = self._chunk(self._shipped), self._shipped == 0
 
         def ship(transaction: Transaction) -> None:
