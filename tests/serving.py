@@ -24,6 +24,7 @@ ADMIN = {"GATEWAY_ADMIN_TOKEN": ADMIN_TOKEN}
 """What to give `start` or `process` as `environ`, for a gateway with administration routes."""
 
 _RUN = "from coregw.gateway.server import run; from coregw.gateway.settings import Settings; run(Settings.load())"
+_SERVE = [sys.executable, "-P", "-m", "coregw", "serve"]
 _SECONDS = 60
 
 
@@ -49,7 +50,7 @@ def start(data: Path, environ: Mapping[str, str] | None = None, **settings: obje
     variables = {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
     variables |= {"GATEWAY_ADMIN_TOKEN": ""} | dict(environ or {})
     popen = subprocess.Popen(
-        [sys.executable, "-c", _RUN],
+        _SERVE if "workers" in settings else [sys.executable, "-c", _RUN],
         env={**os.environ, "COREGW_DATA": str(data), "COREGW_PORT": "0", **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import rich_click as click
 
 if TYPE_CHECKING:
+    from coregw.gateway.server import Service
     from coregw.gateway.settings import Settings
 
-__all__ = ["chosen_settings", "command", "server_options"]
+__all__ = ["chosen_settings", "command", "run_service", "server_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +34,7 @@ def _show_settings(context: click.Context, parameter: click.Parameter, wanted: b
 
 
 def server_options(command: F) -> F:
-    """Adds what every command that listens takes, as the arguments of `chosen_settings`, and ``--settings``."""
+    """Adds what every command that listens takes: as `chosen_settings` and `run_service` do, and ``--settings``."""
     for option in (
         click.option(
             "--settings",
@@ -46,6 +48,12 @@ def server_options(command: F) -> F:
         click.option(
             "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated."
         ),
+        click.option(
+            "--workers",
+            type=click.IntRange(1, 256),
+            help="Processes that answer, on one store; 1 by default.",
+        ),
+        click.option("--worker", type=(int, int), hidden=True),  # how the process that owns the store starts the others
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one."),
         click.option("--host", help="Address to listen on; loopback unless told otherwise."),
         click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; made if missing."),
@@ -54,11 +62,13 @@ def server_options(command: F) -> F:
     return command
 
 
-def chosen_settings(data: Path | None, host: str | None, port: int | None, assignments: tuple[str, ...]) -> Settings:
+def chosen_settings(
+    data: Path | None, host: str | None, port: int | None, workers: int | None, assignments: tuple[str, ...]
+) -> Settings:
     """The settings of the environment and the options; these win."""
     from coregw.gateway.settings import Settings
 
-    given: dict[str, object] = {"data": data, "host": host, "port": port}
+    given: dict[str, object] = {"data": data, "host": host, "port": port, "workers": workers}
     known = {variable for variable, _, _ in Settings.describe()}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -69,19 +79,42 @@ def chosen_settings(data: Path | None, host: str | None, port: int | None, assig
     return Settings.load(None, **given)
 
 
+def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, service: Callable[[], Service]) -> None:
+    """Runs a service as the options say: alone, as the owner of several workers, or as one of those.
+
+    Args:
+        name: The command that was called, by which workers are started.
+        settings: The settings, each worker's own if this is one.
+        worker: What the process that owns the store says to a worker, None otherwise.
+        service: Makes the service; not called where only others are started.
+    """
+    if worker is None and settings.workers > 1:
+        from coregw.gateway import supervisor
+
+        supervisor.run(settings, [sys.executable, "-P", "-m", "coregw", name, "--worker"])
+        return
+    from coregw.gateway import server
+
+    if worker is None:
+        server.run(settings, service=service())
+    else:
+        server.run_worker(settings, *worker, service=service())
+
+
 @click.command("serve")
 @server_options
-def command(data: Path | None, host: str | None, port: int | None, assignments: tuple[str, ...]) -> None:
+def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: ANN401 - those of `chosen_settings`
     """Run a gateway on RocksDB, and say where it listens.
 
     Settings come from COREGW_* variables; options win over them. SIGINT or SIGTERM end it: requests under way finish,
     and the store is closed. With a token in PLANTS_ACCESS_TOKEN the sample plant store is served too, under /plants.
     """
-    chosen = chosen_settings(data, host, port, assignments)
 
-    from coregw.gateway import server
-    from coregw.gateway.tokens import AccessToken
-    from coregw.plants import service
-    from coregw.plants.app import TOKEN_VARIABLE
+    def service() -> Service:
+        from coregw.gateway.tokens import AccessToken
+        from coregw.plants.app import TOKEN_VARIABLE
+        from coregw.plants.service import beside_gateway
 
-    server.run(chosen, service=service.beside_gateway(AccessToken.from_environment(TOKEN_VARIABLE)))
+        return beside_gateway(AccessToken.from_environment(TOKEN_VARIABLE))
+
+    run_service("serve", chosen_settings(**options), worker, service)

@@ -1,7 +1,8 @@
-"""Running the gateway: a socket, uvicorn, signals, and a clean end.
+"""Running the gateway in this process: a socket, uvicorn, signals, and a clean end.
 
-``run`` is what ``coregw serve`` calls; `GatewayServer` is for a program that has an event loop of its own. Leaves out
-processes and TLS: several gateways can't share one RocksDB directory, and TLS belongs to a proxy in front.
+``run`` is what ``coregw serve`` calls, and ``run_worker`` each of its workers if it has several; `GatewayServer` is for
+a program that has an event loop of its own. Leaves out how several processes are kept running
+(`coregw.gateway.supervisor`), and TLS, which belongs to a proxy in front.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,15 +24,17 @@ from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.admin import TOKEN_VARIABLE
 from coregw.gateway.app import create_app, open_engine
+from coregw.gateway.listening import announce, listen, log_to_stderr, loop_factory, url_of
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.gateway.wire import Refusal, protocol_for, refusal
 from coregw.store import Store
+from coregw.store.remote import open_remote
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
 
-__all__ = ["GATEWAY", "GatewayServer", "Service", "announce", "run"]
+__all__ = ["GATEWAY", "GatewayServer", "Service", "announce", "run", "run_worker"]
 
 logger = logging.getLogger("coregw.gateway")
 
@@ -54,12 +57,6 @@ GATEWAY: Final = Service(create_app, refusal)
 """The gateway alone."""
 
 
-def announce(url: str) -> None:
-    """Writes the one line that tells a person, or the program that started this one, where the gateway listens."""
-    sys.stdout.write(f"coregw: listening on {url}\n")
-    sys.stdout.flush()
-
-
 def run(settings: Settings, on_ready: Callable[[str], None] = announce, service: Service = GATEWAY) -> None:
     """Runs a gateway until SIGINT or SIGTERM, then lets requests under way finish, closes the store, and returns.
 
@@ -73,10 +70,51 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
         InvalidInput: The data directory holds something else than a store, or a token can't travel in a header.
         StoreDamaged: The store's files are corrupt.
     """
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(settings)
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(GatewayServer(settings, on_ready=on_ready, admin_token=admin_token, service=service).serve())
+
+
+def run_worker(settings: Settings, number: int, descriptor: int, service: Service = GATEWAY) -> None:
+    """Runs one of several gateways on one store, as `coregw.gateway.supervisor` starts them.
+
+    Args:
+        settings: Where it listens, with others, and its own limits.
+        number: Which of the workers it is.
+        descriptor: The file descriptor of the socket to the process that owns the store.
+        service: What it answers with.
+
+    Raises:
+        Unavailable: The process that owns the store has ended.
+        InvalidInput: A token can't travel in a header.
+    """
+    log_to_stderr(settings)
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each table file takes one
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))
+
+
+async def _work(settings: Settings, number: int, owner: socket.socket, service: Service) -> None:
+    orphaned = asyncio.Event()
+    store = await open_remote(
+        settings.data,
+        owner,
+        name=str(number),
+        cache_bytes=settings.store_cache_bytes,
+        read_threads=settings.store_threads,
+        on_lost=orphaned.set,
+    )
+    admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
+    server = GatewayServer(settings, store, announce, admin_token=admin_token, service=service, shares_port=True)
+    serving = asyncio.create_task(server.serve())
+    await asyncio.wait({serving, alone := asyncio.create_task(orphaned.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    server.stop()
+    await serving
+    if alone.done():
+        raise Unavailable(f"worker {number} has ended, since the process that owns the store has")
+    alone.cancel()
 
 
 class GatewayServer:
@@ -90,6 +128,7 @@ class GatewayServer:
         *,
         admin_token: AccessToken | None = None,
         service: Service = GATEWAY,
+        shares_port: bool = False,
     ) -> None:
         """Prepares a gateway; nothing is opened yet.
 
@@ -99,10 +138,12 @@ class GatewayServer:
             on_ready: Called with the address once connections are accepted.
             admin_token: What opens the administration routes; without it there are none.
             service: What it answers with.
+            shares_port: Whether other processes listen on the same port.
         """
         self._settings = settings
         self._admin_token = admin_token
         self._service = service
+        self._shares_port = shares_port
         self._store = store
         self._on_ready = on_ready
         self._server: _Uvicorn | None = None
@@ -110,7 +151,7 @@ class GatewayServer:
 
     async def serve(self) -> None:
         """Serves until `stop`, or a signal if this is the main thread. Raises as `run`."""
-        with _listen(self._settings) as listener:
+        with listen(self._settings, shared=self._shares_port) as listener:
             engine = await open_engine(self._settings, self._store)
             try:
                 app = self._service.create_app(self._settings, engine, self._admin_token)
@@ -129,8 +170,7 @@ class GatewayServer:
             self._server.should_exit = True
 
     def _ready(self, listener: socket.socket) -> Callable[[], None]:
-        host, port = listener.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        url = url_of(listener)
 
         def ready() -> None:
             logger.info("listening on %s, data in %s", url, self._settings.data)
@@ -180,24 +220,3 @@ def _config(settings: Settings, app: ASGIApp, refusal: Refusal) -> uvicorn.Confi
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
-
-
-def _listen(settings: Settings) -> socket.socket:
-    """A bound socket for the first address of the host that can be had."""
-    where = f"{settings.host}:{settings.port}"
-    try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        return socket.create_server(address, family=family, backlog=settings.backlog)
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no such host"
-        raise Unavailable(f"cannot listen on {where}: {reason}") from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Uvloop where there is one; it is twice as fast on sockets."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

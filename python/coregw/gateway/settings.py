@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -50,6 +50,7 @@ class Settings:
     data: Path = field(default=_DATA, metadata=_about("Directory of the RocksDB store; made if missing."))
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
+    workers: int = _setting(1, "Processes that answer, on one store.", least=1, most=256)
     log_level: str = _setting("info", f"Least severe log lines shown: {', '.join(_LEVELS)}.")
 
     store_cache_bytes: int = _setting(32 * MIB, "Memory for RocksDB's cache of blocks.", least=MIB)
@@ -92,8 +93,7 @@ class Settings:
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, int | float) and not item.metadata["least"] <= value <= item.metadata["most"]:
-                bounds = f"{item.metadata['least']} to {item.metadata['most']}"
-                raise InvalidInput(f"setting {item.name} is {value}, must be {bounds}")
+                raise InvalidInput(f"setting {item.name} is {value}, must be {_bounds(item)}")
         if self.log_level not in _LEVELS:
             raise InvalidInput(f"setting log_level is {self.log_level!r}, must be one of {', '.join(_LEVELS)}")
 
@@ -121,6 +121,10 @@ class Settings:
         if overrides:
             raise InvalidInput(f"no such setting: {', '.join(sorted(overrides))}")
         return cls(**values)
+
+    def environ(self) -> dict[str, str]:
+        """The variables by which another process gets these settings from `load`."""
+        return {_PREFIX + item.name.upper(): str(getattr(self, item.name)) for item in fields(self)}
 
     @classmethod
     def describe(cls) -> list[tuple[str, str, str]]:
@@ -151,9 +155,15 @@ def _read(name: str, value: Any, kind: type) -> Any:  # noqa: ANN401 - one reade
     return int(match[1]) * _UNITS[(match[2] or "")[:1].lower()]
 
 
+def _bounds(item: Field[Any]) -> str:
+    """The values that a setting may have, as a person would write them."""
+    least, most = (_shown(item.name, item.metadata[each]) for each in ("least", "most"))
+    return f"at least {least}" if most == str(math.inf) else f"{least} to {most}"
+
+
 def _shown(name: str, default: object) -> str:
     """A default as a person would write it."""
-    if isinstance(default, int) and name.endswith("_bytes"):
+    if isinstance(default, int) and default and name.endswith("_bytes"):
         for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
             if default % unit == 0:
                 return f"{default // unit}{word}"

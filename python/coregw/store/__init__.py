@@ -6,7 +6,8 @@ only published records change, by compare-and-set. A store never computes or che
 core when they are loaded, payloads by the client.
 
 This module leaves out every implementation: `coregw.store.memory` (for tests and short-lived gateways),
-`coregw.store.rocksdb` (the default), and `coregw.store.remote` (one that another process has open). One contract suite, ``tests/store``, holds them to what is written here.
+`coregw.store.rocksdb` (the default), and `coregw.store.remote` (one that another process has open). One contract suite,
+``tests/store``, holds them to what is written here.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -26,10 +28,33 @@ from coregw.store._records import check_plant_id
 from coregw.store._rocks_layout import Family, PayloadRow, chunk_key
 from coregw.store._rocks_replica import Replica
 
-__all__ = ["RemotePayloadWriter", "RemoteStore"]
+__all__ = ["RemotePayloadWriter", "RemoteStore", "open_remote"]
 
 _T = TypeVar("_T")
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
+
+
+async def open_remote(
+    path: str | PathLike[str],
+    connection: socket.socket,
+    *,
+    name: str,
+    cache_bytes: int,
+    read_threads: int,
+    on_lost: Callable[[], None] | None = None,
+) -> RemoteStore:
+    """The RocksDB store in a directory, which another process has open.
+
+    Args:
+        path: The directory.
+        connection: A connected Unix socket, whose other end is `coregw.store.sharing.share`'s. Closed with the store.
+        name: What no other process calls itself that uses the same store.
+        cache_bytes: Memory for RocksDB's cache of blocks.
+        read_threads: The most reads of table files at once.
+        on_lost: Called when the other process has gone, or let go of the connection.
+    """
+    replica = Replica(Path(path), name, cache_bytes=cache_bytes, threads=read_threads)
+    return await RemoteStore.connect(connection, replica, on_lost)
 
 
 class RemoteStore:
