@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+import types
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from coregw.errors import InvalidInput, TooLarge, Unavailable
@@ -20,6 +21,7 @@ from coregw.gateway.settings import Settings
 
 __all__ = ["Bodies", "check_identity", "check_json_type", "declared_length", "query_parameters"]
 
+_JSON: Final = "application/json"
 _JSON_TYPE: Final = re.compile(r'\s*application/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?;?\s*', re.IGNORECASE)
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
@@ -30,8 +32,8 @@ def check_json_type(request: AnyRequest) -> None:
     Raises:
         InvalidInput: It is another type (code ``unsupported_media_type``).
     """
-    given = ", ".join(request.headers.getall("content-type", []))
-    if given and _JSON_TYPE.fullmatch(given) is None:
+    given = _header(request, b"content-type")
+    if given not in ("", _JSON) and _JSON_TYPE.fullmatch(given) is None:
         message = f"the body comes as {given!r}; send it with Content-Type: application/json"
         raise InvalidInput(message, code="unsupported_media_type")
     check_identity(request)
@@ -43,8 +45,8 @@ def check_identity(request: AnyRequest) -> None:
     Raises:
         InvalidInput: It has a Content-Encoding (code ``unsupported_media_type``).
     """
-    coding = ", ".join(request.headers.getall("content-encoding", []))
-    if coding.strip().lower() not in ("", "identity"):
+    coding = _header(request, b"content-encoding")
+    if coding and coding.strip().lower() not in ("", "identity"):
         raise InvalidInput(f"the body is coded as {coding!r}, must be sent as it is", code="unsupported_media_type")
 
 
@@ -76,8 +78,13 @@ def query_parameters(request: AnyRequest, *allowed: str) -> dict[str, str]:
 
 def declared_length(request: AnyRequest) -> int | None:
     """The length of the body as its Content-Length says, None if it does not. The server has checked that it is one."""
-    declared = request.headers.get("content-length")
-    return None if declared is None else int(declared)
+    declared = _header(request, b"content-length")
+    return int(declared) if declared else None
+
+
+def _header(request: AnyRequest, name: bytes) -> str:
+    """The value of a header, several joined to one; empty if there is none. As Litestar's, in a fifth of its time."""
+    return ", ".join([value.decode("latin-1") for each, value in request.scope["headers"] if each == name])
 
 
 class Bodies:
@@ -105,49 +112,19 @@ class Bodies:
             TooLarge: It is longer than `limit`; if it says so itself, before any of it is read.
             InvalidInput: It pauses or takes too long, or the client left (`ClientGone`).
         """
-        if (declared_length(request) or 0) > limit:
-            raise _too_large(limit)
-        deadline = asyncio.get_running_loop().time() + self._body_seconds
-        count = 0
-        more = True
-        while more:
-            chunk, more = await self._receive(request, deadline)
-            count += len(chunk)
-            if count > limit:
-                raise _too_large(limit)
-            if chunk:
+        body = _Incoming(request, limit, self._idle_seconds, self._body_seconds)
+        while body.more:
+            if chunk := await body.next():
                 yield chunk
 
-    async def _receive(self, request: AnyRequest, deadline: float) -> tuple[bytes, bool]:
-        """The next piece of a body, and whether more follow."""
-        pause = asyncio.get_running_loop().time() + self._idle_seconds
-        try:
-            async with asyncio.timeout_at(min(pause, deadline)):
-                message = await request.receive()
-        except TimeoutError:
-            raise InvalidInput("the body did not arrive in time") from None
-        if message["type"] != "http.request":
-            raise ClientGone("the client left before its body was whole")
-        return message.get("body", b""), message.get("more_body", False)
-
-    @asynccontextmanager
-    async def whole(self, request: AnyRequest, limit: int) -> AsyncIterator[bytes]:
+    def whole(self, request: AnyRequest, limit: int) -> AbstractAsyncContextManager[bytes]:
         """The whole body; its memory is counted until the block ends.
 
         Raises:
             Unavailable: All request bodies together are past ``buffered_bytes``.
             As `chunks`.
         """
-        buffer = io.BytesIO()
-        counted = 0
-        try:
-            async for chunk in self.chunks(request, limit):
-                self._count(len(chunk))
-                counted += len(chunk)
-                buffer.write(chunk)
-            yield buffer.getvalue()  # shares the buffer: no second copy of a large body
-        finally:
-            self._buffered -= counted
+        return _Whole(self, _Incoming(request, limit, self._idle_seconds, self._body_seconds))
 
     @contextmanager
     def reserved(self, size: int) -> Iterator[None]:
@@ -156,16 +133,117 @@ class Bodies:
         Raises:
             Unavailable: All request bodies together are past ``buffered_bytes``.
         """
-        self._count(size)
+        self.count(size)
         try:
             yield
         finally:
-            self._buffered -= size
+            self.count(-size)
 
-    def _count(self, size: int) -> None:
-        if self._buffered + size > self._most_buffered:
+    def count(self, size: int) -> None:
+        """Counts bytes that are held from now on; negative ones are held no longer.
+
+        Raises:
+            Unavailable: All request bodies together are past ``buffered_bytes``.
+        """
+        if size > 0 and self._buffered + size > self._most_buffered:
             raise Unavailable("too many large requests at once; try again")
         self._buffered += size
+
+
+class _Incoming:
+    """A body on its way in: bounded in size, and in the time that it takes where it has to be waited for."""
+
+    __slots__ = ("_count", "_deadline", "_idle_seconds", "_limit", "_receive", "_seconds", "more")
+
+    def __init__(self, request: AnyRequest, limit: int, idle_seconds: float, seconds: float) -> None:
+        if (declared_length(request) or 0) > limit:
+            raise _too_large(limit)
+        self._receive = request.receive
+        self._limit = limit
+        self._idle_seconds = idle_seconds
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._count = 0
+        self.more = True
+
+    async def next(self) -> bytes:
+        """The next piece, perhaps empty; `more` says whether others follow."""
+        # Most bodies are here with their head. To see that, the first step is taken by hand: a timer costs more.
+        receiving = self._receive().__await__()
+        try:
+            waits_for = next(receiving)
+        except StopIteration as done:
+            message = done.value
+        else:
+            message = await self._wait(receiving, waits_for)
+        if message["type"] != "http.request":
+            raise ClientGone("the client left before its body was whole")
+        chunk: bytes = message.get("body", b"")
+        self.more = message.get("more_body", False)
+        self._count += len(chunk)
+        if self._count > self._limit:
+            raise _too_large(self._limit)
+        return chunk
+
+    async def _wait(self, receiving: Generator[Any, Any, Any], waits_for: object) -> Any:  # noqa: ANN401 - a message
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self._seconds
+        try:
+            async with asyncio.timeout_at(min(now + self._idle_seconds, self._deadline)):
+                return await _rest(receiving, waits_for)
+        except TimeoutError:
+            raise InvalidInput("the body did not arrive in time") from None
+
+
+@types.coroutine
+def _rest(begun: Generator[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
+    """What is left of an awaitable whose first step was taken, and gave what it waits for."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - cancellation too is the awaitable's to handle
+                waits_for = begun.throw(error)
+            else:
+                waits_for = begun.send(sent)
+    except StopIteration as done:
+        return done.value
+
+
+class _Whole(AbstractAsyncContextManager[bytes]):
+    """A whole body, counted while the block lasts. A class, since a generator would cost as much as a look-up."""
+
+    __slots__ = ("_bodies", "_counted", "_incoming")
+
+    def __init__(self, bodies: Bodies, incoming: _Incoming) -> None:
+        self._bodies = bodies
+        self._incoming = incoming
+        self._counted = 0
+
+    async def __aenter__(self) -> bytes:
+        try:
+            first = await self._next()
+            return await self._joined(first) if self._incoming.more else first
+        except BaseException:
+            self._bodies.count(-self._counted)
+            raise
+
+    async def _joined(self, first: bytes) -> bytes:
+        buffer = io.BytesIO()
+        buffer.write(first)
+        while self._incoming.more:
+            buffer.write(await self._next())
+        return buffer.getvalue()  # shares the buffer: no second copy of a large body
+
+    async def _next(self) -> bytes:
+        chunk = await self._incoming.next()
+        self._bodies.count(len(chunk))
+        self._counted += len(chunk)
+        return chunk
+
+    async def __aexit__(self, *_: object) -> None:
+        self._bodies.count(-self._counted)
 
 
 def _too_large(limit: int) -> TooLarge:
