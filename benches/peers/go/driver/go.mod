@@ -1,0 +1,3 @@
+module coregw.test/peers/driver
+
+go 1.25

@@ -1,0 +1,68 @@
+// Mpt measures rsc.io/tmp/mpt: a binary Merkle Patricia tree, as coregw's maps are. `mpt memory` holds it in memory,
+// `mpt disk` in its memory-mapped files.
+//
+// Keys and values of this tree are 32 bytes; it gets the SHA-256 of the keys, and of the keys' digests as values. It
+// proves that a digest has a digest.
+package main
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+
+	"coregw.test/peers/driver"
+	"rsc.io/tmp/mpt"
+)
+
+type peer struct {
+	tree   mpt.Tree
+	snap   mpt.Snapshot
+	keys   []mpt.Key
+	values []mpt.Val
+	proofs []mpt.Proof
+}
+
+func (p *peer) Prove(i int) int {
+	val, ok, proof, err := p.tree.Prove(p.keys[i])
+	driver.Check(err)
+	if !ok {
+		panic("a key is not found")
+	}
+	p.values[i], p.proofs[i] = val, proof
+	return len(proof)
+}
+
+func (p *peer) Verify(i int) bool {
+	return mpt.VerifyPresent(p.snap, p.keys[i], p.values[i], p.proofs[i]) == nil
+}
+
+func build(tree mpt.Tree) func([]string) driver.Peer {
+	return func(texts []string) driver.Peer {
+		n := len(texts)
+		p := &peer{tree: tree, keys: make([]mpt.Key, n), values: make([]mpt.Val, n), proofs: make([]mpt.Proof, n)}
+		for i, text := range texts {
+			p.keys[i] = sha256.Sum256([]byte(text))
+			driver.Check(tree.Set(p.keys[i], sha256.Sum256(p.keys[i][:])))
+		}
+		var err error
+		p.snap, err = tree.Snap(1)
+		driver.Check(err)
+		driver.Check(tree.Sync())
+		return p
+	}
+}
+
+func main() {
+	kind := os.Args[1]
+	os.Args = os.Args[1:]
+	if kind == "memory" {
+		driver.Run(build(mpt.NewMemTree()))
+		return
+	}
+	folder, err := os.MkdirTemp("", "mpt")
+	driver.Check(err)
+	defer os.RemoveAll(folder)
+	tree, err := mpt.Create(filepath.Join(folder, "1"), filepath.Join(folder, "2"), filepath.Join(folder, "leaves"))
+	driver.Check(err)
+	driver.Run(build(tree))
+}
