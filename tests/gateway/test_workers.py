@@ -1,0 +1,302 @@
+"""Several processes on one store: what one was told, all know; and what the end of any of them means."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from coregw.errors import InvalidInput
+from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.supervisor import worker_settings
+from plant_services import BESIDE, TOKEN, running
+from worker_processes import has_connection, is_alive, open_files, until, workers_of
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes by /proc")
+
+Cid = Callable[..., str]
+HAS = "cas.has-batch/v0alpha1"
+AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+
+
+class Caller:
+    """One connection to a gateway, and so to one of its workers."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx2.Client(base_url=url, timeout=60, limits=httpx2.Limits(max_connections=1))
+        self.healthy()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def healthy(self) -> None:
+        assert self._http.get("/healthz").status_code == 200
+
+    def add(self, data: bytes) -> str:
+        answer = self._http.post("/v1/cas", content=data)
+        assert answer.status_code == 201
+        return str(answer.json()["cid"])
+
+    def payload(self, cid: str) -> bytes:
+        return self._http.get(f"/v1/cas/{cid}").content
+
+    def create(self, arcs: dict[str, str]) -> str:
+        return str(self._http.post("/v1/roots", json={"arcs": arcs}).json()["root"])
+
+    def change(self, root: str, path: str, target: str) -> str:
+        deltas = [{"kind": "map", "changes": [{"path": path, "after": {"target": target}}]}]
+        return str(self._http.post(f"/v1/roots/{root}/mutations", json={"deltas": deltas}).json()["new_root"])
+
+    def target(self, root: str, path: str) -> object:
+        request = {"profile": "core.resolve/v0alpha1", "root": root, "segments": path.split("/")}
+        return self._http.post("/v1/resolve", json=request).json().get("target")
+
+    def are_there(self, cids: list[str]) -> list[bool]:
+        answer = self._http.post("/v1/cas/batch", json={"profile": HAS, "cids": cids})
+        return [each["present"] for each in answer.json()["results"]]
+
+    def publish(self, name: str, root: str, revision: int | None = None) -> int:
+        body = {"name": name, "root": root} | ({} if revision is None else {"expected_revision": revision})
+        return self._http.post("/admin/v1/scopes/s/roots", json=body, headers=AUTHORIZATION).status_code
+
+    def published(self, name: str) -> object:
+        return self._http.get(f"/admin/v1/scopes/s/roots/{name}", headers=AUTHORIZATION).json().get("root")
+
+    def history(self, name: str) -> list[int]:
+        answer = self._http.get(f"/admin/v1/scopes/s/roots/{name}/history?limit=1000", headers=AUTHORIZATION)
+        return [each["revision"] for each in answer.json()["records"]]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Process]:
+    with serving.process(tmp_path_factory.mktemp("workers") / "data", serving.ADMIN, workers=2) as process:
+        yield process
+
+
+@pytest.fixture
+def callers(shared: serving.Process) -> Iterator[list[Caller]]:
+    """Connections to both workers (that all are to one of them is as likely as 15 heads in a row)."""
+    with ExitStack() as stack:
+        opened = [Caller(shared.url) for _ in range(16)]
+        for caller in opened:
+            stack.callback(caller.close)
+        yield opened
+
+
+def test_connections_are_spread_over_the_workers(shared: serving.Process) -> None:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(serving.connect(shared.url)) for _ in range(64)]
+        workers = workers_of(shared.popen.pid)
+        ports = [connection.getsockname()[1] for connection in connections]
+        until(lambda: all(any(has_connection(worker, port) for worker in workers) for port in ports))
+        taken = Counter(worker for worker in workers for port in ports if has_connection(worker, port))
+    assert len(workers) == 2
+    assert all(taken[worker] >= 8 for worker in workers), taken
+
+
+def test_what_one_worker_acknowledged_every_worker_knows(callers: list[Caller], cid_of: Cid) -> None:
+    root = callers[0].create({"a/b": cid_of(b"leaf")})
+    for number, writer in enumerate(callers * 3):
+        data = f"payload {number}".encode() * (1 + 9999 * (number % 3))
+        cid = writer.add(data)
+        created = writer.create({f"d{number}/f{i}": cid for i in range(100)})
+        changed = root = writer.change(root, f"new{number}", cid)
+        name = f"name{number % 5}"
+        assert writer.publish(name, changed) == 200
+        for reader in callers:
+            assert reader.payload(cid) == data
+            assert reader.are_there([cid, cid_of(b"never")]) == [True, False]
+            assert reader.target(created, f"d{number}/f99") == cid
+            assert reader.target(changed, f"new{number}") == cid
+            assert reader.published(name) == changed
+
+
+def test_a_payload_of_many_chunks_goes_in_and_out_through_different_workers(callers: list[Caller]) -> None:
+    data = hashlib.shake_256(b"big").digest(20 * MIB + 1)
+    cid = callers[0].add(data)
+    for reader in callers[1:6]:
+        assert reader.payload(cid) == data
+
+
+def test_of_publishers_through_all_workers_one_wins_each_revision(callers: list[Caller], cid_of: Cid) -> None:
+    roots = [callers[0].create({"n": cid_of(bytes([i]))}) for i in range(len(callers))]
+    with ThreadPoolExecutor(len(callers)) as threads:
+        for revision in range(10):
+            race = zip(callers, roots, strict=True)
+            statuses = list(threads.map(lambda each: each[0].publish("race", each[1], revision), race))  # noqa: B023
+            assert sorted(statuses) == [200] + [409] * (len(callers) - 1)
+    assert [caller.history("race") for caller in callers] == [list(range(1, 11))] * len(callers)
+
+
+def test_of_plants_through_all_workers_one_gets_each_id(tmp_path: Path) -> None:
+    def create(number: int) -> int:
+        body, headers = {"name": "fern", "id": number // 16}, {"authorization": f"Bearer {TOKEN}"}
+        return httpx2.post(f"{process.url}/plants", json=body, headers=headers, timeout=60).status_code
+
+    with running(BESIDE, tmp_path, workers=2) as process, ThreadPoolExecutor(16) as threads:
+        statuses = list(threads.map(create, range(10 * 16)))
+    assert [sorted(statuses[start : start + 16]) for start in range(0, 160, 16)] == [[200] + [400] * 15] * 10
+
+
+def begin_upload(url: str) -> tuple[socket.socket, int]:
+    """A connection with an upload of five bytes under way, of which two are sent; and its own port."""
+    connection = serving.connect(url)
+    connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhe")
+    assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
+    return connection, connection.getsockname()[1]
+
+
+def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
+    with serving.process(tmp_path, workers=2) as process:
+        connection, port = begin_upload(process.url)
+        with connection:
+            before = workers_of(process.popen.pid)
+            (spared,) = (worker for worker in before if has_connection(worker, port))
+            (killed,) = before - {spared}
+            os.kill(killed, signal.SIGKILL)
+            until(lambda: not is_alive(killed))
+            caller = Caller(process.url)
+            caller.add(b"while there is one worker")
+            connection.sendall(b"llo")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 201 ")
+            caller.close()
+        until(lambda: len(workers_of(process.popen.pid)) == 2)
+        (replacing,) = workers_of(process.popen.pid) - {spared}
+        os.kill(spared, signal.SIGTERM)  # one at a time they may also be ended well, and come back
+        until(lambda: not is_alive(spared) and len(workers_of(process.popen.pid)) == 2)
+        until(lambda: can_add(process.url, b"by others"))
+        assert is_alive(replacing)
+        assert process.end() == 0
+        errors = process.popen.communicate()[1]
+        assert "worker 1 ended" in errors
+        assert "worker 2 ended" in errors
+
+
+def can_add(url: str, data: bytes) -> bool:
+    try:
+        return httpx2.post(f"{url}/v1/cas", content=data).status_code == 201
+    except httpx2.TransportError:
+        return False
+
+
+def test_nothing_acknowledged_is_lost_while_workers_die(tmp_path: Path) -> None:
+    with serving.process(tmp_path, workers=3) as process, ThreadPoolExecutor(4) as threads:
+        ended: list[bool] = []
+
+        def upload(number: int) -> list[tuple[str, bytes]]:
+            acknowledged = []
+            for turn in range(10_000):
+                data = f"{number} {turn}".encode() * 100
+                try:
+                    answer = httpx2.post(f"{process.url}/v1/cas", content=data, timeout=60)
+                except httpx2.TransportError:
+                    continue
+                assert answer.status_code == 201
+                acknowledged.append((answer.json()["cid"], data))
+                if ended:
+                    break
+            return acknowledged
+
+        uploads = [threads.submit(upload, number) for number in range(4)]
+        for _ in range(4):
+            until(lambda: len(workers_of(process.popen.pid)) == 3)
+            os.kill(max(workers_of(process.popen.pid)), signal.SIGKILL)
+        ended.append(True)
+        everything = [each for future in uploads for each in future.result()]
+        assert len(everything) >= 4
+        reader = Caller(process.url)
+        assert [reader.payload(cid) for cid, _ in everything] == [data for _, data in everything]
+        reader.close()
+
+
+def test_when_the_owner_is_killed_workers_end_and_nothing_acknowledged_is_lost(tmp_path: Path, cid_of: Cid) -> None:
+    with serving.process(tmp_path, serving.ADMIN, workers=2) as process:
+        caller = Caller(process.url)
+        cid = caller.add(bytes(3 << 20))
+        root = caller.create({"a": cid})
+        changed = caller.change(root, "b", cid)
+        assert caller.publish("name", changed) == 200
+        workers = workers_of(process.popen.pid)
+        assert process.end(signal.SIGKILL) == -signal.SIGKILL
+        until(lambda: not any(map(is_alive, workers)))
+        caller.close()
+    with serving.process(tmp_path, serving.ADMIN, workers=2, port=process.port) as again:
+        caller = Caller(again.url)
+        assert caller.payload(cid) == bytes(3 << 20)
+        assert [caller.target(root, "a"), caller.target(changed, "b")] == [cid, cid]
+        assert caller.published("name") == changed
+        caller.close()
+
+
+def test_requests_under_way_finish_when_all_are_told_to_stop(tmp_path: Path) -> None:
+    with serving.process(tmp_path, workers=2) as process, ExitStack() as stack:
+        connections = [stack.enter_context(begin_upload(process.url)[0]) for _ in range(8)]
+        workers = workers_of(process.popen.pid)
+        process.popen.send_signal(signal.SIGTERM)
+        until(lambda: all(not is_listening(worker) for worker in workers))
+        for connection in connections:
+            connection.sendall(b"llo")
+        assert [serving.everything(connection)[:13] for connection in connections] == [b"HTTP/1.1 201 "] * 8
+        assert process.popen.wait(60) == 0
+        assert not any(map(is_alive, workers))
+
+
+def is_listening(pid: int) -> bool:
+    """Whether a worker still takes connections; not, once it has ended."""
+    try:
+        rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+        return bool({f"socket:[{row[9]}]" for row in rows if row[3] == "0A"} & open_files(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_health_is_that_of_the_owner(tmp_path: Path) -> None:
+    with serving.process(tmp_path, workers=2, store_seconds=0.2) as process:
+        os.kill(process.popen.pid, signal.SIGSTOP)
+        try:
+            answers = [httpx2.get(f"{process.url}/healthz", timeout=60).status_code for _ in range(4)]
+        finally:
+            os.kill(process.popen.pid, signal.SIGCONT)
+        assert answers == [503] * 4
+        until(lambda: httpx2.get(f"{process.url}/healthz").status_code == 200)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_data_and_the_port_of_running_workers_are_taken(
+    shared: serving.Process, tmp_path: Path, workers: int
+) -> None:
+    with pytest.raises(AssertionError, match=rf"cannot listen on 127\.0\.0\.1:{shared.port}"):
+        serving.start(tmp_path, workers=workers, port=shared.port)
+    with serving.process(tmp_path, workers=2), pytest.raises(AssertionError, match=f"{tmp_path} is in use"):
+        serving.start(tmp_path, workers=workers)
+
+
+def test_a_worker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"(?s)GATEWAY_ADMIN_TOKEN.*ended at its start, with exit code 1"):
+        serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
+
+
+def test_limits_hold_for_all_workers_together() -> None:
+    whole = Settings.load({}, workers=3)
+    each = worker_settings(whole)
+    for name in ("cache_bytes", "buffered_bytes"):
+        assert getattr(each, name) == getattr(whole, name) // 3
+    assert each.store_cache_bytes == whole.store_cache_bytes // 4  # one share is the owner's
+    assert 3 * each.connections >= whole.connections > 3 * (each.connections - 1)
+    assert Settings.load(each.environ()) == each
+
+
+def test_a_share_that_the_largest_body_does_not_fit_in_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="buffered_bytes to 2,147,483,648"):
+        worker_settings(Settings.load({}, workers=8))
+    worker_settings(Settings.load({}, workers=8, buffered_bytes="2GiB"))

@@ -1,0 +1,49 @@
+"""Looking at the workers of a gateway process from outside, by what Linux tells of processes and sockets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_SECONDS = 60
+
+
+def workers_of(pid: int) -> set[int]:
+    """The processes that a process has started and that have not ended."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in children if is_alive(int(child))}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def has_connection(pid: int, local_port: int) -> bool:
+    """Whether a worker is the one that took the connection from this port of a client."""
+    wanted = f":{local_port:04X}"
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(wanted) and row[3] == "01"}
+    return bool(inodes & open_files(pid))
+
+
+def open_files(pid: int) -> set[str]:
+    """What a process has open, as Linux names it."""
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.add(str(entry.readlink()))
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition, which must come true."""
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
