@@ -1,0 +1,156 @@
+"""Several workers on one store: what a request costs with two processes that answer, against one.
+
+The same store is served twice, by ``coregw serve`` and by ``coregw serve --workers 2``, and wrk asks both in turn:
+look-ups in cached pages, look-ups with a cache too small for any, payloads down, and payloads up. What counts is the CPU time a
+request of all processes of a gateway together, with the one that owns the store: where there are cores, they share it.
+The machine may have two cores only, which wrk then shares with the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+import report
+from coregw import payload_cid
+
+HERE = Path(__file__).resolve().parent
+TICKS = os.sysconf("SC_CLK_TCK")
+COUNTS = (1, 2)
+CONNECTIONS = 64
+PAYLOAD_BYTES, UPLOAD_BYTES = 64 << 10, 4 << 10
+CACHED, COLD, DOWN, UP = "look-up, cached", "look-up, cold", "64 KiB down", "4 KiB up"
+BARS = {CACHED: 1.15, DOWN: 1.15}
+"""The most CPU time a request with two workers against one, where nothing has to cross between processes."""
+
+
+@dataclass
+class Gateway:
+    """A gateway that runs, of one process or of several."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def cpu_seconds(self) -> float:
+        """Of all of its processes, user and system."""
+        owner = self.process.pid
+        workers = Path(f"/proc/{owner}/task/{owner}/children").read_text().split()
+        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in [str(owner), *workers]]
+        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS
+
+
+@dataclass
+class Measured:
+    """The best of all rounds with one gateway and one kind of request."""
+
+    cpu: float = float("inf")
+    """CPU seconds a request."""
+    rate: float = 0.0
+    """Requests a second."""
+
+    def take(self, said: dict[str, int], cpu: float) -> None:
+        if said["failed"] or not said["requests"]:
+            sys.exit(f"wrk says that requests failed: {said}")
+        self.cpu = min(self.cpu, cpu / said["requests"])
+        self.rate = max(self.rate, said["requests"] / said["microseconds"] * 1e6)
+
+
+Results = dict[tuple[str, int], Measured]
+
+
+@contextlib.contextmanager
+def gateway(data: Path, workers: int, **settings: str) -> Iterator[Gateway]:
+    options = ["--data", str(data), "--port", "0", "--workers", str(workers), "--set", "log_level=error"]
+    options += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-P", "-m", "coregw", "serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if "http://" not in line:
+                sys.exit(f"the gateway with {workers} workers did not start")
+            yield Gateway(process, line.split()[-1])
+        finally:
+            process.terminate()
+
+
+def prepare(folder: Path, arcs: int, payloads: int) -> dict[str, Path]:
+    """Fills a store, closes it so that all is in table files, and copies it; the requests of each kind, in files."""
+    rng, target = random.Random(11), payload_cid(b"profile")
+    paths = [f"users/{number:08}/profile" for number in range(arcs)]
+    with gateway(folder / "1", 1) as filling, httpx2.Client(base_url=filling.url, timeout=300) as client:
+        root = client.post("/v1/roots", json={"arcs": dict.fromkeys(paths, target)}).raise_for_status().json()["root"]
+        cids = [client.post("/v1/cas", content=rng.randbytes(PAYLOAD_BYTES)).json()["cid"] for _ in range(payloads)]
+    shutil.copytree(folder / "1", folder / "2")
+    question = {"profile": "core.resolve/v0alpha1", "root": root}
+    asked = [json.dumps(question | {"segments": rng.choice(paths).split("/")}) for _ in range(50_000)]
+    lookups = [f"POST /v1/resolve {body}\n" for body in asked]
+    lines = {CACHED: lookups, COLD: lookups, DOWN: [f"GET /v1/cas/{cid}\n" for cid in cids]}
+    lines[UP] = [f"POST /v1/cas ?{UPLOAD_BYTES}\n"]
+    for number, (what, each) in enumerate(lines.items()):
+        (folder / f"requests{number}").write_text("".join(each))
+        lines[what] = []
+    return {what: folder / f"requests{number}" for number, what in enumerate(lines)}
+
+
+def load(url: str, requests: Path, seconds: float) -> dict[str, int]:
+    """Sends requests for some seconds; what wrk says of it."""
+    wrk = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s", "-s", str(HERE / "requests.lua")]
+    done = subprocess.run([*wrk, url, "--", str(requests)], capture_output=True, text=True, check=True)
+    said: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
+    return said
+
+
+def measure(folder: Path, requests: dict[str, Path], rounds: int, seconds: float, **settings: str) -> Results:
+    """Loads both gateways in turn, round after round; the first round only warms them up."""
+    results = {(what, count): Measured() for what in requests for count in COUNTS}
+    with contextlib.ExitStack() as stack:
+        running = {count: stack.enter_context(gateway(folder / str(count), count, **settings)) for count in COUNTS}
+        for number in range(rounds + 1):
+            for (what, count), into in results.items():
+                before = running[count].cpu_seconds()
+                said = load(running[count].url, requests[what], seconds)
+                (into if number else Measured()).take(said, running[count].cpu_seconds() - before)
+    return results
+
+
+def main() -> None:
+    args = report.arguments(__doc__)
+    if shutil.which("wrk") is None:
+        sys.exit("this bench needs wrk, which loads the gateways: apt-get install wrk, or see github.com/wg/wrk")
+    arcs, payloads, rounds, seconds = (100_000, 200, 2, 1) if args.quick else (1_000_000, 1000, 5, 2)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        requests = prepare(folder, arcs, payloads)
+        results = measure(folder, {COLD: requests[COLD]}, rounds, seconds, cache_bytes="1MiB")
+        warm = {what: file for what, file in requests.items() if what != COLD}
+        results |= measure(folder, warm, rounds, seconds, cache_bytes="1GiB")
+    notes = (
+        f"A map of {arcs:,} arcs; {CONNECTIONS} connections; all gateways and wrk on the same cores.",
+        "CPU time is that of all processes of a gateway; payloads up cross from a worker to the owner of the store.",
+    )
+    figures = report.Report("workers", "Two workers on one store, against one process", args, notes)
+    for what in requests:
+        one, two = results[what, 1], results[what, 2]
+        ratio = two.cpu / one.cpu
+        figures.add("CPU time a request", ratio, series=what, better="lower", bar=BARS.get(what), guarded=what in BARS)
+        figures.add("requests/s", two.rate / one.rate, series=what, better="higher", recorded=False)
+        for count, each in ((1, one), (2, two)):
+            figures.add(f"CPU time with {count}", each.cpu * 1e6, "µs", series=what, recorded=False)
+            figures.add(f"requests/s with {count}", each.rate, "1/s", series=what, recorded=False)
+    figures.finish()
+
+
+if __name__ == "__main__":
+    main()
