@@ -1,9 +1,9 @@
 """Several workers on one store: what a request costs with two processes that answer, against one.
 
 The same store is served twice, by ``coregw serve`` and by ``coregw serve --workers 2``, and wrk asks both in turn:
-look-ups in cached pages, look-ups with a cache too small for any, payloads down, and payloads up. What counts is the CPU time a
-request of all processes of a gateway together, with the one that owns the store: where there are cores, they share it.
-The machine may have two cores only, which wrk then shares with the workers.
+look-ups in cached pages, look-ups with a cache too small for any, payloads down, and payloads up. What counts is the
+CPU time a request of all processes of a gateway together, with the one that owns the store: where there are cores, they
+share it. The machine may have two cores only, which wrk then shares with the workers.
 """
 
 from __future__ import annotations
