@@ -116,7 +116,7 @@ props-long: install ## the Rust property tests on many more cases (PROPTEST_CASE
 
 .PHONY: fuzz
 fuzz: install ## the fuzz targets of the Rust core, each for a minute (FUZZ_SECONDS=60)
-	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && for target in proofs pages changes json; do \
+	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && for target in proofs pages changes json car; do \
 		echo "== $$target"; \
 		cargo run --quiet --release --locked --bin "$$target" -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 "corpus/$$target"; done

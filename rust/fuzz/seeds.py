@@ -1,6 +1,7 @@
 # ruff: noqa: INP001 - a script beside the targets, not a package
 """Writes first inputs for the targets into `corpus`, out of the project's test vectors."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def write(target: str, name: str, data: bytes) -> None:
 
 
 def main() -> None:
-    """Writes the inputs of `proofs` and `json`; empty folders for the others."""
+    """Writes the inputs of `proofs`, `json` and `car`; empty folders for the others."""
     for name in ("proofs.json", "scans.json", "transitions.json", "hostile.json"):
         for i, case in enumerate(cases(name)):
             proof = bytes.fromhex(case["proof"]) if "proof" in case else b""
@@ -34,6 +35,10 @@ def main() -> None:
         request, result = (json.dumps(case[member], ensure_ascii=False).encode() for member in ("request", "result"))
         write("json", f"operation-{i}", request + b"\xff" + result)
         write("json", f"request-{i}", request)
+    # The empty map: its block is 00, and its root's name the codec 0x303110 and that byte's SHA-256.
+    root = bytes.fromhex("0190e2c001" "1220") + hashlib.sha256(b"\0").digest()
+    header = b"\xa2eroots\x81\xd8\x2a\x58\x28\0" + root + b"gversion\x01"
+    write("car", "empty-map", b"\x10" + bytes([len(header)]) + header + bytes([len(root) + 1]) + root + b"\0")
     for target in ("pages", "changes"):
         (HERE / "corpus" / target).mkdir(parents=True, exist_ok=True)
 

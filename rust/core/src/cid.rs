@@ -140,6 +140,19 @@ impl Cid {
         Self::try_bytes(bytes).map_err(|why| Error::input(InputCode::InvalidCid, format!("CID in binary form: {why}")))
     }
 
+    /// Reads the binary CID that `bytes` begin with, and gives what follows it.
+    pub(crate) fn split(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
+        let (mut at, mut value) = (0, 0);
+        for _ in ["version", "codec", "hash function", "digest length"] {
+            let n;
+            (value, n) = varint::read(&bytes[at..])?;
+            at += n;
+        }
+        let end = usize::try_from(value).unwrap_or(usize::MAX).saturating_add(at);
+        let (cid, rest) = bytes.split_at(end.min(bytes.len()));
+        Ok((Self::try_bytes(cid)?, rest))
+    }
+
     pub(crate) fn try_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         parse(bytes)?;
         Ok(Self::trusted(bytes))

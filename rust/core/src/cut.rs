@@ -76,12 +76,13 @@ fn decide(children: [Child; 2]) -> Decision {
     Decision { keep: [false; 2], height: height.saturating_add(1), weight: weigh([false; 2]) }
 }
 
-fn leaf_weight(arena: &Arena, kind: Kind, id: NodeId) -> u16 {
+/// The weight of a leaf with a target of that length.
+pub(crate) fn leaf_weight(kind: Kind, measure: u64, target_len: usize) -> u16 {
     let measure = match kind {
         Kind::Map => 0,
-        Kind::List => varint::len(arena.node(id).sum.measure),
+        Kind::List => varint::len(measure),
     };
-    (measure + 1 + arena.target(id).len()) as u16
+    (measure + 1 + target_len) as u16
 }
 
 /// Decides what stays with a fresh inner node, whose children are decided, and notes it there.
@@ -96,7 +97,7 @@ pub(crate) fn apply(node: &mut Node, children: [Child; 2]) {
 /// Notes height and weight of a leaf, or of a node read from a page, where what stays with it can be seen.
 pub(crate) fn note(arena: &mut Arena, kind: Kind, id: NodeId) {
     let State::Inner { bit, left, right, .. } = arena.node(id).state else {
-        arena.node_mut(id).weight = leaf_weight(arena, kind, id);
+        arena.node_mut(id).weight = leaf_weight(kind, arena.node(id).sum.measure, arena.target(id).len());
         return;
     };
     let ids = [left, right];

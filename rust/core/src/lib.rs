@@ -22,7 +22,9 @@
 
 mod arcs;
 mod arena;
+mod block;
 mod build;
+pub mod car;
 pub mod cid;
 pub mod codec;
 mod cut;

@@ -71,17 +71,67 @@ impl Hasher {
     }
 }
 
+/// The check of bytes that come in pieces against a CID, by any of the five functions.
+pub(crate) struct Check {
+    cid: Cid,
+    state: Checking,
+}
+
+// What is hashed is megabytes; the size of the states does not matter.
+#[allow(clippy::large_enum_variant)]
+enum Checking {
+    Sha2_256(sha2::Sha256),
+    Sha2_512(sha2::Sha512),
+    Sha3_256(sha3::Sha3_256),
+    Blake2b(blake2::Blake2b256),
+    Blake3(Box<blake3::Hasher>),
+}
+
+impl Check {
+    /// A check that has seen no bytes.
+    pub(crate) fn new(cid: &Cid) -> Self {
+        let state = match cid.function_name() {
+            "sha2-256" => Checking::Sha2_256(Default::default()),
+            "sha2-512" => Checking::Sha2_512(Default::default()),
+            "sha3-256" => Checking::Sha3_256(Default::default()),
+            "blake2b-256" => Checking::Blake2b(Default::default()),
+            _ => Checking::Blake3(Box::default()),
+        };
+        Self { cid: *cid, state }
+    }
+
+    /// Adds the next bytes. O(bytes).
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        match &mut self.state {
+            Checking::Sha2_256(state) => state.update(bytes),
+            Checking::Sha2_512(state) => state.update(bytes),
+            Checking::Sha3_256(state) => state.update(bytes),
+            Checking::Blake2b(state) => state.update(bytes),
+            Checking::Blake3(state) => {
+                state.update(bytes);
+            }
+        }
+    }
+
+    /// Ends the bytes; the error is the CID, if it names others.
+    pub(crate) fn end(self) -> Result<(), Cid> {
+        let digest = self.cid.digest();
+        let same = match self.state {
+            Checking::Sha2_256(state) => state.finalize()[..] == *digest,
+            Checking::Sha2_512(state) => state.finalize()[..] == *digest,
+            Checking::Sha3_256(state) => state.finalize()[..] == *digest,
+            Checking::Blake2b(state) => state.finalize()[..] == *digest,
+            Checking::Blake3(state) => state.finalize().as_bytes()[..] == *digest,
+        };
+        if same { Ok(()) } else { Err(self.cid) }
+    }
+}
+
 /// Whether `bytes` have the digest that `cid` names. Of a root, `bytes` are the encoding of its top node. O(bytes).
 pub fn matches(cid: &Cid, bytes: &[u8]) -> bool {
-    let digest = cid.digest();
-    match cid.function_name() {
-        "sha2-256" => sha2::Sha256::digest(bytes)[..] == *digest,
-        "sha2-512" => sha2::Sha512::digest(bytes)[..] == *digest,
-        "sha3-256" => sha3::Sha3_256::digest(bytes)[..] == *digest,
-        "blake2b-256" => blake2::Blake2b256::digest(bytes)[..] == *digest,
-        "blake3" => blake3::hash(bytes).as_bytes()[..] == *digest,
-        _ => false,
-    }
+    let mut check = Check::new(cid);
+    check.update(bytes);
+    check.end().is_ok()
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@ use crate::suite::{Digest, Suite};
 
 /// Pages on their way to a store.
 #[derive(Debug, Default)]
-struct Outgoing(VecDeque<(Digest, Vec<u8>)>);
+pub(crate) struct Outgoing(pub(crate) VecDeque<(Digest, Vec<u8>)>);
 
 impl Outgoing {
-    fn next(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
+    pub(crate) fn next(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
         let (mut out, mut total) = (Vec::new(), 0);
         while let Some((_, bytes)) = self.0.front() {
             total += bytes.len();
