@@ -1,0 +1,206 @@
+"""The gateway under load: what a warm resolve costs above the framework, and what a batch saves.
+
+wrk asks for keys of one map, uniformly and by Zipf's law, over 64 connections that stay open. Three servers get the
+same requests in turn: the gateway; the gateway with an engine that answers a constant of the same size, which is what
+the framework costs on that route; and an application without a framework on the same server. The server has one core
+and wrk another. What counts is the CPU time a request (user and system, all threads of the server's process), since
+others may use the machine; the least of all rounds is taken, for each server.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+import report
+from coregw import payload_cid
+
+HERE = Path(__file__).resolve().parent
+TICKS = os.sysconf("SC_CLK_TCK")
+CONNECTIONS, BATCH_CONNECTIONS, BATCH = 64, 4, 1000
+ZIPF = 1.0
+"""The exponent: the key at place n of the order of liking is asked for 1/n as often as the first."""
+
+
+@dataclass
+class Measured:
+    """The best of all rounds with one server and one kind of request."""
+
+    cpu: float = float("inf")
+    """CPU time a request, in seconds."""
+    p50: float = float("inf")
+    p99: float = float("inf")
+    """Seconds from sending a request to having its answer."""
+    rate: float = 0.0
+    """Requests a second."""
+    rounds: int = field(default=0, repr=False)
+
+    def take(self, said: dict[str, int], cpu: float) -> None:
+        if said["failed"] or not said["requests"]:
+            sys.exit(f"wrk says that requests failed: {said}")
+        self.cpu = min(self.cpu, cpu / said["requests"])
+        self.p50, self.p99 = min(self.p50, said["p50"] / 1e6), min(self.p99, said["p99"] / 1e6)
+        self.rate = max(self.rate, said["requests"] / said["microseconds"] * 1e6)
+        self.rounds += 1
+
+
+class Server:
+    """A child process with one of the variants, on a core of its own."""
+
+    def __init__(self, kind: str, folder: Path, answer: Path, core: int) -> None:
+        command = [sys.executable, str(HERE / "gateway_variants.py"), kind, str(folder / kind), str(answer)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if "http://" not in line:
+            sys.exit(f"the server {kind!r} did not start")
+        self.url = line.split()[-1]
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {core})
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def load(self, into: Measured, core: int, path: str, bodies: Path, connections: int, seconds: float) -> None:
+        """Sends requests for some seconds, and takes what wrk and the kernel say of it."""
+        wrk = ["taskset", "-c", str(core), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
+        before = self.cpu_seconds()
+        script = [*wrk, "-s", str(HERE / "load.lua"), self.url, "--", path, str(bodies)]
+        done = subprocess.run(script, capture_output=True, text=True, check=True)
+        cpu = self.cpu_seconds() - before
+        into.take(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
+
+
+def key(number: int) -> list[str]:
+    return ["users", f"{number:08}", "profile"]
+
+
+def create_map(url: str, arcs: int) -> str:
+    """Makes the map in the gateway and returns its root."""
+    target = payload_cid(b"profile")
+    answer = httpx2.post(f"{url}/v1/roots", json={"arcs": {"/".join(key(n)): target for n in range(arcs)}}, timeout=300)
+    return str(answer.raise_for_status().json()["root"])
+
+
+def uniform(rng: random.Random, arcs: int) -> Iterator[int]:
+    while True:
+        yield rng.randrange(arcs)
+
+
+def zipf(rng: random.Random, arcs: int) -> Iterator[int]:
+    """Numbers of keys by Zipf's law; which keys are liked is random, so that they are all over the map."""
+    sums = list(itertools.accumulate(1 / place**ZIPF for place in range(1, arcs + 1)))
+    order = list(range(arcs))
+    rng.shuffle(order)
+    while True:
+        yield order[bisect.bisect(sums, rng.random() * sums[-1])]
+
+
+def resolve_bodies(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
+    bodies = ({"profile": "core.resolve/v0alpha1", "root": root, "segments": key(next(numbers))} for _ in range(count))
+    file.write_text("".join(f"{json.dumps(body)}\n" for body in bodies))
+    return file
+
+
+def batch_bodies(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
+    bodies = ({"root": root, "paths": [key(next(numbers)) for _ in range(BATCH)]} for _ in range(count))
+    file.write_text("".join(f"{json.dumps(body)}\n" for body in bodies))
+    return file
+
+
+@contextlib.contextmanager
+def servers(folder: Path, core: int, arcs: int) -> Iterator[tuple[dict[str, Server], str]]:
+    """The three variants, and the root of the map in the gateway. The constant is one of the gateway's answers."""
+    answer = folder / "answer.json"
+    running = {"gateway": Server("gateway", folder, answer, core)}
+    try:
+        root = create_map(running["gateway"].url, arcs)
+        request = {"profile": "core.resolve/v0alpha1", "root": root, "segments": key(arcs // 2)}
+        found = httpx2.post(f"{running['gateway'].url}/v1/resolve", json=request)
+        answer.write_bytes(found.raise_for_status().content)
+        running |= {kind: Server(kind, folder, answer, core) for kind in ("constant", "raw")}
+        yield running, root
+    finally:
+        for server in running.values():
+            server.stop()
+
+
+def main() -> None:
+    args = report.arguments(__doc__)
+    if shutil.which("wrk") is None:
+        sys.exit("this bench needs wrk, which loads the gateway: apt-get install wrk, or see github.com/wg/wrk")
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        sys.exit("this bench needs two cores: one for the gateway, one for the load")
+    arcs, rounds, seconds, count = (100_000, 2, 1, 20_000) if args.quick else (1_000_000, 5, 3, 100_000)
+    rng = random.Random(7)
+    measured: dict[tuple[str, str], Measured] = {}
+    with tempfile.TemporaryDirectory() as folder, servers(Path(folder), cores[0], arcs) as (running, root):
+        top = Path(folder)
+        bodies = {
+            "uniform": resolve_bodies(top / "uniform", root, uniform(rng, arcs), count),
+            "zipf": resolve_bodies(top / "zipf", root, zipf(rng, arcs), count),
+        }
+        batches = batch_bodies(top / "batches", root, uniform(rng, arcs), 20 if args.quick else 200)
+        kinds = [("gateway", "uniform"), ("constant", "uniform"), ("raw", "uniform"), ("gateway", "zipf")]
+        measured = {kind: Measured() for kind in [*kinds, ("gateway", "batch")]}
+        for path, file in (("/v1/resolve/batch", batches), ("/v1/resolve", bodies["uniform"])):  # to warm it up
+            running["gateway"].load(Measured(), cores[1], path, file, BATCH_CONNECTIONS, 2 * seconds)
+        for _ in range(rounds):
+            for server, asked in kinds:
+                into = measured[server, asked]
+                running[server].load(into, cores[1], "/v1/resolve", bodies[asked], CONNECTIONS, seconds)
+            into = measured["gateway", "batch"]
+            running["gateway"].load(into, cores[1], "/v1/resolve/batch", batches, BATCH_CONNECTIONS, seconds)
+    told(args, measured, arcs)
+
+
+def told(args: object, measured: dict[tuple[str, str], Measured], arcs: int) -> None:
+    """The figures: ratios, and what they are made of."""
+    notes = (
+        f"A map of {arcs:,} arcs, all pages cached; a process on one core, wrk on another, {CONNECTIONS} connections.",
+        "Constant: the same route, with an engine that knows one answer. Raw: no framework. Same server, same sizes.",
+    )
+    figures = report.Report("gateway", "Resolves through HTTP", args, notes)  # type: ignore[arg-type]
+    constant, raw = measured["constant", "uniform"], measured["raw", "uniform"]
+    for asked in ("uniform", "zipf"):
+        real = measured["gateway", asked]
+        name = f"resolve, {asked} keys"
+        above = (real.cpu - constant.cpu) * 1e6
+        figures.add("CPU time above the constant's", above, "µs", series=name, better="lower", bar=15, recorded=False)
+        figures.add("CPU time / constant", real.cpu / constant.cpu, series=name, better="lower", guarded=True)
+        figures.add("CPU time / raw ASGI", real.cpu / raw.cpu, series=name, better="lower", guarded=True)
+        figures.add("p99 / constant's p99", real.p99 / constant.p99, series=name, better="lower", bar=2)
+        figures.add("p50 / constant's p50", real.p50 / constant.p50, series=name, better="lower")
+    batch, single = measured["gateway", "batch"], measured["gateway", "uniform"]
+    name = f"resolve/batch of {BATCH:,} paths"
+    gain = single.cpu / (batch.cpu / BATCH)
+    figures.add("proofs / single requests, by CPU time", gain, series=name, better="higher", bar=10, guarded=True)
+    for (server, asked), each in measured.items():
+        cells = {"CPU time": (each.cpu * 1e6, "µs"), "requests/s": (each.rate, "1/s")}
+        cells |= {"p50": (each.p50 * 1e3, "ms"), "p99": (each.p99 * 1e3, "ms")}
+        for what, (value, unit) in cells.items():
+            figures.add(what, value, unit, series=f"{server}, {asked}", recorded=False)
+    figures.finish()
+
+
+if __name__ == "__main__":
+    main()

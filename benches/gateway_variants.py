@@ -1,0 +1,67 @@
+"""What `bench_gateway` measures, as servers: the gateway, the same with a constant for an answer, and a raw ASGI app.
+
+All three listen with the gateway's own sockets, protocol class and limits; a child process runs one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from coregw.engine import Engine
+from coregw.gateway import server
+from coregw.gateway.app import create_app
+from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.tokens import AccessToken
+
+CACHE_BYTES = 512 * MIB
+"""Room for all pages of a map of 10^6 arcs, so that what is warm stays warm."""
+
+
+class _Constant(Engine):
+    """An engine that knows one answer: what is left is the framework's work, on the same route."""
+
+    answer = b""
+
+    async def resolve(self, request: bytes) -> bytes:
+        return self.answer
+
+
+def _constant_app(settings: Settings, engine: Engine, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
+    engine.__class__ = _Constant
+    return create_app(settings, engine, token)
+
+
+class _Raw:
+    """An application without a framework: reads the body, answers the constant."""
+
+    def __init__(self, settings: Settings, engine: Engine, token: AccessToken | None) -> None:
+        self.headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(_Constant.answer)),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has them
+        if scope["type"] == "lifespan":
+            for _ in range(2):
+                message = await receive()
+                await send({"type": message["type"] + ".complete"})
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message["body"]
+            more = message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+        await send({"type": "http.response.body", "body": _Constant.answer})
+
+
+APPS = {"gateway": create_app, "constant": _constant_app, "raw": _Raw}
+
+if __name__ == "__main__":
+    kind, data, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    _Constant.answer = answer.read_bytes() if answer.exists() else b""
+    settings = Settings(data=data, port=0, cache_bytes=CACHE_BYTES, log_level="error")
+    server.run(settings, service=server.Service(APPS[kind], server.GATEWAY.refusal))
