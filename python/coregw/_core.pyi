@@ -210,6 +210,61 @@ class Operation:
         """
 
 @final
+class CarReader:
+    """Takes in the bytes of a CARv1, in pieces of any size, and checks the hash of every block."""
+
+    def __new__(cls, payload_bytes: int, blocks: int) -> CarReader: ...
+    def feed(self, data: bytes) -> None:
+        """Raises `InvalidInput`, naming the block, for what is no CAR or has another hash; `TooLarge` past a limit."""
+    @property
+    def roots(self) -> list[str] | None:
+        """The roots that the header names, or None before it is read."""
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    def finish(self) -> Car:
+        """Raises `InvalidInput` if the bytes end inside a block. The reader begins anew."""
+
+@final
+class Car:
+    """A CAR all of whose blocks have their hashes. First ``check`` until None, then ``next_pages``, ``next_payloads``.
+
+    Where a span (start, end) is returned, ``supply`` those bytes of the CAR, as far as there are so many, and call
+    again.
+    """
+
+    def check(self) -> tuple[int, int] | None:
+        """Raises `InvalidInput`, naming the block, where the blocks are not whole trees."""
+    def supply(self, start: int, data: bytes) -> None: ...
+    @property
+    def roots(self) -> list[bytes]:
+        """Binary CIDs of the header's roots, and of those nested in them whose nodes are here."""
+    @property
+    def missing_payloads(self) -> int:
+        """How many leaves name a payload that is not here."""
+    def next_pages(self, max_bytes: int) -> list[tuple[bytes, bytes]] | tuple[int, int]:
+        """The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left."""
+    def next_payloads(self, count: int) -> list[tuple[int, int]]:
+        """Where the next payloads lie: the first byte of the CID, and the end; empty when none is left."""
+
+@final
+class CarExport:
+    """A held root on its way out as CARv1. Runs like an `Operation`, but gives bytes as it goes."""
+
+    def __new__(cls, cache: PageCache, root: CidLike, payloads: bool) -> CarExport: ...
+    def run(self, max_bytes: int) -> Need | tuple[bytes, list[Cid]] | None:
+        """A need, or the next bytes and the payloads to write behind them; None: that was all."""
+    def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
+    def supply_roots(self, held: Sequence[bool]) -> None: ...
+
+def block_head(cid: CidLike, size: int) -> bytes:
+    """What stands in a CAR before the `size` bytes of a block."""
+
+def block_cid(data: bytes) -> Cid:
+    """The CID that the bytes of a block of a CAR begin with, behind its length."""
+
+@final
 class Build:
     """A new map, from the JSON body of ``POST /v1/roots``: its root and the pages to store."""
 

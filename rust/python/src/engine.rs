@@ -27,7 +27,7 @@ const ATTACHED_BYTES: usize = 4096;
 /// >>> len(cache), cache.max_bytes
 /// (0, 1048576)
 #[pyclass(frozen, module = "coregw._core")]
-pub struct PageCache(Arc<core::PageCache>);
+pub struct PageCache(pub Arc<core::PageCache>);
 
 #[pymethods]
 impl PageCache {
@@ -67,7 +67,7 @@ impl PageCache {
 
 /// What an `Operation` or `Mutation` waits for. Exactly one of `pages`, `roots`, `budget` is set.
 #[pyclass(frozen, module = "coregw._core")]
-pub struct Need(core::Need);
+pub struct Need(pub core::Need);
 
 #[pymethods]
 impl Need {
@@ -104,14 +104,14 @@ impl Need {
     }
 }
 
-fn root_bytes<'py>(py: Python<'py>, root: &core::RootCid) -> Bound<'py, PyBytes> {
+pub fn root_bytes<'py>(py: Python<'py>, root: &core::RootCid) -> Bound<'py, PyBytes> {
     PyBytes::new(py, root.cid().as_bytes())
 }
 
 /// Digests and bytes.
-type Pages<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
+pub type Pages<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
 
-fn page_pairs(py: Python<'_>, pages: Vec<(core::Digest, Vec<u8>)>) -> Pages<'_> {
+pub fn page_pairs(py: Python<'_>, pages: Vec<(core::Digest, Vec<u8>)>) -> Pages<'_> {
     pages.into_iter().map(|(digest, bytes)| (PyBytes::new(py, &digest.0), PyBytes::new(py, &bytes))).collect()
 }
 
