@@ -14,6 +14,7 @@ from typing import Final
 
 from coregw import _core
 from coregw._core import Build, Cid, Mutation, Operation, PageCache
+from coregw.engine.cars import CarLimits, Cars
 from coregw.engine.driver import Driver
 from coregw.engine.payloads import Payloads, StoredPayload
 from coregw.engine.records import Records
@@ -21,7 +22,7 @@ from coregw.engine.resolve_batches import ResolveBatch
 from coregw.errors import ProofError
 from coregw.store import Store
 
-__all__ = ["Engine", "Payloads", "Records", "StoredPayload"]
+__all__ = ["CarLimits", "Cars", "Engine", "Payloads", "Records", "StoredPayload"]
 
 BATCH_BYTES: Final = 1 << 20
 """The most bytes of pages given to the store at once."""
@@ -48,6 +49,7 @@ class Engine:
         max_lookups: int = 10_000,
         operation_seconds: float = 30.0,
         batch_answer_bytes: int = 64 << 20,
+        cars: CarLimits = CarLimits(),  # noqa: B008 - a tuple
     ) -> None:
         """Wraps a store. The engine closes it (`close`).
 
@@ -61,6 +63,7 @@ class Engine:
             max_lookups: Look-ups that one resolve may need.
             operation_seconds: Time one query or change may take, writing aside.
             batch_answer_bytes: The longest answer to a batch of resolves.
+            cars: What CARs are taken in.
         """
         self._store = store
         self._cache = PageCache(cache_bytes)
@@ -76,6 +79,7 @@ class Engine:
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
         self.records: Final = Records(store, self._driver)
+        self.cars: Final = Cars(store, self._driver, self._cache, cars)
 
     async def close(self) -> None:
         """Waits for worker threads and closes the store. Idempotent."""

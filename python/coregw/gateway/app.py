@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from coregw.engine import Engine
-from coregw.gateway import batches, cas, diff, health, ipfs, resolve, roots
+from coregw.engine import CarLimits, Engine
+from coregw.gateway import batches, cars, cas, diff, health, ipfs, resolve, roots
 from coregw.gateway.admin import admin_router
 from coregw.gateway.application import Application
 from coregw.gateway.bodies import Bodies
@@ -35,6 +35,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     Raises:
         InvalidInput, Unavailable, StoreDamaged: As `coregw.store.rocksdb.open_store`.
     """
+    spool = settings.data if store is None else None
     if store is None:
         store = await open_store(
             settings.data,
@@ -53,6 +54,13 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
         max_lookups=settings.max_lookups,
         operation_seconds=settings.operation_seconds,
         batch_answer_bytes=settings.batch_answer_bytes,
+        cars=CarLimits(
+            payload_bytes=min(settings.payload_bytes, 2**32 - 1),
+            blocks=settings.car_blocks,
+            at_once=settings.cars_at_once,
+            spool=spool,
+            reserve_bytes=settings.reserve_bytes,
+        ),
     )
 
 
@@ -83,6 +91,7 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
         *roots.handlers,
         *batches.handlers,
         *diff.handlers,
+        *cars.handlers,
         *health.handlers,
         openapi_document,
     ]
