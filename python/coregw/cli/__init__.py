@@ -7,6 +7,7 @@ A command is imported when it is called, and imports what it needs when it runs,
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 from typing import NoReturn
@@ -36,7 +37,9 @@ class _Commands(click.RichGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"coregw.cli.{cmd_name.replace('-', '_')}").command
+        name = cmd_name.replace("-", "_")
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"coregw.cli.{module}").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:

@@ -184,19 +184,19 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._partial = path.with_name(f".coregw-{secrets.token_hex(8)}.partial")
+        self.partial = path.with_name(f".coregw-{secrets.token_hex(8)}.partial")
         if os.path.lexists(path):
             raise InvalidInput(f"{path}: exists already", code="invalid_path")
 
     def __enter__(self) -> Self:
-        self.file: BinaryIO = os.fdopen(open_new(self._partial), "wb")
+        self.file: BinaryIO = os.fdopen(open_new(self.partial), "wb")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.file.close()
-        self._partial.unlink(missing_ok=True)
+        self.partial.unlink(missing_ok=True)
 
     def commit(self) -> None:
         """Gives the file its name, never over another file.
@@ -206,7 +206,7 @@ class NewFile:
         """
         self.file.flush()
         try:
-            os.link(self._partial, self._path, follow_symlinks=False)
+            os.link(self.partial, self._path, follow_symlinks=False)
         except FileExistsError:
             raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
         except OSError as error:
@@ -215,4 +215,4 @@ class NewFile:
             # A file system without hard links: the check and the rename can't be one step there.
             if os.path.lexists(self._path):
                 raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
-            self._partial.rename(self._path)
+            self.partial.rename(self._path)

@@ -31,6 +31,8 @@ class ClientSettings:
         backoff_max_seconds: Longest wait between two attempts.
         max_result_bytes: Most bytes of a JSON answer, an error's included.
         max_payload_bytes: Most bytes of a payload, sent or received; the gateway's own limit by default.
+        max_car_bytes: Most bytes of a CAR that is exported.
+        max_car_blocks: Most blocks of a CAR, exported or imported; each takes some 60 bytes of memory.
         list_changes: Most elements that one mutation appends to a list.
         batch_bytes: Most bytes of payloads in one batch.
         window_bytes: How much of a list one range read covers at first, in units of its measure.
@@ -50,6 +52,8 @@ class ClientSettings:
     backoff_max_seconds: float = 5.0
     max_result_bytes: int = 48 * MIB
     max_payload_bytes: int = 64 * MIB
+    max_car_bytes: int = 64 * 1024 * MIB
+    max_car_blocks: int = 16_000_000
     list_changes: int = 20_000
     batch_bytes: int = 16 * MIB
     window_bytes: int = 64 * MIB

@@ -11,7 +11,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import batches, changing, diffs, operations, trees
+from coregw.client import batches, cars, changing, diffs, operations, trees
 from coregw.client.operations import Piece, Steps, Stream, resume
 from coregw.client.questions import (
     CidLike,
@@ -190,6 +190,20 @@ class Client:
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """What to list for a path; see `trees.locate`."""
         return self._run(trees.locate(self.settings, root, path))
+
+    # CAR files
+
+    def export_car(
+        self, root: CidLike, path: Path, *, payloads: bool = False, progress: cars.Advance | None = None
+    ) -> cars.ExportedCar:
+        """Writes a root's whole tree to a new CAR file, verified before it gets its name; see `cars.NewCar`."""
+        with cars.NewCar(self.settings, root, path, payloads, progress) as new:
+            self._run(new.fetch())
+            return new.finish()
+
+    def import_car(self, path: Path, *, progress: cars.Advance | None = None) -> cars.ImportedCar:
+        """Sends a CAR file to the gateway, which takes all of it or nothing; see `cars.import_car`."""
+        return self._run(cars.import_car(self.settings, path, progress))
 
     # Moving bytes
 
