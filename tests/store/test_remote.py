@@ -84,21 +84,45 @@ async def test_a_payload_of_which_a_part_is_in_table_files_is_read_whole(
         )
 
 
-async def test_files_that_their_owner_deletes_stay_readable_until_the_replica_lets_go(rocks: RocksStore) -> None:
+async def test_what_was_in_files_that_their_owner_deletes_is_found_all_the_same(rocks: RocksStore) -> None:
     await put_pages(rocks, range(2000))
     to_table_files(rocks, Family.PAGES)
     replica = replica_of(rocks)
     replica.refresh()
+    here, there = socket.socketpair()
+    shared = await share(rocks, there)
     before = {path.name for path in (rocks.path / "rocksdb").glob("*.sst")}
     await put_pages(rocks, range(2000, 4000))
     to_table_files(rocks, Family.PAGES)
     rocks._database._families[Family.PAGES].compact_range(None, None)
     assert before - {path.name for path in (rocks.path / "rocksdb").glob("*.sst")}, "nothing was deleted"
     wanted = [digest(i) for i in range(4000)]
-    assert await replica.get(Family.PAGES, wanted) == [*map(page, range(2000)), *[None] * 2000]
+    assert await replica.get(Family.PAGES, wanted) == [*map(page, range(2000)), *[None] * 2000]  # it had opened it
+    async with await RemoteStore.connect(here, replica) as store:
+        assert await store.get_pages(wanted) == [*map(page, range(4000))]
+        replica.refresh()
+        assert await replica.get(Family.PAGES, wanted) == [*map(page, range(4000))]
+    await shared.ended()
+
+
+class Deleted:
+    """A family as the binding reads it when a table file is gone that it had not opened."""
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        raise Exception(f"IO error: No such file or directory: While open a file for {len(keys)} keys")
+
+
+async def test_a_read_that_fails_is_asked_of_the_owner(rocks: RocksStore) -> None:
+    await put_pages(rocks, range(3))
+    replica = replica_of(rocks)
     replica.refresh()
-    assert await replica.get(Family.PAGES, wanted) == [*map(page, range(4000))]
-    replica.close()
+    here, there = socket.socketpair()
+    shared = await share(rocks, there)
+    async with await RemoteStore.connect(here, replica) as store:
+        await store.healthy()
+        replica._families = dict.fromkeys(Family, Deleted())  # type: ignore[arg-type]
+        assert await store.get_pages([digest(2), digest(3)]) == [page(2), None]
+    await shared.ended()
 
 
 async def test_a_replica_shows_nothing_of_the_log(rocks: RocksStore) -> None:

@@ -71,6 +71,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
         StoreDamaged: The store's files are corrupt.
     """
     log_to_stderr(settings)
+    _allow_connections()
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(GatewayServer(settings, on_ready=on_ready, admin_token=admin_token, service=service).serve())
@@ -90,10 +91,15 @@ def run_worker(settings: Settings, number: int, descriptor: int, service: Servic
         InvalidInput: A token can't travel in a header.
     """
     log_to_stderr(settings)
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each table file takes one
+    _allow_connections()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))
+
+
+def _allow_connections() -> None:
+    """Raises the process's limit of open files as far as it may: the usual one is below the limit of connections."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _work(settings: Settings, number: int, owner: socket.socket, service: Service) -> None:

@@ -30,7 +30,7 @@ _PAUSE_FACTOR: Final = 100
 
 
 class Replica:
-    """The table files of a store.
+    """The table files of a store, a bounded number of them open at once.
 
     Args:
         path: The store's directory.
@@ -85,14 +85,13 @@ class Replica:
         try:
             return cast("list[bytes | None]", self._families[family].get(list(keys)))
         except Exception as error:  # noqa: BLE001 - whoever owns the store reads it again, and says what is wrong
-            _log.warning("a read of the table files in %s failed: %s", self._database, error)
+            _log.debug("a read of table files failed, perhaps of one that its owner has deleted: %s", error)
             return [None] * len(keys)
 
     def _open(self) -> None:
         no_log = self._folder / "no-log"
         no_log.mkdir(parents=True, exist_ok=True)
         options = database_options(create=False, salvage=False)
-        options.set_max_open_files(-1)  # files stay readable when their owner has deleted them
         options.set_wal_dir(str(no_log))  # an empty one: the newest writes are not durable yet, and costly to repeat
         mode = AccessType.secondary(str(self._folder))
         root = Rdict(str(self._database), options, family_options(Cache(self._cache_bytes)), access_type=mode)
