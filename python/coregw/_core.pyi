@@ -265,6 +265,24 @@ def block_cid(data: bytes) -> Cid:
     """The CID that the bytes of a block of a CAR begin with, behind its length."""
 
 @final
+class ResolveBatch:
+    """Resolves of many paths of one root, on all cores. Runs like an `Operation`.
+
+    Each outcome is what a resolve of that path alone would have answered; all together have at most `max_bytes`.
+    """
+
+    def __new__(cls, cache: PageCache, root: CidLike, max_lookups: int, max_bytes: int) -> ResolveBatch: ...
+    def add(self, segments: list[str]) -> None:
+        """Adds a path. Raises `InvalidInput` for segments that are none."""
+    def __len__(self) -> int: ...
+    def run(self, budget: int) -> Need | None:
+        """Raises `InvalidInput` for a payload as root, `TooLarge` for too long outcomes, `StoreDamaged`."""
+    def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
+    def supply_roots(self, held: Sequence[bool]) -> None: ...
+    def result(self) -> bytes:
+        """The response body."""
+
+@final
 class Build:
     """A new map, from the JSON body of ``POST /v1/roots``: its root and the pages to store."""
 

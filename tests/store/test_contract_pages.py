@@ -21,6 +21,14 @@ async def test_pages_are_read_in_the_order_asked_and_missing_ones_are_none(store
     assert await store.get_pages([B, C, A, B]) == [b"page b", None, b"page a", b"page b"]
 
 
+async def test_a_thousand_pages_at_once_are_read_in_the_order_asked(store: Store) -> None:
+    digests = [i.to_bytes(32, "big") for i in range(1000)]
+    await store.put_pages([(digest, b"page " + digest) for digest in digests[::3]])
+    backwards = digests[::-1]
+    expected = [b"page " + digest if int.from_bytes(digest, "big") % 3 == 0 else None for digest in backwards]
+    assert await store.get_pages(backwards) == expected
+
+
 async def test_no_pages_asked_or_put_is_nothing_done(store: Store) -> None:
     await store.put_pages([])
     assert await store.get_pages([]) == []

@@ -18,7 +18,7 @@ from coregw.engine.cars import CarLimits, Cars
 from coregw.engine.driver import Driver
 from coregw.engine.payloads import Payloads, StoredPayload
 from coregw.engine.records import Records
-from coregw.engine.resolve_batches import ResolveBatch
+from coregw.engine.resolve_batches import read_resolve_batch
 from coregw.errors import ProofError
 from coregw.store import Store
 
@@ -148,7 +148,7 @@ class Engine:
                 `resolve`, but what is not found is the outcome of its path alone.
         """
         limits = self._max_lookups, self._batch_answer_bytes
-        batch = await self._driver.call(len(request), ResolveBatch, self._cache, request, *limits)
+        batch = await self._driver.call(len(request), read_resolve_batch, self._cache, request, *limits)
         await self._driver.drive(batch, max(len(request), len(batch) * PATH_COST))
         return await self._driver.call(len(batch) * PATH_COST, batch.result)
 

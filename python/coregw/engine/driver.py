@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, ParamSpec, TypeVar
 
-from coregw._core import Mutation, Need, Operation
-from coregw.engine.resolve_batches import BatchNeed, ResolveBatch
+from coregw._core import Mutation, Need, Operation, ResolveBatch
 from coregw.errors import Unavailable
 from coregw.store import Store
 
@@ -72,13 +71,13 @@ class Driver:
         try:
             async with asyncio.timeout(self._seconds):
                 if not is_small:
-                    need = await self.in_worker(work.run, self._budget)
+                    need = await self._run_in_worker(work)
                 while need is not None:
                     need = await self._supply(work, need, size)
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
-    def _run_here(self, work: Operation | Mutation | ResolveBatch) -> Need | BatchNeed | None:
+    def _run_here(self, work: Operation | Mutation | ResolveBatch) -> Need | None:
         """Runs as far as pages in the cache and roots known to be held lead. Nothing waits here, so no clock runs."""
         need = work.run(self._budget)
         while need is not None and (roots := need.roots) is not None and all(root in self._held for root in roots):
@@ -88,12 +87,10 @@ class Driver:
             need = work.run(self._budget)
         return need
 
-    async def _supply(
-        self, work: Operation | Mutation | ResolveBatch, need: Need | BatchNeed, size: int
-    ) -> Need | BatchNeed | None:
+    async def _supply(self, work: Operation | Mutation | ResolveBatch, need: Need, size: int) -> Need | None:
         """Fetches one need, and runs on."""
         if need.budget:
-            return await self.in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)
+            return await self._run_in_worker(work)
         if need.roots is not None:
             work.supply_roots(await self.are_held(need.roots))
         elif need.pages is not None:
@@ -102,7 +99,10 @@ class Driver:
                 await self.in_worker(work.supply_pages, pages)
             else:
                 work.supply_pages(pages)
-        return await self.call(size, work.run, self._budget)
+        return work.run(self._budget) if size <= INLINE_BODY_BYTES else await self._run_in_worker(work)
+
+    async def _run_in_worker(self, work: Operation | Mutation | ResolveBatch) -> Need | None:
+        return await self.in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)
 
     async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
         """Whether the store has a record of each root. Only "yes" is remembered: a root is never deleted."""

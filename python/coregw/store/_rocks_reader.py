@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from coregw.errors import Unavailable
 from coregw.store._rocks_committer import Committer
@@ -16,6 +17,9 @@ from coregw.store._rocks_database import Database
 from coregw.store._rocks_layout import Family, Row
 
 _T = TypeVar("_T")
+
+_SHARE: Final = 32
+"""Fewer keys are not worth a thread of their own."""
 
 
 class Reader:
@@ -30,6 +34,7 @@ class Reader:
     def __init__(self, database: Database, committer: Committer, threads: int) -> None:
         self._database = database
         self._committer = committer
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="coregw-read")
         self._closed = False
 
@@ -39,8 +44,16 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call, self._database)
 
     async def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of `keys`, durable or not; None where there is none."""
-        return await self.run(lambda database: database.get(family, keys))
+        """The values of `keys`, durable or not; None where there is none.
+
+        Many keys are read in several threads, since one batched read waits for the disk block by block.
+        """
+        if len(keys) < 2 * _SHARE:
+            return await self.run(lambda database: database.get(family, keys))
+        share = max(_SHARE, -(-len(keys) // self._threads))
+        shares = [keys[start : start + share] for start in range(0, len(keys), share)]
+        found = await asyncio.gather(*(self.run(partial(_get, family=family, keys=keys)) for keys in shares))
+        return [value for values in found for value in values]
 
     async def get_durable(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of `keys`, returned when those found could not be lost any more."""
@@ -61,3 +74,7 @@ class Reader:
         """Waits for the reads under way. Blocks."""
         self._closed = True
         self._pool.shutdown()
+
+
+def _get(database: Database, *, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+    return database.get(family, keys)

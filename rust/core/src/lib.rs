@@ -22,6 +22,7 @@
 
 mod arcs;
 mod arena;
+mod batch;
 mod block;
 mod build;
 pub mod car;
@@ -57,6 +58,7 @@ pub mod verify;
 mod writes;
 
 pub use arcs::Arcs;
+pub use batch::{ResolveBatch, Turn, WantedPage};
 pub use cid::{Cid, Kind, RootCid};
 pub use deltas::MAX_DELTAS;
 pub use diff::{Difference, Differences, verify_diff};

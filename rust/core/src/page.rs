@@ -43,8 +43,9 @@ impl Page {
                 bytes.len()
             )));
         }
-        let arena = pruned::decode(bytes, kind, suite, Form::Page)
+        let mut arena = pruned::decode(bytes, kind, suite, Form::Page)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
+        arena.nodes.shrink_to_fit(); // what the bytes could have held is twice what they hold, and the cache keeps it
         // A stub has any digest that it likes.
         if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
             return Err(Error::damaged(format!("page {digest} is a stub, without the node itself")));
@@ -67,12 +68,17 @@ impl Page {
             return Err(Error::request(format!("{} pages were asked for, not {}", wanted.len(), pages.len())));
         }
         let parse = |(bytes, digest): (&Option<B>, &Digest)| {
-            let bytes = bytes.as_ref().ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
-            let page = Arc::new(Self::parse(bytes.as_ref(), root.kind, root.suite, digest)?);
+            let page = Self::of_store(root, digest, bytes.as_ref().map(AsRef::as_ref))?;
             cache.insert(Arc::clone(&page));
             Ok(page)
         };
         pages.iter().zip(wanted).map(parse).collect()
+    }
+
+    /// Reads what a store gave for a page of the tree of `root`; None if it does not have it.
+    pub(crate) fn of_store(root: &RootCid, digest: &Digest, bytes: Option<&[u8]>) -> Result<Arc<Self>> {
+        let bytes = bytes.ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
+        Ok(Arc::new(Self::parse(bytes, root.kind, root.suite, digest)?))
     }
 
     /// The digest of the top node, under which the page is stored.

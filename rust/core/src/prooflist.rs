@@ -69,11 +69,14 @@ impl Resolve {
     pub(crate) fn parse(body: &[u8]) -> Result<Self> {
         let request: msg::ResolveRequest<'_> = msg::request(body)?;
         msg::check_profile(&request.profile, msg::RESOLVE)?;
-        let root = request_root(&request.root)?;
-        if !request.segments.is_empty() {
-            Key::from_segments(&request.segments).map_err(|error| error.within("segments"))?;
+        Self::new(request_root(&request.root)?, request.segments)
+    }
+
+    pub(crate) fn new(root: Cid, segments: Vec<String>) -> Result<Self> {
+        if !segments.is_empty() {
+            Key::from_segments(&segments).map_err(|error| error.within("segments"))?;
         }
-        Ok(Self { root, segments: request.segments })
+        Ok(Self { root, segments })
     }
 
     pub(crate) fn result(&self, target: &Cid, steps: Vec<Step<'_>>) -> String {

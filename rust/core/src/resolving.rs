@@ -10,7 +10,7 @@ use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{Error, InputCode, Missing, Result};
 use crate::messages::Step;
 use crate::ops::{Need, Reading, not_held};
-use crate::page::{NodeSource, PageCache};
+use crate::page::{NodeSource, Page, PageCache};
 use crate::prooflist::{self, Resolve};
 use crate::prove::Answer;
 use crate::question::Question;
@@ -114,6 +114,18 @@ impl Resolving {
             if let Some(result) = self.looked_up(&question) {
                 return Ok(Outcome::Result(result));
             }
+        }
+    }
+
+    /// The tree that is being read, if one is.
+    pub(crate) fn reading_root(&mut self) -> Option<RootCid> {
+        self.reading.as_mut().map(|reading| *reading.query().root())
+    }
+
+    /// Takes pages that were asked for.
+    pub(crate) fn supply(&mut self, pages: Vec<Arc<Page>>) {
+        if let Some(reading) = &mut self.reading {
+            reading.query().supply(pages);
         }
     }
 

@@ -4,6 +4,7 @@
 //! surface is `python/coregw/_core.pyi`, and every docstring is here, where `help` finds it.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod car;
 mod cid;
 mod convert;
@@ -23,6 +24,8 @@ mod _core {
     use pyo3::prelude::*;
     use pyo3::types::{PyMapping, PySequence};
 
+    #[pymodule_export]
+    use crate::batch::ResolveBatch;
     #[pymodule_export]
     use crate::car::{Car, CarExport, CarReader, block_cid, block_head};
     #[pymodule_export]
