@@ -3,7 +3,8 @@
 Each bench makes a quick run, and each guarded figure of it is compared with that of the quick run recorded in
 docs/benchmarks/. A machine that does other work makes single runs worse, never better; so a bench with a loss runs
 again, twice at most, and the best value of each figure counts. A figure that is recorded but no longer measured is a
-loss too. Measuring is the benches' part, the record ``report.py``'s.
+loss too, unless the bench says that this machine can't measure it. Measuring is the benches' part, the record
+``report.py``'s.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from report import RECORDED, SCRATCH
 
@@ -24,6 +25,14 @@ TRIES = 3
 
 Figures = Mapping[str, Mapping[str, Any]]
 """The figures of one run, as recorded: by key, each with `value`, `better`, `guarded`."""
+
+
+class Run(NamedTuple):
+    """One run of a bench."""
+
+    figures: Figures
+    skipped: Mapping[str, str]
+    """The series that could not be measured, and why."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +49,11 @@ class Loss:
         return f"{self.key}: {self.measured:g}, recorded as {self.recorded:g}"
 
 
-def losses(recorded: Figures, measured: Figures) -> list[Loss]:
-    """What got lost of the guarded figures of a record."""
+def losses(recorded: Figures, measured: Figures, skipped: Collection[str] = ()) -> list[Loss]:
+    """What got lost of the guarded figures of a record, but for the series that were skipped."""
     found = []
     for key, figure in recorded.items():
-        if not figure["guarded"]:
+        if not figure["guarded"] or key.partition(": ")[0] in skipped:
             continue
         before, now = figure["value"], measured.get(key, {}).get("value")
         least, most = sorted((before, now or 0.0))
@@ -64,32 +73,32 @@ def best(runs: list[Figures]) -> dict[str, Mapping[str, Any]]:
     return result
 
 
-def check(recorded: Figures, measure: Callable[[], Figures]) -> list[Loss]:
+def check(recorded: Figures, measure: Callable[[], Run]) -> list[Loss]:
     """What is lost in each of up to `TRIES` measurements."""
     runs: list[Figures] = []
     lost: list[Loss] = []
     for _ in range(TRIES):
-        runs.append(measure())
-        lost = losses(recorded, best(runs))
+        run = measure()
+        runs.append(run.figures)
+        lost = losses(recorded, best(runs), run.skipped)
         if not lost:
             break
     return lost
 
 
-def quick_run(script: Path) -> Figures:
+def quick_run(script: Path) -> Run:
     """Runs a bench. Raises `subprocess.CalledProcessError` if it fails."""
     subprocess.run([sys.executable, str(script), "--quick", "--no-write"], check=True)
     return read(SCRATCH, script)
 
 
-def read(folder: Path, script: Path) -> Figures:
-    """The figures of the last quick run of a bench in this folder; empty if there is none."""
+def read(folder: Path, script: Path) -> Run:
+    """The last quick run of a bench in this folder; empty if there is none."""
     path = folder / f"{script.stem.removeprefix('bench_')}.json"
     if not path.exists():
-        return {}
+        return Run({}, {})
     run: dict[str, Any] = json.loads(path.read_text())["runs"].get("quick", {})
-    figures: Figures = run.get("figures", {})
-    return figures
+    return Run(run.get("figures", {}), run.get("skipped", {}))
 
 
 def main(names: list[str]) -> int:
@@ -98,7 +107,7 @@ def main(names: list[str]) -> int:
     scripts = [here / f"bench_{name}.py" for name in names] or sorted(here.glob("bench_*.py"))
     failed = False
     for script in scripts:
-        recorded = read(RECORDED, script)
+        recorded = read(RECORDED, script).figures
         if not any(figure["guarded"] for figure in recorded.values()):
             print(f"== {script.stem}: nothing recorded")
             continue

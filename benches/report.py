@@ -122,6 +122,7 @@ class Report:
         self.figures: dict[str, Figure] = {}
         self.panels: dict[str, Curves] = {}
         self.versions: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
 
     def add(
         self,
@@ -144,6 +145,10 @@ class Report:
             raise ValueError(f"two figures are called {figure.key!r}")
         self.figures[figure.key] = figure
 
+    def skip(self, series: str, reason: str) -> None:
+        """Says that a series can't be measured here, which is no loss of it."""
+        self.skipped[series] = reason
+
     def panel(self, title: str, x: str, y: str, *, logarithmic: bool = False) -> None:
         """Opens a panel of lines in the picture. With none, the picture shows the recorded figures as bars."""
         self.panels[title] = Curves(title, x, y, logarithmic)
@@ -154,7 +159,8 @@ class Report:
 
     def finish(self) -> None:
         """Prints the table, and writes the record and the picture."""
-        Console(width=None if sys.stdout.isatty() else 140).print(self.table(), *self.notes, sep="\n")
+        skipped = [f"not measured: {series}: {reason}" for series, reason in self.skipped.items()]
+        Console(width=None if sys.stdout.isatty() else 140).print(self.table(), *self.notes, *skipped, sep="\n")
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.name}.json"
         record = json.loads(path.read_text()) if path.exists() else {}
@@ -201,7 +207,7 @@ class Report:
             for key, figure in self.figures.items()
             if figure.recorded
         }
-        return {"context": machine() | self.versions, "figures": figures}
+        return {"context": machine() | self.versions, "skipped": self.skipped, "figures": figures}
 
 
 def machine() -> dict[str, str]:

@@ -42,11 +42,17 @@ def test_what_is_not_guarded_may_change() -> None:
 
 def test_a_loss_is_measured_again_and_the_best_of_three_counts() -> None:
     runs = iter((1.5, 1.1, 1.4))
-    assert check.check(figures(1.0), lambda: figures(next(runs))) == []
+    assert check.check(figures(1.0), lambda: check.Run(figures(next(runs)), {})) == []
     assert list(runs) == [1.4], "the second run was good, so there was no third"
 
 
 def test_a_loss_in_three_runs_is_a_loss_and_the_best_of_them_is_named() -> None:
     runs = iter((1.5, 1.3, 1.4))
-    lost = check.check(figures(1.0), lambda: figures(next(runs)))
+    lost = check.check(figures(1.0), lambda: check.Run(figures(next(runs)), {}))
     assert [str(loss) for loss in lost] == ["the ratio: 1.3, recorded as 1"]
+
+
+def test_what_a_machine_cannot_measure_is_no_loss_and_the_rest_still_is() -> None:
+    recorded = {f"{peer}: prove": figures(2.0)["the ratio"] for peer in ("one", "other")}
+    lost = check.check(recorded, lambda: check.Run({}, {"one": "it can't be built"}))
+    assert [loss.key for loss in lost] == ["other: prove"]

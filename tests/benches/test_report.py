@@ -38,8 +38,14 @@ def test_a_quick_run_is_recorded_beside_a_full_one(run: report.Report, tmp_path:
 def test_the_check_reads_what_a_quick_run_recorded(run: report.Report, tmp_path: Path) -> None:
     run.add("ratio", 3, series="a peer", better="higher", guarded=True)
     run.finish()
-    figures = check.read(tmp_path, Path("benches/bench_sample.py"))
-    assert [loss.key for loss in check.losses(figures, {})] == ["a peer: ratio"]
+    recorded = check.read(tmp_path, Path("benches/bench_sample.py"))
+    assert [loss.key for loss in check.losses(recorded.figures, {})] == ["a peer: ratio"]
+
+
+def test_the_check_reads_which_series_could_not_be_measured(run: report.Report, tmp_path: Path) -> None:
+    run.skip("a peer", "it can't be built")
+    run.finish()
+    assert check.read(tmp_path, Path("benches/bench_sample.py")).skipped == {"a peer": "it can't be built"}
 
 
 def test_times_of_one_machine_are_shown_and_not_recorded(

@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// inARow is how many keys are asked for again and again, before the next ones are.
+const inARow = 200
+
 // A Peer holds the keys it was built of. Prove and Verify are about the key of a number.
 type Peer interface {
 	// Prove makes the proof of a key, keeps it for Verify, and says how many bytes it has.
@@ -25,8 +28,6 @@ type Peer interface {
 // Run builds a peer of the keys in the file os.Args[1] and answers each line on stdin with one round of
 // os.Args[2] look-ups.
 func Run(build func(keys []string) Peer) {
-	// Everything on one thread, and the collector runs between rounds only: its work isn't counted.
-	runtime.GOMAXPROCS(1)
 	text, err := os.ReadFile(os.Args[1])
 	Check(err)
 	lookups, err := strconv.Atoi(os.Args[2])
@@ -39,24 +40,42 @@ func Run(build func(keys []string) Peer) {
 	for i := range lookups {
 		bytes += peer.Prove(i)
 	}
+	// Rounds run on one thread, and the collector between them only: its work isn't counted.
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 	say(map[string]float64{"build": built.Seconds(), "proof_bytes": float64(bytes) / float64(lookups)})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		runtime.GC()
-		start = cpu()
-		for i := range lookups {
+		times := round(peer, lookups)
+		each := func(i int) float64 { return times[i].Seconds() / float64(lookups) }
+		say(map[string]float64{"spread": each(0), "prove": each(1), "verify": each(2)})
+	}
+}
+
+// round gives the times of proving all keys one after the other; of proving the same few keys a second time; of
+// verifying them.
+func round(peer Peer, lookups int) (times [3]time.Duration) {
+	prove := func(from, to int) time.Duration {
+		start := cpu()
+		for i := from; i < to; i++ {
 			peer.Prove(i)
 		}
-		proved := cpu()
-		for i := range lookups {
+		return cpu() - start
+	}
+	times[0] = prove(0, lookups)
+	for from := 0; from < lookups; from += inARow {
+		to := min(from+inARow, lookups)
+		prove(from, to)
+		times[1] += prove(from, to)
+		start := cpu()
+		for i := from; i < to; i++ {
 			if !peer.Verify(i) {
 				panic("a proof is refused")
 			}
 		}
-		verified := cpu()
-		each := func(d time.Duration) float64 { return d.Seconds() / float64(lookups) }
-		say(map[string]float64{"prove": each(proved - start), "verify": each(verified - proved)})
+		times[2] += cpu() - start
 	}
+	return times
 }
 
 // Check ends the driver if there is an error.

@@ -1,8 +1,8 @@
 // Mpt measures rsc.io/tmp/mpt: a binary Merkle Patricia tree, as coregw's maps are. `mpt memory` holds it in memory,
-// `mpt disk` in its memory-mapped files.
+// `mpt hashed` too, `mpt disk` in its memory-mapped files.
 //
-// Keys and values of this tree are 32 bytes; it gets the SHA-256 of the keys, and of the keys' digests as values. It
-// proves that a digest has a digest.
+// Keys and values of this tree are 32 bytes. It gets the keys, which are as long, as they are, so that its tree has the
+// shape of coregw's; `hashed` gets their SHA-256, which makes a flatter tree. It proves that a key has a digest.
 package main
 
 import (
@@ -36,13 +36,17 @@ func (p *peer) Verify(i int) bool {
 	return mpt.VerifyPresent(p.snap, p.keys[i], p.values[i], p.proofs[i]) == nil
 }
 
-func build(tree mpt.Tree) func([]string) driver.Peer {
+func build(tree mpt.Tree, hashed bool) func([]string) driver.Peer {
 	return func(texts []string) driver.Peer {
 		n := len(texts)
 		p := &peer{tree: tree, keys: make([]mpt.Key, n), values: make([]mpt.Val, n), proofs: make([]mpt.Proof, n)}
 		for i, text := range texts {
-			p.keys[i] = sha256.Sum256([]byte(text))
-			driver.Check(tree.Set(p.keys[i], sha256.Sum256(p.keys[i][:])))
+			digest := sha256.Sum256([]byte(text))
+			p.keys[i] = mpt.Key([]byte(text))
+			if hashed {
+				p.keys[i] = digest
+			}
+			driver.Check(tree.Set(p.keys[i], sha256.Sum256(digest[:])))
 		}
 		var err error
 		p.snap, err = tree.Snap(1)
@@ -55,8 +59,8 @@ func build(tree mpt.Tree) func([]string) driver.Peer {
 func main() {
 	kind := os.Args[1]
 	os.Args = os.Args[1:]
-	if kind == "memory" {
-		driver.Run(build(mpt.NewMemTree()))
+	if kind != "disk" {
+		driver.Run(build(mpt.NewMemTree(), kind == "hashed"))
 		return
 	}
 	folder, err := os.MkdirTemp("", "mpt")
@@ -64,5 +68,5 @@ func main() {
 	defer os.RemoveAll(folder)
 	tree, err := mpt.Create(filepath.Join(folder, "1"), filepath.Join(folder, "2"), filepath.Join(folder, "leaves"))
 	driver.Check(err)
-	driver.Run(build(tree))
+	driver.Run(build(tree, false))
 }

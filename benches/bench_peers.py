@@ -1,0 +1,239 @@
+"""coregw beside other authenticated maps and lists: proving and verifying one key, each at its own best setting.
+
+Each peer has a driver in benches/peers/, built here with the peer from its own registry; one that can't be built on
+this machine is named and left out. Rounds of coregw and of the peer take turns in one run, on the same random hex keys.
+A ratio is the peer's time by coregw's: above 1, coregw is ahead. benches/README.md says what each peer proves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import report
+
+HERE = Path(__file__).resolve().parent / "peers"
+BUILT = report.HOUSE / "target" / "peers"
+PROXY = BUILT / "goproxy"
+"""Go modules for a machine that can't fetch them, laid out as a Go module proxy is."""
+VENV = BUILT / "python"
+SIZES, QUICK_SIZES = (1_000, 100_000, 1_000_000), (10_000,)
+SLOW_SIZES, QUICK_SLOW_SIZES = (1_000, 10_000), (1_000,)
+TIMES = ("spread", "prove", "verify")
+
+Round = dict[str, float]
+
+
+class Build(NamedTuple):
+    """How a driver is built: a command and where it runs."""
+
+    command: tuple[str, ...]
+    folder: Path = HERE
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A program that measures one tree; it is given a file of keys and a number of look-ups."""
+
+    name: str
+    build: Build | None
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer, what it is held against, and how far ahead of it coregw has to be."""
+
+    driver: Driver
+    against: str
+    prove: float = 1.0
+    verify: float = 1.0
+    sizes: tuple[int, ...] = SIZES
+    lookups: int = 2_000
+    rounds: int = 9
+
+
+def rust(name: str, *args: str) -> Driver:
+    """A driver in benches/peers/rust; a peer's is built with the feature of its name."""
+    feature = () if name == "coregw" else ("--features", name)
+    command = ("cargo", "build", "--release", "--quiet", "--target-dir", str(BUILT / "rust"), "--bin", name, *feature)
+    return Driver(name, Build(command, HERE / "rust"), (str(BUILT / "rust" / "release" / name), *args))
+
+
+def go(name: str, module: str, kind: str) -> Driver:
+    """A driver in benches/peers/go."""
+    build = Build(("go", "build", "-o", str(BUILT / "go" / module), "."), HERE / "go" / module)
+    return Driver(name, build, (str(BUILT / "go" / module), kind))
+
+
+def python(name: str) -> Driver:
+    """A peer behind the driver in benches/peers/python, from a virtual environment of the peers'."""
+    requirements = str(HERE / "python" / "requirements.txt")
+    build = Build((str(VENV / "bin" / "pip"), "install", "--quiet", "--requirement", requirements))
+    return Driver(name, build, (str(VENV / "bin" / "python"), str(HERE / "python" / "driver.py"), name))
+
+
+OURS = {
+    "map": rust("coregw", "map"),
+    "list": rust("coregw", "list"),
+    "map from Python": Driver("", None, (sys.executable, str(HERE / "python" / "driver.py"), "coregw-map")),
+    "list from Python": Driver("", None, (sys.executable, str(HERE / "python" / "driver.py"), "coregw-list")),
+}
+PEERS = (
+    Peer(go("mpt", "mpt", "memory"), "map", prove=2.0, verify=1.3),
+    Peer(go("mpt, keys hashed", "mpt", "hashed"), "map"),
+    Peer(go("mpt, on disk", "mpt", "disk"), "map", sizes=SIZES[:2]),
+    Peer(rust("jmt"), "map"),
+    Peer(rust("nomt"), "map"),
+    Peer(rust("rs_merkle"), "list"),
+    Peer(python("prollytree"), "map from Python", sizes=SIZES[:2], lookups=200, rounds=5),
+    Peer(python("pymerkle"), "list from Python", sizes=SIZES[:2], lookups=200, rounds=5),
+    Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, rounds=3),
+    Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, rounds=3),
+)
+
+
+class Unbuilt(Exception):
+    """A driver that can't be built on this machine."""
+
+
+def build(driver: Driver) -> None:
+    """Builds a driver and fetches its peer. Raises `Unbuilt`."""
+    if driver.build is None:
+        return
+    environment = dict(os.environ)
+    if driver.build.command[0] == "go" and PROXY.is_dir():
+        proxies = os.environ.get("GOPROXY") or "https://proxy.golang.org,direct"
+        environment["GOPROXY"] = f"{PROXY.as_uri()},{proxies}"
+    if driver.build.command[0].startswith(str(VENV)) and not VENV.is_dir():
+        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+    try:
+        done = subprocess.run(
+            driver.build.command, cwd=driver.build.folder, env=environment, capture_output=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise Unbuilt(f"{driver.build.command[0]} is not there") from error
+    if done.returncode:
+        raise Unbuilt(f"it can't be built here: {done.stderr.decode(errors='replace').strip()[-300:]}")
+
+
+class Running:
+    """A driver at work, its tree built."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.tree = self._read()
+
+    def _read(self) -> Round:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.process.args!r} ended with {self.process.wait()}")
+        answer: Round = json.loads(line)
+        return answer
+
+    def round(self) -> Round:
+        """The times of one round, in seconds a look-up."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self._read()
+
+
+@contextmanager
+def running(driver: Driver, keys: Path, lookups: int) -> Iterator[Running]:
+    """Starts a driver, and ends it."""
+    command = [*driver.command, str(keys), str(lookups)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+def key_file(count: int) -> Path:
+    """Random keys of 32 hex digits, the same at every run."""
+    path = BUILT / "keys" / str(count)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(hashlib.sha256(str(i).encode()).hexdigest()[:32] for i in range(count)))
+    return path
+
+
+def medians(ours: Running, theirs: Running, rounds: int) -> tuple[Round, Round]:
+    """The median times of rounds that take turns; a round of each before them warms them up."""
+    both: list[tuple[Round, Round]] = [(ours.round(), theirs.round()) for _ in range(rounds + 1)][1:]
+    first, second = ({name: statistics.median(pair[side][name] for pair in both) for name in TIMES} for side in (0, 1))
+    return first, second
+
+
+def compare(figures: report.Report, peer: Peer, count: int, ours: Running, theirs: Running) -> None:
+    """Adds the rows of one peer at one size."""
+    mine, its = medians(ours, theirs, min(peer.rounds, 5) if figures.run == "quick" else peer.rounds)
+    name, keys = peer.driver.name, f"{count:,} keys"
+    for what, bar in (("prove", peer.prove), ("verify", peer.verify)):
+        note = f"{1e6 * its[what]:,.2f} / {1e6 * mine[what]:.2f} µs"
+        ratio = its[what] / mine[what]
+        figures.add(f"{what}, {keys}", ratio, series=name, better="higher", bar=bar, guarded=True, note=note)
+    for what, its_value, mine_value, unit in (
+        ("prove, keys far apart", 1e6 * its["spread"], 1e6 * mine["spread"], "µs"),
+        ("build", theirs.tree["build"], ours.tree["build"], "s"),
+        ("proof bytes", theirs.tree["proof_bytes"], ours.tree["proof_bytes"], "bytes"),
+    ):
+        note = f"{report.show(its_value)} / {report.show(mine_value)} {unit}"
+        figures.add(f"{what}, {keys}", its_value / mine_value, series=name, note=note)
+
+
+def picture(figures: report.Report) -> None:
+    """A line a peer: how many times coregw's time it takes, by the number of keys."""
+    for what in ("prove", "verify"):
+        title = f"{what}: the peer's time by coregw's"
+        figures.panel(title, "keys", "times coregw's", logarithmic=True)
+        counts = sorted({*SIZES, *SLOW_SIZES})
+        figures.line(title, "coregw", [float(count) for count in counts], [1.0 for _ in counts])
+        for series in figures.series():
+            at = [(count, figures.figures.get(f"{series}: {what}, {count:,} keys")) for count in counts]
+            points = [(float(count), figure.value) for count, figure in at if figure is not None]
+            figures.line(title, series, [count for count, _ in points], [value for _, value in points])
+
+
+def main() -> None:
+    """Builds the drivers, measures each peer, and reports."""
+    figures = report.Report(
+        "peers",
+        "coregw and its peers: the peer's time by coregw's; above 1 coregw is ahead",
+        report.arguments(__doc__),
+        ("Random hex keys; processor time of one thread; medians of rounds that take turns.",),
+    )
+    for driver in OURS.values():
+        build(driver)
+    for peer in PEERS:
+        try:
+            build(peer.driver)
+        except Unbuilt as reason:
+            figures.skip(peer.driver.name, str(reason))
+            continue
+        print(peer.driver.name, file=sys.stderr, flush=True)
+        quick = QUICK_SLOW_SIZES if peer.sizes == SLOW_SIZES else QUICK_SIZES
+        for count in peer.sizes if figures.run == "full" else quick:
+            keys = key_file(count)
+            with (
+                running(OURS[peer.against], keys, min(count, 2_000)) as ours,
+                running(peer.driver, keys, min(count, peer.lookups)) as theirs,
+            ):
+                compare(figures, peer, count, ours, theirs)
+    picture(figures)
+    figures.finish()
+
+
+if __name__ == "__main__":
+    main()
