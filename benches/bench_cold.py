@@ -1,0 +1,167 @@
+"""Cold look-ups in a map larger than the cache, against bare rocksdict reads of the same pages.
+
+Everything begins cold in each round: a new cache of parsed pages, a newly opened database, and table files that the
+operating system was told to forget. Batches of 1,000 random look-ups follow each other and fill the cache. The bare
+side reads what the batches asked the store for, one batched read for each batch of pages, and checks nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rocksdict import Cache, Rdict
+
+import report
+from big_map import BigMap, big_map, key
+from coregw.engine import Engine
+from coregw.store._rocks_layout import Family, database_options, family_options
+from coregw.store.rocksdb import RocksStore, open_store
+
+BATCH = 1000
+
+
+class Noted:
+    """A store whose reads of pages are noted."""
+
+    def __init__(self, store: RocksStore) -> None:
+        self.store = store
+        self.reads: list[list[bytes]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.store, name)
+
+    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        self.reads.append(list(digests))
+        return await self.store.get_pages(digests)
+
+
+class Timed:
+    """Seconds of the wall and of all threads' processors since it was made."""
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def stop(self) -> tuple[float, float]:
+        return time.perf_counter() - self.wall, time.process_time() - self.cpu
+
+
+def forget(path: Path) -> None:
+    """Has the operating system drop what it holds of the table files."""
+    for file in (path / "rocksdb").glob("*.sst"):
+        with suppress(FileNotFoundError):  # small files of other families come and go
+            descriptor = os.open(file, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+async def resolves(
+    where: BigMap, bodies: list[bytes], caches: tuple[int, int], prepare: Callable[[Path], None]
+) -> tuple[list[tuple[float, float]], list[list[list[bytes]]]]:
+    """Times of each batch through the engine, and which pages each read."""
+    noted = Noted(await open_store(where.path, cache_bytes=caches[1]))
+    engine = Engine(noted, cache_bytes=caches[0])  # type: ignore[arg-type]  # it has what a store has
+    times, reads = [], []
+    prepare(where.path)
+    for body in bodies:
+        noted.reads = []
+        timed = Timed()
+        answer = await engine.resolve_batch(body)
+        times.append(timed.stop())
+        reads.append(noted.reads)
+        assert answer.count(b'{"result":') == BATCH
+    await engine.close()
+    return times, reads
+
+
+def bare(
+    where: BigMap, reads: list[list[list[bytes]]], cache_bytes: int, prepare: Callable[[Path], None]
+) -> list[tuple[float, float]]:
+    """Times of the same reads, one batched read a level, of a database opened for it alone."""
+    options = family_options(Cache(cache_bytes))
+    database = Rdict(str(where.path / "rocksdb"), database_options(create=False, salvage=False), options)
+    pages = database.get_column_family(Family.PAGES)
+    times = []
+    prepare(where.path)
+    for levels in reads:
+        timed = Timed()
+        for digests in levels:
+            found = pages.get(digests)
+            assert all(found)
+        times.append(timed.stop())
+    pages.close()
+    database.close()
+    return times
+
+
+async def one_by_one(where: BigMap, keys: list[str], caches: tuple[int, int]) -> tuple[float, float]:
+    """Look-ups a second, and pages read for each, of single look-ups that begin cold."""
+    noted = Noted(await open_store(where.path, cache_bytes=caches[1]))
+    engine = Engine(noted, cache_bytes=caches[0])  # type: ignore[arg-type]  # it has what a store has
+    forget(where.path)
+    timed = Timed()
+    for text in keys:
+        await engine.resolve(
+            json.dumps({"profile": "core.resolve/v0alpha1", "root": where.root, "segments": [text]}).encode()
+        )
+    wall, _ = timed.stop()
+    await engine.close()
+    return len(keys) / wall, sum(map(len, noted.reads)) / len(keys)
+
+
+def main() -> None:
+    args = report.arguments(__doc__)
+    where = big_map(10**6 if args.quick else 10**7)
+    caches = (4 << 20, 1 << 20) if args.quick else (256 << 20, 32 << 20)
+    batches, rounds = (5, 3) if args.quick else (10, 5)
+    figures = report.Report(
+        "cold",
+        f"Cold look-ups in a map of {where.arcs:,} arcs",
+        args,
+        (
+            f"{where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB; cache of {caches[0] >> 20} MiB of parsed pages.",
+            f"{batches} batches of {BATCH:,} random look-ups in a row; medians of {rounds} rounds.",
+            "Both sides: the time of the same page reads. Ours adds the checks of all pages, the proofs and the JSON.",
+        ),
+    )
+    rng = random.Random(3)
+    cases: dict[str, Callable[[Path], None]] = {"files not in memory": forget, "files in memory": lambda _: None}
+    for case, prepare in cases.items():
+        ratios: dict[str, list[float]] = {"time": [], "CPU time": []}
+        rates, read = [], []
+        for _ in range(rounds):
+            texts = [[key(rng.randrange(where.arcs)) for _ in range(BATCH)] for _ in range(batches)]
+            bodies = [json.dumps({"root": where.root, "paths": [[k] for k in batch]}).encode() for batch in texts]
+            ours, reads = asyncio.run(resolves(where, bodies, caches, prepare))
+            theirs = bare(where, reads, caches[1], prepare)
+            for i, what in enumerate(ratios):
+                ratios[what].append(sum(times[i] for times in ours) / sum(times[i] for times in theirs))
+            rates.append(batches * BATCH / sum(times[0] for times in ours))
+            read.append(sum(len(level) for levels in reads for level in levels) / (batches * BATCH))
+        is_cold = prepare is forget
+        for what, values in ratios.items():
+            bar = 2.5 if is_cold and what == "time" else None
+            median = statistics.median(values)
+            figures.add(
+                f"{what} / bare reads", median, series=case, better="lower", bar=bar, guarded=what == "CPU time"
+            )
+        figures.add(
+            "page reads a look-up", statistics.median(read), "pages", series=case, better="lower", recorded=is_cold
+        )
+        figures.add("look-ups", statistics.median(rates), "1/s", series=case, recorded=False)
+    keys = [key(rng.randrange(where.arcs)) for _ in range(500)]
+    rate, pages = asyncio.run(one_by_one(where, keys, caches))
+    figures.add("page reads a look-up", pages, "pages", series="one by one, files not in memory", better="lower", bar=5)
+    figures.add("look-ups", rate, "1/s", series="one by one, files not in memory", recorded=False)
+    figures.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A store with one large map, built once and kept in target/bench-data/ between runs.
+
+Keys look like random hex and are made from their numbers, so that they need not be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from coregw._core import Build, Cid, payload_cid
+from coregw.store.rocksdb import open_store
+from report import HOUSE
+
+DATA = HOUSE / "target" / "bench-data"
+
+
+class BigMap(NamedTuple):
+    """Where the store is, and the root of the one map in it."""
+
+    path: Path
+    root: str
+    arcs: int
+    pages: int
+    page_bytes: int
+
+
+def key(i: int) -> str:
+    """The key of arc `i`."""
+    return hashlib.sha256(b"key %d" % i).hexdigest()[:32]
+
+
+def big_map(arcs: int) -> BigMap:
+    """The store with a map of this many arcs; built now if it is not there: half a minute and 4 GB for 10^7."""
+    path = DATA / f"map-{arcs}"
+    note = path.with_suffix(".json")
+    if not note.exists():
+        print(f"building a map of {arcs:,} arcs in {path}, once")
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        note.write_text(json.dumps(asyncio.run(_build(path, arcs))))
+    return BigMap(path, **json.loads(note.read_text()))
+
+
+async def _build(path: Path, arcs: int) -> dict[str, int | str]:
+    parts = (f'"{key(i)}":"{payload_cid(i.to_bytes(8, "big"))}"' for i in range(arcs))
+    build = Build.arcs(f'{{"arcs":{{{",".join(parts)}}}}}'.encode())
+    pages = page_bytes = 0
+    async with await open_store(path) as store:
+        while batch := build.next_pages(1 << 20):
+            await store.put_pages(batch)
+            pages += len(batch)
+            page_bytes += sum(len(page) for _, page in batch)
+        await store.put_roots([bytes(Cid(build.root))])
+    return {"root": build.root, "arcs": arcs, "pages": pages, "page_bytes": page_bytes}
