@@ -3,8 +3,10 @@
 //! A node's bits before `floor` are those of the path that leads to it, and are not looked at here; `floor` is 0 at
 //! the top and the parent's `bit + 1` elsewhere (protocol section 4), so callers carry it along.
 
-use crate::node::{Summary, copy};
-use crate::path::top_bits;
+use std::cell::Cell;
+
+use crate::node::Summary;
+use crate::path::{self, top_bits};
 
 /// The place of a node in its arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,6 +98,15 @@ pub(crate) enum Parting {
     Ends,
 }
 
+thread_local! {
+    /// Memory of an arena that is done with, for the next one. To ask the allocator for some KiB and to give them back
+    /// takes as long as hashing a node, and most proofs are that short.
+    static SPARE: Cell<(Vec<Node>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+/// What is kept of it at most, in bytes each.
+const SPARE_LIMIT: usize = 32 << 10;
+
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     pub(crate) nodes: Vec<Node>,
@@ -105,6 +116,29 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// An empty arena in memory that another of this thread has left.
+    pub(crate) fn spare() -> Self {
+        let (nodes, bytes) = SPARE.try_with(Cell::take).unwrap_or_default();
+        Self { nodes, bytes, shown: 0 }
+    }
+
+    /// Makes room for so many more nodes and bytes.
+    #[inline]
+    pub(crate) fn reserve(&mut self, nodes: usize, bytes: usize) {
+        self.nodes.reserve_exact(nodes);
+        self.bytes.reserve_exact(bytes);
+    }
+
+    /// Leaves its memory to the next arena of this thread.
+    pub(crate) fn recycle(mut self) {
+        if self.nodes.capacity() * size_of::<Node>() <= SPARE_LIMIT && self.bytes.capacity() <= SPARE_LIMIT {
+            self.nodes.clear();
+            self.bytes.clear();
+            // A thread that ends has no use for it.
+            let _ = SPARE.try_with(|spare| spare.set((self.nodes, self.bytes)));
+        }
+    }
+
     #[inline]
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
@@ -153,8 +187,8 @@ impl Arena {
         if floor == bit {
             return &[];
         }
-        let from = label as usize + (floor / 8) as usize - usize::from(start);
-        &self.bytes[from..from + bit.div_ceil(8) as usize - (floor / 8) as usize]
+        let first = (floor / 8) as usize;
+        &self.bytes[label as usize + first - usize::from(start)..][..bit.div_ceil(8) as usize - first]
     }
 
     /// The bits that a node says by itself: an inner node's `bit`, a leaf's key length in bits.
@@ -181,22 +215,39 @@ impl Arena {
 /// Compares bits `floor` to `end - 1`, which `own` holds from byte `floor / 8` on, with those of `key`.
 #[inline(always)]
 pub(crate) fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
-    let from = (floor / 8) as usize;
-    // The last byte may hold stray bits behind the end; a byte that is whole has none.
-    let last = if end.is_multiple_of(8) { 0xff } else { top_bits(end % 8) };
-    let mut mask = !top_bits(floor % 8);
-    for (i, &ours) in own.iter().enumerate() {
-        let Some(&theirs) = key.get(from + i) else {
+    if let Some((&first, rest)) = own.split_first() {
+        let from = (floor / 8) as usize;
+        let theirs = key.get(from..).unwrap_or_default();
+        let Some((&their_first, their_rest)) = theirs.split_first() else {
             return Parting::Ends;
         };
-        mask &= if i + 1 == own.len() { last } else { 0xff };
-        let x = (ours ^ theirs) & mask;
+        // The last byte may hold stray bits behind the end; a byte that is whole has none.
+        let last = if end.is_multiple_of(8) { 0xff } else { top_bits(end % 8) };
+        let x = (first ^ their_first) & !top_bits(floor % 8) & if rest.is_empty() { last } else { 0xff };
         if x != 0 {
-            return Parting::At(8 * (from + i) as u32 + x.leading_zeros());
+            return Parting::At(8 * from as u32 + x.leading_zeros());
         }
-        mask = 0xff;
+        if let Some((&ours, whole)) = rest.split_last() {
+            let n = common(whole, their_rest);
+            let x = match (whole.get(n), their_rest.get(n)) {
+                (_, None) => return Parting::Ends,
+                (Some(ours), Some(theirs)) => ours ^ theirs,
+                (None, Some(theirs)) => (ours ^ theirs) & last,
+            };
+            if x != 0 {
+                return Parting::At(8 * (from + 1 + n) as u32 + x.leading_zeros());
+            }
+        }
     }
     if end as usize >= 8 * key.len() { Parting::Ends } else { Parting::Agrees }
+}
+
+/// The number of bytes from the start on in which both are the same.
+#[inline(always)]
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
+    let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
+    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
 }
 
 /// The path from the top to a node: bits before the node's `floor` are right, what follows is left over.
@@ -214,22 +265,14 @@ impl PathBuffer {
     /// Puts in `own`, the bits from `floor` on, which start at byte `floor / 8`.
     #[inline]
     pub(crate) fn put(&mut self, floor: u32, own: &[u8]) {
-        let from = (floor / 8) as usize;
-        let Some((&first, rest)) = own.split_first() else {
-            return;
-        };
-        self.reach(from + own.len());
-        let keep = top_bits(floor % 8);
-        self.0[from] = self.0[from] & keep | first & !keep;
-        copy(&mut self.0[from + 1..from + own.len()], rest);
+        self.reach((floor / 8) as usize + own.len());
+        path::put(&mut self.0, floor, own);
     }
 
     /// Puts in the one bit that leads to a child.
     #[inline]
     pub(crate) fn turn(&mut self, bit: u32, side: Side) {
-        let at = (bit / 8) as usize;
-        self.reach(at + 1);
-        let one = if side == Side::Right { 0x80 >> (bit % 8) } else { 0 };
-        self.0[at] = self.0[at] & top_bits(bit % 8) | one;
+        self.reach((bit / 8) as usize + 1);
+        path::turn(&mut self.0, bit, side == Side::Right);
     }
 }

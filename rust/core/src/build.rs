@@ -89,7 +89,8 @@ impl Builder {
         }
     }
 
-    /// Joins the last two subtrees. In a map, the new node's key bits are those before `bit` at `key` in the pool.
+    /// Joins the last two subtrees. In a map, the new node's key bits are those before `bit` at `key` in the pool, and
+    /// in the encoder's path.
     pub(crate) fn join(&mut self, bit: u32, key: u32) -> Step<()> {
         let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
             return Err(Halt::Faulty("an inner node without two sides"));
@@ -97,7 +98,7 @@ impl Builder {
         let (encoder, arena, kind) = (&mut self.encoder, &self.tree.arena, self.tree.kind);
         let (l, r) = (&arena.node(left.top).sum, &arena.node(right.top).sum);
         let sum = pruned::join(l, r, |l, r| match kind {
-            Kind::Map => encoder.map_inner(bit, &arena.bytes[key as usize..], l, r),
+            Kind::Map => encoder.map_inner(bit, l, r),
             Kind::List => encoder.list_inner(l, r),
         });
         let sum = sum.ok_or(Halt::Full("the counts or measures would sum to 2^53 or more"))?;

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use data_encoding::{Encoding, Specification};
 
 use crate::error::{Error, InputCode, Result};
+use crate::node::copy;
 use crate::suite::{Digest, Suite};
 use crate::varint;
 
@@ -161,7 +162,7 @@ impl Cid {
     /// Bytes that were checked when they came in.
     pub(crate) fn trusted(bytes: &[u8]) -> Self {
         let mut cid = Self { len: bytes.len() as u8, bytes: [0; MAX_LEN] };
-        cid.bytes[..bytes.len()].copy_from_slice(bytes);
+        copy(&mut cid.bytes[..bytes.len()], bytes);
         cid
     }
 

@@ -265,9 +265,11 @@ impl<'de> Visitor<'de> for Target<'_> {
 
 fn arcs_error(error: &serde_json::Error) -> Error {
     let text = error.to_string();
+    let place = format!("line {} column {}", error.line(), error.column());
     for (mark, code) in CODED {
         if let Some(sentence) = text.strip_prefix(mark) {
-            return Error::input(code, format!("arcs: {sentence}"));
+            let sentence = sentence.strip_suffix(&format!(" at {place}")).unwrap_or(sentence);
+            return Error::input(code, format!("arcs: {sentence} ({place})"));
         }
     }
     Error::request(format!("the request: {text}"))

@@ -313,23 +313,24 @@ pub(crate) fn build(suite: Suite, arcs: Arcs, pages: Pages) -> Step<Built> {
     // The bits of inner nodes whose right side is not whole yet, rising.
     let mut bits: Vec<u32> = Vec::new();
     let mut before: Option<Span> = None;
-    for Span { offset, key_len, target_len } in arcs {
-        let pool = &builder.tree.arena.bytes;
-        let (key, target) = pool[offset as usize..].split_at(usize::from(key_len));
-        let target_at = offset + u32::from(key_len);
-        let digest = builder.encoder.map_leaf(key, &target[..usize::from(target_len)]);
+    for arc in arcs {
         if let Some(last) = before {
-            let last_key = &pool[last.offset as usize..][..usize::from(last.key_len)];
-            let bit = first_difference(last_key, key).ok_or(Halt::Faulty("a key twice"))?;
+            let pool = &builder.tree.arena.bytes;
+            let key = |span: Span| &pool[span.offset as usize..][..usize::from(span.key_len)];
+            let bit = first_difference(key(last), key(arc)).ok_or(Halt::Faulty("a key twice"))?;
             while bits.last().is_some_and(|&b| b > bit) {
                 builder.join(bits.pop().unwrap_or_default(), last.offset)?;
             }
             bits.push(bit);
         }
+        let Span { offset, key_len, target_len } = arc;
+        let (key, target) = builder.tree.arena.bytes[offset as usize..].split_at(usize::from(key_len));
+        builder.encoder.put(0, key);
+        let digest = builder.encoder.map_leaf(key.len(), &target[..usize::from(target_len)]);
         let tail = Tail { offset, start: 0, len: key_len };
         let sum = Summary { count: 1, measure: 1, digest };
-        builder.leaf(sum, State::Leaf { tail, target: target_at, target_len });
-        before = Some(Span { offset, key_len, target_len });
+        builder.leaf(sum, State::Leaf { tail, target: offset + u32::from(key_len), target_len });
+        before = Some(arc);
     }
     while let (Some(bit), Some(last)) = (bits.pop(), before) {
         builder.join(bit, last.offset)?;

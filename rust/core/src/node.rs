@@ -4,7 +4,8 @@
 
 use sha2::block_api::compress256;
 
-use crate::path::top_bits;
+use crate::arena::Side;
+use crate::path::{self, top_bits};
 use crate::suite::{Digest, Suite};
 
 /// Counts, measures and their sums stay below this.
@@ -56,65 +57,80 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Bytes of an encoding that are hashed without touching the heap. Nearly all encodings are shorter.
-const SHORT: usize = 248;
+/// Room in front of the path: a tag and the varint of a bit or of a key's length.
+const HEAD: usize = 4;
+/// Room behind the path: the rest of an encoding (two counts and digests, or a target) and the padding of SHA-256.
+const BEHIND: usize = 80 + PADDING.len() + 8;
 
-/// An encoding of at most [`SHORT`] bytes, with room for the padding of SHA-256 behind it.
-struct Short {
-    buffer: [u8; 320],
-    len: usize,
+/// Where an encoding is made in place.
+struct Line {
+    /// The path stands from [`HEAD`] on.
+    buffer: Vec<u8>,
+    /// Where the encoding ends so far.
+    end: usize,
 }
 
-impl Out for Short {
-    #[inline]
+impl Out for Line {
+    #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
-        copy(&mut self.buffer[self.len..self.len + bytes.len()], bytes);
-        self.len += bytes.len();
+        copy(&mut self.buffer[self.end..self.end + bytes.len()], bytes);
+        self.end += bytes.len();
     }
 
-    #[inline]
+    #[inline(always)]
     fn byte(&mut self, byte: u8) {
-        self.buffer[self.len] = byte;
-        self.len += 1;
+        self.buffer[self.end] = byte;
+        self.end += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn digest(&mut self, digest: &Digest) {
-        self.buffer[self.len..self.len + 32].copy_from_slice(&digest.0);
-        self.len += 32;
+        self.buffer[self.end..self.end + 32].copy_from_slice(&digest.0);
+        self.end += 32;
     }
 }
 
-impl Short {
-    #[inline]
-    fn hash(&mut self, suite: Suite) -> Digest {
+impl Line {
+    /// Hashes what stands from `start` on.
+    #[inline(always)]
+    fn hash(&mut self, start: usize, suite: Suite) -> Digest {
+        let len = self.end - start;
         match suite {
-            Suite::Blake3 => suite.digest(&self.buffer[..self.len]),
+            Suite::Blake3 => suite.digest(&self.buffer[start..self.end]),
             Suite::Sha2_256 => {
-                let blocks = (self.len + 9).div_ceil(64);
-                self.buffer[self.len..self.len + 65].copy_from_slice(&PADDING);
-                let bits = 8 * self.len as u64;
-                self.buffer[64 * blocks - 8..64 * blocks].copy_from_slice(&bits.to_be_bytes());
+                let blocks = (len + 9).div_ceil(64);
+                let message = &mut self.buffer[start..start + len + PADDING.len()];
+                message[len..].copy_from_slice(&PADDING);
+                message[64 * blocks - 8..64 * blocks].copy_from_slice(&(8 * len as u64).to_be_bytes());
                 let mut state = SHA256_START;
-                compress256(&mut state, &self.buffer.as_chunks().0[..blocks]);
+                compress256(&mut state, &message.as_chunks().0[..blocks]);
                 // All words at once: bytes that are written four by four make whoever reads them sixteen at a time wait.
                 let words = state.map(u32::to_be_bytes);
                 Digest(words.as_flattened().try_into().expect("eight words are 32 bytes"))
             }
         }
     }
+
+    /// Writes a tag and a varint of at most three bytes so that they end where the path starts. Where they start.
+    #[inline(always)]
+    fn head(&mut self, tag: u8, value: u32) -> usize {
+        let head = &mut self.buffer[..HEAD];
+        match value {
+            ..0x80 => {
+                head[2..].copy_from_slice(&[tag, value as u8]);
+                2
+            }
+            0x80..0x4000 => {
+                head[1..].copy_from_slice(&[tag, value as u8 | 0x80, (value >> 7) as u8]);
+                1
+            }
+            _ => {
+                head.copy_from_slice(&[tag, value as u8 | 0x80, (value >> 7) as u8 | 0x80, (value >> 14) as u8]);
+                0
+            }
+        }
+    }
 }
-
-/// What stands behind a message in SHA-256, before its length (FIPS 180-4, section 5.1.1).
-const PADDING: [u8; 65] = {
-    let mut padding = [0; 65];
-    padding[0] = 0x80;
-    padding
-};
-
-/// The first hash value of SHA-256 (FIPS 180-4, section 5.3.3).
-const SHA256_START: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 /// Copies a few bytes without a call. Labels, prefixes and targets are short, and a proof has dozens of them.
 #[inline(always)]
@@ -144,60 +160,124 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Makes node encodings in one buffer and hashes them.
+/// What stands behind a message in SHA-256, before its length (FIPS 180-4, section 5.1.1).
+const PADDING: [u8; 72] = {
+    let mut padding = [0; 72];
+    padding[0] = 0x80;
+    padding
+};
+
+/// The first hash value of SHA-256 (FIPS 180-4, section 5.3.3).
+const SHA256_START: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
+
+/// Makes node encodings around the path that leads to the node, and hashes them there.
+///
+/// The path's bytes are part of every encoding of a map on that path. So they stand in the buffer where the encodings
+/// need them, and are not copied for each. An encoding spoils the path from its node's `bit` on, which is done with
+/// when the node is hashed.
 pub(crate) struct Encoder {
     suite: Suite,
-    short: Short,
-    long: Vec<u8>,
+    line: Line,
 }
 
 impl Encoder {
     pub(crate) fn new(suite: Suite) -> Self {
-        Self { suite, short: Short { buffer: [0; 320], len: 0 }, long: Vec::new() }
+        let mut buffer = Vec::with_capacity(512);
+        buffer.resize(384, 0);
+        Self { suite, line: Line { buffer, end: 0 } }
     }
 
-    /// Writes an encoding of at most `most` bytes and hashes it.
-    #[inline]
-    fn digest(&mut self, most: usize, encoding: impl Encoding) -> Digest {
-        if most <= SHORT {
-            self.short.len = 0;
-            encoding.write(&mut self.short);
-            self.short.hash(self.suite)
-        } else {
-            self.long.clear();
-            encoding.write(&mut self.long);
-            self.suite.digest(&self.long)
+    /// Makes room for a path of so many bytes, and all that an encoding puts behind it.
+    #[inline(always)]
+    fn reach(&mut self, bytes: usize) {
+        if self.line.buffer.len() < HEAD + bytes + BEHIND {
+            self.line.buffer.resize(2 * bytes + HEAD + BEHIND, 0);
         }
     }
 
+    /// Puts `own` into the path: the bits from `floor` on, which start at byte `floor / 8`.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, floor: u32, own: &[u8]) {
+        let from = (floor / 8) as usize;
+        self.reach(from + own.len() + 1);
+        path::put(&mut self.line.buffer[HEAD..], floor, own);
+    }
+
+    /// Puts in the label of an inner node, and the bit that leads to its left side.
+    #[inline(always)]
+    pub(crate) fn descend(&mut self, floor: u32, label: &[u8], bit: u32) {
+        self.reach(bit as usize / 8 + 1);
+        let path = &mut self.line.buffer[HEAD..];
+        path::put(path, floor, label);
+        path::turn(path, bit, false);
+    }
+
+    /// Puts in the one bit that leads to a child.
+    #[inline(always)]
+    pub(crate) fn turn(&mut self, bit: u32, side: Side) {
+        self.reach(bit as usize / 8 + 1);
+        path::turn(&mut self.line.buffer[HEAD..], bit, side == Side::Right);
+    }
+
+    /// The first `len` bytes of the path.
+    #[inline]
+    pub(crate) fn path(&mut self, len: usize) -> &[u8] {
+        self.reach(len);
+        &self.line.buffer[HEAD..HEAD + len]
+    }
+
     pub(crate) fn map_empty(&mut self) -> Digest {
-        self.digest(1, Tag(0x00))
+        self.digest(|line| line.byte(0x00))
     }
 
     pub(crate) fn list_empty(&mut self) -> Digest {
-        self.digest(1, Tag(0x10))
+        self.digest(|line| line.byte(0x10))
     }
 
+    /// Of the leaf whose key is the first `len` bytes of the path.
     #[inline]
-    pub(crate) fn map_leaf(&mut self, key: &[u8], target: &[u8]) -> Digest {
-        self.digest(8 + key.len() + target.len(), MapLeaf { key, target })
+    pub(crate) fn map_leaf(&mut self, len: usize, target: &[u8]) -> Digest {
+        self.reach(len);
+        let start = self.line.head(0x01, len as u32);
+        self.line.end = HEAD + len;
+        self.line.varint(target.len() as u64);
+        self.line.bytes(target);
+        self.line.hash(start, self.suite)
     }
 
-    /// `path` holds at least the bits before `bit`; the rest of it is ignored.
-    #[inline]
-    pub(crate) fn map_inner(&mut self, bit: u32, path: &[u8], left: &Summary, right: &Summary) -> Digest {
-        let path = &path[..bit.div_ceil(8) as usize];
-        self.digest(4 + path.len() + 80, MapInner { bit, path, children: [left, right] })
+    /// Of the inner node whose prefix is the first `bit` bits of the path.
+    #[inline(always)]
+    pub(crate) fn map_inner(&mut self, bit: u32, left: &Summary, right: &Summary) -> Digest {
+        let end = HEAD + bit.div_ceil(8) as usize;
+        self.reach(end - HEAD);
+        let start = self.line.head(0x02, bit);
+        if !bit.is_multiple_of(8) {
+            self.line.buffer[end - 1] &= top_bits(bit % 8);
+        }
+        self.line.end = end;
+        for child in [left, right] {
+            self.line.varint(child.count);
+            self.line.digest(&child.digest);
+        }
+        self.line.hash(start, self.suite)
     }
 
     #[inline]
     pub(crate) fn list_leaf(&mut self, measure: u64, target: &[u8]) -> Digest {
-        self.digest(18 + target.len(), ListLeaf { measure, target })
+        self.digest(|line| ListLeaf { measure, target }.write(line))
     }
 
     #[inline]
     pub(crate) fn list_inner(&mut self, left: &Summary, right: &Summary) -> Digest {
-        self.digest(100, ListInner { children: [left, right] })
+        self.digest(|line| ListInner { children: [left, right] }.write(line))
+    }
+
+    #[inline(always)]
+    fn digest(&mut self, write: impl FnOnce(&mut Line)) -> Digest {
+        self.line.end = 0;
+        write(&mut self.line);
+        self.line.hash(0, self.suite)
     }
 }
 
@@ -304,18 +384,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_and_long_encodings_have_the_digests_of_the_whole_bytes() {
+    fn encodings_made_in_place_are_the_encodings_and_have_their_digests() {
+        let sum = |count, byte| Summary { count, measure: count, digest: Digest([byte; 32]) };
+        let [left, right] = [sum(1, 3), sum(SUM_LIMIT - 1, 5)];
+        let key: Vec<u8> = (0..path::MAX_KEY).map(|i| i as u8 | 1).collect();
         for suite in Suite::ALL {
             let mut encoder = Encoder::new(suite);
-            for key_len in 0..400 {
-                let (key, target) = (vec![7; key_len], vec![9; 36]);
-                let mut bytes = vec![1];
-                crate::varint::write(&mut bytes, key_len as u64);
-                bytes.extend_from_slice(&key);
-                bytes.push(36);
-                bytes.extend_from_slice(&target);
-                assert_eq!(encoder.map_leaf(&key, &target), suite.digest(&bytes), "{key_len}");
+            for len in (0..400).chain([path::MAX_KEY]).rev() {
+                let (key, target) = (&key[..len], vec![9; 1 + len % 78]);
+                encoder.put(0, key);
+                assert_eq!(encoder.path(len), key);
+                let leaf = bytes(&MapLeaf { key, target: &target });
+                assert_eq!(encoder.map_leaf(len, &target), suite.digest(&leaf), "{len}");
+                for bit in (8 * len as u32).saturating_sub(8)..8 * len as u32 {
+                    encoder.put(0, key);
+                    let inner =
+                        bytes(&MapInner { bit, path: &key[..bit.div_ceil(8) as usize], children: [&left, &right] });
+                    assert_eq!(encoder.map_inner(bit, &left, &right), suite.digest(&inner), "{bit}");
+                }
             }
+            let list = bytes(&ListInner { children: [&left, &right] });
+            assert_eq!(encoder.list_inner(&left, &right), suite.digest(&list));
+            assert_eq!(encoder.map_empty(), suite.digest(&[0]));
         }
     }
 

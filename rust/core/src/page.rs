@@ -43,7 +43,8 @@ impl Page {
                 bytes.len()
             )));
         }
-        let mut arena = pruned::decode(bytes, kind, suite, Form::Page)
+        let mut arena = Arena::default();
+        pruned::decode(&mut arena, bytes, kind, suite, Form::Page)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
         arena.nodes.shrink_to_fit(); // what the bytes could have held is twice what they hold, and the cache keeps it
         // A stub has any digest that it likes.

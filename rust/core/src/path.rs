@@ -4,6 +4,7 @@
 //! [`MAX_TEXT`] bytes. Keys of untrusted trees are checked by `check` without allocating.
 
 use crate::error::{Error, InputCode, Result};
+use crate::node::copy;
 
 /// The longest text form, in bytes.
 pub const MAX_TEXT: usize = 4096;
@@ -151,21 +152,27 @@ impl Window {
 
 /// Whether `key` is the key of some path.
 pub(crate) fn check(key: &[u8]) -> Result<(), &'static str> {
+    // Of a key in ASCII, all pieces are UTF-8, and all `/` are found at once.
+    let ascii = key.is_ascii();
+    if ascii && memchr::memchr(b'/', key).is_some() {
+        return Err(SLASH);
+    }
     let (mut at, mut segment, mut text) = (0, 0, 0);
-    loop {
-        let Some(n) = memchr::memchr(0, &key[at..]) else {
-            return Err("a key has no ending");
-        };
-        let piece = &key[at..at + n];
-        if std::str::from_utf8(piece).is_err() {
+    for zero in memchr::memchr_iter(0, key) {
+        // The second byte of an ending, or an escaped zero's.
+        if zero < at {
+            continue;
+        }
+        let piece = &key[at..zero];
+        if !ascii && std::str::from_utf8(piece).is_err() {
             return Err("a key is not UTF-8");
         }
-        if memchr::memchr(b'/', piece).is_some() {
-            return Err("a key has a '/' inside a segment");
+        if !ascii && memchr::memchr(b'/', piece).is_some() {
+            return Err(SLASH);
         }
-        segment += n;
-        text += n;
-        at += n + 2;
+        segment += piece.len();
+        text += piece.len();
+        at = zero + 2;
         match key.get(at - 1) {
             Some(0xff) => {
                 segment += 1;
@@ -182,7 +189,10 @@ pub(crate) fn check(key: &[u8]) -> Result<(), &'static str> {
             _ => return Err("a key has a broken escape"),
         }
     }
+    Err("a key has no ending")
 }
+
+const SLASH: &str = "a key has a '/' inside a segment";
 
 /// The segments of a key that [`check`] accepts.
 pub(crate) fn segments(key: &[u8]) -> Vec<String> {
@@ -213,6 +223,25 @@ pub(crate) fn bit(key: &[u8], i: u32) -> bool {
 pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u32> {
     let at = a.iter().zip(b).position(|(x, y)| x != y)?;
     Some(8 * at as u32 + (a[at] ^ b[at]).leading_zeros())
+}
+
+/// Puts `own` into `path`: the bits from `floor` on, which start at byte `floor / 8`. Bits before stay.
+#[inline(always)]
+pub(crate) fn put(path: &mut [u8], floor: u32, own: &[u8]) {
+    let from = (floor / 8) as usize;
+    let Some((&first, rest)) = own.split_first() else {
+        return;
+    };
+    let keep = top_bits(floor % 8);
+    path[from] = path[from] & keep | first & !keep;
+    copy(&mut path[from + 1..from + own.len()], rest);
+}
+
+/// Puts the one bit that leads to a child into `path`, and zeros behind it in its byte.
+#[inline(always)]
+pub(crate) fn turn(path: &mut [u8], bit: u32, right: bool) {
+    let at = (bit / 8) as usize;
+    path[at] = path[at] & top_bits(bit % 8) | u8::from(right) << (7 - bit % 8);
 }
 
 /// A byte with its first `n` bits set, `n` below 8.

@@ -4,7 +4,7 @@
 //! they stand for. Decoding computes every digest on the way and keeps one path buffer. What it does not do: compare
 //! the top digest, or replay a query.
 
-use crate::arena::{Arena, Node, NodeId, PathBuffer, SHOWN, Side, State, Tail};
+use crate::arena::{Arena, Node, NodeId, SHOWN, Side, State, Tail};
 use crate::cid::{Cid, Kind};
 use crate::cut;
 use crate::node::{Encoder, SUM_LIMIT, Summary, left_count};
@@ -38,12 +38,12 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    #[inline]
+    #[inline(always)]
     fn fail<T>(&self, why: &'static str) -> Result<T, Fault> {
         Err(Fault { why, at: self.at })
     }
 
-    #[inline]
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, Fault> {
         if let Some(&byte) = self.bytes.get(self.at)
             && byte < 0x80
@@ -54,17 +54,26 @@ impl<'a> Reader<'a> {
         self.long_varint()
     }
 
+    /// Counts near the top are long, so this is no rare case.
+    #[inline(always)]
     fn long_varint(&mut self) -> Result<u64, Fault> {
-        match varint::read(&self.bytes[self.at..]) {
-            Ok((value, n)) => {
-                self.at += n;
-                Ok(value)
+        if let Some(&[a, b, c, ..]) = self.bytes.get(self.at..) {
+            let [a, b, c] = [a & 0x7f, b, c].map(u64::from);
+            if b < 0x80 && b > 0 {
+                self.at += 2;
+                return Ok(a | b << 7);
             }
-            Err(why) => self.fail(why),
+            if b >= 0x80 && c < 0x80 && c > 0 {
+                self.at += 3;
+                return Ok(a | (b & 0x7f) << 7 | c << 14);
+            }
         }
+        let (value, n) = any_varint(&self.bytes[self.at..]).or_else(|why| self.fail(why))?;
+        self.at += n;
+        Ok(value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, n: usize) -> Result<&'a [u8], Fault> {
         match self.bytes.get(self.at..).and_then(|rest| rest.get(..n)) {
             Some(bytes) => {
@@ -76,7 +85,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A count or measure: at least 1 and below the limit.
-    #[inline]
+    #[inline(always)]
     fn amount(&mut self, zero: &'static str, over: &'static str) -> Result<u64, Fault> {
         let at = self.at;
         match self.varint()? {
@@ -87,7 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A target: its place in the bytes and its length.
-    #[inline]
+    #[inline(always)]
     fn target(&mut self) -> Result<(u32, u8), Fault> {
         let len = self.varint()?;
         let at = self.at;
@@ -99,22 +108,26 @@ impl<'a> Reader<'a> {
     }
 }
 
+#[cold]
+fn any_varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
+    varint::read(bytes)
+}
+
 /// The parent of the top.
 const NONE: u32 = u32::MAX;
 
-struct Decoder<'a> {
+/// Made for each kind and form, so that none of its steps asks which it is.
+struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     reader: Reader<'a>,
-    kind: Kind,
-    form: Form,
-    arena: Arena,
+    arena: &'a mut Arena,
     /// The innermost node whose children are being read. Each notes its own parent as its home meanwhile.
     parent: u32,
-    /// Number of such nodes.
+    /// Number of such nodes, of a list.
     depth: usize,
     /// Inner nodes whose right side is not begun.
     owed: usize,
     floor: u32,
-    path: PathBuffer,
+    /// Also holds the path.
     encoder: &'a mut Encoder,
     stubs: u32,
 }
@@ -122,39 +135,44 @@ struct Decoder<'a> {
 /// Reads a whole pruned tree; its top is node 0. `bytes` must be shorter than 2^32.
 ///
 /// An inner node is not begun unless enough bytes are left for all children that are owed. So there are at most two
-/// nodes for each [`MIN_CHILD`] bytes, and memory stays in proportion whatever the bytes are.
-pub(crate) fn decode(bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<Arena, Fault> {
-    let arena = Arena { nodes: Vec::with_capacity(2 * bytes.len() / MIN_CHILD + 1), bytes: bytes.to_vec(), shown: 0 };
-    let mut decoder = Decoder {
-        reader: Reader { bytes, at: 0 },
-        kind,
-        form,
-        arena,
-        parent: NONE,
-        depth: 0,
-        owed: 0,
-        floor: 0,
-        path: PathBuffer(Vec::with_capacity(128)),
-        encoder: &mut Encoder::new(suite),
-        stubs: 0,
-    };
-    loop {
-        if decoder.node()? && decoder.close()? {
-            return match decoder.reader.at == bytes.len() {
-                true => Ok(decoder.arena),
-                false => decoder.reader.fail("bytes follow the tree"),
-            };
-        }
+/// nodes for each [`MIN_CHILD`] bytes, and memory stays in proportion whatever the bytes are. The nodes are added to `arena`, which is empty.
+pub(crate) fn decode(arena: &mut Arena, bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<(), Fault> {
+    arena.reserve(2 * bytes.len() / MIN_CHILD + 1, bytes.len());
+    arena.bytes.extend_from_slice(bytes);
+    let encoder = &mut Encoder::new(suite);
+    match (kind, form) {
+        (Kind::Map, Form::Proof) => Decoder::<true, false>::new(bytes, arena, encoder).run(),
+        (Kind::Map, Form::Page) => Decoder::<true, true>::new(bytes, arena, encoder).run(),
+        (Kind::List, Form::Proof) => Decoder::<false, false>::new(bytes, arena, encoder).run(),
+        (Kind::List, Form::Page) => Decoder::<false, true>::new(bytes, arena, encoder).run(),
     }
 }
 
-impl Decoder<'_> {
+impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
+    const KIND: Kind = if MAP { Kind::Map } else { Kind::List };
+
+    fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder) -> Self {
+        let reader = Reader { bytes, at: 0 };
+        Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0 }
+    }
+
+    fn run(mut self) -> Result<(), Fault> {
+        loop {
+            if self.node()? && self.close()? {
+                return match self.reader.at == self.reader.bytes.len() {
+                    true => Ok(()),
+                    false => self.reader.fail("bytes follow the tree"),
+                };
+            }
+        }
+    }
+
     /// Reads one node. True if nothing of it is left to read: it is no inner node.
-    #[inline]
+    #[inline(always)]
     fn node(&mut self) -> Result<bool, Fault> {
         let at = self.reader.at;
         let tag = self.reader.take(1)?[0];
-        match (self.kind, tag) {
+        match (Self::KIND, tag) {
             (Kind::Map, 0x01) => self.map_leaf()?,
             (Kind::Map, 0x02) => {
                 self.map_inner(at)?;
@@ -173,27 +191,22 @@ impl Decoder<'_> {
                 if self.parent != NONE {
                     return Err(Fault { why: "an empty node inside a tree", at });
                 }
-                let digest = match self.kind {
-                    Kind::Map => self.encoder.map_empty(),
-                    Kind::List => self.encoder.list_empty(),
-                };
-                self.push(Summary { count: 0, measure: 0, digest }, State::Empty);
+                let digest = if MAP { self.encoder.map_empty() } else { self.encoder.list_empty() };
+                self.push_shown(Summary { count: 0, measure: 0, digest }, State::Empty, NONE);
             }
             _ => return Err(Fault { why: "an unknown node tag", at }),
         }
         Ok(true)
     }
 
-    #[inline]
-    fn push(&mut self, sum: Summary, state: State) -> NodeId {
-        let mut node = Node::new(sum, state);
-        if !matches!(state, State::Stub { .. }) {
-            self.arena.shown += 1;
-            node.flags = if self.form == Form::Page { SHOWN } else { 0 };
-        }
-        self.arena.push(node)
+    #[inline(always)]
+    fn push_shown(&mut self, sum: Summary, state: State, home: u32) -> NodeId {
+        self.arena.shown += 1;
+        let flags = if PAGE { SHOWN } else { 0 };
+        self.arena.push(Node { home, flags, ..Node::new(sum, state) })
     }
 
+    #[inline(always)]
     fn push_inner(&mut self, bit: u32, label: u32, start: u16) -> Result<(), Fault> {
         self.owed += 1;
         if self.reader.bytes.len() - self.reader.at < MIN_CHILD * (self.owed + 1) {
@@ -201,13 +214,15 @@ impl Decoder<'_> {
         }
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
         // The same node on both sides says that the left one is not whole yet.
-        let node = self.push(Summary::UNKNOWN, State::Inner { bit, label, start, left: next, right: next });
-        self.arena.node_mut(node).home = std::mem::replace(&mut self.parent, node.0);
-        self.depth += 1;
+        let state = State::Inner { bit, label, start, left: next, right: next };
+        self.parent = self.push_shown(Summary::UNKNOWN, state, self.parent).0;
+        if !MAP {
+            self.depth += 1;
+        }
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn map_inner(&mut self, at: usize) -> Result<(), Fault> {
         let gap = self.reader.varint()?;
         let bit = match u32::try_from(gap).ok().and_then(|gap| gap.checked_add(self.floor)) {
@@ -224,8 +239,7 @@ impl Decoder<'_> {
                 return Err(Fault { why: "a stray bit in a label", at: label_at });
             }
         }
-        self.path.put(self.floor, label);
-        self.path.turn(bit, Side::Left);
+        self.encoder.descend(self.floor, label, bit);
         // Without a label there is no byte of it: `start` then says that the label ends where it begins.
         let start = if len == 0 { bit.div_ceil(8) } else { from };
         self.push_inner(bit, label_at as u32, start as u16)?;
@@ -233,7 +247,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn map_leaf(&mut self) -> Result<(), Fault> {
         let n = self.reader.varint()?;
         let at = self.reader.at;
@@ -250,13 +264,14 @@ impl Decoder<'_> {
             return Err(Fault { why: "a stray bit in a tail", at });
         }
         let (target, target_len) = self.reader.target()?;
-        self.path.put(self.floor, tail);
-        let key = &self.path.0[..len];
-        path::check(key).map_err(|why| Fault { why, at })?;
+        self.encoder.put(self.floor, tail);
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
-        let digest = self.encoder.map_leaf(key, bytes);
+        let digest = self.encoder.map_leaf(len, bytes);
+        // Behind the hash, with which the processor is busy for a while.
+        path::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
         let tail = Tail { offset: at as u32, start: from as u16, len: n as u16 };
-        let id = self.push(Summary { count: 1, measure: 1, digest }, State::Leaf { tail, target, target_len });
+        let sum = Summary { count: 1, measure: 1, digest };
+        let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE);
         self.note_cut(id);
         Ok(())
     }
@@ -268,23 +283,21 @@ impl Decoder<'_> {
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
         let digest = self.encoder.list_leaf(measure, bytes);
         let sum = Summary { count: 1, measure, digest };
-        let id = self.push(sum, State::Leaf { tail: Tail::NONE, target, target_len });
+        let id = self.push_shown(sum, State::Leaf { tail: Tail::NONE, target, target_len }, NONE);
         self.note_cut(id);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn stub(&mut self) -> Result<(), Fault> {
         let count = self.reader.amount("a stub of count 0", "a count of 2^53 or more")?;
-        let measure = match self.kind {
-            Kind::Map => count,
-            Kind::List => self.reader.amount("a stub of measure 0", "a measure of 2^53 or more")?,
-        };
+        let measure =
+            if MAP { count } else { self.reader.amount("a stub of measure 0", "a measure of 2^53 or more")? };
         let mut digest = Digest::ZERO;
         digest.0.copy_from_slice(self.reader.take(32)?);
         let state = State::Stub { extent: 0, ordinal: self.stubs };
-        let id = self.push(Summary { count, measure, digest }, state);
-        if self.form == Form::Page {
+        let id = self.arena.push(Node::new(Summary { count, measure, digest }, state));
+        if PAGE {
             let [height, weight, extent] = [self.reader.varint()?, self.reader.varint()?, self.reader.varint()?];
             let (Ok(height), Ok(weight), Ok(extent)) = (height.try_into(), weight.try_into(), extent.try_into()) else {
                 return self.reader.fail("what a page notes of a stub is out of range");
@@ -298,50 +311,48 @@ impl Decoder<'_> {
         Ok(())
     }
 
+    #[inline(always)]
     fn note_cut(&mut self, id: NodeId) {
-        if self.form == Form::Page {
-            cut::note(&mut self.arena, self.kind, id);
+        if PAGE {
+            cut::note(self.arena, Self::KIND, id);
         }
     }
 
     /// Ends every inner node that is whole now. True if that was the top.
-    #[inline]
+    #[inline(always)]
     fn close(&mut self) -> Result<bool, Fault> {
         while self.parent != NONE {
-            let next = NodeId(self.arena.nodes.len() as u32);
-            let (below, above) = self.arena.nodes.split_at_mut(self.parent as usize + 1);
-            let Some(node @ Node { state: State::Inner { .. }, .. }) = below.last_mut() else {
-                return self.reader.fail("a node inside a leaf");
-            };
+            let (next, id) = (NodeId(self.arena.nodes.len() as u32), NodeId(self.parent));
+            let node = self.arena.node_mut(id);
             let State::Inner { bit, left, right, .. } = &mut node.state else {
                 return self.reader.fail("a node inside a leaf");
             };
+            let bit = *bit;
             if left == right {
                 *right = next;
                 self.owed -= 1;
-                if self.kind == Kind::Map {
-                    self.floor = *bit + 1;
-                    self.path.turn(*bit, Side::Right);
+                if MAP {
+                    self.floor = bit + 1;
+                    self.encoder.turn(bit, Side::Right);
                 }
                 return Ok(false);
             }
-            let [l, r] = [*left, *right].map(|child| &above[(child.0 - self.parent) as usize - 1].sum);
+            let (left, right) = (*left, *right);
+            self.parent = std::mem::replace(&mut node.home, NONE);
+            let (l, r) = (&self.arena.node(left).sum, &self.arena.node(right).sum);
             let (count, measure) = (l.count + r.count, l.measure + r.measure);
             if count >= SUM_LIMIT || measure >= SUM_LIMIT {
                 return self.reader.fail("counts or measures that sum to 2^53 or more");
             }
-            let digest = match self.kind {
-                Kind::Map => self.encoder.map_inner(*bit, &self.path.0, l, r),
-                Kind::List if l.count != left_count(count) => {
-                    return self.reader.fail("a list of another shape than its count");
-                }
-                Kind::List => self.encoder.list_inner(l, r),
-            };
-            node.sum = Summary { count, measure, digest };
-            let done = NodeId(self.parent);
-            self.parent = std::mem::replace(&mut node.home, NONE);
-            self.depth -= 1;
-            self.note_cut(done);
+            if !MAP && l.count != left_count(count) {
+                return self.reader.fail("a list of another shape than its count");
+            }
+            let digest = if MAP { self.encoder.map_inner(bit, l, r) } else { self.encoder.list_inner(l, r) };
+            self.arena.node_mut(id).sum = Summary { count, measure, digest };
+            if !MAP {
+                self.depth -= 1;
+            }
+            self.note_cut(id);
         }
         Ok(true)
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::arena::{Arena, FRESH, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail};
+use crate::arena::{Arena, FRESH, Node, NodeId, PAGE_TOP, SHOWN, Side, State, Tail};
 use crate::cid::{Kind, RootCid};
 use crate::cut;
 use crate::error::{ConflictCode, Error};
@@ -37,6 +37,10 @@ pub(crate) enum Halt {
 
 pub(crate) type Step<T> = Result<T, Halt>;
 
+/// Room for the nodes and their bytes that the walk to one key mostly passes.
+const NODES: usize = 96;
+const BYTES: usize = 512;
+
 /// Pages asked for at once, at most.
 pub(crate) const MAX_WANTED: usize = 128;
 
@@ -54,6 +58,12 @@ pub(crate) struct Tree {
     pub(crate) budget: u64,
     /// Nodes visited that are no fresh ones.
     visited: usize,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.arena).recycle();
+    }
 }
 
 impl Tree {
@@ -76,9 +86,9 @@ impl Tree {
 
     /// The tree of a root whose pages come from `source`, or are asked for.
     pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>) -> Self {
-        let mut tree = Self::with(root.kind, root.suite, Arena::default());
+        let mut tree = Self::with(root.kind, root.suite, Arena::spare());
+        tree.arena.reserve(NODES, BYTES);
         let sum = Summary { count: 0, measure: 0, digest: root.digest };
-        tree.arena.nodes.reserve(64);
         tree.arena.push(Node::new(sum, State::Stub { extent: 0, ordinal: 0 }));
         tree.source = Some(source);
         tree
@@ -86,8 +96,8 @@ impl Tree {
 
     /// The tree of a top page whose linked pages are all in memory.
     pub(crate) fn of_page(page: &Arc<Page>) -> Self {
-        let mut tree = Self::with(page.kind, page.suite, Arena::default());
-        tree.arena.nodes.reserve(64);
+        let mut tree = Self::with(page.kind, page.suite, Arena::spare());
+        tree.arena.reserve(NODES, BYTES);
         tree.pages.push(Arc::clone(page));
         let mut node = Node::new(Summary::UNKNOWN, State::Remote { page: 0, node: Page::TOP });
         node.flags = PAGE_TOP;
@@ -96,10 +106,16 @@ impl Tree {
         tree
     }
 
-    /// The pruned tree that was sent.
-    pub(crate) fn of_proof(kind: Kind, suite: Suite, proof: &[u8]) -> Result<Self, pruned::Fault> {
-        let arena = pruned::decode(proof, kind, suite, Form::Proof)?;
-        Ok(Self::with(kind, suite, arena))
+    /// A tree for a proof that is not read yet.
+    #[inline(always)]
+    pub(crate) fn of_proof(kind: Kind, suite: Suite) -> Self {
+        Self::with(kind, suite, Arena::spare())
+    }
+
+    /// Reads the pruned tree that was sent.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, proof: &[u8]) -> Result<(), pruned::Fault> {
+        pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof)
     }
 
     /// A tree with nothing in it yet, for building.
@@ -215,25 +231,25 @@ impl Tree {
     /// Copies a node of a page, with stand-ins for its children.
     #[inline]
     fn copy(&mut self, id: NodeId, page: u32, from: NodeId) {
-        let held = Arc::clone(&self.pages[page as usize]);
-        let source = held.arena.node(from);
+        let (held, arena) = (&self.pages[page as usize].arena, &mut self.arena);
+        let source = held.node(from);
         let state = match source.state {
             State::Inner { bit, label, start, left, right } => {
                 let len = bit.div_ceil(8) as usize - usize::from(start);
-                let label = self.arena.store(&held.arena.bytes[label as usize..label as usize + len]);
+                let label = arena.store(&held.bytes[label as usize..][..len]);
                 let [left, right] = [left, right]
-                    .map(|child| self.arena.push(Node::new(Summary::UNKNOWN, State::Remote { page, node: child })));
+                    .map(|child| arena.push(Node::new(Summary::UNKNOWN, State::Remote { page, node: child })));
                 State::Inner { bit, label, start, left, right }
             }
             State::Leaf { tail, target_len, .. } => {
-                let target = self.arena.store(held.arena.target(from));
-                let bytes = &held.arena.bytes[tail.offset as usize..][..usize::from(tail.len)];
-                let tail = Tail { offset: self.arena.store(bytes), ..tail };
+                let target = arena.store(held.target(from));
+                let bytes = &held.bytes[tail.offset as usize..][..usize::from(tail.len)];
+                let tail = Tail { offset: arena.store(bytes), ..tail };
                 State::Leaf { tail, target, target_len }
             }
             other => other,
         };
-        let node = self.arena.node_mut(id);
+        let node = arena.node_mut(id);
         node.sum = source.sum;
         node.state = state;
         node.home = page;
@@ -323,26 +339,25 @@ impl Tree {
     /// The decisions need nothing but what stubs note, so a verifier may run it too; it ignores them.
     pub(crate) fn seal(&mut self, top: NodeId) {
         let mut encoder = Encoder::new(self.suite);
-        let mut path = PathBuffer::default();
         let mut rest = vec![(top, 0u32, None, false)];
         while let Some((id, floor, turn, children_done)) = rest.pop() {
             if !self.node(id).has(FRESH) {
                 continue;
             }
             if let Some((bit, side)) = turn {
-                path.turn(bit, side);
+                encoder.turn(bit, side);
             }
             match self.state(id) {
                 State::Inner { bit, left, right, .. } if children_done => {
                     let (l, r) = (*self.sum(left), *self.sum(right));
                     let digest = match self.kind {
-                        Kind::Map => encoder.map_inner(bit, &path.0, &l, &r),
+                        Kind::Map => encoder.map_inner(bit, &l, &r),
                         Kind::List => encoder.list_inner(&l, &r),
                     };
                     self.arena.node_mut(id).sum.digest = digest;
                 }
                 State::Inner { bit, label, start, left, right } => {
-                    path.put(floor, self.arena.label(label, start, floor, bit));
+                    encoder.put(floor, self.arena.label(label, start, floor, bit));
                     rest.push((id, floor, None, true));
                     rest.push((right, bit + 1, Some((bit, Side::Right)), false));
                     rest.push((left, bit + 1, Some((bit, Side::Left)), false));
@@ -357,7 +372,11 @@ impl Tree {
     fn seal_leaf(&mut self, id: NodeId, encoder: &mut Encoder) {
         let node = self.arena.node(id);
         let digest = match (self.kind, node.state) {
-            (Kind::Map, State::Leaf { tail, .. }) => encoder.map_leaf(self.arena.tail(tail, 0), self.arena.target(id)),
+            (Kind::Map, State::Leaf { tail, .. }) => {
+                let key = self.arena.tail(tail, 0);
+                encoder.put(0, key);
+                encoder.map_leaf(key.len(), self.arena.target(id))
+            }
             (Kind::List, State::Leaf { .. }) => encoder.list_leaf(node.sum.measure, self.arena.target(id)),
             (Kind::Map, _) => encoder.map_empty(),
             (Kind::List, _) => encoder.list_empty(),
