@@ -35,7 +35,6 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     Raises:
         InvalidInput, Unavailable, StoreDamaged: As `coregw.store.rocksdb.open_store`.
     """
-    spool = settings.data if store is None else None
     if store is None:
         store = await open_store(
             settings.data,
@@ -58,7 +57,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             payload_bytes=min(settings.payload_bytes, 2**32 - 1),
             blocks=settings.car_blocks,
             at_once=settings.cars_at_once,
-            spool=spool,
+            spool=settings.data if settings.data.is_dir() else None,  # none where the store is no directory
             reserve_bytes=settings.reserve_bytes,
         ),
     )

@@ -77,6 +77,7 @@ def worker_settings(settings: Settings) -> Settings:
         buffered_bytes=settings.buffered_bytes // count,
         connections=-(-settings.connections // count),
         heavy_requests=-(-settings.heavy_requests // count),
+        cars_at_once=-(-settings.cars_at_once // count),
     )
 
 

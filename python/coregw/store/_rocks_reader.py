@@ -48,12 +48,8 @@ class Reader:
 
         Many keys are read in several threads, since one batched read waits for the disk block by block.
         """
-        if len(keys) < 2 * _SHARE:
-            return await self.run(lambda database: database.get(family, keys))
-        share = max(_SHARE, -(-len(keys) // self._threads))
-        shares = [keys[start : start + share] for start in range(0, len(keys), share)]
-        found = await asyncio.gather(*(self.run(partial(_get, family=family, keys=keys)) for keys in shares))
-        return [value for values in found for value in values]
+        self.require_open()
+        return await in_shares(partial(self._database.get, family), keys, self._pool, self._threads)
 
     async def get_durable(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of `keys`, returned when those found could not be lost any more."""
@@ -76,5 +72,14 @@ class Reader:
         self._pool.shutdown()
 
 
-def _get(database: Database, *, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-    return database.get(family, keys)
+async def in_shares(
+    read: Callable[[Sequence[bytes]], list[_T]], keys: Sequence[bytes], pool: ThreadPoolExecutor, threads: int
+) -> list[_T]:
+    """What `read` gives for `keys`, in worker threads: in several, if the keys are many enough for it."""
+    run = asyncio.get_running_loop().run_in_executor
+    if len(keys) < 2 * _SHARE:
+        return await run(pool, read, keys)
+    share = max(_SHARE, -(-len(keys) // threads))
+    shares = [keys[start : start + share] for start in range(0, len(keys), share)]
+    found = await asyncio.gather(*(run(pool, read, each) for each in shares))
+    return [value for values in found for value in values]

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -20,6 +21,7 @@ from rocksdict import AccessType, Cache, Rdict
 
 from coregw.store._rocks_directory import DATABASE
 from coregw.store._rocks_layout import Family, database_options, family_options
+from coregw.store._rocks_reader import in_shares
 
 _log = logging.getLogger(__name__)
 
@@ -43,15 +45,17 @@ class Replica:
         self._database = path / DATABASE
         self._folder = path / _FOLDER / name
         self._cache_bytes = cache_bytes
+        self._failing = False
         self._root: Rdict | None = None
         self._families: dict[Family, Rdict] = {}
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="coregw-replica")
 
     async def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of `keys` in one batched read; None where there is none here. Never fails: then there is none."""
         if not keys or not self._families:
             return [None] * len(keys)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._get, family, keys)
+        return await in_shares(partial(self._get, family), keys, self._pool, self._threads)
 
     async def follow(self) -> None:
         """Shows what reaches table files a second or so later, and lets go of files of no use; until cancelled."""
