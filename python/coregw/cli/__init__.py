@@ -23,7 +23,20 @@ __all__ = ["EXIT_FAILURE", "EXIT_NOT_PROVEN", "cli", "main"]
 EXIT_FAILURE = 1
 EXIT_NOT_PROVEN = 3
 
-_COMMANDS = ("serve", "add", "ls", "cat", "get", "update", "diff", "resolve", "verify", "serve-plants")
+_COMMANDS = (
+    "serve",
+    "add",
+    "ls",
+    "cat",
+    "get",
+    "update",
+    "diff",
+    "export",
+    "import",
+    "resolve",
+    "verify",
+    "serve-plants",
+)
 
 _EPILOG = "Exit codes: 0 done; 1 failure; 2 wrong usage; 3 not proven. COREGW_DEBUG=1 shows tracebacks."
 

@@ -20,16 +20,16 @@ from coregw.gateway.bodies import check_identity, query_parameters
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
+from coregw.gateway.settings import MIB
 from coregw.messages import encode
 from coregw.messages.cars import CarTaken
-from coregw.store import CHUNK_BYTES
 
 __all__ = ["handlers"]
 
 _CAR: Final = "application/vnd.ipld.car"
 _TYPE: Final = f"{_CAR}; version=1"
 _TYPE_TAKEN: Final = re.compile(rf'\s*{re.escape(_CAR)}\s*(;\s*version\s*=\s*(1|"1")\s*)?;?\s*', re.IGNORECASE)
-_HELD_BACK: Final = 4 * CHUNK_BYTES  # what is gathered of an upload, joined, and written
+_HELD_BACK: Final = 4 * MIB  # what is gathered of an upload, joined, and written
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 _QUERY: Final = {
     "payloads": Parameter(

@@ -1,0 +1,67 @@
+"""``coregw export`` and ``coregw import``: a verified file or none, and roots alone on stdout."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from coregw import Map, payload_cid
+from coregw.client import Client
+from gateways import honest_gateway, lying_gateway, names
+
+Run = Callable[..., Result]
+Start = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def root(gateway: str) -> str:
+    with Client(gateway) as client:
+        arcs = {f"docs/{i}": client.put_payload(b"page %d" % i) for i in range(5)}
+        return client.create_root(arcs | {"gone": payload_cid(b"nobody has this")})
+
+
+def test_a_root_goes_from_one_gateway_to_another(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.car"
+    done = coregw("export", root, file, "--payloads")
+    assert (done.returncode, done.stdout) == (0, b"")
+    size = f"{file.stat().st_size:,}"
+    assert done.stderr.decode() == f"coregw: wrote 16 blocks, {size} bytes; 1 target without payload\n"
+    with honest_gateway(tmp_path / "other") as url:
+        taken = run("import", file, gateway=url)
+        assert (taken.exit_code, taken.stdout) == (0, f"{root}\n")
+        assert taken.stderr == f"coregw: imported 16 blocks, {size} bytes\n"
+        assert run("cat", root, "docs/3", gateway=url).stdout == "page 3"
+
+
+def test_without_payloads_the_tree_alone_is_written(run: Run, root: str, tmp_path: Path) -> None:
+    done = run("export", root, tmp_path / "a.car")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("coregw: wrote 11 blocks, ")
+    assert "without payload" not in done.stderr
+
+
+def test_a_lie_is_exit_code_3_and_no_file(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+    with lying_gateway(lambda told: told.saying(told.body[:-1]), gateway) as url:
+        refused = run("export", root, tmp_path / "a.car", gateway=url)
+    assert refused.exit_code == 3
+    assert refused.stderr.startswith("coregw: not proven: export ")
+    assert names(tmp_path) == []
+
+
+def test_failures_are_one_line(run: Run, root: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.car").write_bytes(b"no CAR at all")
+    for arguments, words in [
+        (("import", tmp_path / "bad.car"), "the header"),
+        (("import", tmp_path / "nothing.car"), "No such file"),
+        (("export", Map({"not": payload_cid(b"held")}).root, tmp_path / "a.car"), "root_not_found"),
+        (("export", root, tmp_path / "bad.car"), "exists already"),
+    ]:
+        refused = run(*arguments)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert words in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert names(tmp_path) == ["bad.car"]

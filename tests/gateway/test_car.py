@@ -1,0 +1,397 @@
+"""Roots as CAR files: what goes out can be read by anyone, what comes in is whole and right or leaves nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from car_files import TYPE, block, cid, frames, header, split, varint
+from coregw import Cid
+from coregw.errors import StorageFull
+from coregw.store.memory import MemoryStore
+
+Ask = Callable[..., httpx2.Response]
+MAP, RAW = 0x303110, 0x55
+EMPTY = cid(MAP, b"\0")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """Another gateway with another store."""
+    data = tmp_path_factory.mktemp("other") / "data"
+    with serving.process(data) as running, httpx2.Client(base_url=running.url, timeout=60) as session:
+        yield session
+
+
+def export(client: httpx2.Client, root: str, payloads: bool = True) -> bytes:
+    answer = client.get(f"/v1/roots/{root}/car", params={"payloads": str(payloads).lower()})
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def take(client: httpx2.Client, car: bytes) -> httpx2.Response:
+    return client.post("/v1/car", content=car, headers=TYPE)
+
+
+def post(client: httpx2.Client, path: str, body: object) -> httpx2.Response:
+    return client.post(path, json=body)
+
+
+def build(client: httpx2.Client, count: int, marker: str, suite: str = "sha2-256") -> str:
+    """A map of payloads that the gateway has."""
+    cids = {f"docs/{i}": _put(client, f"{marker} {i}".encode()) for i in range(count)}
+    root: str = post(client, "/v1/roots", {"arcs": cids, "suite": suite}).json()["root"]
+    return root
+
+
+def _put(client: httpx2.Client, data: bytes) -> str:
+    stored: str = client.post("/v1/cas", content=data).json()["cid"]
+    return stored
+
+
+def test_a_car_has_the_root_first_every_node_and_payload_and_right_hashes(client: httpx2.Client) -> None:
+    root = build(client, 20, "anatomy")
+    answer = client.get(f"/v1/roots/{root}/car?payloads=true")
+    assert answer.headers["content-type"] == "application/vnd.ipld.car; version=1"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{root}.car"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert "etag" not in answer.headers
+    first, *blocks = frames(answer.content)
+    assert first == header(bytes(Cid(root)))
+    named = [split(frame) for frame in blocks]
+    assert named[0][0] == bytes(Cid(root))
+    assert all(name[-32:] == hashlib.sha256(data).digest() for name, data in named)
+    assert sorted(data for name, data in named if name[1] == RAW) == sorted(f"anatomy {i}".encode() for i in range(20))
+    assert len(named) == 20 + 20 + 19
+    bare = export(client, root, payloads=False)
+    assert frames(bare) == [first, *(frame for frame in blocks if split(frame)[0][1] != RAW)]
+    assert client.get(f"/v1/roots/{root}/car").content == bare
+
+
+def test_head_says_the_same_without_a_body(client: httpx2.Client) -> None:
+    root = build(client, 1, "head")
+    told, got = client.head(f"/v1/roots/{root}/car"), client.get(f"/v1/roots/{root}/car")
+    assert (told.status_code, told.content) == (200, b"")
+    for name in ("content-type", "content-disposition", "cache-control"):
+        assert told.headers[name] == got.headers[name]
+    assert "content-length" not in told.headers
+    assert client.head(f"/v1/roots/{Cid(cid(MAP, b'?')).text}/car").status_code == 404
+
+
+@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
+@pytest.mark.parametrize("count", [0, 1, 2, 300])
+def test_a_round_trip_gives_the_same_roots_and_answers(
+    client: httpx2.Client, other: httpx2.Client, suite: str, count: int
+) -> None:
+    root = build(client, count, f"round trip {suite} {count}", suite)
+    car = export(client, root)
+    assert other.head(f"/v1/roots/{root}/car").status_code == 404
+    taken = take(other, car)
+    assert (taken.status_code, taken.json()) == (
+        201,
+        {"roots": [root], "blocks": len(frames(car)) - 1, "bytes": len(car)},
+    )
+    assert export(other, root) == car
+    for i in range(0, count, 37):
+        asked = {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["docs", str(i)]}
+        answer = post(client, "/v1/resolve", asked)
+        assert post(other, "/v1/resolve", asked).json() == answer.json()
+        payload = other.get(f"/v1/cas/{answer.json()['target']}")
+        assert payload.content == f"round trip {suite} {count} {i}".encode()
+    listing = {"profile": "core.scan/v0alpha1", "root": root, "prefix": []}
+    assert post(other, "/v1/scan", listing).json() == post(client, "/v1/scan", listing).json()
+    assert take(other, car).json() == taken.json()
+
+
+def test_what_was_imported_can_be_changed_to_the_same_roots(client: httpx2.Client, other: httpx2.Client) -> None:
+    root = build(client, 500, "changed")
+    take(other, export(client, root))
+    leaf = _put(client, b"new")
+    change = {"path": "docs/250/more", "after": {"target": leaf}}
+    body = {"deltas": [{"kind": "map", "changes": [change]}], "prove": True}
+    receipts = [post(each, f"/v1/roots/{root}/mutations", body).json() for each in (client, other)]
+    assert receipts[0] == receipts[1]
+
+
+def test_held_nested_roots_go_along_and_others_are_left_out(
+    client: httpx2.Client, other: httpx2.Client, tree: dict[str, str]
+) -> None:
+    unheld = Cid(cid(MAP, b"not held")).text
+    root = post(client, "/v1/roots", {"arcs": {"a/b": tree["root"], "c": unheld, "d": tree["list"]}}).json()["root"]
+    car = export(client, root)
+    names = [split(frame)[0] for frame in frames(car)[1:]]
+    for nested in (tree["root"], tree["nested"], tree["list"]):
+        assert names.count(bytes(Cid(nested))) == 1
+    assert take(other, car).json()["roots"] == [root]
+    for segments in (["a", "b", "docs", "inner"], ["a", "b", "list", "3"], ["d", "4"]):
+        asked = {"profile": "core.resolve/v0alpha1", "root": root, "segments": segments}
+        answer = post(other, "/v1/resolve", asked)
+        assert answer.status_code == 200
+        assert answer.json() == post(client, "/v1/resolve", asked).json()
+    held = {"profile": "core.scan/v0alpha1", "root": tree["nested"], "prefix": []}
+    assert post(other, "/v1/scan", held).status_code == 200
+    assert other.head(f"/v1/roots/{unheld}/car").status_code == 404
+
+
+def test_payloads_that_are_not_held_are_left_out(client: httpx2.Client) -> None:
+    here, gone = _put(client, b"here"), Cid(cid(RAW, b"never stored")).text
+    root = post(client, "/v1/roots", {"arcs": {"a": gone, "b": here, "c": here}}).json()["root"]
+    names = [split(frame)[0] for frame in frames(export(client, root))[1:]]
+    assert names.count(bytes(Cid(here))) == 1
+    assert bytes(Cid(gone)) not in names
+
+
+def test_large_empty_and_oddly_hashed_payloads_come_through(
+    client: httpx2.Client, other: httpx2.Client, tmp_path: Path
+) -> None:
+    large = random.Random(7).randbytes((3 << 20) + 17)
+    cids = [_put(client, large), _put(client, b""), client.post("/v1/cas?hash=blake3", content=large).json()["cid"]]
+    root = post(client, "/v1/roots", {"arcs": {str(i): each for i, each in enumerate(cids)}}).json()["root"]
+    sha512 = b"\x01\x55\x13\x40" + hashlib.sha512(b"by another function").digest()
+    car = export(client, root) + block(sha512, b"by another function")
+    assert take(other, car).status_code == 201
+    assert [other.get(f"/v1/cas/{each}").content for each in cids] == [large, b"", large]
+    assert other.get(f"/v1/cas/{Cid(sha512).text}").content == b"by another function"
+
+
+def test_blocks_may_come_in_any_order_and_more_than_once(client: httpx2.Client, other: httpx2.Client) -> None:
+    root = build(client, 200, "any order")
+    first, *blocks = frames(export(client, root))
+    random.Random(1).shuffle(blocks)
+    car = b"".join([first, *blocks, *blocks[:30]])
+    assert take(other, car).json() == {"roots": [root], "blocks": len(blocks) + 30, "bytes": len(car)}
+    assert export(other, root) == export(client, root)
+
+
+@pytest.fixture(scope="module")
+def empty_store() -> Iterator[tuple[httpx2.Client, MemoryStore]]:
+    """A gateway whose store can be looked into."""
+    store = MemoryStore()
+    limits = {"car_blocks": 100, "payload_bytes": 1000, "car_bytes": 20_000}
+    with serving.thread(store, **limits) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        yield session, store
+
+
+def kept(store: MemoryStore) -> tuple[int, int, int]:
+    """How many pages, roots and payloads there are."""
+    return len(store._pages), len(store._roots), len(store._room.payloads)
+
+
+Refused = Callable[[bytes, int, str, str], None]
+
+
+@pytest.fixture
+def refuses(
+    empty_store: tuple[httpx2.Client, MemoryStore], expect_refusal: Callable[[httpx2.Response, int, str], str]
+) -> Refused:
+    """Sends a CAR that must be refused with these words, and looks that nothing was stored."""
+    session, store = empty_store
+
+    def check(car: bytes, status: int, code: str, words: str) -> None:
+        said = expect_refusal(take(session, car), status, code)
+        assert words in said
+        assert kept(store) == (0, 0, 0)
+
+    return check
+
+
+def small(client: httpx2.Client) -> list[bytes]:
+    return frames(export(client, build(client, 4, "small")))
+
+
+def test_a_car_cut_anywhere_stores_nothing(client: httpx2.Client, refuses: Refused) -> None:
+    blocks = small(client)
+    car = b"".join(blocks)
+    borders = {0}
+    for frame in blocks:
+        borders.add(max(borders) + len(frame))
+    for cut in sorted(borders | set(range(0, len(car), 23))):
+        if cut < len(car):
+            refuses(car[:cut], 400, "invalid_request", "")
+    refuses(car[:-1], 400, "invalid_request", f"block {len(blocks) - 2} at byte {len(car) - len(blocks[-1])}: ")
+
+
+def test_a_flipped_bit_in_any_block_stores_nothing(client: httpx2.Client, refuses: Refused) -> None:
+    blocks = small(client)
+    for number in range(1, len(blocks)):
+        for place in (-1, -20, 30):
+            bad = bytearray(blocks[number])
+            bad[place] ^= 4
+            car = b"".join([*blocks[:number], bytes(bad), *blocks[number + 1 :]])
+            at = sum(map(len, blocks[:number]))
+            refuses(car, 400, "invalid_request", f"block {number - 1} at byte {at}: ")
+
+
+def test_swapped_bytes_and_missing_and_stray_nodes_store_nothing(client: httpx2.Client, refuses: Refused) -> None:
+    blocks = small(client)
+    nodes = [frame for frame in blocks[1:] if split(frame)[0][1] != RAW]
+    (name, _), (_, others_bytes) = split(nodes[1]), split(nodes[-1])
+    swapped = [block(name, others_bytes) if frame == nodes[1] else frame for frame in blocks]
+    refuses(b"".join(swapped), 400, "invalid_request", "another hash")
+    for node in nodes:
+        car = b"".join(frame for frame in blocks if frame != node)
+        refuses(car, 400, "invalid_request", f"{Cid(split(node)[0]).text}, is not among the blocks")
+    refuses(b"".join(blocks) + block(EMPTY, b"\0"), 400, "invalid_request", "no root leads to it")
+
+
+def test_trees_of_another_shape_than_the_protocols_store_nothing(refuses: Refused) -> None:
+    target = cid(RAW, b"x")
+
+    def leaf(key: bytes) -> bytes:
+        return b"\x01" + bytes([len(key)]) + key + b"\x24" + target
+
+    def inner(bit: int, prefix: bytes, *below: bytes) -> bytes:
+        return b"\x02" + bytes([bit]) + prefix + b"".join(b"\x01" + hashlib.sha256(node).digest() for node in below)
+
+    a, b = leaf(b"a\0\0"), leaf(b"b\0\0")
+    unordered = inner(6, b"\x60", b, a)
+    early = inner(5, b"\x60", a, b)
+    doubled = inner(6, b"\x60", a, a)
+    for top in (unordered, early, doubled):
+        car = header(cid(MAP, top)) + b"".join(block(cid(MAP, node), node) for node in (top, a, b))
+        refuses(car, 400, "invalid_request", "do not belong below its parent")
+    good = inner(6, b"\x60", a, b)
+    item = b"\x11\x01\x24" + target
+    pair = b"\x12" + 2 * (b"\x01\x01" + hashlib.sha256(item).digest())
+    lopsided = b"\x12\x01\x01" + hashlib.sha256(item).digest() + b"\x02\x02" + hashlib.sha256(pair).digest()
+    lists = [block(cid(0x303210, node), node) for node in (lopsided, pair, item)]
+    refuses(header(cid(0x303210, lopsided)) + b"".join(lists), 400, "invalid_request", "another shape")
+    as_list = header(cid(0x303210, good)) + block(cid(0x303210, good), good)
+    refuses(as_list, 400, "invalid_request", "no node of its kind")
+
+
+@pytest.mark.parametrize(
+    ("car", "words"),
+    [
+        (b"", "the header: the CAR ends inside it, after 0 bytes"),
+        (b"\0", "the header: it has no bytes"),
+        (b"\xff" * 9, "the header: its length"),
+        (b"\xff\xff\xff\xff\x0f", "longer than 64 KiB"),
+        (header(), "names no roots"),
+        (header(cid(RAW, b"x")), "a payload, no map or list"),
+        (header(EMPTY).replace(b"version\x01", b"version\x02"), "DAG-CBOR"),
+        (header(EMPTY)[:1] + b"\xa2\x67version\x01" + header(EMPTY)[2:-9], "DAG-CBOR"),
+        (header(EMPTY), "root 0, "),
+        (header(EMPTY) + b"\0", "block 0 at byte 62: it has no bytes"),
+        (header(EMPTY) + b"\x80\0", "minimal form"),
+        (header(EMPTY) + b"\xff" * 9, "longer than 9 bytes"),
+        (header(EMPTY) + block(b"\x12\x20" + bytes(32), b"CIDv0"), "its CID"),
+        (header(EMPTY) + block(b"\x01\x55\x00\x05", b"hello"), "its CID"),
+        (header(EMPTY) + varint(1 << 40) + EMPTY + bytes(100), "no tree node has more"),
+    ],
+)
+def test_what_is_no_car_is_refused_with_its_place(refuses: Refused, car: bytes, words: str) -> None:
+    refuses(car, 400, "invalid_request", words)
+
+
+def test_limits_are_told_as_such(refuses: Refused) -> None:
+    start = header(EMPTY) + block(EMPTY, b"\0")
+    refuses(start + block(cid(RAW, bytes(1001)), bytes(1001)), 413, "too_large", "1000 is the limit")
+    refuses(start + 100 * block(EMPTY, b"\0"), 413, "too_large", "more than 100 blocks")
+    refuses(start + 30 * block(cid(RAW, bytes(1000)), bytes(1000)), 413, "too_large", "20000 bytes")
+
+
+def test_another_media_type_is_415(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
+    car = header(EMPTY) + block(EMPTY, b"\0")
+    for given in ("", "application/octet-stream", "application/vnd.ipld.car; version=2", "application/vnd.ipld.raw"):
+        answer = client.post("/v1/car", content=car, headers={"content-type": given} if given else {})
+        expect_refusal(answer, 415, "unsupported_media_type")
+    for given in ("application/vnd.ipld.car", "Application/vnd.ipld.CAR;version=1"):
+        assert client.post("/v1/car", content=car, headers={"content-type": given}).status_code == 201
+    coded = client.post("/v1/car", content=car, headers=TYPE | {"content-encoding": "gzip"})
+    expect_refusal(coded, 415, "unsupported_media_type")
+
+
+def test_what_can_not_be_exported_is_refused(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
+    held = build(client, 1, "refusals")
+    for path, status, code in [
+        (f"{Cid(cid(MAP, b'?')).text}/car", 404, "root_not_found"),
+        (f"{Cid(cid(RAW, b'?')).text}/car", 400, "kind_mismatch"),
+        ("nonsense/car", 400, "invalid_cid"),
+        (f"{held}/car?payloads=yes", 400, "invalid_request"),
+        (f"{held}/car?format=car", 400, "invalid_request"),
+    ]:
+        expect_refusal(client.get(f"/v1/roots/{path}"), status, code)
+
+
+def test_a_failure_under_way_cuts_the_connection() -> None:
+    store = MemoryStore()
+    with serving.thread(store) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        arcs = {f"docs/{i}": Cid(cid(RAW, b"%d" % i)).text for i in range(20_000)}
+        root = post(session, "/v1/roots", {"arcs": arcs}).json()["root"]
+        whole = export(session, root, payloads=False)
+        last = frames(whole)[-1]
+        gone = [digest for digest, page in store._pages.items() if split(last)[1][-36:] in page]
+        for digest in gone:
+            del store._pages[digest]
+        with serving.connect(url) as connection:
+            connection.sendall(f"GET /v1/roots/{root}/car HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            heard = serving.everything(connection)
+        assert heard.startswith(b"HTTP/1.1 200 ")
+        assert not heard.endswith(b"0\r\n\r\n")
+        assert 10_000 < len(heard) < len(whole)
+
+
+def test_too_many_cars_at_once_are_told_to_come_back(expect_refusal: Callable[..., str]) -> None:
+    with serving.thread(MemoryStore(), cars_at_once=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        with serving.connect(url) as slow:
+            slow.sendall(
+                b"POST /v1/car HTTP/1.1\r\nHost: x\r\nContent-Type: application/vnd.ipld.car\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n1\r\n\x3d\r\n"
+            )
+            answer = take(session, header(EMPTY) + block(EMPTY, b"\0"))
+            while answer.status_code == 201:  # the slow one had not begun
+                answer = take(session, header(EMPTY) + block(EMPTY, b"\0"))
+            expect_refusal(answer, 503, "unavailable")
+            slow.sendall(b"1\r\n\x00\r\n0\r\n\r\n")
+            assert b" 400 " in slow.recv(1000).split(b"\r\n")[0]
+        assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
+
+
+class FullStore(MemoryStore):
+    """A store without room for pages, which notes what it was given in which order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.log: list[str] = []
+
+    async def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
+        self.log.append("pages")
+        if self.full:
+            raise StorageFull("no room")
+        await super().put_pages(pages)
+
+    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self.log.append("roots")
+        assert all([await self.stat_payload(each) is not None for each in self.expected])
+        await super().put_roots(roots, pages)
+
+    expected: Sequence[bytes] = ()
+
+
+def test_roots_come_after_all_else_and_not_at_all_when_room_runs_out(
+    client: httpx2.Client, expect_refusal: Callable[..., str]
+) -> None:
+    arcs = {f"docs/{i}": Cid(cid(RAW, b"%d" % i)).text for i in range(40_000)}
+    root = post(client, "/v1/roots", {"arcs": arcs | {"here": _put(client, b"here")}}).json()["root"]
+    car = export(client, root)
+    store = FullStore()
+    store.expected = [cid(RAW, b"here")[2:]]
+    with serving.thread(store) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        store.full = True
+        expect_refusal(take(session, car), 507, "storage_full")
+        assert store.log == ["pages"]
+        assert session.head(f"/v1/roots/{root}/car").status_code == 404
+        store.full, store.log = False, []
+        assert take(session, car).status_code == 201
+        assert store.log[0] == "pages"
+        assert store.log.count("roots") == 1
+        assert export(session, root) == car
