@@ -1,8 +1,8 @@
 """Diffs of large maps: what they cost follows the number of differences, not the size of the maps.
 
-Prints a table: maps of more and more arcs, with more and more of them changed; the time of one page from stored pages,
-all of them cold; the pages read; the bytes of the answer; and the time a client needs to verify it.
-Run it on an idle machine: ``python benches/bench_diff.py``.
+Maps of more and more arcs, with more and more of them changed: the pages read for one page of a diff from stored pages,
+all of them cold; the bytes of the answer; its time, and the time a client needs to verify it. The ratios say how much
+more the largest map costs than the smallest, for as many differences.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rich.console import Console
-from rich.table import Table
-
+import report
 from coregw import payload_cid
 from coregw._core import Build, Mutation, Operation, PageCache, verify_diff
 
 ROUNDS = 5
-ARCS = (1_000, 10_000, 100_000, 1_000_000)
+ARCS, QUICK_ARCS = (1_000, 10_000, 100_000, 1_000_000), (1_000, 100_000)
 CHANGES = (0, 1, 10, 100, 1_000)
+FEW = (1, 10)
+"""Numbers of changes that touch little of the smallest map, too."""
+TIMES = ("answer", "verify")
 OLD, NEW = payload_cid(b"old"), payload_cid(b"new")
 
 T = TypeVar("T")
@@ -77,28 +78,50 @@ def milliseconds(function: Callable[[], T]) -> tuple[float, T]:
     return statistics.median(times), value
 
 
-def row(pages: Pages, a: str, b: str, arcs: int, count: int) -> tuple[str, ...]:
-    """One row of the table. Each answer has a new cache, so that every page is read and parsed."""
+def measure(pages: Pages, a: str, b: str, count: int) -> tuple[int, int, dict[str, float]]:
+    """Pages read, bytes of the answer, and milliseconds. Each answer has a new cache: every page is read and parsed."""
     pages.reads = 0
     asking, answer = milliseconds(lambda: pages.drive(Operation.diff(PageCache(1 << 28), a, b)))
     reads = pages.reads // (ROUNDS + 1)
     verifying, found = milliseconds(lambda: verify_diff(a, b, answer))
     if len(found.entries) != count:
         raise SystemExit(f"{len(found.entries)} differences of {count}")
-    return f"{arcs:,}", f"{count:,}", f"{reads:,}", f"{asking:.2f}", f"{len(answer):,}", f"{verifying:.2f}"
+    return reads, len(answer), {"answer": asking, "verify": verifying}
+
+
+def measure_map(figures: report.Report, arcs: int) -> dict[tuple[str, int], float]:
+    """Adds what the diffs of a map of so many arcs read and send; their times, by what and number of differences."""
+    pages = Pages()
+    build = Build.arcs(json.dumps({"arcs": {path(number): OLD for number in range(arcs)}}).encode())
+    pages.keep(build.next_pages)
+    times = {}
+    for count in CHANGES:
+        reads, size, spent = measure(pages, build.root, changed(pages, build.root, arcs, count), count)
+        name = f"{count:,} differences in {arcs:,} arcs"
+        figures.add(name, reads, "pages read", better="lower", guarded=True)
+        figures.add(f"the answer for {name}", size, "bytes", better="lower", guarded=True)
+        for what, milliseconds_spent in spent.items():
+            figures.add(f"{what}: {name}", milliseconds_spent, "ms", recorded=False)
+            times[what, count] = milliseconds_spent
+    return times
 
 
 def main() -> None:
-    """Measures and prints."""
-    titles = ("arcs", "differences", "pages read", "answer ms (cold)", "answer bytes", "verify ms")
-    table = Table(*titles, title=f"medians of {ROUNDS}")
-    for arcs in ARCS:
-        pages = Pages()
-        build = Build.arcs(json.dumps({"arcs": {path(number): OLD for number in range(arcs)}}).encode())
-        pages.keep(build.next_pages)
-        for count in CHANGES:
-            table.add_row(*row(pages, build.root, changed(pages, build.root, arcs, count), arcs, count))
-    Console().print(table)
+    """Measures and reports."""
+    figures = report.Report("diff", "Diffs: the cost follows the differences", report.arguments(__doc__))
+    sizes = QUICK_ARCS if figures.run == "quick" else ARCS
+    times = {arcs: measure_map(figures, arcs) for arcs in sizes}
+    for what in TIMES:
+        title = f"{what}, all pages cold" if what == "answer" else what
+        figures.panel(title, "differences", "ms", logarithmic=True)
+        for arcs, spent in times.items():
+            counts = [count for count in CHANGES if count]
+            figures.line(title, f"{arcs:,} arcs", [float(count) for count in counts], [spent[what, c] for c in counts])
+        for count in FEW:
+            ratio = times[sizes[-1]][what, count] / times[sizes[0]][what, count]
+            name = f"{what} {count:,} differences: {sizes[-1]:,} arcs by {sizes[0]:,}"
+            figures.add(name, ratio, better="lower", guarded=True)
+    figures.finish()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """The RocksDB store against bare rocksdict in the same run: pages, big payloads, many small payloads.
 
-Prints a table; the ratio is the store's time divided by the bare time for the same bytes (1.0 is free). Both sides use
-the same column family options and both make everything durable at the same points. Run it on an idle machine, on the
-disk that matters: ``python benches/bench_store.py [DIR]``.
+The ratio is the store's time divided by the bare time for the same bytes (1.0 is free). Both sides use the same column
+family options and both make everything durable at the same points. Run it on the disk that matters: ``--folder DIR``.
 """
 
 from __future__ import annotations
@@ -10,24 +9,22 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
 from rocksdict import Cache, Rdict, WriteBatch
 
+import report
 from coregw.store import CHUNK_BYTES
 from coregw.store._rocks_layout import Family, database_options, family_options
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 
 ROUNDS = 5
-PAGES, BATCH = 20_000, 128
+PAGES, QUICK_PAGES, BATCH = 20_000, 4_000, 128
 LARGE = 64 * CHUNK_BYTES
-SMALL, WRITERS, UPLOADS = 4096, 64, 100
+SMALL, WRITERS = 4096, 64
 
 bytes_of = random.Random(7).randbytes
 
@@ -61,8 +58,12 @@ class Case:
         unit: str,
         store: Callable[[int], Awaitable[None]],
         bare: Callable[[int], None],
+        *,
+        guarded: bool = False,
     ) -> None:
         self.name, self.amount, self.unit, self.store, self.bare = name, amount, unit, store, bare
+        self.guarded = guarded
+        """What waits for the disk to sync depends on the disk's mood too much."""
 
     async def measure(self) -> tuple[float, float]:
         """The median seconds of the store and of bare rocksdict, their rounds in turn."""
@@ -95,15 +96,15 @@ def page_writes(store: RocksStore, bare: Bare, rounds: list[list[tuple[bytes, by
     return [Case(name, len(rounds[0]), "pages/s", put, bare_put)]
 
 
-def page_reads(store: RocksStore, bare: Bare, digests: list[bytes]) -> list[Case]:
-    looked_up = [random.Random(i).choices(digests, k=PAGES) for i in range(ROUNDS)]
+def page_reads(store: RocksStore, bare: Bare, digests: list[bytes], count: int) -> list[Case]:
+    looked_up = [random.Random(i).choices(digests, k=count) for i in range(ROUNDS)]
 
     async def get(i: int) -> None:
-        for at in range(0, PAGES, BATCH):
+        for at in range(0, count, BATCH):
             await store.get_pages(looked_up[i][at : at + BATCH])
 
     def bare_get(i: int) -> None:
-        for at in range(0, PAGES, BATCH):
+        for at in range(0, count, BATCH):
             bare.get(Family.PAGES, looked_up[i][at : at + BATCH])
 
     async def get_one(i: int) -> None:
@@ -115,8 +116,8 @@ def page_reads(store: RocksStore, bare: Bare, digests: list[bytes]) -> list[Case
             bare.get(Family.PAGES, [digest])
 
     return [
-        Case(f"get pages, {BATCH} a batch", PAGES, "pages/s", get, bare_get),
-        Case("get pages, one by one", 2000, "pages/s", get_one, bare_get_one),
+        Case(f"get pages, {BATCH} a batch", count, "pages/s", get, bare_get, guarded=True),
+        Case("get pages, one by one", 2000, "pages/s", get_one, bare_get_one, guarded=True),
     ]
 
 
@@ -147,16 +148,16 @@ def payload_cases(store: RocksStore, bare: Bare) -> list[Case]:
 
     return [
         Case("put a payload of 64 MiB", LARGE / 1e6, "MB/s", put, bare_put),
-        Case("read a payload of 64 MiB", LARGE / 1e6, "MB/s", get, bare_get),
+        Case("read a payload of 64 MiB", LARGE / 1e6, "MB/s", get, bare_get, guarded=True),
     ]
 
 
-def small_cases(store: RocksStore, bare: Bare) -> list[Case]:
+def small_cases(store: RocksStore, bare: Bare, each_uploads: int) -> list[Case]:
     data = bytes_of(SMALL)
 
     async def put(i: int) -> None:
         async def writes(writer: int) -> None:
-            for k in range(UPLOADS):
+            for k in range(each_uploads):
                 async with store.begin_payload() as upload:
                     await upload.write(data)
                     await upload.commit(b"small %d %d %d" % (i, writer, k))
@@ -165,50 +166,54 @@ def small_cases(store: RocksStore, bare: Bare) -> list[Case]:
 
     def bare_put(i: int) -> None:
         # As much as one program could do that knew of all writers: one batch and one sync for each round of them.
-        for k in range(UPLOADS):
+        for k in range(each_uploads):
             keys = [b"small %d %d %d" % (i, writer, k) for writer in range(WRITERS)]
             bare.write(Family.CHUNKS, [(key, data) for key in keys])
             bare.write(Family.PAYLOADS, [(key, bytes(20)) for key in keys])
             bare.db.flush_wal(True)
 
     def bare_each(i: int) -> None:
-        for k in range(500):
+        for k in range(5 * each_uploads):
             bare.write(Family.CHUNKS, [(b"each %d %d" % (i, k), data)])
             bare.db.flush_wal(True)
 
     async def put_each(i: int) -> None:
-        for k in range(500):
+        for k in range(5 * each_uploads):
             async with store.begin_payload() as upload:
                 await upload.write(data)
                 await upload.commit(b"each %d %d" % (i, k))
 
-    uploads = WRITERS * UPLOADS
+    uploads = WRITERS * each_uploads
     return [
         Case(f"put payloads of 4 KiB, {WRITERS} writers at once", uploads, "payloads/s", put, bare_put),
-        Case("put payloads of 4 KiB, one writer", 500, "payloads/s", put_each, bare_each),
+        Case("put payloads of 4 KiB, one writer", 5 * each_uploads, "payloads/s", put_each, bare_each),
     ]
 
 
-async def run(directory: Path) -> None:
+async def run(figures: report.Report, directory: Path) -> None:
+    """Measures all cases."""
+    count, uploads = (QUICK_PAGES, 20) if figures.run == "quick" else (PAGES, 100)
     bare = Bare(directory / "bare")
-    table = Table(title=f"The RocksDB store and bare rocksdict, medians of {ROUNDS} rounds")
-    table.add_column("what")
-    for column in ("store", "bare rocksdict", "unit", "ratio of times"):
-        table.add_column(column, justify="right")
     async with await open_store(directory / "store") as store:
-        rounds = [[(bytes_of(32), bytes_of(6000)) for _ in range(PAGES // 4)] for _ in range(ROUNDS)]
+        rounds = [[(bytes_of(32), bytes_of(6000)) for _ in range(count // 4)] for _ in range(ROUNDS)]
         digests = [digest for pages in rounds for digest, _ in pages]
-        pages = [*page_writes(store, bare, rounds), *page_reads(store, bare, digests)]
-        for case in [*pages, *payload_cases(store, bare), *small_cases(store, bare)]:
+        pages = [*page_writes(store, bare, rounds), *page_reads(store, bare, digests, count)]
+        for case in [*pages, *payload_cases(store, bare), *small_cases(store, bare, uploads)]:
             ours, theirs = await case.measure()
-            rates = (f"{case.amount / seconds:,.0f}" for seconds in (ours, theirs))
-            table.add_row(case.name, *rates, case.unit, f"{ours / theirs:.2f}")
-    Console(width=120).print(table)
+            note = f"{case.amount / ours:,.0f} / {case.amount / theirs:,.0f} {case.unit}"
+            figures.add(case.name, ours / theirs, better="lower", guarded=case.guarded, note=note)
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as directory:
-        asyncio.run(run(Path(directory)))
+    """Measures and reports."""
+    parser = report.parser(__doc__)
+    parser.add_argument("--folder", help="where the stores are made; the system's temporary folder if not given")
+    args = parser.parse_args()
+    title = f"The RocksDB store's time by bare rocksdict's, medians of {ROUNDS} rounds"
+    figures = report.Report("store", title, args)
+    with tempfile.TemporaryDirectory(dir=args.folder) as directory:
+        asyncio.run(run(figures, Path(directory)))
+    figures.finish()
 
 
 if __name__ == "__main__":

@@ -103,9 +103,11 @@ def arguments(doc: str | None) -> argparse.Namespace:
 
 def show(value: float) -> str:
     """A value with as many digits as matter."""
-    if value == 0 or not math.isfinite(value):
+    if not math.isfinite(value):
         return f"{value:g}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
 
 
 class Report:
@@ -175,18 +177,18 @@ class Report:
     def table(self) -> Table:
         """All figures, a row each, with their bars."""
         table = Table(title=f"{self.title} ({self.run} run)", title_justify="left")
-        for column, justify in (("", "left"), ("what", "left"), ("value", "right"), ("unit", "left")):
-            table.add_column(column, justify=justify)  # type: ignore[arg-type]
-        table.add_column("bar")
-        table.add_column("note")
+        has_series = any(self.series())
+        columns = ["which"] * has_series + ["what", "value", "unit", "bar", "note"]
+        for column in columns:
+            table.add_column(column, justify="right" if column == "value" else "left")
         before = ""
         for figure in sorted(self.figures.values(), key=lambda f: list(self.series()).index(f.series)):
             if figure.series != before:
                 table.add_section()
             sign = "<=" if figure.better == "lower" else ">="
             bar = "" if figure.bar is None else f"{sign} {figure.bar:g} {'ok' if figure.is_met() else 'MISSED'}"
-            series = figure.series if figure.series != before else ""
-            table.add_row(series, figure.name, show(figure.value), figure.unit, bar, figure.note)
+            series = [figure.series if figure.series != before else ""] * has_series
+            table.add_row(*series, figure.name, show(figure.value), figure.unit, bar, figure.note)
             before = figure.series
         return table
 
