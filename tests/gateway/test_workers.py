@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import signal
@@ -25,7 +26,7 @@ from worker_processes import has_connection, is_alive, open_files, until, worker
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes by /proc")
 
 Cid = Callable[..., str]
-HAS = "cas.has-batch/v0alpha1"
+PUT, HAS = "cas.put-batch/v0alpha1", "cas.has-batch/v0alpha1"
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 
@@ -60,6 +61,11 @@ class Caller:
     def target(self, root: str, path: str) -> object:
         request = {"profile": "core.resolve/v0alpha1", "root": root, "segments": path.split("/")}
         return self._http.post("/v1/resolve", json=request).json().get("target")
+
+    def add_batch(self, *datas: bytes) -> list[str]:
+        blocks = [{"data": base64.b64encode(data).decode()} for data in datas]
+        answer = self._http.post("/v1/cas/batch", json={"profile": PUT, "blocks": blocks})
+        return [each["cid"] for each in answer.json()["results"]]
 
     def are_there(self, cids: list[str]) -> list[bool]:
         answer = self._http.post("/v1/cas/batch", json={"profile": HAS, "cids": cids})
@@ -109,13 +115,14 @@ def test_what_one_worker_acknowledged_every_worker_knows(callers: list[Caller], 
     for number, writer in enumerate(callers * 3):
         data = f"payload {number}".encode() * (1 + 9999 * (number % 3))
         cid = writer.add(data)
+        together = writer.add_batch(b"a" + data, b"b" + data)
         created = writer.create({f"d{number}/f{i}": cid for i in range(100)})
         changed = root = writer.change(root, f"new{number}", cid)
         name = f"name{number % 5}"
         assert writer.publish(name, changed) == 200
         for reader in callers:
             assert reader.payload(cid) == data
-            assert reader.are_there([cid, cid_of(b"never")]) == [True, False]
+            assert reader.are_there([cid, cid_of(b"never"), *together]) == [True, False, True, True]
             assert reader.target(created, f"d{number}/f99") == cid
             assert reader.target(changed, f"new{number}") == cid
             assert reader.published(name) == changed

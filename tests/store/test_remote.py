@@ -105,6 +105,13 @@ async def test_what_was_in_files_that_their_owner_deletes_is_found_all_the_same(
     await shared.ended()
 
 
+async def test_many_pages_are_asked_for_in_several_messages(rocks: RocksStore) -> None:
+    await put_pages(rocks, range(1000))
+    async with remote(rocks, replica=False) as store:
+        wanted = [digest(i) for i in range(1100)]
+        assert await store.get_pages(wanted) == [*map(page, range(1000)), *[None] * 100]
+
+
 class Deleted:
     """A family as the binding reads it when a table file is gone that it had not opened."""
 

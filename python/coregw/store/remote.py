@@ -33,6 +33,9 @@ __all__ = ["RemotePayloadWriter", "RemoteStore", "open_remote"]
 _T = TypeVar("_T")
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
+_ASKED_AT_ONCE: Final = 256
+"""Rows that one message asks for, so that no answer takes more than a few MiB."""
+
 
 async def open_remote(
     path: str | PathLike[str],
@@ -190,8 +193,11 @@ class RemoteStore:
         """What the table files show of `keys`, and what `call` says of all others."""
         values = await self._read(family, keys)
         missing = [key for key, value in zip(keys, values, strict=True) if value is None]
-        told = iter(await self._call(call, missing) if missing else ())
-        return [next(told) if value is None else found(value) for value in values]
+        told: list[Any] = []
+        for start in range(0, len(missing), _ASKED_AT_ONCE):
+            told += await self._call(call, missing[start : start + _ASKED_AT_ONCE])
+        rest = iter(told)
+        return [next(rest) if value is None else found(value) for value in values]
 
     async def _payload_row(self, multihash: bytes) -> PayloadRow | None:
         (value,) = await self._read(Family.PAYLOADS, [multihash])
