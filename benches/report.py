@@ -8,7 +8,8 @@ A bench is a script ``bench_<name>.py`` that takes the common arguments, collect
     figures.finish()
 
 The record is ``<name>.json`` beside ``<name>.svg``: in docs/benchmarks/ with ``--write``, else in target/benchmarks/.
-It keeps the last full run and the last quick one apart, since they measure different amounts of work. Figures that are
+The README of docs/benchmarks/, which shows the pictures, is made of the records.
+A record keeps the last full run and the last quick one apart, since they measure different amounts of work. Figures that are
 times or rates of one machine are shown but not recorded. What a figure has lost since it was recorded is
 ``check.py``'s part; drawing is ``picture.py``'s.
 """
@@ -33,6 +34,13 @@ Better = Literal["lower", "higher"]
 
 HOUSE = Path(__file__).resolve().parent.parent
 RECORDED, SCRATCH = HOUSE / "docs" / "benchmarks", HOUSE / "target" / "benchmarks"
+
+GALLERY = """# The benches in pictures
+
+Each picture is of one full run. Its ratios are beside it in a JSON file, together with what it ran on;
+`make bench-<name> ARGS=--write` renews both, and this page. What is measured, and how, is in
+[benches/README.md](../../benches/README.md).
+"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ class Curves:
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The arguments that every bench has; a bench may add its own."""
     result = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
+    result.set_defaults(about=" ".join((result.description or "").split()))
     result.add_argument("--quick", action="store_true", help="less of everything: well under a minute")
     result.add_argument(
         "--write", action=argparse.BooleanOptionalAction, default=False, help="record the run in docs/benchmarks/"
@@ -97,7 +106,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def arguments(doc: str | None) -> argparse.Namespace:
-    """The common arguments of this run: `quick` and `write`, both bool."""
+    """The common arguments of this run: `quick` and `write`, both bool, and `about`, what the bench is about."""
     return parser(doc).parse_args()
 
 
@@ -118,6 +127,7 @@ class Report:
 
     def __init__(self, name: str, title: str, args: argparse.Namespace, notes: tuple[str, ...] = ()) -> None:
         self.name, self.title, self.notes = name, title, notes
+        self.about: str = args.about
         self.run = "quick" if args.quick else "full"
         self.folder = RECORDED if args.write else SCRATCH
         self.is_draft = args.quick and args.write  # a recorded picture shows a full run
@@ -167,12 +177,14 @@ class Report:
         path = self.folder / f"{self.name}.json"
         record = json.loads(path.read_text()) if path.exists() else {}
         runs = record.get("runs", {}) | {self.run: self.record()}
-        record = {"name": self.name, "title": self.title, "notes": self.notes, "runs": dict(sorted(runs.items()))}
+        record = {"name": self.name, "title": self.title, "about": self.about, "runs": dict(sorted(runs.items()))}
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         if not self.is_draft:
             import picture  # noqa: PLC0415  # matplotlib is needed for nothing else
 
             picture.draw(self, self.folder / f"{self.name}.svg")
+        if self.folder == RECORDED:
+            (self.folder / "README.md").write_text(gallery(self.folder))
 
     def table(self) -> Table:
         """All figures, a row each, with their bars."""
@@ -209,7 +221,28 @@ class Report:
             for key, figure in self.figures.items()
             if figure.recorded
         }
-        return {"context": machine() | self.versions, "skipped": self.skipped, "figures": figures}
+        context = machine() | self.versions
+        return {"context": context, "notes": self.notes, "skipped": self.skipped, "figures": figures}
+
+
+def gallery(folder: Path) -> str:
+    """The page that shows the full runs recorded in a folder: a picture each, and how its bars are met."""
+    parts = [GALLERY]
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text())
+        full = record["runs"].get("full")
+        if full is None or not path.with_suffix(".svg").exists():
+            continue
+        sentences = [record["about"], *full["notes"]]
+        parts.append(f"## {record['title']}\n\n{' '.join(sentences)}\n\n![{record['title']}]({path.stem}.svg)\n")
+        barred = {key: figure for key, figure in full["figures"].items() if "bar" in figure}
+        rows = [
+            f"| {key} | {show(figure['value'])} | {'≤' if figure['better'] == 'lower' else '≥'} {figure['bar']:g} |"
+            for key, figure in barred.items()
+        ]
+        if rows:
+            parts.append("\n".join(["| what | value | bar |", "|---|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
 
 
 def machine() -> dict[str, str]:

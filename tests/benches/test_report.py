@@ -82,3 +82,17 @@ def test_two_figures_of_one_name_are_refused(run: report.Report) -> None:
     run.add("ratio", 1, series="a peer")
     with pytest.raises(ValueError, match="'ratio'"):
         run.add("ratio", 2)
+
+
+def test_the_gallery_shows_the_full_runs_and_their_bars(run: report.Report, tmp_path: Path) -> None:
+    run.add("ratio", 1.5, series="a peer", better="higher", bar=2)
+    run.add("other", 3)
+    run.finish()
+    assert "sample" not in (tmp_path / "README.md").read_text(), "a quick run has no picture"
+    record = json.loads((tmp_path / "sample.json").read_text())
+    record["runs"]["full"] = record["runs"].pop("quick")
+    (tmp_path / "sample.json").write_text(json.dumps(record))
+    (tmp_path / "sample.svg").write_text("<svg/>")
+    page = report.gallery(tmp_path)
+    assert "## A sample\n\nA sample.\n\n![A sample](sample.svg)" in page
+    assert [line for line in page.splitlines() if line.startswith("| ")][1:] == ["| a peer: ratio | 1.5 | ≥ 2 |"]
