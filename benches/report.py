@@ -8,10 +8,10 @@ A bench is a script ``bench_<name>.py`` that takes the common arguments, collect
     figures.finish()
 
 The record is ``<name>.json`` beside ``<name>.svg``: in docs/benchmarks/ with ``--write``, else in target/benchmarks/.
-The README of docs/benchmarks/, which shows the pictures, is made of the records.
-A record keeps the last full run and the last quick one apart, since they measure different amounts of work. Figures that are
-times or rates of one machine are shown but not recorded. What a figure has lost since it was recorded is
-``check.py``'s part; drawing is ``picture.py``'s.
+The README of docs/benchmarks/, which shows the pictures, is made of the records. A record keeps the last full run and
+the last quick one apart, since they measure different amounts of work. Figures that are times or rates of one machine
+are shown but not recorded. What a figure has lost since it was recorded is ``check.py``'s part; drawing is
+``picture.py``'s.
 """
 
 from __future__ import annotations
