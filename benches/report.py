@@ -255,7 +255,7 @@ def machine() -> dict[str, str]:
     return {
         "cpu": names[0] if names else platform.processor() or platform.machine(),
         "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "coregw": version("coregw"),
     }
