@@ -55,8 +55,8 @@ def test_unknown_routes(client: httpx2.Client, expect_refusal: Refusal, method: 
         ("POST", "/v1/cas/x", {"GET", "HEAD"}),
         ("PUT", "/v1/cas", {"POST"}),
         ("GET", "/v1/roots", {"POST"}),
-        ("POST", "/healthz", {"GET"}),
-        ("TRACE", "/healthz", {"GET"}),
+        ("POST", "/healthz", {"GET", "HEAD"}),
+        ("TRACE", "/healthz", {"GET", "HEAD"}),
         ("PUT", "/v1/verify/read", {"POST"}),
     ],
 )

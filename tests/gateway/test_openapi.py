@@ -1,17 +1,24 @@
-"""The OpenAPI document: every route and status is in it, and everything it refers to."""
+"""The OpenAPI document: every route and status is in it, everything it refers to, and examples that work."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+import httpx2
 import pytest
 
+import documented
+import serving
 from coregw.gateway.problems import STATUS_BY_CODE
 
-if TYPE_CHECKING:
-    import httpx2
+OWN_FILES = re.compile(r"/docs.*|/openapi\.json")
+"""Routes whose answers are files of the gateway's own; nobody needs an example of them."""
+
+CAR = "application/vnd.ipld.car"
+"""What no JSON string can show, so there is no example of its bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +49,32 @@ def test_the_routes_are_those_of_the_service(document: dict[str, Any]) -> None:
         ("POST", "/v1/roots"),
         ("POST", "/v1/roots/{root}/mutations"),
         ("GET", "/v1/roots/{a}/diff/{b}"),
+        ("GET", "/v1/roots/{root}/car"),
+        ("HEAD", "/v1/roots/{root}/car"),
+        ("POST", "/v1/car"),
         ("GET", "/admin/v1/scopes/{scope}/roots"),
         ("POST", "/admin/v1/scopes/{scope}/roots"),
         ("GET", "/admin/v1/scopes/{scope}/roots/{name}"),
         ("GET", "/admin/v1/scopes/{scope}/roots/{name}/history"),
         ("POST", "/admin/v1/scopes/{scope}/roots/{name}/freeze"),
         ("GET", "/healthz"),
+        ("HEAD", "/healthz"),
         ("GET", "/openapi.json"),
+        ("HEAD", "/openapi.json"),
+        ("GET", "/docs"),
+        ("HEAD", "/docs"),
+        ("GET", "/docs/start.js"),
+        ("HEAD", "/docs/start.js"),
+        ("GET", "/docs/swagger-ui.css"),
+        ("HEAD", "/docs/swagger-ui.css"),
+        ("GET", "/docs/swagger-ui-bundle.js"),
+        ("HEAD", "/docs/swagger-ui-bundle.js"),
     }
+
+
+def test_the_document_is_the_one_that_is_written_down(document: dict[str, Any]) -> None:
+    told = documented.pinned(document)
+    assert told == documented.PINNED.read_text("utf-8"), "if this is meant, renew it: python tests/documented.py"
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -92,3 +117,70 @@ def test_profiles_are_required(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     assert "profile" in schemas["ResolveRequest"]["required"]
     assert schemas["ListRangeStep"]["properties"]["kind"] == {"enum": ["list_range"]}
+
+
+def test_every_example_gets_the_answer_that_it_shows(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
+) -> None:
+    known = documented.operations(document)
+    replayed = set()
+    for operation, name, answer in fresh_answers(tmp_path_factory, document):
+        shown = known[operation].answers(name)
+        said = known[operation].said["responses"]
+        assert str(answer.status_code) in said, (operation, name, answer.text)
+        media_type = answer.headers.get("content-type", "").partition(";")[0]
+        if media_type == CAR or not answer.content:
+            assert media_type in ("", *said[str(answer.status_code)].get("content", {media_type: None}))
+            assert not shown, (operation, name)
+        else:
+            ((status, shown_type, body),) = shown
+            assert (answer.status_code, media_type) == (status, shown_type), (operation, name)
+            told = answer.json() if media_type == "application/json" else answer.text
+            assert documented.settled(told) == documented.settled(body), (operation, name)
+        replayed.add((operation, name))
+    assert replayed == set(all_request_examples(document))
+
+
+def fresh_answers(
+    folders: pytest.TempPathFactory, document: dict[str, Any]
+) -> Iterator[tuple[str, str, httpx2.Response]]:
+    """What a gateway with nothing in it answers to the examples."""
+    with (
+        serving.process(folders.mktemp("examples") / "data", serving.ADMIN) as running,
+        httpx2.Client(base_url=running.url, timeout=60) as client,
+    ):
+        yield from documented.replay(client, document, serving.ADMIN_TOKEN)
+
+
+def all_request_examples(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every example of a request that the document shows, as operation and name; health has nothing to send."""
+    yield "get_healthz", "healthy"
+    for operation, each in documented.operations(document).items():
+        bodies = each.said.get("requestBody", {}).get("content", {}).values()
+        for shown in (*each.parameters, *bodies):
+            yield from ((operation, name) for name in shown.get("examples", {}))
+
+
+def test_every_request_and_every_answer_has_an_example(document: dict[str, Any]) -> None:
+    for operation, each in documented.operations(document).items():
+        if OWN_FILES.fullmatch(each.path):
+            continue
+        for media_type, body in each.said.get("requestBody", {}).get("content", {}).items():
+            assert body["examples"], (operation, media_type)
+        for status, answer in each.said["responses"].items():
+            for media_type, body in answer.get("content", {}).items():
+                of_a_car = media_type == CAR or (operation, status) == ("take_car", "201")
+                assert of_a_car or body["examples"], (operation, status)
+
+
+def test_every_code_of_an_operation_has_an_example(document: dict[str, Any]) -> None:
+    general = document["components"]["examples"]
+    for operation, each in documented.operations(document).items():
+        for status, answer in each.said["responses"].items():
+            for body in answer.get("content", {}).values() if int(status) >= 400 else ():
+                shown = [
+                    one.get("value") or general[one["$ref"].rpartition("/")[2]]["value"]
+                    for one in body["examples"].values()
+                ]
+                codes = set(re.findall(r"`(\w+)`", answer["description"]))
+                assert {one["error"] for one in shown} == codes, (operation, status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,12 @@ def test_bad_arcs_have_their_codes(
 ) -> None:
     body = f'{{"arcs": {arcs.replace("CID", cid_of(b"x"))}}}'
     expect_refusal(ask("/v1/roots", body.encode()), 400, code)
+
+
+def test_a_bad_arc_is_named_with_its_place(ask: Ask, expect_refusal: Refusal) -> None:
+    message = expect_refusal(ask("/v1/roots", b'{"arcs": {"a": "x"}}'), 400, "invalid_cid")
+    assert re.fullmatch(r'arcs: arc "a": CID "x": .*[^ ] \(line 1 column 18\)', message)
+    assert " at line" not in message
 
 
 def test_an_unknown_suite_is_refused(ask: Ask, expect_refusal: Refusal) -> None:

@@ -48,6 +48,20 @@ def test_a_bad_value_is_refused_by_name(variable: str, value: str) -> None:
         Settings.load({variable: value})
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "bounds"),
+    [
+        ("COREGW_PORT", "65536", "0 to 65535"),
+        ("COREGW_CACHE_BYTES", "5", "at least 1MiB"),
+        ("COREGW_HEADER_SECONDS", "0", "at least 0.001"),
+        ("COREGW_RESERVE_BYTES", "-1", "whole number"),
+    ],
+)
+def test_bounds_are_told_as_a_person_writes_them(variable: str, value: str, bounds: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"{bounds}\b"):
+        Settings.load({variable: value})
+
+
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(InvalidInput, match="colour"):
         Settings.load({}, colour="red")

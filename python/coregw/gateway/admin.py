@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct
 from coregw.errors import InvalidInput
 from coregw.gateway.bodies import check_json_type, query_parameters
 from coregw.gateway.context import Gateway, json_response
-from coregw.gateway.openapi import DOC, Doc
+from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
 from coregw.gateway.tokens import AccessToken
 from coregw.messages import MAX_INTEGER, decode, encode
@@ -29,7 +29,7 @@ __all__ = ["TOKEN_VARIABLE", "admin_router"]
 TOKEN_VARIABLE: Final = "GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name, no token
 
 _RECORD: Final = "/scopes/{scope_name:str}/roots/{name:str}"
-_LIMIT: Final = {"limit": f"The most records to return, 1 to {MAX_RECORDS}; {MAX_RECORDS} if absent."}
+_LIMIT: Final = {"limit": Parameter.whole(f"The most records to return; {MAX_RECORDS} if absent.", 1, MAX_RECORDS)}
 _WHOLE: Final = re.compile("0|[1-9][0-9]{0,15}")
 
 
@@ -50,7 +50,7 @@ def admin_router(token: AccessToken) -> Router:
             "The published roots of a scope, by name; an unknown scope has none.",
             answer=PublishedRecords,
             codes=("unauthorized",),
-            query={"after": "Start behind this name."} | _LIMIT,
+            query={"after": "Start behind this name.", **_LIMIT},
         )
     },
 )
@@ -117,7 +117,7 @@ async def get_record(request: AnyRequest, scope_name: FromPath[str], name: FromP
             "Every revision of a published root, oldest first.",
             answer=RecordHistory,
             codes=("unauthorized", "record_not_found"),
-            query={"after": "Start behind this revision."} | _LIMIT,
+            query={"after": Parameter.whole("Start behind this revision.", 0, MAX_INTEGER), **_LIMIT},
         )
     },
 )

@@ -15,6 +15,7 @@ from coregw.gateway.admin import admin_router
 from coregw.gateway.application import Application
 from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
+from coregw.gateway.docs import page_handlers
 from coregw.gateway.openapi import build_document, openapi_document
 from coregw.gateway.problems import handle_exception
 from coregw.gateway.settings import Settings
@@ -93,6 +94,7 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
         *cars.handlers,
         *health.handlers,
         openapi_document,
+        *page_handlers("/docs"),
     ]
     admin = [] if admin_token is None else [admin_router(admin_token)]
     app = Application(

@@ -15,7 +15,7 @@ from litestar.response import Stream  # noqa: TC002 - likewise
 from coregw.gateway.bodies import check_identity, declared_length, query_parameters
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.downloads import CACHE_FOR_EVER, answer_get, answer_head
-from coregw.gateway.openapi import DOC, OCTETS, Doc
+from coregw.gateway.openapi import DOC, OCTETS, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
 from coregw.messages import CasCreated, encode
 from coregw.store import CHUNK_BYTES
@@ -24,7 +24,7 @@ __all__ = ["handlers"]
 
 _HELD_BACK: Final = 2 * CHUNK_BYTES  # what a store may hold of an upload in memory
 _GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": CACHE_FOR_EVER}
-_GET_CODES: Final = ("invalid_cid", "payload_not_found")
+_GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch
 _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
 
 
@@ -40,7 +40,7 @@ _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
             codes=("invalid_codec", "too_large", "unsupported_media_type", "storage_full"),
             query={
                 "codec": "A multicodec by name or number; `raw` if absent.",
-                "hash": "`sha2-256` (if absent) or `blake3`.",
+                "hash": Parameter("`sha2-256` if absent.", {"type": "string", "enum": ["sha2-256", "blake3"]}),
             },
         )
     },
@@ -64,7 +64,8 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
             "The bytes of a payload; hash them and compare with the CID before use.",
             answer=OCTETS,
             codes=(*_GET_CODES, "range_not_satisfiable"),
-            headers=_GET_HEADERS,
+            request_headers=("Range", "If-Range", "If-None-Match"),
+            headers=_GET_HEADERS | {"Content-Range": "Which bytes these are, with 206."},
             others=_NOT_MODIFIED | {206: "The one range of bytes asked for."},
         )
     },
@@ -82,6 +83,7 @@ async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes
         DOC: Doc(
             "Whether a payload is held, and how long it is; Range is ignored.",
             codes=_GET_CODES,
+            request_headers=("If-None-Match",),
             headers=_GET_HEADERS,
             others=_NOT_MODIFIED,
         )

@@ -14,7 +14,7 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 from coregw.errors import InvalidInput
 from coregw.gateway.bodies import query_parameters
 from coregw.gateway.context import Gateway, json_response
-from coregw.gateway.openapi import DOC, Doc
+from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
 from coregw.messages.diffs import MAX_DIFFERENCES, DiffResult
 
@@ -33,7 +33,9 @@ _LIMIT: Final = re.compile("[1-9][0-9]{0,3}")
             query={
                 "prefix": "Only this path and those below it, in text form; the whole maps if absent or empty.",
                 "after": "Start behind this path, in text form; it is the prefix or below it.",
-                "limit": f"The most differences to return, 1 to {MAX_DIFFERENCES}; {MAX_DIFFERENCES} if absent.",
+                "limit": Parameter.whole(
+                    f"The most differences to return; {MAX_DIFFERENCES} if absent.", 1, MAX_DIFFERENCES
+                ),
             },
         )
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from litestar import Response, get
+from litestar import Response, route
 
 from coregw._core import __version__
 from coregw.errors import Unavailable
@@ -18,9 +18,13 @@ from coregw.messages import Health, encode
 __all__ = ["handlers"]
 
 
-@get("/healthz", opt={DOC: Doc("Whether the store can be read and written, and what runs here.", answer=Health)})
+@route(
+    "/healthz",
+    http_method=["GET", "HEAD"],
+    opt={DOC: Doc("Whether the store can be read and written, and what runs here.", answer=Health)},
+)
 async def healthz(request: AnyRequest) -> Response[bytes]:
-    """``GET /healthz``: 200, or 503 ``unavailable``."""
+    """``GET`` and ``HEAD /healthz``: 200, or 503 ``unavailable``."""
     gateway = Gateway.of(request)
     query_parameters(request)
     try:

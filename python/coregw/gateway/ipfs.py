@@ -7,6 +7,7 @@ refused and never guessed. Leaves out CAR streams, paths below a CID, IPNS, and 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.bodies import query_parameters
 from coregw.gateway.context import Gateway
 from coregw.gateway.downloads import CACHE_FOR_EVER, Content, answer_get, answer_head
-from coregw.gateway.openapi import DOC, Doc
+from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
 
 __all__ = ["handlers"]
@@ -34,11 +35,14 @@ _OF_CAR: Final = ("dag-scope", "entity-bytes", "car-version", "car-order", "car-
 _NOT_IN_QUOTES: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 _ZERO_WEIGHT: Final = re.compile(r"q\s*=\s*0(\.0*)?", re.IGNORECASE)
 _CODES: Final = ("invalid_cid", "payload_not_found", "root_not_found")
-_QUERY: Final = {
-    "format": "`raw`. It may be left out where Accept names `application/vnd.ipld.raw`.",
+_QUERY: Final[Mapping[str, str | Parameter]] = {
+    "format": Parameter(
+        "It may be left out where Accept names `application/vnd.ipld.raw`.", {"type": "string", "enum": ["raw"]}
+    ),
     "filename": "The name in Content-Disposition; `{cid}.bin` if absent.",
     "download": "Ignored: blocks are always attachments.",
-} | dict.fromkeys(_OF_CAR, "Ignored: it is for CAR streams.")
+    **dict.fromkeys(_OF_CAR, "Ignored: it is for CAR streams."),
+}
 _HEADERS: Final = {
     "ETag": "The normalised CID and `.raw`, in quotes.",
     "Cache-Control": CACHE_FOR_EVER,
@@ -48,6 +52,7 @@ _HEADERS: Final = {
     "Vary": "`Accept`, where the query says no format.",
     "Content-Location": "The same with `format=raw`, where the query says no format.",
 }
+_CONDITIONS: Final = ("If-None-Match", "Cache-Control")
 _OTHERS: Final = {
     304: "If-None-Match names the block, and it is held.",
     412: "The block is not held, and Cache-Control is `only-if-cached`.",
@@ -70,7 +75,8 @@ class _Found(NamedTuple):
             answer=_RAW,
             codes=(*_CODES, "range_not_satisfiable"),
             query=_QUERY,
-            headers=_HEADERS,
+            request_headers=("Range", "If-Range", *_CONDITIONS),
+            headers=_HEADERS | {"Content-Range": "Which bytes these are, with 206."},
             others=_OTHERS | {206: "The one range of bytes asked for."},
         )
     },
@@ -90,6 +96,7 @@ async def get_block(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] 
             "Whether a block is held, and how long it is; Range is ignored.",
             codes=_CODES,
             query=_QUERY,
+            request_headers=_CONDITIONS,
             headers=_HEADERS,
             others=_OTHERS,
         )

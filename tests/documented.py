@@ -1,0 +1,138 @@
+"""The examples of an OpenAPI document, sent as the document says, and where they stand in it.
+
+Run as a program it asks a new gateway for the answers, and writes down the examples and the document anew:
+``python tests/documented.py``. What has changed is then to be read in the difference, and committed.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+import serving
+
+EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "examples.json"
+PINNED = Path(__file__).parent / "gateway" / "openapi.json"
+
+VARYING = {"published_at", "frozen_at", "version"}
+"""Members of answers that are others each time."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path, as the document shows it."""
+
+    method: str
+    path: str
+    said: dict[str, Any]
+
+    @property
+    def parameters(self) -> list[dict[str, Any]]:
+        return list(self.said.get("parameters", []))
+
+    def send(self, client: httpx2.Client, name: str, token: str) -> httpx2.Response:
+        """Sends the request that the examples of this name make up."""
+        given = {
+            (each["in"], each["name"]): str(each["examples"][name]["value"])
+            for each in self.parameters
+            if name in each.get("examples", {})
+        }
+        path = self.path
+        for (place, key), value in given.items():
+            if place == "path":
+                path = path.replace(f"{{{key}}}", quote(value, safe=""))
+        headers = {key: value for (place, key), value in given.items() if place == "header"}
+        if "security" in self.said:
+            headers["Authorization"] = f"Bearer {token}"
+        content = None
+        for media_type, body in self.said.get("requestBody", {}).get("content", {}).items():
+            headers["Content-Type"] = media_type
+            sent = body.get("examples", {}).get(name, {}).get("value")
+            content = sent if sent is None or media_type != "application/json" else json.dumps(sent)
+        query = {key: value for (place, key), value in given.items() if place == "query"}
+        return client.request(self.method, path, params=query, headers=headers, content=content)
+
+    def answers(self, name: str) -> list[tuple[int, str, Any]]:
+        """Status, media type and body of each answer with an example of this name."""
+        return [
+            (int(status), media_type, body["examples"][name]["value"])
+            for status, answer in self.said["responses"].items()
+            for media_type, body in answer.get("content", {}).items()
+            if name in body.get("examples", {})
+        ]
+
+
+def operations(document: dict[str, Any]) -> dict[str, Operation]:
+    """All operations by their ids."""
+    return {
+        said["operationId"]: Operation(method.upper(), path, said)
+        for path, item in document["paths"].items()
+        for method, said in item.items()
+    }
+
+
+def replay(client: httpx2.Client, document: dict[str, Any], token: str) -> Iterator[tuple[str, str, httpx2.Response]]:
+    """Sends every example in the order of the document; gives operation, name and answer."""
+    known = operations(document)
+    for operation, name in document["x-examples"]:
+        yield operation, name, known[operation].send(client, name, token)
+
+
+def settled(value: object) -> object:
+    """A JSON value without what differs each time."""
+    if isinstance(value, dict):
+        return {name: "…" if name in VARYING else settled(each) for name, each in value.items()}
+    return [settled(each) for each in value] if isinstance(value, list) else value
+
+
+def pinned(document: dict[str, Any]) -> str:
+    """A document as it is written down: of any version."""
+    shown = document | {"info": document["info"] | {"version": "…"}}
+    return json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
+
+
+def _ask() -> tuple[dict[str, Any], list[httpx2.Response]]:
+    """The document of a new gateway, and its answers to the examples."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving.process(Path(folder) / "data", serving.ADMIN) as gateway,
+        httpx2.Client(base_url=gateway.url, timeout=60) as client,
+    ):
+        document = client.get("/openapi.json").json()
+        return document, [answer for _, _, answer in replay(client, document, serving.ADMIN_TOKEN)]
+
+
+def _body(answer: httpx2.Response) -> dict[str, object]:
+    """The body of an answer as an example has it; a CAR has none, since no JSON string can show it."""
+    media_type = answer.headers.get("content-type", "").partition(";")[0]
+    if not answer.content or media_type == "application/vnd.ipld.car":
+        return {}
+    return {"answer": answer.json()} if media_type == "application/json" else {"answer_text": answer.text}
+
+
+def renew() -> None:
+    """Writes the answers of all examples down, then the document."""
+    examples = json.loads(EXAMPLES.read_text("utf-8"))
+    for _ in range(2):  # the second time the document has the answers of the first
+        document, answers = _ask()
+        assert len(answers) == len(examples), "an example is of an operation that there is not"
+        for example, answer in zip(examples, answers, strict=True):
+            told = {"status": answer.status_code} | _body(answer)
+            if settled(told) != settled({name: example.get(name) for name in told}):
+                for name in ("answer", "answer_text"):
+                    example.pop(name, None)
+                example.update(told)
+        lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in examples)
+        EXAMPLES.write_text(f"[\n{lines}\n]\n", "utf-8")
+    PINNED.write_text(pinned(document), "utf-8")
+
+
+if __name__ == "__main__":
+    renew()

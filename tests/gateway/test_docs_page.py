@@ -1,0 +1,82 @@
+"""The documentation page: it loads nothing from anywhere else, and everything that it loads is there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+import coregw.gateway
+
+if TYPE_CHECKING:
+    import httpx2
+
+VIEWER = Path(coregw.gateway.__file__).parent / "viewer"
+
+
+@pytest.fixture(scope="module")
+def page(client: httpx2.Client) -> httpx2.Response:
+    return client.get("/docs")
+
+
+def test_the_page_is_html_that_may_load_from_its_own_origin_only(page: httpx2.Response) -> None:
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = dict(each.strip().split(" ", 1) for each in page.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["img-src"] == "data:"
+    assert not re.search(r"<style|<script>| on\w+=| style=", page.text)
+
+
+def test_everything_that_the_page_refers_to_is_there(client: httpx2.Client, page: httpx2.Response) -> None:
+    referred = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    start = client.get("/docs/start.js").text
+    referred += re.findall(r'url: "([^"]+)"', start)
+    local = [urljoin(str(page.url), each) for each in referred if not each.startswith("data:")]
+    assert len(local) == 5
+    for url in local:
+        assert urlsplit(url)[:2] == urlsplit(str(page.url))[:2]
+        answer = client.get(url)
+        assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("swagger-ui-bundle.js", "text/javascript"), ("swagger-ui.css", "text/css")]
+)
+def test_the_viewer_is_what_its_readme_says_compressed_or_not(client: httpx2.Client, name: str, kind: str) -> None:
+    found = re.search(rf"`{name}` \| `([0-9a-f]{{64}})`", (VIEWER / "README.md").read_text("utf-8"))
+    assert found is not None
+    for coding, sent in [("gzip", "gzip"), ("identity", None), ("gzip;q=0", None), ("br, gzip;q=0.5", "gzip")]:
+        answer = client.get(f"/docs/{name}", headers={"accept-encoding": coding})
+        assert answer.headers.get("content-encoding") == sent
+        assert (answer.headers["vary"], answer.headers["content-type"]) == ("Accept-Encoding", f"{kind}; charset=utf-8")
+        assert hashlib.sha256(answer.content).hexdigest() == found[1]
+
+
+def test_licences_come_with_the_viewer() -> None:
+    assert "Apache License" in (VIEWER / "LICENSE").read_text("utf-8")
+    assert {"NOTICE", "swagger-ui-bundle.js.LICENSE.txt"} <= {path.name for path in VIEWER.iterdir()}
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/start.js", "/docs/swagger-ui.css"])
+def test_what_the_client_has_is_not_sent_again(client: httpx2.Client, path: str) -> None:
+    etag = client.get(path).headers["etag"]
+    assert client.get(path, headers={"if-none-match": etag}).status_code == 304
+    assert client.get(path, headers={"if-none-match": '"another"'}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/start.js", "/openapi.json", "/healthz"])
+def test_head_is_get_without_a_body(client: httpx2.Client, path: str) -> None:
+    get, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(get.content))
+
+
+def test_the_page_with_a_slash_behind_leads_to_the_page(client: httpx2.Client, page: httpx2.Response) -> None:
+    moved = client.get("/docs/")
+    assert moved.status_code == 308
+    assert urljoin(str(moved.url), moved.headers["location"]) == str(page.url)
