@@ -298,6 +298,19 @@ def test_limits_are_told_as_such(refuses: Refused) -> None:
     refuses(start + 30 * block(cid(RAW, bytes(1000)), bytes(1000)), 413, "too_large", "20000 bytes")
 
 
+def test_an_upload_that_its_client_leaves_stores_nothing_and_makes_room(client: httpx2.Client) -> None:
+    store = MemoryStore()
+    car = export(client, build(client, 50, "left"))
+    with serving.thread(store, cars_at_once=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        with serving.connect(url) as leaving:
+            head = "POST /v1/car HTTP/1.1\r\nHost: x\r\nContent-Type: application/vnd.ipld.car\r\n"
+            leaving.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % (len(car) + 1) + car)
+        while (answer := take(session, header(EMPTY) + block(EMPTY, b"\0"))).status_code == 503:
+            pass  # until the gateway has noticed
+        assert answer.status_code == 201
+        assert kept(store) == (1, 1, 0)
+
+
 def test_another_media_type_is_415(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
     car = header(EMPTY) + block(EMPTY, b"\0")
     for given in ("", "application/octet-stream", "application/vnd.ipld.car; version=2", "application/vnd.ipld.raw"):

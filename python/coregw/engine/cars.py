@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -33,6 +33,12 @@ SPOOL_BYTES: Final = 1 << 20
 
 SPANS_AT_ONCE: Final = 64
 """Reads of the spooled file in one visit of a worker thread: a MiB."""
+
+SMALL_BYTES: Final = 64 << 10
+"""Payloads of so many bytes are read several at once."""
+
+READS_AT_ONCE: Final = 32
+"""How many small payloads are read at once."""
 
 PUTS_AT_ONCE: Final = 64
 """Payloads that are stored at once; they share syncs."""
@@ -111,9 +117,8 @@ class Cars:
                 written, cids = part
                 if written:
                     yield written
-                for cid in cids:
-                    async for chunk in self._payload(cid):
-                        yield chunk
+                async for chunk in self._payloads(cids):
+                    yield chunk
                 part = await self._next_part(work)
 
         return parts()
@@ -129,18 +134,22 @@ class Cars:
             step = await self._driver.in_worker(work.run, PART_BYTES)
         return step
 
-    async def _payload(self, cid: Cid) -> AsyncIterator[bytes]:
-        """A payload as a block; nothing if the store does not have it."""
-        size = await self._store.stat_payload(cid.multihash)
-        if size is None:
-            return
-        head = block_head(cid, size)
-        if size == 0:
-            yield head
-            return
-        async for chunk in self._store.read_payload(cid.multihash):
-            yield head + chunk
-            head = b""
+    async def _payloads(self, cids: Sequence[Cid]) -> AsyncIterator[bytes]:
+        """Payloads as blocks, small ones together; without those that the store does not have."""
+        sizes = await asyncio.gather(*(self._store.stat_payload(cid.multihash) for cid in cids))
+        held = [(cid, size) for cid, size in zip(cids, sizes, strict=True) if size is not None]
+        small = [(cid, size) for cid, size in held if size <= SMALL_BYTES]
+        for at in range(0, len(small), READS_AT_ONCE):
+            yield b"".join(await asyncio.gather(*(self._small(*each) for each in small[at : at + READS_AT_ONCE])))
+        for cid, size in held:
+            if size > SMALL_BYTES:
+                yield block_head(cid, size)
+                async for chunk in self._store.read_payload(cid.multihash):
+                    yield chunk
+
+    async def _small(self, cid: Cid, size: int) -> bytes:
+        chunks = [chunk async for chunk in self._store.read_payload(cid.multihash)]
+        return b"".join([block_head(cid, size), *chunks])
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
