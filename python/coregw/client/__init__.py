@@ -1,7 +1,8 @@
 """Clients that verify everything, always: `Client` (blocking) and `AsyncClient`. The gateway is not trusted.
 
-``operations``, ``trees``, ``diffs``, ``cars`` and ``batches`` hold what is sent and checked, once for both; ``questions`` what
-can be asked; ``wire`` and ``transport`` how. Leaves out which roots to accept: that is the caller's decision.
+``operations``, ``trees``, ``diffs``, ``cars`` and ``batches`` hold what is sent and checked, once for both;
+``questions`` what can be asked; ``wire`` and ``transport`` how. Leaves out which roots to accept: that is the caller's
+decision.
 """
 
 from coregw.client.aio import AsyncClient
