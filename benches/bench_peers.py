@@ -28,6 +28,7 @@ PROXY = BUILT / "goproxy"
 VENV = BUILT / "python"
 SIZES, QUICK_SIZES = (1_000, 100_000, 1_000_000), (10_000,)
 SLOW_SIZES, QUICK_SLOW_SIZES = (1_000, 10_000), (1_000,)
+LOOKUPS, PASSES = 2_000, 30
 TIMES = ("spread", "prove", "verify")
 
 Round = dict[str, float]
@@ -58,7 +59,8 @@ class Peer:
     prove: float = 1.0
     verify: float = 1.0
     sizes: tuple[int, ...] = SIZES
-    lookups: int = 2_000
+    lookups: int = LOOKUPS
+    passes: int = PASSES
     rounds: int = 9
 
 
@@ -95,10 +97,10 @@ PEERS = (
     Peer(rust("jmt"), "map"),
     Peer(rust("nomt"), "map"),
     Peer(rust("rs_merkle"), "list"),
-    Peer(python("prollytree"), "map from Python", sizes=SIZES[:2], lookups=200, rounds=5),
-    Peer(python("pymerkle"), "list from Python", sizes=SIZES[:2], lookups=200, rounds=5),
-    Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, rounds=3),
-    Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, rounds=3),
+    Peer(python("prollytree"), "map from Python", sizes=SIZES[:2], lookups=200, passes=2, rounds=5),
+    Peer(python("pymerkle"), "list from Python", sizes=SIZES[:2], lookups=200, passes=2, rounds=5),
+    Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, passes=1, rounds=3),
+    Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, passes=1, rounds=3),
 )
 
 
@@ -150,9 +152,9 @@ class Running:
 
 
 @contextmanager
-def running(driver: Driver, keys: Path, lookups: int) -> Iterator[Running]:
+def running(driver: Driver, keys: Path, lookups: int, passes: int) -> Iterator[Running]:
     """Starts a driver, and ends it."""
-    command = [*driver.command, str(keys), str(lookups)]
+    command = [*driver.command, str(keys), str(lookups), str(passes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Running(process)
@@ -227,8 +229,8 @@ def main() -> None:
         for count in peer.sizes if figures.run == "full" else quick:
             keys = key_file(count)
             with (
-                running(OURS[peer.against], keys, min(count, 2_000)) as ours,
-                running(peer.driver, keys, min(count, peer.lookups)) as theirs,
+                running(OURS[peer.against], keys, min(count, LOOKUPS), PASSES) as ours,
+                running(peer.driver, keys, min(count, peer.lookups), peer.passes) as theirs,
             ):
                 compare(figures, peer, count, ours, theirs)
     picture(figures)

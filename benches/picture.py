@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from report import Curves, Figure, Report
 
 INK, FAINT, BAR = "#6e7781", "#6e778155", "#d1242f"
-COLOURS = ("#2f81f7", "#e0823d", "#2da44e", "#a475f9", "#c99400", "#e5534b", "#1b9e9e", "#d56bb0", "#8c6d4f", "#7d8590")
+COLOURS = (
+    *("#2f81f7", "#e0823d", "#2da44e", "#a475f9", "#c99400", "#e5534b"),
+    *("#1b9e9e", "#d56bb0", "#8c6d4f", "#7d8590", "#6a8f00", "#5561c9"),
+)
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": INK,
     "axes.grid": True,

@@ -1,4 +1,4 @@
-"""Measures a peer from Python, or coregw itself: ``driver.py NAME KEYS LOOKUPS``, as the README beside it says.
+"""Measures a peer from Python, or coregw itself: ``driver.py NAME KEYS LOOKUPS PASSES``, as the README beside it says.
 
 ``coregw-map`` and ``coregw-list`` prove that a path, or an index, leads to a content identifier; ``prollytree`` that a
 key has a value; ``pymerkle`` that a leaf of a log has an index, given the leaf's digest.
@@ -80,7 +80,7 @@ PEERS: dict[str, Callable[[list[str]], Peer]] = {
 }
 
 
-def measure(peer: Peer, proofs: list[bytes]) -> dict[str, float]:
+def measure(peer: Peer, proofs: list[bytes], passes: int) -> dict[str, float]:
     """The times of one round, each for one look-up."""
     times = {"spread": 0.0, "prove": 0.0, "verify": 0.0}
     gc.collect()
@@ -93,19 +93,20 @@ def measure(peer: Peer, proofs: list[bytes]) -> dict[str, float]:
         for i in row:
             peer.prove(i)
         start = time.process_time()
-        for i in row:
-            peer.prove(i)
-        times["prove"] += time.process_time() - start
+        for _ in range(passes):
+            for i in row:
+                peer.prove(i)
+        times["prove"] += (time.process_time() - start) / passes
         start = time.process_time()
-        good = [peer.verify(i, proofs[i]) for i in row]
-        times["verify"] += time.process_time() - start
+        good = [peer.verify(i, proofs[i]) for _ in range(passes) for i in row]
+        times["verify"] += (time.process_time() - start) / passes
         if not all(good):
             raise SystemExit("a proof is refused")
     gc.enable()
     return {name: spent / len(proofs) for name, spent in times.items()}
 
 
-def main(name: str, path: str, lookups: str) -> None:
+def main(name: str, path: str, lookups: str, passes: str) -> None:
     """Builds, and answers each line on stdin with one round."""
     keys = Path(path).read_text().split()
     start = time.process_time()
@@ -114,7 +115,7 @@ def main(name: str, path: str, lookups: str) -> None:
     proofs = [peer.prove(i) for i in range(int(lookups))]
     print(json.dumps({"build": built, "proof_bytes": sum(map(len, proofs)) / len(proofs)}), flush=True)
     for _ in sys.stdin:
-        print(json.dumps(measure(peer, proofs)), flush=True)
+        print(json.dumps(measure(peer, proofs, int(passes))), flush=True)
 
 
 if __name__ == "__main__":

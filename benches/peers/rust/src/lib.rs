@@ -29,12 +29,14 @@ pub fn value(key: &str) -> [u8; 32] {
     sha256(&sha256(key.as_bytes()))
 }
 
-/// Builds a peer of the keys in the file that the last argument but one names, and answers each line on stdin with one
-/// round of as many look-ups as the last argument says.
+/// Builds a peer of the keys in a file, and answers each line on stdin with one round. The last three arguments are the
+/// file, the number of look-ups, and how often each is done in a round.
 pub fn run<P: Peer>(build: impl FnOnce(&[&str]) -> P) {
-    let args: Vec<_> = std::env::args().rev().take(2).collect();
-    let lookups: usize = args[0].parse().expect("a number of look-ups");
-    let text = std::fs::read_to_string(&args[1]).expect("a file of keys");
+    let args: Vec<_> = std::env::args().collect();
+    let [.., path, lookups, passes] = &args[..] else { panic!("a file, a number of look-ups, and one of passes") };
+    let lookups: usize = lookups.parse().expect("a number of look-ups");
+    let passes: u32 = passes.parse().expect("a number of passes");
+    let text = std::fs::read_to_string(path).expect("a file of keys");
     let keys: Vec<_> = text.lines().collect();
     let start = ProcessTime::now();
     let peer = build(&keys);
@@ -44,31 +46,34 @@ pub fn run<P: Peer>(build: impl FnOnce(&[&str]) -> P) {
     println!(r#"{{"build": {built}, "proof_bytes": {bytes}}}"#);
     for line in io::stdin().lock().lines() {
         line.expect("a line");
-        let [spread, prove, verify] = round(&peer, &proofs).map(|time| time.as_secs_f64() / lookups as f64);
+        let [spread, prove, verify] = round(&peer, &proofs, passes).map(|time| time.as_secs_f64() / lookups as f64);
         println!(r#"{{"spread": {spread}, "prove": {prove}, "verify": {verify}}}"#);
         io::stdout().flush().expect("an open stdout");
     }
 }
 
-/// The times of proving all keys one after the other; of proving the same few keys a second time; of verifying them.
-fn round<P: Peer>(peer: &P, proofs: &[Vec<u8>]) -> [Duration; 3] {
-    let prove = |keys: Range<usize>| time(|| keys.map(|i| peer.prove(i).len()).sum::<usize>());
-    let verify = |keys: Range<usize>| time(|| keys.filter(|i| !peer.verify(*i, &proofs[*i])).count());
-    let spread = prove(0..proofs.len()).0;
+/// The times of proving each key once, one after the other; of proving the same few keys again and again; of verifying
+/// them as often.
+fn round<P: Peer>(peer: &P, proofs: &[Vec<u8>], passes: u32) -> [Duration; 3] {
+    let prove = |keys: Range<usize>| keys.map(|i| peer.prove(i).len()).sum::<usize>();
+    let verify =
+        |keys: Range<usize>| assert!(keys.into_iter().all(|i| peer.verify(i, &proofs[i])), "a proof is refused");
+    let spread = time(1, || prove(0..proofs.len()));
     let mut warm = [Duration::ZERO; 2];
     for from in (0..proofs.len()).step_by(IN_A_ROW) {
         let row = from..(from + IN_A_ROW).min(proofs.len());
         prove(row.clone());
-        warm[0] += prove(row.clone()).0;
-        let (time, bad) = verify(row);
-        assert_eq!(bad, 0, "a proof is refused");
-        warm[1] += time;
+        warm[0] += time(passes, || prove(row.clone()));
+        warm[1] += time(passes, || verify(row.clone()));
     }
     [spread, warm[0], warm[1]]
 }
 
-fn time<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+/// The mean time of some work.
+fn time<T>(passes: u32, mut work: impl FnMut() -> T) -> Duration {
     let start = ProcessTime::now();
-    let result = black_box(work());
-    (start.elapsed(), result)
+    for _ in 0..passes {
+        black_box(work());
+    }
+    start.elapsed() / passes
 }
