@@ -1,14 +1,8 @@
-//! What is measured on: a million keys of three kinds, the same at every run on the same machine.
+//! What is measured on: keys of three kinds, the same at every run on the same machine.
 
 use std::path::Path;
 
 use coregw_core::{Arcs, Cid, Key, Suite};
-
-/// Keys of one kind, shuffled.
-pub struct Keys {
-    pub name: &'static str,
-    pub keys: Vec<Key>,
-}
 
 /// Numbers that look random and are the same at every run (splitmix64).
 pub struct Numbers(u64);
@@ -50,17 +44,20 @@ pub fn arcs(keys: &[Key]) -> Arcs {
     arcs
 }
 
-/// Sequential ids, random hex, and real file paths: `n` keys of each.
-pub fn all(n: usize) -> [Keys; 3] {
+/// The kinds of keys.
+pub const KINDS: [&str; 3] = ["sequential ids", "random hex", "file paths"];
+
+/// `n` keys of one kind, shuffled.
+pub fn keys(kind: &str, n: usize) -> Vec<Key> {
     let key = |text: String| Key::from_text(&text).expect("a path");
-    let sequential = (0..n).map(|i| key(format!("users/{i:09}"))).collect();
-    let hex = (0..n as u64).map(|i| key(Suite::Blake3.digest(&i.to_le_bytes()).to_string()[..32].to_owned())).collect();
-    let files = files(n).into_iter().map(key).collect();
-    let sets = [("sequential ids", sequential), ("random hex", hex), ("file paths", files)];
-    sets.map(|(name, mut keys): (_, Vec<Key>)| {
-        Numbers::new(7).shuffle(&mut keys);
-        Keys { name, keys }
-    })
+    let hex = |i: u64| Suite::Blake3.digest(&i.to_le_bytes()).to_string()[..32].to_owned();
+    let mut keys: Vec<_> = match kind {
+        "sequential ids" => (0..n).map(|i| key(format!("users/{i:09}"))).collect(),
+        "random hex" => (0..n as u64).map(|i| key(hex(i))).collect(),
+        _ => files(n).into_iter().map(key).collect(),
+    };
+    Numbers::new(7).shuffle(&mut keys);
+    keys
 }
 
 /// The paths of all files below /usr, as often as it takes, each time below another folder.
@@ -72,7 +69,7 @@ fn files(n: usize) -> Vec<String> {
         }
     }
     found.sort_unstable();
-    println!("file paths: {} files found, below numbered folders until there are {n}", found.len());
+    eprintln!("file paths: {} files found, below numbered folders until there are {n}", found.len());
     (0..n).map(|i| format!("image-{:03}{}", i / found.len(), found[i % found.len()])).collect()
 }
 

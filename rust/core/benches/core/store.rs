@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use coregw_core::{Digest, Key, Mutation, Need, Operation, Page, PageCache, RootCid, Snapshot};
 
-use crate::data::{Keys, Numbers, target};
-use crate::line;
+use crate::data::{Numbers, target};
+use crate::measure::Place;
 
 /// Look-ups and changes of each kind that are counted.
 const TRIES: usize = 2_000;
@@ -101,32 +101,42 @@ fn mean_and_most(counts: &[usize]) -> (f64, f64) {
     (counts.iter().sum::<usize>() as f64 / counts.len() as f64, most as f64)
 }
 
+/// Memory that the tree takes: its parsed pages, and how they hold on to each other.
+pub fn memory(place: Place, tree: &Snapshot) {
+    let page = |page: Arc<Page>| page.memory() + 2 * size_of::<usize>() + page.stubs().count() * size_of::<Arc<Page>>();
+    let bytes = tree.pages().map(page).sum::<usize>() as f64;
+    place.line("memory an arc", bytes / tree.count() as f64, "bytes", None, "of the tree held in memory, pages parsed");
+}
+
+/// Bytes that a store is given.
+pub fn stored(place: Place, tree: &Snapshot) {
+    let (count, bytes) = tree.pages().fold((0, 0), |(n, bytes), page| (n + 1, bytes + page.to_bytes().len()));
+    let note = format!("{count} pages of {} bytes", bytes / count);
+    place.line("stored bytes an arc", bytes as f64 / tree.count() as f64, "bytes", None, &note);
+}
+
 /// Counts loads and writes.
-pub fn pages(keys: &Keys, tree: &Snapshot) {
+pub fn pages(place: Place, keys: &[Key], tree: &Snapshot) {
+    stored(place, tree);
     let root = tree.root();
     let pages = tree.pages().map(|page| (page.digest(), page.to_bytes())).collect();
     let mut stored = Stored { pages, loads: 0 };
-    let bytes: usize = stored.pages.values().map(Vec::len).sum();
-    let note = format!("{} pages of {} bytes", stored.pages.len(), bytes / stored.pages.len());
-    line(keys, "stored bytes an arc", bytes as f64 / tree.count() as f64, None, &note);
-
     let mut numbers = Numbers::new(2);
-    let picks: Vec<_> = (0..TRIES).map(|_| numbers.below(keys.keys.len())).collect();
-    let loads: Vec<_> = picks.iter().map(|i| stored.look_up(&map_proof_request(&root, &keys.keys[*i]))).collect();
+    let picks: Vec<_> = (0..TRIES).map(|_| numbers.below(keys.len())).collect();
+    let loads: Vec<_> = picks.iter().map(|i| stored.look_up(&map_proof_request(&root, &keys[*i]))).collect();
     let (mean, most) = mean_and_most(&loads);
-    line(keys, "page loads of a cold look-up, mean", mean, Some(4.0), &format!("{TRIES} random keys, {most} at most"));
-    line(
-        keys,
-        "page loads of a cold look-up, worst",
-        stored.depth(&root) as f64,
-        Some(5.0),
-        "of all keys: the tree's height in pages",
-    );
+    let note = format!("{TRIES} random keys, {most} at most");
+    place.line("page loads of a cold look-up, mean", mean, "pages", Some(4.0), &note);
+    let note = "of all keys: the tree's height in pages";
+    place.line("page loads of a cold look-up, worst", stored.depth(&root) as f64, "pages", Some(5.0), note);
+    changes(place, keys, &mut stored, &root, picks);
+}
 
+fn changes(place: Place, keys: &[Key], stored: &mut Stored, root: &RootCid, picks: Vec<usize>) {
     let text = |i: u64| target(i).text();
     let (mut written, mut loads) = (Vec::new(), Vec::new());
     for i in picks {
-        let path = keys.keys[i].text();
+        let path = keys[i].text();
         let there = serde_json::json!({"target": text(i as u64)});
         let other = serde_json::json!({"target": text(u64::MAX - i as u64)});
         let beside = format!("{path}{}", ["~", "/new", ".bak"][i % 3]);
@@ -135,7 +145,7 @@ pub fn pages(keys: &Keys, tree: &Snapshot) {
             serde_json::json!({"path": path, "before": there}),
             serde_json::json!({"path": beside, "after": other}),
         ] {
-            written.push(stored.change(&root, change));
+            written.push(stored.change(root, change));
             loads.push(stored.loads);
         }
     }
@@ -143,6 +153,7 @@ pub fn pages(keys: &Keys, tree: &Snapshot) {
         let of = |all: &[usize]| all.iter().copied().skip(kind).step_by(3).collect::<Vec<_>>();
         let ((mean, most), (load_mean, load_most)) = (mean_and_most(&of(&written)), mean_and_most(&of(&loads)));
         let note = format!("mean {:.1}; loads {load_mean:.2} mean, {load_most} most", mean / 1024.0);
-        line(keys, &format!("KiB of pages written to {what} one arc, worst"), most / 1024.0, Some(32.0), &note);
+        let what = format!("pages written to {what} one arc, worst");
+        place.line(&what, most / 1024.0, "KiB", Some(32.0), &note);
     }
 }
