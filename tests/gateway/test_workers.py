@@ -135,6 +135,24 @@ def test_a_payload_of_many_chunks_goes_in_and_out_through_different_workers(call
         assert reader.payload(cid) == data
 
 
+def test_what_is_read_often_soon_needs_the_owner_no_more(shared: serving.Process, callers: list[Caller]) -> None:
+    cid = callers[0].add(b"read often")
+
+    def is_read_without_the_owner() -> bool:
+        for caller in callers * 10:
+            assert caller.payload(cid) == b"read often"
+        os.kill(shared.popen.pid, signal.SIGSTOP)
+        try:
+            answers = [httpx2.get(f"{shared.url}/v1/cas/{cid}", timeout=0.5).content for _ in range(8)]
+        except httpx2.TimeoutException:
+            return False
+        finally:
+            os.kill(shared.popen.pid, signal.SIGCONT)
+        return answers == [b"read often"] * 8
+
+    until(is_read_without_the_owner)
+
+
 def test_of_publishers_through_all_workers_one_wins_each_revision(callers: list[Caller], cid_of: Cid) -> None:
     roots = [callers[0].create({"n": cid_of(bytes([i]))}) for i in range(len(callers))]
     with ThreadPoolExecutor(len(callers)) as threads:

@@ -18,11 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from coregw.errors import InvalidInput, Unavailable
+from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.listening import announce, log_to_stderr, loop_factory, reserve, url_of
 from coregw.gateway.settings import Settings
-from coregw.store import Store
-from coregw.store.rocksdb import open_store
+from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.sharing import share
 
 __all__ = ["run", "worker_settings"]
@@ -33,6 +32,10 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 30.0
 _LIVED_LONG: Final = 60.0
 """A worker that lived for so many seconds is started again without a longer pause."""
+
+_LOOK_SECONDS: Final = 5.0
+_MANY_READS: Final = 100
+"""After so many questions, within the seconds above, about rows that are in no table file, all rows get into one."""
 
 _KILL_AFTER: Final = 5
 """Seconds that a worker gets beyond those for its requests under way."""
@@ -101,7 +104,7 @@ async def _run(settings: Settings, command: Sequence[str], on_ready: Callable[[s
 class _Workers:
     """The processes, and what to do when one ends."""
 
-    def __init__(self, settings: Settings, command: Sequence[str], store: Store, count: int) -> None:
+    def __init__(self, settings: Settings, command: Sequence[str], store: RocksStore, count: int) -> None:
         self._settings = settings
         self._command = command
         self._store = store
@@ -110,6 +113,7 @@ class _Workers:
         self._ready: set[int] = set()
         self._all_ready = False
         self._failure: Unavailable | None = None
+        self._reads = 0
         self._on_ready: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
@@ -119,7 +123,9 @@ class _Workers:
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Keeps the workers running until `stop`."""
         self._on_ready = on_ready
+        spreading = asyncio.create_task(self._spread_rows())
         await asyncio.gather(*(self._keep_running(number) for number in range(1, self._count + 1)))
+        spreading.cancel()
         if self._failure is not None:
             raise self._failure
 
@@ -144,7 +150,7 @@ class _Workers:
     async def _run_one(self, number: int) -> int:
         """Starts a worker, serves it the store until it ends, and returns its exit code."""
         here, there = socket.socketpair()
-        shared = await share(self._store, here)
+        shared = await share(self._store, here, self._count_read)
         with there:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -164,6 +170,20 @@ class _Workers:
         ending.cancel()
         await shared.ended()
         return code
+
+    def _count_read(self) -> None:
+        self._reads += 1
+
+    async def _spread_rows(self) -> None:
+        """Gets rows that workers ask for again and again to where they can read them themselves."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._reads >= _MANY_READS:
+                try:
+                    await self._store.flush()
+                except CoregwError as error:
+                    logger.warning("what was written last is not in table files yet: %s", error)
+            self._reads = 0
 
     def _is_ready(self, number: int) -> None:
         logger.info("worker %d is ready", number)

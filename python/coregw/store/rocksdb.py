@@ -154,6 +154,14 @@ class RocksStore:
     async def get_plant(self, plant_id: int) -> bytes | None:
         return await self._plants.get(plant_id)
 
+    async def flush(self) -> None:
+        """Writes what is only in memory and in the log to table files, where other processes can read it.
+
+        Raises:
+            StorageFull, Unavailable: The disk has no room, or the store is closed.
+        """
+        await self._reader.run(lambda database: database.flush())
+
     async def healthy(self) -> bool:
         try:
             (epoch,) = await self._reader.get(Family.META, [EPOCH_KEY])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -24,25 +25,28 @@ __all__ = ["SharedStore", "share"]
 _log = logging.getLogger(__name__)
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
+_READS: Final = frozenset({"get_pages", "has_roots", "has_payloads", "stat_payload", "read_piece"})
 _NOTHING: Final = msgspec.Raw(_ENCODE(None))
 
 
-async def share(store: Store, connection: socket.socket) -> SharedStore:
+async def share(store: Store, connection: socket.socket, on_read: Callable[[], None] | None = None) -> SharedStore:
     """Answers what comes over a connected Unix socket from `store`, until the other end closes it.
 
     Args:
         store: The store; it stays the caller's to close.
         connection: One end of a pair. It is closed here.
+        on_read: Called for each question about rows that table files may hold: the other end did not find them there.
     """
-    return await SharedStore(store).connect(connection)
+    return await SharedStore(store, on_read).connect(connection)
 
 
 class SharedStore(Frames):
     """One process's use of a store. Made by `share`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_read: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._store = store
+        self._on_read = on_read
         self._payloads = _Payloads(store)
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -59,6 +63,8 @@ class SharedStore(Frames):
 
     async def _answer(self, question: Question) -> None:
         failure, result = None, _NOTHING
+        if self._on_read is not None and question.name in _READS:
+            self._on_read()
         try:
             arguments = CALLS[question.name].arguments.decode(question.arguments)
             target: Any = self._payloads if question.name in PAYLOAD_CALLS else self._store
