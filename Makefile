@@ -110,6 +110,10 @@ format: install ## put Rust and Python in the project's form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+.PHONY: fuzz-http
+fuzz-http: install ## schemathesis on both services' documents, for some minutes (ARGS go to it)
+	$(BIN)/python tests/fuzzing.py $(ARGS)
+
 .PHONY: props-long
 props-long: install ## the Rust property tests on many more cases (PROPTEST_CASES_LONG=20000)
 	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props

@@ -113,6 +113,14 @@ def test_the_scheme_has_no_case(client: httpx2.Client, scheme: str) -> None:
     assert client.get("/admin/v1/scopes/s/roots", headers=headers).status_code == 200
 
 
+def test_options_names_every_method(client: httpx2.Client) -> None:
+    for method, path in ROUTES:
+        allowed = {other for other, each in ROUTES if each == path} | {"OPTIONS"}
+        answer = client.options(path, headers=AUTHORIZATION)
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert method in set(answer.headers["allow"].split(", ")) == allowed
+
+
 @pytest.mark.parametrize("environ", [None, {"GATEWAY_ADMIN_TOKEN": ""}])
 def test_admin_routes_exist_only_when_the_token_is_configured(
     tmp_path: Path, expect_refusal: Refusal, environ: dict[str, str] | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from litestar import Response, Router, get, post
+from litestar import Response, Router, get, post, route
 from litestar.connection import ASGIConnection  # noqa: TC002 - Litestar reads annotations at run time
 from litestar.handlers import BaseRouteHandler  # noqa: TC002
 from litestar.params import FromPath  # noqa: TC002
@@ -39,7 +39,8 @@ def admin_router(token: AccessToken) -> Router:
     def guard(connection: ASGIConnection, _: BaseRouteHandler) -> None:  # type: ignore[type-arg]  # any state, any user
         token.check(connection)
 
-    handlers = [list_records, publish, get_record, history, freeze]
+    # OPTIONS comes first: once a path has another method, Litestar adds an OPTIONS that knows only that one.
+    handlers = [options_of_records, list_records, publish, get_record, history, freeze]
     return Router("/admin/v1", route_handlers=handlers, guards=[guard])
 
 
@@ -92,6 +93,12 @@ async def publish(request: AnyRequest, scope_name: FromPath[str]) -> Response[by
         wanted = decode(body, PublishRequest)
     expected = None if wanted.expected_revision is UNSET else wanted.expected_revision
     return _answer(await gateway.engine.records.publish(scope_name, wanted.name, wanted.root, expected))
+
+
+@route("/scopes/{scope_name:str}/roots", http_method="OPTIONS", status_code=204)
+async def options_of_records() -> Response[None]:
+    """``OPTIONS /admin/v1/scopes/{scope}/roots``: the methods that there are."""
+    return Response(None, media_type="text/plain", headers={"Allow": "GET, OPTIONS, POST"})
 
 
 @get(

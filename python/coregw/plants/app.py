@@ -13,6 +13,7 @@ from litestar.exceptions import HTTPException
 
 from coregw.gateway.bodies import check_json_type, query_parameters
 from coregw.gateway.context import Gateway, json_response
+from coregw.gateway.docs import page_handlers
 from coregw.gateway.problems import AnyRequest
 from coregw.gateway.tokens import AccessToken
 from coregw.plants.messages import Plant, decode_plant, encode
@@ -37,9 +38,10 @@ def create_app(context: Callable[[], Gateway], token: AccessToken | None, docume
         context: Gives the engine that plants are kept with, the limits, and the reader of bodies; asked at each
             request, since a gateway in front has them only once it has started.
         token: What a client must carry; without it there is no route to create plants by.
-        document_path: Where the OpenAPI document is.
+        document_path: Where the OpenAPI document is; the page that shows it is ``docs`` beside it.
     """
-    handlers: list[HTTPRouteHandler] = [_document_route(document_path)]
+    beside = document_path.rpartition("/")[0]
+    handlers: list[HTTPRouteHandler] = [_document_route(document_path), *page_handlers(f"{beside}/docs")]
     if token is not None:
         handlers.append(_create_route(context, token))
     return Litestar(

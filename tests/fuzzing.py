@@ -1,0 +1,87 @@
+"""schemathesis on a service's own OpenAPI document: no 500, no undocumented status, and what comes is as documented.
+
+As a program it fuzzes for longer, from another seed each time: ``python tests/fuzzing.py`` (`make fuzz-http`); its
+arguments go to schemathesis. The gateway has in it what the examples of its document refer to, so requests lead
+somewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import httpx2
+
+import documented
+import plant_services
+import serving
+
+HOOKS = Path(__file__).parent / "fuzzing_hooks.py"
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+    "allow_header_conformance",
+    "ignored_auth",
+)
+"""Left out: that all that fits its schema is taken (schemas know nothing of hashes and proofs), and that all else is
+refused (a result that is none is a verdict of the verify routes, and a payload may be empty)."""
+
+
+def schemathesis(document_url: str, token: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One run against a service that listens, with a bearer token or without one."""
+    options = {
+        "checks": ",".join(each for each in CHECKS if token is not None or each != "ignored_auth"),
+        "phases": "examples,coverage,fuzzing",
+        "exclude-path-regex": "^/docs/",
+        "generation-database": "none",
+        "warnings": "off",
+    }
+    if token is not None:
+        options["header"] = f"Authorization: Bearer {token}"
+    told = [f"--{name}={value}" for name, value in options.items()]
+    program = Path(sys.executable).parent / "schemathesis"
+    with tempfile.TemporaryDirectory() as folder:  # where it leaves its notes
+        return subprocess.run(
+            [program, "--no-color", "run", document_url, "--continue-on-failure", *told, *arguments],
+            cwd=folder,
+            env={**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def fill(url: str) -> None:
+    """Puts into a gateway what the examples refer to."""
+    with httpx2.Client(base_url=url, timeout=60) as client:
+        answers = list(documented.replay(client, client.get("/openapi.json").json(), serving.ADMIN_TOKEN))
+    assert all(answer.status_code < 500 for _, _, answer in answers)
+
+
+def main(arguments: list[str]) -> int:
+    """Fuzzes the gateway and the plant store, each with and without its token; 0 if nothing was found."""
+    arguments = arguments or ["--max-examples", "300"]
+    runs = []
+    with tempfile.TemporaryDirectory() as folder, serving.process(Path(folder) / "data", serving.ADMIN) as gateway:
+        fill(gateway.url)
+        runs += [schemathesis(f"{gateway.url}/openapi.json", each, *arguments) for each in (serving.ADMIN_TOKEN, None)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        plant_services.running(plant_services.ALONE, Path(folder) / "data") as plants,
+    ):
+        tokens = (plant_services.TOKEN, None)
+        runs += [schemathesis(f"{plants.url}/openapi.json", each, *arguments) for each in tokens]
+    for run in runs:
+        print(run.stdout, run.stderr)
+    return max(run.returncode for run in runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

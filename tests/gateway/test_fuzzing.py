@@ -1,0 +1,33 @@
+"""A short run of schemathesis on the gateway's document, the same each time; `make fuzz-http` is the long one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import fuzzing
+import serving
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway of its own, since the examples of its document need one that is new."""
+    with serving.process(tmp_path_factory.mktemp("fuzzed") / "data", serving.ADMIN) as running:
+        fuzzing.fill(running.url)
+        yield running.url
+
+
+@pytest.mark.parametrize(
+    ("token", "paths"),
+    [(serving.ADMIN_TOKEN, "^/"), (None, "^/admin/")],
+    ids=["everywhere", "behind a token that is not shown"],
+)
+def test_no_answer_is_a_500_or_not_as_documented(filled: str, token: str | None, paths: str) -> None:
+    limits = ("--seed", "1", "--max-examples", "5", "--include-path-regex", paths)
+    run = fuzzing.schemathesis(f"{filled}/openapi.json", token, *limits)
+    assert run.returncode == 0, run.stdout + run.stderr
+    generated = re.search(r"(\d+) generated", run.stdout)
+    assert generated is not None
+    assert int(generated[1]) > 100
