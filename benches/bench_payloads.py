@@ -1,0 +1,294 @@
+"""Payloads through HTTP, against what the stages would give one after the other.
+
+The stages of an upload are receiving it (the same server and route, where the engine drops the bytes), hashing it, and
+RocksDB's own synced writes of the same rows; those of a download are RocksDB's reads, and sending a constant. If each
+stage waited for the one before, the rate would be 1 / the sum of 1 / rate. Best rates of a few rounds count, since all
+that disturbs a measurement makes it slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvloop
+
+import report
+from bench_store import Bare
+from coregw._core import PayloadHasher
+from coregw.engine import Engine, Payloads, StoredPayload
+from coregw.gateway import server
+from coregw.gateway.app import create_app
+from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.tokens import AccessToken
+from coregw.store import CHUNK_BYTES
+from coregw.store._rocks_layout import Family
+
+LARGE = 64 * MIB
+SMALL = 4096
+CONNECTIONS = 64
+PIECE = 1 << 16
+CID = "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq"
+
+
+class Constant(Payloads):
+    """Payloads of a gateway that drops what it gets, and sends the same chunk again and again."""
+
+    chunk = os.urandom(CHUNK_BYTES)
+
+    async def put(self, chunks: AsyncIterator[bytes], codec: str, hash_name: str) -> str:
+        async for _ in chunks:
+            pass
+        return CID
+
+    async def find(self, cid: str) -> StoredPayload:
+        return StoredPayload(CID, b"", LARGE)
+
+    async def read_small(self, payload: StoredPayload, start: int, end: int) -> None:
+        return None
+
+    async def read(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
+        for _ in range(start, end, CHUNK_BYTES):
+            yield self.chunk
+
+
+def constant_app(settings: Settings, engine: Engine, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
+    engine.payloads.__class__ = Constant
+    return create_app(settings, engine, token)
+
+
+APPS = {"gateway": create_app, "constant": constant_app}
+
+
+class Gateway(NamedTuple):
+    """A running server."""
+
+    pid: int
+    address: str
+
+    def post(self, data: bytes) -> str:
+        """Uploads a payload; its CID."""
+        connection = HTTPConnection(self.address)
+        connection.request("POST", "/v1/cas", data)
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 201, body
+        connection.close()
+        return body.decode().split('"')[3]
+
+    def get(self, cid: str) -> None:
+        """Downloads a payload, and drops it."""
+        connection = HTTPConnection(self.address)
+        connection.request("GET", f"/v1/cas/{cid}")
+        answer = connection.getresponse()
+        assert answer.status == 200
+        buffer, count = bytearray(MIB), 0
+        while n := answer.readinto(buffer):
+            count += n
+        assert count == LARGE
+        connection.close()
+
+    def memory(self, field: str) -> float:
+        """MiB that the process has (``VmRSS``) or had at most since `forget_peak` (``VmHWM``)."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+    def growth(self, work: Callable[[], object]) -> float:
+        """How many MiB the peak of memory during `work` is above what was there before."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        before = self.memory("VmRSS")
+        work()
+        return self.memory("VmHWM") - before
+
+
+@contextmanager
+def serving(kind: str, data: Path) -> Iterator[Gateway]:
+    """A server in a process of its own."""
+    process = subprocess.Popen([sys.executable, __file__, kind, str(data)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield Gateway(process.pid, process.stdout.readline().rpartition("/")[2].strip())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+class Uploader(asyncio.Protocol):
+    """One connection that uploads one small payload after the other."""
+
+    def __init__(self, bodies: Iterator[bytes], done: asyncio.Future[None]) -> None:
+        self.bodies, self.done, self.answer = bodies, done, b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self.next()
+
+    def next(self) -> None:
+        body = next(self.bodies, None)
+        if body is None:
+            self.transport.close()
+            self.done.set_result(None)
+        else:
+            head = b"POST /v1/cas HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n" % len(body)
+            self.transport.write(head + body)
+
+    def data_received(self, data: bytes) -> None:
+        self.answer += data
+        if self.answer.startswith(b"HTTP/1.1 201 ") and self.answer.endswith(b"}"):
+            self.answer = b""
+            self.next()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(ConnectionError(f"cut off after {self.answer!r}"))
+
+
+async def upload_small(gateway: Gateway, bodies: list[bytes], connections: int) -> None:
+    loop = asyncio.get_running_loop()
+    host, _, port = gateway.address.rpartition(":")
+    rest = iter(bodies)
+    ends = [loop.create_future() for _ in range(connections)]
+    for end in ends:
+        await loop.create_connection(lambda end=end: Uploader(rest, end), host, int(port))
+    await asyncio.gather(*ends)
+
+
+def rate(amount: float, work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return amount / (time.perf_counter() - start)
+
+
+def hash_all(bodies: list[bytes]) -> None:
+    for body in bodies:
+        hasher = PayloadHasher("raw", "sha2-256")
+        for at in range(0, len(body), PIECE):
+            hasher.update(body[at : at + PIECE])
+        hasher.cid()
+
+
+def write_large(bare: Bare, name: bytes, data: bytes) -> None:
+    for number, at in enumerate(range(0, LARGE, CHUNK_BYTES)):
+        bare.write(Family.CHUNKS, [(b"%s %3d" % (name, number), data[at : at + CHUNK_BYTES])])
+    bare.write(Family.PAYLOADS, [(name, bytes(20))])
+    bare.db.flush_wal(True)
+
+
+def read_large(bare: Bare, name: bytes) -> None:
+    for number in range(LARGE // CHUNK_BYTES):
+        bare.get(Family.CHUNKS, [b"%s %3d" % (name, number)])
+
+
+def write_small(bare: Bare, bodies: list[bytes]) -> None:
+    """One batch and one sync for as many as are under way at once."""
+    for at in range(0, len(bodies), CONNECTIONS):
+        turn = [(b"small " + body[:32], body) for body in bodies[at : at + CONNECTIONS]]
+        bare.write(Family.CHUNKS, turn)
+        bare.write(Family.PAYLOADS, [(key, bytes(20)) for key, _ in turn])
+        bare.db.flush_wal(True)
+
+
+class Rates:
+    """The best rate of each stage of one thing that is done."""
+
+    def __init__(self) -> None:
+        self.best: dict[str, float] = {}
+
+    def note(self, stage: str, value: float) -> None:
+        self.best[stage] = max(value, self.best.get(stage, 0))
+
+    def of_serial(self) -> float:
+        """What the gateway gives, by what the stages would give one after the other."""
+        stages = [value for stage, value in self.best.items() if stage != "gateway"]
+        return self.best["gateway"] * sum(1 / value for value in stages)
+
+
+def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
+    rounds, small_count = (2, 2000) if quick else (5, 10_000)
+    up, down, small, alone = Rates(), Rates(), Rates(), Rates()
+    bare = Bare(directory / "bare")
+    with (
+        serving("gateway", directory / "gateway") as gateway,
+        serving("constant", directory / "constant") as constant,
+    ):
+        first = gateway.growth(lambda: gateway.post(os.urandom(LARGE)))
+        for i in range(rounds):
+            data, name = os.urandom(LARGE), b"large %d" % i
+            up.note("gateway", rate(64, lambda data=data: gateway.post(data)))
+            up.note("received and dropped", rate(64, lambda data=data: constant.post(data)))
+            up.note("hashed", rate(64, lambda data=data: hash_all([data])))
+            up.note("RocksDB", rate(64, lambda data=data, name=name: write_large(bare, name, data)))
+            cid = gateway.post(data)
+            down.note("gateway", rate(64, lambda cid=cid: gateway.get(cid)))
+            down.note("a constant sent", rate(64, lambda: constant.get(CID)))
+            down.note("RocksDB", rate(64, lambda name=name: read_large(bare, name)))
+            bodies = [os.urandom(SMALL) for _ in range(small_count)]
+            small.note("gateway", rate(small_count, lambda b=bodies: uvloop.run(upload_small(gateway, b, CONNECTIONS))))
+            dropped = rate(small_count, lambda b=bodies: uvloop.run(upload_small(constant, b, CONNECTIONS)))
+            small.note("received and dropped", dropped)
+            small.note("hashed", rate(small_count, lambda b=bodies: hash_all(b)))
+            small.note("RocksDB", rate(small_count, lambda b=bodies: write_small(bare, b)))
+            few = [os.urandom(SMALL) for _ in range(300)]
+            alone.note("gateway", rate(300, lambda few=few: uvloop.run(upload_small(gateway, few, 1))))
+        growths = memory(gateway, 1 if quick else 3)
+    for name, rates in (("64 MiB up", up), ("64 MiB down", down), (f"{small_count:,} times 4 KiB up", small)):
+        serial = rates.of_serial()
+        figures.add("gateway / its stages in a row", serial, series=name, better="higher", bar=0.7, guarded=True)
+        for stage, value in rates.best.items():
+            figures.add(stage, value, "1/s" if rates is small else "MiB/s", series=name, recorded=False)
+    shared = small.best["gateway"] / alone.best["gateway"]
+    figures.add(
+        f"{CONNECTIONS} connections / one", shared, series=f"{small_count:,} times 4 KiB up", better="higher", bar=2
+    )
+    series = "growth of peak memory"
+    for name, value in growths.items():
+        figures.add(name, value, "MiB each", series=series, better="lower", bar=16)
+    figures.add("the first upload, with write buffers", first, "MiB", series=series, note="these are there once")
+
+
+def memory(gateway: Gateway, rounds: int) -> dict[str, float]:
+    """MiB by which the peak of memory grows for each upload or download, at the worst of some rounds."""
+    worst: dict[str, float] = {}
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(rounds):
+            payloads = [os.urandom(LARGE) for _ in range(8)]
+            cids: list[str] = []
+            for name, value in {
+                "one upload": gateway.growth(lambda: gateway.post(os.urandom(LARGE))),
+                "8 uploads at once": gateway.growth(lambda p=payloads, c=cids: c.extend(pool.map(gateway.post, p))) / 8,
+                "8 downloads at once": gateway.growth(lambda c=cids: list(pool.map(gateway.get, c))) / 8,
+            }.items():
+                worst[name] = max(value, worst.get(name, 0))
+    return worst
+
+
+def main() -> None:
+    args = report.arguments(__doc__)
+    notes = (
+        "Stages in a row: 1 / the sum of 1 / rate. Uploads are answered when they are durable.",
+        f"Small payloads: {CONNECTIONS} connections; RocksDB then writes {CONNECTIONS} a batch, and syncs each batch.",
+        "Memory: the peak of the process above what it had before, at the worst round.",
+    )
+    figures = report.Report("payloads", "Payloads through HTTP", args, notes)
+    with tempfile.TemporaryDirectory(dir=report.HOUSE / "target") as directory:
+        measure(figures, Path(directory), quick=args.quick)
+    figures.finish()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in APPS:
+        settings = Settings(data=Path(sys.argv[2]), port=0, log_level="error")
+        server.run(settings, service=server.Service(APPS[sys.argv[1]], server.GATEWAY.refusal))
+    else:
+        main()
