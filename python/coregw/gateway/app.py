@@ -5,7 +5,7 @@ Leaves out sockets, signals and HTTP framing (`server`, `wire`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -27,6 +27,7 @@ __all__ = ["create_app", "open_engine"]
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 _VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
+_ADMIN: Final = "/admin/"
 _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
 
 
@@ -99,7 +100,7 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
     admin = [] if admin_token is None else [admin_router(admin_token)]
     app = Application(
         handle_exception,
-        _extra_headers,
+        _extra_headers(settings.allow_origin),
         route_handlers=[*handlers, *admin],
         lifespan=[life],
         openapi_config=None,
@@ -110,6 +111,23 @@ def create_app(settings: Settings, engine: Engine | None = None, admin_token: Ac
     return app
 
 
-def _extra_headers(path: str) -> list[tuple[bytes, bytes]]:
-    """What every answer has, failures and unknown routes included."""
-    return _VERIFY_HEADERS if path.rstrip("/") in _VERIFY_PATHS else _HEADERS
+def _extra_headers(allowed: str) -> Callable[[str], list[tuple[bytes, bytes]]]:
+    """Gives what every answer to a path has, failures and unknown routes included.
+
+    Pages of the one origin `allowed`, or of any (``*``), may ask all but the administration routes. The headers are the
+    same for every request, so caches need no Vary. The methods here need no leave; OPTIONS answers with these as well.
+    """
+    cors = [
+        (b"access-control-allow-origin", allowed.encode()),
+        (b"access-control-allow-headers", b"*"),
+        (b"access-control-expose-headers", b"*"),
+        (b"access-control-max-age", b"7200"),
+    ]
+    plain, verify = ([*each, *(cors if allowed != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))
+
+    def extra_headers(path: str) -> list[tuple[bytes, bytes]]:
+        if path.startswith(_ADMIN):
+            return _HEADERS
+        return verify if path.rstrip("/") in _VERIFY_PATHS else plain
+
+    return extra_headers

@@ -25,6 +25,7 @@ _PREFIX: Final = "COREGW_"
 _DATA: Final = Path("coregw-data")
 _SIZE: Final = re.compile(r"\s*([0-9]+)\s*([KMG]i?B?)?\s*", re.IGNORECASE | re.ASCII)
 _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+_ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _LEVELS: Final = ("critical", "error", "warning", "info", "debug")
 
@@ -50,6 +51,7 @@ class Settings:
     data: Path = field(default=_DATA, metadata=_about("Directory of the RocksDB store; made if missing."))
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
+    allow_origin: str = _setting("none", "Web pages that may ask, by their origin: one, `*` for any, or none.")
     workers: int = _setting(1, "Processes that answer, on one store.", least=1, most=256)
     log_level: str = _setting("info", f"Least severe log lines shown: {', '.join(_LEVELS)}.")
 
@@ -99,6 +101,9 @@ class Settings:
                 raise InvalidInput(f"setting {item.name} is {value}, must be {_bounds(item)}")
         if self.log_level not in _LEVELS:
             raise InvalidInput(f"setting log_level is {self.log_level!r}, must be one of {', '.join(_LEVELS)}")
+        if _ORIGIN.fullmatch(self.allow_origin) is None:
+            example = "an origin such as https://example.org, * or none"
+            raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, must be {example}")
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:  # noqa: ANN401 - checked below
