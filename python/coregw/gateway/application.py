@@ -70,6 +70,11 @@ class Application(Litestar):
             if isinstance(route, HTTPRoute):
                 self._shorten(route)
 
+    @property
+    def short_ways(self) -> frozenset[tuple[str, str]]:
+        """The methods and paths with a short way; what ends in a slash has a parameter behind it."""
+        return frozenset(self._short)
+
     def _shorten(self, route: HTTPRoute) -> None:
         """Notes the short ways to the handlers of a path."""
         above, _, last = route.path.rpartition("/")
