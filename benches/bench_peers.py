@@ -29,6 +29,7 @@ VENV = BUILT / "python"
 SIZES, QUICK_SIZES = (1_000, 100_000, 1_000_000), (10_000,)
 SLOW_SIZES, QUICK_SLOW_SIZES = (1_000, 10_000), (1_000,)
 LOOKUPS, PASSES = 2_000, 30
+QUICK_ROUNDS, FEWER_PASSES = 3, 3
 TIMES = ("spread", "prove", "verify")
 
 Round = dict[str, float]
@@ -99,8 +100,8 @@ PEERS = (
     Peer(rust("rs_merkle"), "list"),
     Peer(python("prollytree"), "map from Python", sizes=SIZES[:2], lookups=200, passes=2, rounds=5),
     Peer(python("pymerkle"), "list from Python", sizes=SIZES[:2], lookups=200, passes=2, rounds=5),
-    Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, passes=1, rounds=3),
-    Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=8, passes=1, rounds=3),
+    Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=4, passes=1, rounds=3),
+    Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=4, passes=1, rounds=3),
 )
 
 
@@ -180,7 +181,7 @@ def medians(ours: Running, theirs: Running, rounds: int) -> tuple[Round, Round]:
 
 def compare(figures: report.Report, peer: Peer, count: int, ours: Running, theirs: Running) -> None:
     """Adds the rows of one peer at one size."""
-    mine, its = medians(ours, theirs, min(peer.rounds, 5) if figures.run == "quick" else peer.rounds)
+    mine, its = medians(ours, theirs, peer.rounds if figures.run == "full" else QUICK_ROUNDS)
     name, keys = peer.driver.name, f"{count:,} keys"
     for what, bar in (("prove", peer.prove), ("verify", peer.verify)):
         note = f"{1e6 * its[what]:,.2f} / {1e6 * mine[what]:.2f} µs"
@@ -216,6 +217,7 @@ def main() -> None:
         report.arguments(__doc__),
         ("Random hex keys; processor time of one thread; medians of rounds that take turns.",),
     )
+    fewer = 1 if figures.run == "full" else FEWER_PASSES
     for driver in OURS.values():
         build(driver)
     for peer in PEERS:
@@ -229,8 +231,8 @@ def main() -> None:
         for count in peer.sizes if figures.run == "full" else quick:
             keys = key_file(count)
             with (
-                running(OURS[peer.against], keys, min(count, LOOKUPS), PASSES) as ours,
-                running(peer.driver, keys, min(count, peer.lookups), peer.passes) as theirs,
+                running(OURS[peer.against], keys, min(count, LOOKUPS), PASSES // fewer) as ours,
+                running(peer.driver, keys, min(count, peer.lookups), max(1, peer.passes // fewer)) as theirs,
             ):
                 compare(figures, peer, count, ours, theirs)
     picture(figures)
