@@ -125,6 +125,10 @@ fuzz: install ## the fuzz targets of the Rust core, each for a minute (FUZZ_SECO
 		cargo run --quiet --release --locked --bin "$$target" -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 "corpus/$$target"; done
 
+.PHONY: soak
+soak: $(VENV)/.bench-locked ## ten minutes of mixed load; fails when memory is not flat (ARGS='--seconds 60 --write')
+	$(BIN)/python benches/soak.py $(ARGS)
+
 .PHONY: bench
 bench: $(addprefix bench-,$(benches)) ## what benches/README.md says, one bench after the other (ARGS=--write: record it)
 

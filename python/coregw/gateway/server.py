@@ -23,6 +23,7 @@ import uvicorn
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.admin import TOKEN_VARIABLE
+from coregw.gateway.allocator import limit_arenas
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.listening import announce, listen, log_to_stderr, loop_factory, url_of
 from coregw.gateway.settings import Settings
@@ -71,6 +72,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
         StoreDamaged: The store's files are corrupt.
     """
     log_to_stderr(settings)
+    limit_arenas()
     _allow_connections()
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -91,6 +93,7 @@ def run_worker(settings: Settings, number: int, descriptor: int, service: Servic
         InvalidInput: A token can't travel in a header.
     """
     log_to_stderr(settings)
+    limit_arenas()
     _allow_connections()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))

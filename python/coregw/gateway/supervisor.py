@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
+from coregw.gateway.allocator import limit_arenas
 from coregw.gateway.listening import announce, log_to_stderr, loop_factory, reserve, url_of
 from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import RocksStore, open_store
@@ -56,6 +57,7 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
         StoreDamaged: The store's files are corrupt.
     """
     log_to_stderr(settings)
+    limit_arenas()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_run(settings, command, on_ready))
 
