@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -209,6 +211,17 @@ def picture(figures: report.Report) -> None:
             figures.line(title, series, [count for count, _ in points], [value for _, value in points])
 
 
+def versions() -> dict[str, str]:
+    """The versions of the peers, as their lock files fix them."""
+    names = {peer.driver.command[0].rpartition("/")[2] for peer in PEERS}
+    crates = tomllib.loads((HERE / "rust" / "Cargo.lock").read_text())["package"]
+    found = {crate["name"]: crate["version"] for crate in crates if crate["name"] in names}
+    for path in (HERE / "go").glob("*/go.mod"):
+        found |= re.findall(r"^\s(\S*/(?:mpt|malt-core)) (\S+)$", path.read_text(), re.MULTILINE)
+    found |= re.findall(r"^(\S+)==(\S+)$", (HERE / "python" / "requirements.txt").read_text(), re.MULTILINE)
+    return found
+
+
 def main() -> None:
     """Builds the drivers, measures each peer, and reports."""
     figures = report.Report(
@@ -217,6 +230,7 @@ def main() -> None:
         report.arguments(__doc__),
         ("Random hex keys; processor time of one thread; medians of rounds that take turns.",),
     )
+    figures.versions = versions()
     fewer = 1 if figures.run == "full" else FEWER_PASSES
     for driver in OURS.values():
         build(driver)
