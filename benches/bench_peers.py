@@ -128,7 +128,8 @@ def build(driver: Driver) -> None:
     except FileNotFoundError as error:
         raise Unbuilt(f"{driver.build.command[0]} is not there") from error
     if done.returncode:
-        raise Unbuilt(f"it can't be built here: {done.stderr.decode(errors='replace').strip()[-300:]}")
+        print(done.stderr.decode(errors="replace"), file=sys.stderr)
+        raise Unbuilt("it can't be built here")
 
 
 class Running:
