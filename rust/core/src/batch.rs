@@ -18,13 +18,16 @@ use crate::suite::Digest;
 /// Nodes that one path visits in a turn, about: few paths of a million keys are longer.
 const NODES_A_PATH: usize = 32;
 
+/// What an outcome takes beside its member's name and JSON: a comma, braces, quotes and a colon.
+const FRAME: usize = ",{\"\":}".len();
+
 /// One path on its way to its outcome, which is what a resolve of that path alone would have answered.
 enum Path {
     Runnable(Box<Resolving>),
     WaitsForRoot(Box<Resolving>, RootCid),
     WaitsForPages(Box<Resolving>, Vec<Digest>),
-    /// The JSON of its item in the response.
-    Ended(String),
+    /// The member of its item in the response, and its JSON.
+    Ended(&'static str, String),
     /// What ends the whole batch.
     Failed(Error),
 }
@@ -115,7 +118,7 @@ impl ResolveBatch {
         for path in &mut self.paths {
             match path {
                 Path::Failed(error) => return Err(error.clone()),
-                Path::Ended(outcome) => bytes += outcome.len() + 1,
+                Path::Ended(member, json) => bytes += member.len() + json.len() + FRAME,
                 Path::Runnable(_) => runnable = true,
                 Path::WaitsForRoot(_, root) => {
                     if roots.insert(*root) {
@@ -187,15 +190,26 @@ impl ResolveBatch {
     /// The response body, once [`ResolveBatch::need`] gave None.
     pub fn result(&self) -> String {
         let outcomes = self.paths.iter().filter_map(|path| match path {
-            Path::Ended(outcome) => Some(outcome.as_str()),
+            Path::Ended(member, json) => Some((member, json)),
             _ => None,
         });
-        format!("{{\"results\":[{}]}}", outcomes.collect::<Vec<_>>().join(","))
+        let bytes: usize = outcomes.clone().map(|(member, json)| member.len() + json.len() + FRAME).sum();
+        let mut body = String::with_capacity(bytes + "{\"results\":[]}".len());
+        body.push_str("{\"results\":[");
+        for (index, (member, json)) in outcomes.enumerate() {
+            body.push_str(if index == 0 { "{\"" } else { ",{\"" });
+            body.push_str(member);
+            body.push_str("\":");
+            body.push_str(json);
+            body.push('}');
+        }
+        body.push_str("]}");
+        body
     }
 
     fn each_waiting(&mut self, change: impl Fn(Path) -> Path) {
         for path in &mut self.paths {
-            *path = change(std::mem::replace(path, Path::Ended(String::new())));
+            *path = change(std::mem::replace(path, Path::Ended("", String::new())));
         }
     }
 }
@@ -203,7 +217,7 @@ impl ResolveBatch {
 impl Turn<'_> {
     /// The path goes on as far as it can within its budget.
     pub fn run(&mut self) {
-        if let Path::Runnable(resolving) = std::mem::replace(self.path, Path::Ended(String::new())) {
+        if let Path::Runnable(resolving) = std::mem::replace(self.path, Path::Ended("", String::new())) {
             *self.path = self.go_on(resolving);
         }
     }
@@ -221,7 +235,7 @@ impl Turn<'_> {
                 },
                 Ok(Outcome::Needs(Need::Pages(digests))) => Path::WaitsForPages(resolving, digests),
                 Ok(Outcome::Needs(Need::Budget)) => Path::Runnable(resolving),
-                Ok(Outcome::Result(Ok(result))) => Path::Ended(format!("{{\"result\":{result}}}")),
+                Ok(Outcome::Result(Ok(result))) => Path::Ended("result", result),
                 Ok(Outcome::Result(Err(error))) | Err(error) => ended(error),
             };
         }
@@ -247,7 +261,7 @@ fn ended(error: Error) -> Path {
         _ => return Path::Failed(error),
     };
     let message = serde_json::Value::String(error.to_string());
-    Path::Ended(format!("{{\"error\":{{\"error\":\"{code}\",\"message\":{message}}}}}"))
+    Path::Ended("error", format!("{{\"error\":\"{code}\",\"message\":{message}}}"))
 }
 
 fn check_count(what: &str, wanted: usize, given: usize) -> Result<()> {

@@ -244,8 +244,12 @@ impl Operation {
     ///
     /// # Errors
     /// [`Error::NotFound`] for a root that is not held, and for what is absent: then with the details that prove it.
-    pub fn result(&self) -> Result<String> {
-        self.done.clone().unwrap_or_else(|| Err(Error::request("the operation has not ended")))
+    pub fn result(&self) -> Result<&str> {
+        match &self.done {
+            Some(Ok(body)) => Ok(body),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(Error::request("the operation has not ended")),
+        }
     }
 }
 

@@ -18,6 +18,9 @@ use crate::path::Key;
 use crate::prove::Answer;
 use crate::question::{MAX_ENTRIES, Question};
 
+/// The answer to a look-up in a map of millions is not longer, so its text is not moved while it is written.
+const USUAL_BYTES: usize = 2048;
+
 /// The prooflist of steps from `root` that answer `query`.
 pub(crate) fn prooflist<'a>(root: &Cid, query: String, steps: Vec<Step<'a>>) -> ProofList<'a> {
     let query = (!query.is_empty()).then_some(Cow::Owned(query));
@@ -363,5 +366,7 @@ pub fn verify_scan(request: &[u8], result: &[u8]) -> Result<(Listing, Vec<u8>)> 
 
 /// Writes a message; those of this crate hold nothing that JSON cannot.
 pub(crate) fn json(message: &impl serde::Serialize) -> String {
-    serde_json::to_string(message).expect("messages have string keys and finite numbers")
+    let mut text = Vec::with_capacity(USUAL_BYTES);
+    serde_json::to_writer(&mut text, message).expect("messages have string keys and finite numbers");
+    String::from_utf8(text).expect("JSON is UTF-8")
 }

@@ -55,7 +55,7 @@ impl Store {
                 Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
             }
         }
-        op.result()
+        op.result().map(str::to_owned)
     }
 
     pub fn load(&mut self, digests: &[Digest]) -> Vec<Option<Vec<u8>>> {
