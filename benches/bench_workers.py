@@ -29,6 +29,8 @@ HERE = Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
 COUNTS = (1, 2)
 CONNECTIONS = 64
+PAGE_ARCS = 40
+"""No page has fewer arcs next to each other, about."""
 PAYLOAD_BYTES, UPLOAD_BYTES = 64 << 10, 4 << 10
 CACHED, COLD, DOWN, UP = "look-up, cached", "look-up, cold", "64 KiB down", "4 KiB up"
 BARS = {CACHED: 1.15, DOWN: 1.15}
@@ -97,8 +99,11 @@ def gateway(data: Path, workers: int, **settings: str) -> Iterator[Gateway]:
             process.terminate()
 
 
-def prepare(folder: Path, arcs: int, payloads: int) -> dict[str, Path]:
-    """Fills a store, closes it so that all is in table files, and copies it; the requests of each kind, in files."""
+def prepare(folder: Path, arcs: int, payloads: int) -> tuple[dict[str, Path], list[dict[str, object]]]:
+    """Fills a store, closes it so that all is in table files, and copies it.
+
+    Returns the requests of each kind, in files, and batches of look-ups that visit every page of the map.
+    """
     rng, target = random.Random(11), payload_cid(b"profile")
     paths = [f"users/{number:08}/profile" for number in range(arcs)]
     with gateway(folder / "1", 1) as filling, httpx2.Client(base_url=filling.url, timeout=300) as client:
@@ -113,7 +118,19 @@ def prepare(folder: Path, arcs: int, payloads: int) -> dict[str, Path]:
     for number, (what, each) in enumerate(lines.items()):
         (folder / f"requests{number}").write_text("".join(each))
         lines[what] = []
-    return {what: folder / f"requests{number}" for number, what in enumerate(lines)}
+    visits = [path.split("/") for path in paths[::PAGE_ARCS]]
+    batches: list[dict[str, object]] = [
+        {"root": root, "paths": visits[i : i + 1000]} for i in range(0, len(visits), 1000)
+    ]
+    return {what: folder / f"requests{number}" for number, what in enumerate(lines)}, batches
+
+
+def warm(url: str, batches: list[dict[str, object]]) -> None:
+    """Gets the pages into the caches of all workers: that all these connections are to one of them is unlikely."""
+    for _ in range(12):
+        with httpx2.Client(base_url=url, timeout=300) as client:
+            for batch in batches:
+                client.post("/v1/resolve/batch", json=batch).raise_for_status()
 
 
 def load(url: str, requests: Path, seconds: float) -> dict[str, int]:
@@ -124,11 +141,20 @@ def load(url: str, requests: Path, seconds: float) -> dict[str, int]:
     return said
 
 
-def measure(folder: Path, requests: dict[str, Path], rounds: int, seconds: float, **settings: str) -> Results:
-    """Loads both gateways in turn, round after round; the first round only warms them up."""
+def measure(
+    folder: Path,
+    requests: dict[str, Path],
+    batches: list[dict[str, object]],
+    rounds: int,
+    seconds: float,
+    **settings: str,
+) -> Results:
+    """Loads both gateways in turn, round after round; `batches`, and a first round, only warm them up."""
     results = {(what, count): Measured() for what in requests for count in COUNTS}
     with contextlib.ExitStack() as stack:
         running = {count: stack.enter_context(gateway(folder / str(count), count, **settings)) for count in COUNTS}
+        for server in running.values():
+            warm(server.url, batches)
         for number in range(rounds + 1):
             for (what, count), into in results.items():
                 before = running[count].cpu_seconds()
@@ -144,16 +170,16 @@ def main() -> None:
     arcs, payloads, rounds, seconds = (100_000, 200, 3, 1) if args.quick else (1_000_000, 1000, 6, 2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        requests = prepare(folder, arcs, payloads)
-        results = measure(folder, {COLD: requests[COLD]}, rounds, seconds, cache_bytes="1MiB")
-        warm = {what: file for what, file in requests.items() if what != COLD}
-        results |= measure(folder, warm, rounds, seconds, cache_bytes="1GiB")
+        requests, batches = prepare(folder, arcs, payloads)
+        cold = {COLD: requests.pop(COLD)}
+        results = measure(folder, requests, batches, rounds, seconds, cache_bytes="1GiB")
+        results |= measure(folder, cold, [], rounds, seconds, cache_bytes="1MiB")
     notes = (
         f"A map of {arcs:,} arcs; {CONNECTIONS} connections; each process that answers has a core, wrk what is left.",
         "CPU time is that of all processes of a gateway; payloads up cross from a worker to the owner of the store.",
     )
     figures = report.Report("workers", "Two workers on one store, against one process", args, notes)
-    for what in requests:
+    for what in (CACHED, COLD, DOWN, UP):
         one, two = results[what, 1], results[what, 2]
         ratio = two.cpu / one.cpu
         figures.add("CPU time a request", ratio, series=what, better="lower", bar=BARS.get(what), guarded=what in BARS)
