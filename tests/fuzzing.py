@@ -67,20 +67,21 @@ def fill(url: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Fuzzes the gateway and the plant store, each with and without its token; 0 if nothing was found."""
-    arguments = arguments or ["--max-examples", "300"]
-    runs = []
-    with tempfile.TemporaryDirectory() as folder, serving.process(Path(folder) / "data", serving.ADMIN) as gateway:
-        fill(gateway.url)
-        runs += [schemathesis(f"{gateway.url}/openapi.json", each, *arguments) for each in (serving.ADMIN_TOKEN, None)]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        plant_services.running(plant_services.ALONE, Path(folder) / "data") as plants,
-    ):
-        tokens = (plant_services.TOKEN, None)
-        runs += [schemathesis(f"{plants.url}/openapi.json", each, *arguments) for each in tokens]
-    for run in runs:
-        print(run.stdout, run.stderr)
-    return max(run.returncode for run in runs)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        with serving.process(data / "gateway", serving.ADMIN) as gateway:
+            fill(gateway.url)
+            codes = [_told(gateway.url, token, arguments) for token in (serving.ADMIN_TOKEN, None)]
+        with plant_services.running(plant_services.ALONE, data / "plants") as plants:
+            codes += [_told(plants.url, token, arguments) for token in (plant_services.TOKEN, None)]
+    return max(codes)
+
+
+def _told(url: str, token: str | None, arguments: list[str]) -> int:
+    """One run that says what it found; its exit code."""
+    run = schemathesis(f"{url}/openapi.json", token, *(arguments or ["--max-time", "60"]))
+    print(run.stdout, run.stderr, flush=True)
+    return run.returncode
 
 
 if __name__ == "__main__":
