@@ -167,7 +167,7 @@ def main() -> None:
     args = report.arguments(__doc__)
     if shutil.which("wrk") is None:
         sys.exit("this bench needs wrk, which loads the gateways: apt-get install wrk, or see github.com/wg/wrk")
-    arcs, payloads, rounds, seconds = (100_000, 200, 3, 1) if args.quick else (1_000_000, 1000, 6, 2)
+    arcs, payloads, rounds, seconds = (100_000, 200, 2, 1) if args.quick else (1_000_000, 1000, 6, 2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         requests, batches = prepare(folder, arcs, payloads)

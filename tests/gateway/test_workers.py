@@ -7,6 +7,8 @@ import hashlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +22,7 @@ import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.supervisor import worker_settings
-from plant_services import BESIDE, TOKEN, running
+from plant_services import ALONE, BESIDE, TOKEN, running
 from worker_processes import has_connection, is_alive, open_files, until, workers_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes by /proc")
@@ -309,6 +311,21 @@ def test_the_data_and_the_port_of_running_workers_are_taken(
 def test_a_worker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"(?s)GATEWAY_ADMIN_TOKEN.*ended at its start, with exit code 1"):
         serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
+
+
+@pytest.mark.parametrize("command", [BESIDE, ALONE])
+def test_the_option_says_how_many(tmp_path: Path, command: str) -> None:
+    options = ["--workers", "3", "--port", "0", "--data", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "coregw", command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert len(workers_of(process.pid)) == 3
+        assert httpx2.get(f"{line.split()[-1]}/openapi.json").status_code == 200
+        process.terminate()
+        assert process.communicate(timeout=60)[0] == ""  # the workers' own lines don't get there
+    assert process.returncode == 0
 
 
 def test_limits_hold_for_all_workers_together() -> None:
