@@ -230,9 +230,10 @@ def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
             up.note("hashed", rate(64, lambda data=data: hash_all([data])))
             up.note("RocksDB", rate(64, lambda data=data, name=name: write_large(bare, name, data)))
             cid = gateway.post(data)
-            down.note("gateway", rate(64, lambda cid=cid: gateway.get(cid)))
-            down.note("a constant sent", rate(64, lambda: constant.get(CID)))
-            down.note("RocksDB", rate(64, lambda name=name: read_large(bare, name)))
+            for _ in range(5):  # short, and so easily disturbed
+                down.note("gateway", rate(64, lambda cid=cid: gateway.get(cid)))
+                down.note("a constant sent", rate(64, lambda: constant.get(CID)))
+                down.note("RocksDB", rate(64, lambda name=name: read_large(bare, name)))
             bodies = [os.urandom(SMALL) for _ in range(small_count)]
             small.note("gateway", rate(small_count, lambda b=bodies: uvloop.run(upload_small(gateway, b, CONNECTIONS))))
             dropped = rate(small_count, lambda b=bodies: uvloop.run(upload_small(constant, b, CONNECTIONS)))
