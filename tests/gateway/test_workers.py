@@ -145,7 +145,7 @@ def test_what_is_read_often_soon_needs_the_owner_no_more(shared: serving.Process
             assert caller.payload(cid) == b"read often"
         os.kill(shared.popen.pid, signal.SIGSTOP)
         try:
-            answers = [httpx2.get(f"{shared.url}/v1/cas/{cid}", timeout=0.5).content for _ in range(8)]
+            answers = [httpx2.get(f"{shared.url}/v1/cas/{cid}", timeout=2).content for _ in range(8)]
         except httpx2.TimeoutException:
             return False
         finally:
