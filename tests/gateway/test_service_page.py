@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 import coregw
+import serving
 
 Ask = Callable[..., httpx2.Response]
 
@@ -36,7 +37,7 @@ def document(client: httpx2.Client) -> dict[str, Any]:
     return dict(client.get("/openapi.json").json())
 
 
-def test_the_endpoints_answer_with_their_statuses(document: dict[str, Any]) -> None:
+def test_the_document_has_the_statuses_of_the_page(document: dict[str, Any]) -> None:
     for (method, path), status in PAGE.items():
         answers = document["paths"][path][method.lower()]["responses"]
         assert [each for each in answers if each.startswith("2") and each != "206"] == [str(status)]
@@ -67,7 +68,13 @@ def test_the_key_payload_binds_a_payload(ask: Ask, tree: dict[str, str]) -> None
         assert coregw.verify_resolve(json.dumps(request), answer.content) == tree["leaf"]
 
 
-def test_a_new_root_stays_a_candidate(ask: Ask, tree: dict[str, str], cid_of: Callable[..., str]) -> None:
+def test_a_new_root_stays_a_candidate(
+    ask: Ask, client: httpx2.Client, tree: dict[str, str], cid_of: Callable[..., str]
+) -> None:
+    records = "/admin/v1/scopes/candidates/roots"
+    operator = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+    assert ask(records, {"name": "main", "root": tree["root"]}, **operator).status_code == 200
+    published = client.get(records, headers=operator).content
     changes = [{"path": "docs/readme", "before": {"target": tree["leaf"]}, "after": {"target": cid_of(b"another")}}]
     new = ask(f"/v1/roots/{tree['root']}/mutations", {"deltas": [{"kind": "map", "changes": changes}]}).json()[
         "new_root"
@@ -76,3 +83,4 @@ def test_a_new_root_stays_a_candidate(ask: Ask, tree: dict[str, str], cid_of: Ca
     for root, target in [(tree["root"], tree["leaf"]), (new, cid_of(b"another"))]:
         request = {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["docs", "readme"]}
         assert ask("/v1/resolve", request).json()["target"] == target
+    assert client.get(records, headers=operator).content == published
