@@ -144,6 +144,11 @@ impl Query {
         }
     }
 
+    /// Nodes that the last run left of its budget.
+    pub(crate) fn budget_left(&self) -> u64 {
+        self.tree.budget
+    }
+
     /// The pages of the changed tree that are not stored yet.
     pub(crate) fn new_pages(&mut self, top: NodeId) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
         self.tree.wanted.clear();

@@ -15,6 +15,9 @@ use crate::prooflist::{self, Resolve};
 use crate::prove::Answer;
 use crate::question::Question;
 
+/// Segments of a path that are as much work, for each look-up of them, as visiting one node.
+const SEGMENTS_A_NODE: u64 = 8;
+
 /// A place on the way: a held root, how many segments led to it, and the next arc to try.
 struct Place {
     root: RootCid,
@@ -35,6 +38,8 @@ pub(crate) struct Resolving {
     arrival: Option<(RootCid, usize, Option<Step<'static>>)>,
     pub(crate) held: Option<bool>,
     pub(crate) reading: Option<Reading>,
+    /// What all look-ups since the last [`Need::Budget`] took of the budget.
+    spent: u64,
     started: bool,
 }
 
@@ -53,10 +58,12 @@ impl Resolving {
             arrival: None,
             held: None,
             reading: None,
+            spent: 0,
             started: false,
         }
     }
 
+    /// Goes on as far as it can. All look-ups together visit some `budget` nodes before it pauses.
     pub(crate) fn run(&mut self, cache: &Arc<PageCache>, budget: u64) -> Result<Outcome> {
         if !self.started {
             if self.request.segments.is_empty() {
@@ -85,6 +92,10 @@ impl Resolving {
                 self.places.pop();
                 continue;
             }
+            if self.spent >= budget {
+                self.spent = 0;
+                return Ok(Outcome::Needs(Need::Budget));
+            }
             let segments = &self.request.segments[place.position..][..place.next];
             let question = match place.root.kind {
                 Kind::Map => Question::Key(segments.to_vec()),
@@ -104,11 +115,18 @@ impl Resolving {
                         return Err(Error::input(InputCode::TooLarge, what));
                     };
                     self.lookups_left = left;
+                    self.spent += 1 + segments.len() as u64 / SEGMENTS_A_NODE;
                     let source = Arc::clone(cache) as Arc<dyn NodeSource>;
                     none.insert(Reading::open(cache, source, &place.root, question.ask()?))
                 }
             };
-            if let Some(need) = reading.run(budget)? {
+            let most = budget.saturating_sub(self.spent).max(1);
+            let need = reading.run(most)?;
+            self.spent += most - reading.query().budget_left();
+            if let Some(need) = need {
+                if need == Need::Budget {
+                    self.spent = 0;
+                }
                 return Ok(Outcome::Needs(need));
             }
             if let Some(result) = self.looked_up(&question) {

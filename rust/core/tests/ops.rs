@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{
-    Arcs, Cid, Error, Key, Kind, Missing, Operation, Page, Snapshot, Suite, prooflist, verify, verify_transition,
+    Arcs, Cid, Error, Key, Kind, Missing, Need, Operation, Page, Snapshot, Suite, prooflist, verify, verify_transition,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -88,6 +88,26 @@ fn a_path_that_needs_too_many_look_ups_is_refused_by_name() {
     assert!(matches!(&refused, Err(Error::Input { what, .. }) if what.contains("look-ups")), "{refused:?}");
     let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10_000).expect("a request");
     assert!(matches!(store.serve(op), Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn all_look_ups_of_one_path_share_the_budget() {
+    let mut store = Store::new(1 << 20, u64::MAX);
+    let root = store.build(Suite::Sha2_256, &many(10));
+    assert!(store.resolve(&root, &["users", "000000", "profile"]).is_ok(), "all pages are in the cache now");
+    let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": vec!["a"; 2000]});
+    let request = request.to_string();
+    let mut op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10_000).expect("a request");
+    assert_eq!(op.run(1000), Ok(Some(Need::Roots(vec![root]))));
+    op.supply_roots(&[true]).expect("one answer");
+    let mut pauses = 0;
+    while let Some(need) = op.run(1000).expect("the path leads nowhere, which its result says") {
+        assert_eq!(need, Need::Budget);
+        pauses += 1;
+    }
+    assert!(matches!(op.result(), Err(Error::NotFound { .. })));
+    // 2,000 look-ups, each of which visits a node at least, and prepares 1,000 segments in the mean.
+    assert!((100..=500).contains(&pauses), "{pauses}");
 }
 
 #[test]
