@@ -31,7 +31,7 @@ class Payload(NamedTuple):
     data: bytes | None
 
 
-class _CasBatch(msgspec.Struct):
+class CasBatch(msgspec.Struct):
     """What tells one batch from another."""
 
     profile: str
@@ -51,7 +51,7 @@ def read_cas_batch(body: bytes, largest: int) -> tuple[bool, list[Payload]]:
         InvalidInput: It is no such request, or one item is wrong: then the message and the details name its index.
         TooLarge: It has more than 4,096 items or 64 MiB of data, or one payload is larger than `largest`.
     """
-    profile = decode(body, _CasBatch).profile
+    profile = decode(body, CasBatch).profile
     if profile == "cas.put-batch/v0alpha1":
         blocks = typed(body, PutBatchRequest).blocks
         check_count("blocks", len(blocks), MAX_BATCH_BLOCKS)

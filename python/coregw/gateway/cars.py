@@ -107,7 +107,8 @@ def _check_type(request: AnyRequest) -> None:
     """Takes CARv1 only. Raises `InvalidInput` (code ``unsupported_media_type``) for all else."""
     given = ", ".join(request.headers.getall("content-type", []))
     if _TYPE_TAKEN.fullmatch(given) is None:
-        message = f"the body comes as {given!r}; send a CAR with Content-Type: {_TYPE}"
+        shown = f"as {given!r}" if given else "with no Content-Type"
+        message = f"the body comes {shown}; send a CAR with Content-Type: {_TYPE}"
         raise InvalidInput(message, code="unsupported_media_type")
     check_identity(request)
 
