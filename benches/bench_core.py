@@ -146,7 +146,7 @@ def main() -> None:
     sizes = QUICK if args.quick else FULL + (HUGE if args.huge else ())
     notes = (
         "One thread and SHA-256; the best time of each side counts.",
-        "The floor of hashing is the faster of the hash function as a whole and its bare compression function.",
+        "Hashing is the hash function on each string; side by side: its bare compression function on padded copies.",
     )
     figures = report.Report("core", "The core beside bare hashing and sorting", args, notes)
     measured = rust(sizes)

@@ -41,15 +41,16 @@ impl Row {
         row
     }
 
-    /// How long it takes to verify, to hash, to prove and to answer.
-    fn measure(&self, tree: &Snapshot, cached: &store::Cached) -> [Duration; 4] {
+    /// How long it takes to verify, to hash, to prove, to answer, and to hash side by side.
+    fn measure(&self, tree: &Snapshot, cached: &store::Cached) -> [Duration; 5] {
         let (root, picks) = (tree.root(), &self.picks);
         let mut verify =
             || time(|| picks.iter().filter(|p| verify::key(&root, &p.0, &p.1, usize::MAX).is_ok()).count());
         let mut hash = || self.strings.floor(root.suite);
         let mut prove = || self.prove(tree);
         let mut serve = || time(|| self.requests.iter().map(|request| cached.serve(request)).sum::<usize>());
-        best(4, 10, [&mut verify, &mut hash, &mut prove, &mut serve])
+        let mut side_by_side = || self.strings.side_by_side(root.suite);
+        best(4, 10, [&mut verify, &mut hash, &mut prove, &mut serve, &mut side_by_side])
     }
 
     fn prove(&self, tree: &Snapshot) -> Duration {
@@ -76,11 +77,13 @@ fn one_key(place: Place, keys: &[Key], tree: &Snapshot) -> Duration {
     let rows: Vec<_> = (0..LOOKUPS / IN_A_ROW).map(|_| Row::new(keys, tree, &mut numbers)).collect();
     let measured: Vec<_> = rows.iter().map(|row| row.measure(tree, &cached)).collect();
     let all = |i: usize| measured.iter().map(|times| times[i]).sum::<Duration>();
-    let [verifying, hashing, proving, serving] = [0, 1, 2, 3].map(all);
+    let [verifying, hashing, proving, serving, side_by_side] = [0, 1, 2, 3, 4].map(all);
     let disturbed = rows.iter().map(|row| row.prove(tree)).sum::<Duration>();
     let strings = rows.iter().map(|row| row.strings.len()).sum::<usize>() / LOOKUPS;
     let note = format!("{strings} strings of {} bytes", rows[0].strings.mean());
     place.line("verify one key / hash the same strings", ratio(verifying, hashing), "x", Some(1.3), &note);
+    let note = "as the strings of a proof can't be";
+    place.line("verify one key / hash them side by side", ratio(verifying, side_by_side), "x", None, note);
     place.line("prove one key, pages cached / verify it", ratio(proving, verifying), "x", Some(0.6), "");
     let note = "pages not in the processor's caches";
     place.line("the same, the first time", ratio(disturbed, verifying), "x", None, note);
