@@ -117,6 +117,7 @@ fn map_changes(changes: &[DeltaChange]) -> Result<map::Changes> {
 }
 
 fn list_changes(changes: &[DeltaChange], fixed: Option<FixedList>) -> Result<list::Changes> {
+    fixed.map(fixed_count).transpose()?; // whose fault is of no change's
     let one = |(i, change): (usize, &DeltaChange)| {
         let place = format!("change {i}");
         let read = || {

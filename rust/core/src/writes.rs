@@ -20,6 +20,7 @@ use crate::page::{NodeSource, Page, PageCache};
 use crate::prooflist;
 use crate::prove::{Answer, Ask, Changed};
 use crate::suite::{Digest, Suite};
+use crate::verify::WIDE_PROOF_LIMIT;
 
 /// Pages on their way to a store.
 #[derive(Debug, Default)]
@@ -265,7 +266,7 @@ impl Mutation {
             }
         };
         let result = RootCid { digest: changed.sum.digest, ..object };
-        let proof = self.prove.then(|| BASE64.encode(&reading.query().proof()));
+        let proof = if self.prove { Some(encoded(&reading.query().proof())?) } else { None };
         self.made.add(pages.iter().map(Arc::clone));
         self.pages.0.extend(pages.iter().map(|page| (page.digest(), page.to_bytes())));
         if self.fixed().is_some() {
@@ -340,4 +341,14 @@ impl Mutation {
     pub fn next_pages(&mut self, max_bytes: usize) -> Vec<(Digest, Vec<u8>)> {
         self.pages.next(max_bytes)
     }
+}
+
+/// A proof for a receipt, if it is one that clients look at: a change that nobody can check is not made.
+fn encoded(proof: &[u8]) -> Result<String> {
+    if proof.len() > WIDE_PROOF_LIMIT {
+        let what =
+            format!("the proof is {} bytes long; {WIDE_PROOF_LIMIT} is the limit: change less at once", proof.len());
+        return Err(Error::input(InputCode::TooLarge, what));
+    }
+    Ok(BASE64.encode(proof))
 }
