@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -207,6 +208,23 @@ def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path
         errors = process.popen.communicate()[1]
         assert "worker 1 ended" in errors
         assert "worker 2 ended" in errors
+
+
+def test_a_worker_that_cannot_be_started_again_is_tried_until_it_can(tmp_path: Path) -> None:
+    with serving.process(tmp_path, workers=2) as process:
+        owner = process.popen.pid
+        _, most = resource.prlimit(owner, resource.RLIMIT_NOFILE)
+        limits = resource.prlimit(owner, resource.RLIMIT_NOFILE, (3, most))  # no file more for the owner
+        killed = min(workers_of(owner))
+        os.kill(killed, signal.SIGKILL)
+        assert process.popen.stderr is not None
+        told = iter(process.popen.stderr.readline, "")
+        assert any("Too many open files" in line for line in told), "the owner has ended"
+        assert len(workers_of(owner)) == 1
+        Caller(process.url).close()
+        resource.prlimit(owner, resource.RLIMIT_NOFILE, limits)
+        until(lambda: len(workers_of(owner)) == 2)
+        assert process.end() == 0
 
 
 def can_add(url: str, data: bytes) -> bool:

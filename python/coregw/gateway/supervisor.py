@@ -136,24 +136,27 @@ class _Workers:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             began = loop.time()
-            code = await self._run_one(number)
+            try:
+                end = _told(await self._run_one(number))
+            except OSError as error:  # no file, memory or process is left for it; others answer, and that may pass
+                end = f"no start: {error}"
             if self._stopping.is_set():
                 return
             if not self._all_ready:
-                self._failure = Unavailable(f"worker {number} ended at its start, with {_told(code)}")
+                self._failure = Unavailable(f"worker {number} ended at its start, with {end}")
                 self.stop()
                 return
             pause = _FIRST_PAUSE if loop.time() - began > _LIVED_LONG else min(2 * pause, _LONGEST_PAUSE)
-            logger.error("worker %d ended with %s; another one starts in %.1f s", number, _told(code), pause)
+            logger.error("worker %d ended with %s; another one starts in %.1f s", number, end, pause)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
 
     async def _run_one(self, number: int) -> int:
-        """Starts a worker, serves it the store until it ends, and returns its exit code."""
+        """Starts a worker, serves it the store until it ends, and returns its exit code. OSError: it did not start."""
         here, there = socket.socketpair()
-        shared = await share(self._store, here, self._count_read)
         with there:
+            shared = await share(self._store, here, self._count_read)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 str(number),
