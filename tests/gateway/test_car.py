@@ -12,7 +12,7 @@ import pytest
 
 import serving
 from car_files import TYPE, block, cid, frames, header, split, varint
-from coregw import Cid
+from coregw import Cid, payload_cid
 from coregw.errors import StorageFull
 from coregw.store.memory import MemoryStore
 
@@ -365,6 +365,32 @@ def test_too_many_cars_at_once_are_told_to_come_back(expect_refusal: Callable[..
             expect_refusal(answer, 503, "unavailable")
             slow.sendall(b"1\r\n\x00\r\n0\r\n\r\n")
             assert b" 400 " in slow.recv(1000).split(b"\r\n")[0]
+        assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
+
+
+def test_too_many_exports_at_once_are_told_to_come_back(expect_refusal: Callable[..., str]) -> None:
+    with serving.thread(MemoryStore(), car_exports=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        arcs = {f"{i}" * 50: payload_cid(b"") for i in range(100_000)}
+        root = session.post("/v1/roots", json={"arcs": arcs}).json()["root"]
+        with session.stream("GET", f"/v1/roots/{root}/car") as slow:
+            assert slow.status_code == 200
+            chunks = slow.iter_raw()
+            assert next(chunks)
+            expect_refusal(session.get(f"/v1/roots/{root}/car"), 503, "unavailable")
+            assert all(chunks), "to its end"
+        assert session.get(f"/v1/roots/{root}/car").status_code == 200
+
+
+def test_a_car_that_can_not_be_spooled_is_told_to_come_back(
+    monkeypatch: pytest.MonkeyPatch, expect_refusal: Callable[..., str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with serving.thread(MemoryStore()) as url, httpx2.Client(base_url=url, timeout=60) as session:
+        monkeypatch.setattr("coregw.engine.cars.tempfile.TemporaryFile", refuse)
+        expect_refusal(take(session, header(EMPTY) + block(EMPTY, b"\0")), 503, "unavailable")
+        monkeypatch.undo()
         assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
 
 

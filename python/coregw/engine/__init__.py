@@ -9,6 +9,7 @@ Leaves out HTTP, limits on bodies, and what a status is (``coregw.gateway``).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -48,6 +49,7 @@ class Engine:
         heavy_requests: int = 2,
         max_lookups: int = 10_000,
         operation_seconds: float = 30.0,
+        batches_at_once: int = 8,
         batch_answer_bytes: int = 64 << 20,
         cars: CarLimits = CarLimits(),  # noqa: B008 - a tuple
     ) -> None:
@@ -62,8 +64,9 @@ class Engine:
             heavy_requests: Root creations and mutations with large bodies worked on at once.
             max_lookups: Look-ups that one resolve may need.
             operation_seconds: Time one query or change may take, writing aside.
+            batches_at_once: Batches of resolves worked on at once.
             batch_answer_bytes: The longest answer to a batch of resolves.
-            cars: What CARs are taken in.
+            cars: What CARs are taken in and written.
         """
         self._store = store
         self._cache = PageCache(cache_bytes)
@@ -76,6 +79,7 @@ class Engine:
             seconds=operation_seconds,
         )
         self._max_lookups = max_lookups
+        self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
         self.records: Final = Records(store, self._driver)
@@ -148,9 +152,10 @@ class Engine:
                 `resolve`, but what is not found is the outcome of its path alone.
         """
         limits = self._max_lookups, self._batch_answer_bytes
-        batch = await self._driver.call(len(request), read_resolve_batch, self._cache, request, *limits)
-        await self._driver.drive(batch, max(len(request), len(batch) * PATH_COST))
-        return await self._driver.call(len(batch) * PATH_COST, batch.result)
+        async with self._batches:
+            batch = await self._driver.call(len(request), read_resolve_batch, self._cache, request, *limits)
+            await self._driver.drive(batch, max(len(request), len(batch) * PATH_COST))
+            return await self._driver.call(len(batch) * PATH_COST, batch.result)
 
     async def verify_resolve(self, request: bytes, result: bytes) -> str | None:
         """Checks a resolve result: None if it is proven, else why not. O(size).

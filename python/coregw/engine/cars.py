@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, ParamSpec, TypeVar
+from typing import IO, Final, NamedTuple, ParamSpec, TypeVar
 
 from coregw._core import Car, CarExport, CarReader, Cid, Need, PageCache, block_cid, block_head
 from coregw.engine.driver import Driver
@@ -57,12 +57,13 @@ ROOTS_AT_ONCE: Final = 4096
 
 
 class CarLimits(NamedTuple):
-    """What is taken in at most.
+    """What is taken in and written at most.
 
     Attributes:
         payload_bytes: Bytes of a payload.
         blocks: Blocks of a CAR; each takes some 60 bytes of memory.
-        at_once: CARs at once; for more there is `Unavailable`.
+        at_once: CARs taken in at once; for more there is `Unavailable`.
+        exports: CARs written at once; as well.
         spool: The folder of the spooled bytes; None is the system's folder for temporary files.
         reserve_bytes: Room left on that disk below which nothing more is spooled.
     """
@@ -70,6 +71,7 @@ class CarLimits(NamedTuple):
     payload_bytes: int = 64 << 20
     blocks: int = 4_000_000
     at_once: int = 2
+    exports: int = 16
     spool: Path | None = None
     reserve_bytes: int = 0
 
@@ -92,6 +94,7 @@ class Cars:
         self._cache = cache
         self._limits = limits
         self._under_way = 0
+        self._exports = 0
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -105,23 +108,34 @@ class Cars:
         Raises:
             InvalidInput: `root` is no root CID.
             RootNotFound: The store does not hold it.
+            Unavailable: Too many CARs at once.
             StoreDamaged: A page is missing or is not what its digest says. The iterator raises it as well, and
                 `TooLarge` for a root with more than 262,144 others nested in it.
         """
+        self._check_exports()
         work = CarExport(self._cache, root, payloads)
         first = await self._next_part(work)
 
         async def parts() -> AsyncGenerator[bytes, None]:
-            part = first
-            while part is not None:
-                written, cids = part
-                if written:
-                    yield written
-                async for chunk in self._payloads(cids):
-                    yield chunk
-                part = await self._next_part(work)
+            self._check_exports()
+            self._exports += 1  # here, since what is never begun is never ended
+            try:
+                part = first
+                while part is not None:
+                    written, cids = part
+                    if written:
+                        yield written
+                    async for chunk in self._payloads(cids):
+                        yield chunk
+                    part = await self._next_part(work)
+            finally:
+                self._exports -= 1
 
         return parts()
+
+    def _check_exports(self) -> None:
+        if self._exports == self._limits.exports:
+            raise Unavailable("too many CARs at once; try again")
 
     async def _next_part(self, work: CarExport) -> tuple[bytes, list[Cid]] | None:
         step = await self._driver.in_worker(work.run, PART_BYTES)
@@ -171,7 +185,7 @@ class Cars:
             raise Unavailable("too many CARs at once; try again")
         self._under_way += 1
         try:
-            with tempfile.TemporaryFile(dir=self._limits.spool) as file:
+            with _spool_file(self._limits.spool) as file:
                 spool = _Spool(file, self._limits)
                 await self._receive(chunks, spool)
                 taken = TakenIn(spool.reader.roots or [], spool.reader.blocks, spool.reader.bytes)
@@ -242,6 +256,19 @@ class Cars:
             raise
 
 
+def _spool_file(folder: Path | None) -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        raise _no_spool(error) from error
+
+
+def _no_spool(error: OSError) -> Unavailable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull("there is no room to take a CAR in")
+    return Unavailable(f"a CAR can't be spooled: {error.strerror}")
+
+
 class _Block(NamedTuple):
     """A payload in the spool: its name, and where its bytes are."""
 
@@ -257,7 +284,7 @@ class _Block(NamedTuple):
 class _Spool:
     """The bytes of a CAR in a file, and what the extension knows of them. For worker threads; only reads at once."""
 
-    def __init__(self, file: BinaryIO, limits: CarLimits) -> None:
+    def __init__(self, file: IO[bytes], limits: CarLimits) -> None:
         self._file = file
         self._reserve = limits.reserve_bytes
         self.reader = CarReader(limits.payload_bytes, limits.blocks)
@@ -272,9 +299,7 @@ class _Spool:
             self._file.write(data)
             self._file.flush()
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFull("there is no room to take a CAR in") from None
-            raise Unavailable(f"a CAR can't be spooled: {error.strerror}") from error
+            raise _no_spool(error) from error
 
     def read(self, start: int, end: int) -> bytes:
         return os.pread(self._file.fileno(), end - start, start)

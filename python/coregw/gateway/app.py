@@ -54,11 +54,13 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
         heavy_requests=settings.heavy_requests,
         max_lookups=settings.max_lookups,
         operation_seconds=settings.operation_seconds,
+        batches_at_once=settings.batches_at_once,
         batch_answer_bytes=settings.batch_answer_bytes,
         cars=CarLimits(
             payload_bytes=min(settings.payload_bytes, 2**32 - 1),
             blocks=settings.car_blocks,
             at_once=settings.cars_at_once,
+            exports=settings.car_exports,
             spool=settings.data if settings.data.is_dir() else None,  # none where the store is no directory
             reserve_bytes=settings.reserve_bytes,
         ),

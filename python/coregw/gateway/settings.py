@@ -78,8 +78,10 @@ class Settings:
     car_bytes: int = _setting(4 * GIB, "Largest CAR of POST /v1/car; it is spooled to the data directory.", least=1)
     car_blocks: int = _setting(4_000_000, "Most blocks of a CAR; each takes 60 bytes of memory.", least=1, most=1 << 31)
     cars_at_once: int = _setting(2, "CARs taken in at once; more get 503.", least=1)
+    car_exports: int = _setting(16, "CARs written at once; more get 503.", least=1)
     batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
     resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
+    batches_at_once: int = _setting(8, "Batches of resolves worked on at once; more wait.", least=1)
     batch_answer_bytes: int = _setting(64 * MIB, "Longest answer of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for request bodies of all requests; past it they get 503.", least=MIB)
 

@@ -83,6 +83,8 @@ def worker_settings(settings: Settings) -> Settings:
         connections=-(-settings.connections // count),
         heavy_requests=-(-settings.heavy_requests // count),
         cars_at_once=-(-settings.cars_at_once // count),
+        car_exports=-(-settings.car_exports // count),
+        batches_at_once=-(-settings.batches_at_once // count),
     )
 
 
