@@ -49,7 +49,7 @@ pub(crate) fn object(delta: &Delta, current: &RootCid) -> Result<(RootCid, Optio
 }
 
 /// The query that makes a delta's changes.
-pub(crate) fn ask(delta: &Delta, kind: Kind) -> Result<Ask<'static>> {
+pub(crate) fn ask(delta: &Delta, kind: Kind) -> Result<Ask> {
     let fixed = fixed(delta);
     match kind {
         Kind::Map if fixed.is_some() => Err(Error::request("commit: fixed_list is for lists only")),

@@ -265,7 +265,7 @@ impl Walk {
         let mut rest: Vec<_> = sure.map(|pair| pair.sides.map(|at| at.map(|at| Place::Here(at.id)))).collect();
         rest.reverse();
         while let Some(pair) = rest.pop() {
-            if room == 0 || halves.iter().map(|half| half.tree.wanted.len()).sum::<usize>() >= MAX_WANTED {
+            if room == 0 || halves.iter().map(|half| half.tree.supply.wanted.len()).sum::<usize>() >= MAX_WANTED {
                 return;
             }
             let [x, y] = [0, 1].map(|i| pair[i].as_ref().map(|place| halves[i].tree.sum_at(place)));
@@ -371,7 +371,7 @@ impl DiffQuery {
     pub(crate) fn run(&mut self, budget: u64) -> Result<Progress> {
         for half in &mut self.halves {
             half.tree.budget = budget;
-            half.tree.wanted.clear();
+            half.tree.supply.wanted.clear();
         }
         match self.walk.run(&mut self.halves) {
             Ok(done) => {
@@ -380,7 +380,7 @@ impl DiffQuery {
             }
             Err(Halt::Pages) => {
                 let [a, b] = &self.halves;
-                Ok(Progress::Pages(a.tree.wanted.union(&b.tree.wanted).copied().collect()))
+                Ok(Progress::Pages(a.tree.supply.wanted.union(&b.tree.supply.wanted).copied().collect()))
             }
             Err(Halt::Budget) => Ok(Progress::Budget),
             Err(halt) => Err(halt_error(halt, &self.roots[0])),
@@ -389,7 +389,7 @@ impl DiffQuery {
 
     pub(crate) fn supply(&mut self, pages: &[Arc<Page>]) {
         for half in &mut self.halves {
-            half.tree.supply(pages.iter().map(Arc::clone));
+            half.tree.supply.add(pages.iter().map(Arc::clone));
         }
     }
 

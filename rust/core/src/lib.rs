@@ -51,6 +51,7 @@ mod question;
 mod resolving;
 mod scan;
 mod suite;
+mod trail;
 mod transition;
 mod tree;
 pub mod varint;

@@ -9,25 +9,52 @@ use crate::error::{ConflictCode, Error, InputCode, Result};
 use crate::node::{SUM_LIMIT, Summary};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
+use crate::trail::{End, Move, Seek, View};
 use crate::tree::{Halt, MAX_WANTED, Place, Step, Tree};
 
-const NOT_A_LIST: Halt = Halt::Faulty("a list whose counts do not fit its shape");
+const OTHER_SHAPE: &str = "a list whose counts do not fit its shape";
+const NOT_A_LIST: Halt = Halt::Faulty(OTHER_SHAPE);
+
+/// What leads to the element of an index, which is that below the node where the walk is.
+#[derive(Debug)]
+pub(crate) struct ToIndex(pub(crate) u64);
+
+impl Seek for ToIndex {
+    #[inline(always)]
+    fn step(&mut self, view: &impl View, at: NodeId, _: u32) -> Move {
+        if self.0 >= view.sum(at).count {
+            return Move::End(End::Empty);
+        }
+        match view.arena().node(at).state {
+            State::Leaf { .. } => Move::End(End::Found),
+            State::Inner { bit, left, right, .. } => {
+                let on_left = view.sum(left).count;
+                let side = Side::of(self.0 >= on_left);
+                if side == Side::Right {
+                    self.0 -= on_left;
+                }
+                Move::down(bit, side, left, right)
+            }
+            _ => Move::Wrong(OTHER_SHAPE),
+        }
+    }
+}
 
 /// Goes down by counts to an element.
 #[derive(Debug)]
 pub(crate) struct Walk {
     at: NodeId,
-    index: u64,
+    pub(crate) to: ToIndex,
     turns: Option<Vec<(NodeId, Side)>>,
 }
 
 impl Walk {
     pub(crate) fn from(top: NodeId, index: u64) -> Self {
-        Self { at: top, index, turns: None }
+        Self { at: top, to: ToIndex(index), turns: None }
     }
 
     fn noting_turns(top: NodeId, index: u64) -> Self {
-        Self { at: top, index, turns: Some(Vec::new()) }
+        Self { at: top, to: ToIndex(index), turns: Some(Vec::new()) }
     }
 
     /// The element's leaf, or None if the list is shorter, which its top alone shows. O(log n).
@@ -52,27 +79,16 @@ impl Walk {
 
     #[inline]
     fn step(&mut self, tree: &Tree) -> Step<Option<Option<NodeId>>> {
-        if self.index >= tree.sum(self.at).count {
-            return Ok(Some(None));
-        }
-        match tree.state(self.at) {
-            State::Leaf { .. } => Ok(Some(Some(self.at))),
-            State::Inner { left, right, .. } => {
-                let on_left = tree.sum(left).count;
-                let side = Side::of(self.index >= on_left);
+        match self.to.step(tree, self.at, 0) {
+            Move::Down { side, to, .. } => {
                 if let Some(turns) = &mut self.turns {
                     turns.push((self.at, side));
                 }
-                match side {
-                    Side::Left => self.at = left,
-                    Side::Right => {
-                        self.index -= on_left;
-                        self.at = right;
-                    }
-                }
+                self.at = to;
                 Ok(None)
             }
-            _ => Err(NOT_A_LIST),
+            Move::End(end) => Ok(Some((end == End::Found).then_some(self.at))),
+            Move::Wrong(why) => Err(Halt::Faulty(why)),
         }
     }
 }
@@ -155,7 +171,7 @@ impl Range {
     fn want_ahead(&self, tree: &mut Tree, ahead: &[(NodeId, u64)]) {
         let mut rest: Vec<(Place, u64)> = ahead.iter().map(|&(id, from)| (Place::Here(id), from)).collect();
         while let Some((place, from)) = rest.pop() {
-            if tree.wanted.len() >= MAX_WANTED {
+            if tree.supply.wanted.len() >= MAX_WANTED {
                 return;
             }
             if let Some((_, [left, right])) = tree.children_ahead(place) {

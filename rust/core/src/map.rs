@@ -4,7 +4,7 @@
 //! and picks up where it was when it is called again.
 
 use crate::arcs::{Arcs, Span};
-use crate::arena::{self, NodeId, Parting, PathBuffer, Side, State, Tail};
+use crate::arena::{self, Arena, NodeId, Parting, PathBuffer, Side, State, Tail};
 use crate::build::{Builder, Built, Pages};
 use crate::cid::{Cid, Kind};
 use crate::error::{ConflictCode, Error, InputCode, Result};
@@ -12,22 +12,13 @@ use crate::node::Summary;
 use crate::path::{self, Key, first_difference};
 use crate::pruned;
 use crate::suite::{Digest, Suite};
+use crate::trail::{End, Move, Seek, View};
 use crate::tree::{Halt, Step, Tree};
 
 pub use crate::scan::Listing;
 
-const NO_KEY_HERE: Halt = Halt::Faulty("a node below a whole key");
-
-/// Where a walk ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// At the key's own leaf.
-    Found,
-    /// At the empty node.
-    Empty,
-    /// Where the key parts from the node, at this bit.
-    Parts(u32),
-}
+const BELOW: &str = "a node below a whole key";
+const NO_KEY_HERE: Halt = Halt::Faulty(BELOW);
 
 /// A walk towards a key: compares it with each node's bits and goes down by its own (protocol section 3).
 #[derive(Debug)]
@@ -55,15 +46,15 @@ impl Walk {
             if let Err(halt) = tree.visit(at) {
                 break Err(halt);
             }
-            match step(tree, at, floor, key) {
-                Move::Down { bit, side, to } => {
+            match step(&tree.arena, at, floor, key) {
+                Move::Down { bit, side, to, .. } => {
                     if let Some(turns) = &mut self.turns {
                         turns.push((at, side));
                     }
                     (at, floor) = (to, bit + 1);
                 }
                 Move::End(end) => break Ok(end),
-                Move::Wrong => break Err(NO_KEY_HERE),
+                Move::Wrong(why) => break Err(Halt::Faulty(why)),
             }
         };
         (self.at, self.floor) = (at, floor);
@@ -74,44 +65,44 @@ impl Walk {
     fn look(&mut self, tree: &mut Tree, key: &[u8]) -> Step<()> {
         loop {
             tree.load(self.at)?;
-            match step(tree, self.at, self.floor, key) {
+            match step(&tree.arena, self.at, self.floor, key) {
                 Move::Down { bit, to, .. } => (self.at, self.floor) = (to, bit + 1),
                 Move::End(_) => return Ok(()),
-                Move::Wrong => return Err(NO_KEY_HERE),
+                Move::Wrong(why) => return Err(Halt::Faulty(why)),
             }
         }
     }
 }
 
-/// Where a walk goes from a node.
-enum Move {
-    Down { bit: u32, side: Side, to: NodeId },
-    End(End),
-    Wrong,
+/// What leads to a key.
+pub(crate) struct ToKey<'a>(pub(crate) &'a [u8]);
+
+impl Seek for ToKey<'_> {
+    #[inline(always)]
+    fn step(&mut self, view: &impl View, at: NodeId, floor: u32) -> Move {
+        step(view.arena(), at, floor, self.0)
+    }
 }
 
 /// One step of a walk, from a node that is in hand.
 #[inline(always)]
-fn step(tree: &Tree, at: NodeId, floor: u32, key: &[u8]) -> Move {
-    match tree.state(at) {
+fn step(arena: &Arena, at: NodeId, floor: u32, key: &[u8]) -> Move {
+    match arena.node(at).state {
         State::Inner { bit, label, start, left, right } => {
-            let own = tree.arena.label(label, start, floor, bit);
+            let own = arena.label(label, start, floor, bit);
             match arena::parting(own, floor, bit, key) {
                 Parting::At(bit) => Move::End(End::Parts(bit)),
-                Parting::Ends => Move::Wrong,
-                Parting::Agrees => {
-                    let side = Side::of(path::bit(key, bit));
-                    Move::Down { bit, side, to: if side == Side::Left { left } else { right } }
-                }
+                Parting::Ends => Move::Wrong(BELOW),
+                Parting::Agrees => Move::down(bit, Side::of(path::bit(key, bit)), left, right),
             }
         }
-        State::Leaf { tail, .. } => match tree.arena.leaf_parting(tail, floor, key) {
+        State::Leaf { tail, .. } => match arena.leaf_parting(tail, floor, key) {
             Parting::At(bit) => Move::End(End::Parts(bit)),
             Parting::Agrees => Move::End(End::Found),
-            Parting::Ends => Move::Wrong,
+            Parting::Ends => Move::Wrong(BELOW),
         },
         State::Empty => Move::End(End::Empty),
-        State::Stub { .. } | State::Remote { .. } => Move::Wrong,
+        State::Stub { .. } | State::Remote { .. } => Move::Wrong(BELOW),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::page::Page;
 use crate::path::{Key, Window};
 use crate::prove::{Answer, Ask, Element, halt_error};
 use crate::suite::Suite;
+use crate::trail::{End, Linked, Seek, Trail};
 use crate::tree::{Halt, Step, Tree};
 
 /// A whole tree in memory.
@@ -83,8 +84,25 @@ impl Snapshot {
         })
     }
 
-    fn ask(&self, kind: Kind, mut ask: Ask<'_>) -> Result<(Answer, Tree)> {
-        RootCid::of(&self.root().cid(), kind)?;
+    fn check_is(&self, kind: Kind) -> Result<()> {
+        if self.top.kind != kind {
+            RootCid::of(&self.root().cid(), kind)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn walk(&self, kind: Kind, seek: &mut impl Seek) -> Result<(End, Trail<&Page>)> {
+        self.check_is(kind)?;
+        let mut trail = Trail::new(kind, self.top.suite, Some(&*self.top));
+        match trail.run(seek, &mut Linked, &self.top.digest(), &mut { u64::MAX }) {
+            Ok(end) => Ok((end, trail)),
+            Err(halt) => Err(halt_error(halt, &self.root())),
+        }
+    }
+
+    fn ask(&self, kind: Kind, mut ask: Ask) -> Result<(Answer, Tree)> {
+        self.check_is(kind)?;
         let mut tree = Tree::of_page(&self.top);
         let answer = ask.run(&mut tree).map_err(|halt| halt_error(halt, &self.root()))?;
         Ok((answer, tree))
@@ -95,10 +113,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Input`] if this is no map.
     pub fn key(&self, key: &Key) -> Result<(Option<Cid>, impl FnOnce() -> Vec<u8>)> {
-        match self.ask(Kind::Map, Ask::key(key))? {
-            (Answer::Key(target), tree) => Ok((target, move || tree.proof())),
-            _ => Err(Error::request(OTHER_ANSWER)),
-        }
+        let (end, trail) = self.walk(Kind::Map, &mut map::ToKey(key.as_bytes()))?;
+        Ok((trail.target(end), move || trail.proof()))
     }
 
     /// An element, and its proof. O(log n).
@@ -106,10 +122,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Input`] if this is no list.
     pub fn index(&self, index: u64) -> Result<(Element, impl FnOnce() -> Vec<u8>)> {
-        match self.ask(Kind::List, Ask::index(index))? {
-            (Answer::Element(element), tree) => Ok((element, move || tree.proof())),
-            _ => Err(Error::request(OTHER_ANSWER)),
-        }
+        let (end, trail) = self.walk(Kind::List, &mut list::ToIndex(index))?;
+        Ok((trail.element(end), move || trail.proof()))
     }
 
     /// The elements that a range of measure meets, and their proof. O(log n + segments).
@@ -153,7 +167,7 @@ impl Snapshot {
         self.change(Kind::List, Ask::ChangeList(list::Apply::new(changes)))
     }
 
-    fn change(&self, kind: Kind, ask: Ask<'_>) -> Result<(Self, Vec<u8>)> {
+    fn change(&self, kind: Kind, ask: Ask) -> Result<(Self, Vec<u8>)> {
         let (Answer::Changed(changed), mut tree) = self.ask(kind, ask)? else {
             return Err(Error::request(OTHER_ANSWER));
         };

@@ -38,7 +38,7 @@ impl Reading {
         cache: &Arc<PageCache>,
         source: Arc<dyn NodeSource>,
         root: &RootCid,
-        ask: crate::prove::Ask<'static>,
+        ask: crate::prove::Ask,
     ) -> Self {
         Self { cache: Arc::clone(cache), query: Query::open(root, source, ask), wanted: Vec::new() }
     }

@@ -82,6 +82,15 @@ impl Page {
         Ok(Arc::new(Self::parse(bytes, root.kind, root.suite, digest)?))
     }
 
+    /// Checks that it can be a part of a tree of this kind and suite.
+    #[inline]
+    pub(crate) fn check_is_of(&self, kind: Kind, suite: Suite) -> Result<()> {
+        if self.kind == kind && self.suite == suite {
+            return Ok(());
+        }
+        Err(Error::damaged(format!("page {} is of another kind or suite than its tree", self.digest())))
+    }
+
     /// The digest of the top node, under which the page is stored.
     pub fn digest(&self) -> Digest {
         self.arena.node(Self::TOP).sum.digest

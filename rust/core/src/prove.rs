@@ -3,7 +3,6 @@
 //! A [`Query`] is any of the protocol's queries on one tree, on its way to an answer. It does no I/O: when it lacks
 //! pages it says which ([`Progress::Pages`]), and goes on when they are supplied.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::arena::NodeId;
@@ -16,7 +15,8 @@ use crate::page::{NodeSource, Page};
 use crate::path::{Key, Window};
 use crate::scan;
 use crate::suite::Digest;
-use crate::tree::{Halt, Step, Tree};
+use crate::trail::Trail;
+use crate::tree::{Halt, Step, Supply, Tree};
 
 /// How far a query is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub enum Progress {
 
 /// What a query on one tree asks.
 #[derive(Debug)]
-pub(crate) enum Ask<'a> {
-    Key(Cow<'a, [u8]>, map::Get),
+pub(crate) enum Ask {
+    Key(Vec<u8>, map::Get),
     Index(list::Walk),
     Range(list::Range),
     Scan(scan::Scan),
@@ -40,13 +40,9 @@ pub(crate) enum Ask<'a> {
     ChangeList(list::Apply),
 }
 
-impl<'a> Ask<'a> {
-    pub(crate) fn key(key: &'a Key) -> Self {
-        Self::Key(Cow::Borrowed(key.as_bytes()), map::Get::new())
-    }
-
-    pub(crate) fn owned_key(key: Key) -> Self {
-        Self::Key(Cow::Owned(key.into_bytes()), map::Get::new())
+impl Ask {
+    pub(crate) fn key(key: Key) -> Self {
+        Self::Key(key.into_bytes(), map::Get::new())
     }
 
     pub(crate) fn index(index: u64) -> Self {
@@ -118,50 +114,108 @@ pub(crate) enum Answer {
 /// A query on one tree, on its way.
 pub(crate) struct Query {
     root: RootCid,
-    tree: Tree,
-    ask: Ask<'static>,
+    way: Way,
+    /// Nodes that the last run left of its budget.
+    budget_left: u64,
     answer: Option<Answer>,
+}
+
+/// How a query meets its tree: one that asks for a single leaf walks on the pages, any other visits a tree.
+enum Way {
+    Walk(Trail<Arc<Page>>, Supply, Leaf),
+    Visit(Box<(Tree, Ask)>),
+}
+
+/// What leads to a single leaf.
+enum Leaf {
+    Key(Vec<u8>),
+    Index(list::ToIndex),
+}
+
+impl Way {
+    fn supply(&mut self) -> &mut Supply {
+        match self {
+            Self::Walk(_, supply, _) => supply,
+            Self::Visit(visit) => &mut visit.0.supply,
+        }
+    }
 }
 
 impl Query {
     /// Opens the tree of `root`, whose pages come from `source` or are asked for.
-    pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>, ask: Ask<'static>) -> Self {
-        Self { root: *root, tree: Tree::open(root, source), ask, answer: None }
+    pub(crate) fn open(root: &RootCid, source: Arc<dyn NodeSource>, ask: Ask) -> Self {
+        let walk = |leaf, source| Way::Walk(Trail::new(root.kind, root.suite, None), Supply::from(source), leaf);
+        let way = match ask {
+            Ask::Key(key, _) => walk(Leaf::Key(key), source),
+            Ask::Index(to) => walk(Leaf::Index(to.to), source),
+            ask => Way::Visit(Box::new((Tree::open(root, source), ask))),
+        };
+        Self { root: *root, way, budget_left: 0, answer: None }
+    }
+
+    /// A query that visits its tree, whatever it asks.
+    #[cfg(test)]
+    pub(crate) fn visiting(root: &RootCid, source: Arc<dyn NodeSource>, ask: Ask) -> Self {
+        let way = Way::Visit(Box::new((Tree::open(root, source), ask)));
+        Self { root: *root, way, budget_left: 0, answer: None }
     }
 
     /// Goes on as far as it can, visiting at most `budget` nodes.
     pub(crate) fn run(&mut self, budget: u64) -> Result<Progress> {
-        self.tree.budget = budget;
-        self.tree.wanted.clear();
-        match self.ask.run(&mut self.tree) {
+        self.way.supply().wanted.clear();
+        self.budget_left = budget;
+        let (left, top) = (&mut self.budget_left, &self.root.digest);
+        let answer = match &mut self.way {
+            Way::Walk(trail, supply, Leaf::Key(key)) => {
+                trail.run(&mut map::ToKey(key), supply, top, left).map(|end| Answer::Key(trail.target(end)))
+            }
+            Way::Walk(trail, supply, Leaf::Index(index)) => {
+                trail.run(index, supply, top, left).map(|end| Answer::Element(trail.element(end)))
+            }
+            Way::Visit(visit) => {
+                let (tree, ask) = &mut **visit;
+                tree.budget = budget;
+                let answer = ask.run(tree);
+                *left = tree.budget;
+                answer
+            }
+        };
+        match answer {
             Ok(answer) => {
                 self.answer = Some(answer);
                 Ok(Progress::Done)
             }
-            Err(Halt::Pages) => Ok(Progress::Pages(self.tree.wanted.iter().copied().collect())),
+            Err(Halt::Pages) => Ok(self.lacks_pages()),
             Err(Halt::Budget) => Ok(Progress::Budget),
             Err(halt) => Err(halt_error(halt, &self.root)),
         }
     }
 
+    fn lacks_pages(&mut self) -> Progress {
+        Progress::Pages(self.way.supply().wanted.iter().copied().collect())
+    }
+
     /// Nodes that the last run left of its budget.
     pub(crate) fn budget_left(&self) -> u64 {
-        self.tree.budget
+        self.budget_left
     }
 
     /// The pages of the changed tree that are not stored yet.
     pub(crate) fn new_pages(&mut self, top: NodeId) -> Result<std::result::Result<Vec<Arc<Page>>, Progress>> {
-        self.tree.wanted.clear();
-        match self.tree.new_pages(top, false) {
+        self.way.supply().wanted.clear();
+        let Way::Visit(visit) = &mut self.way else {
+            return Ok(Ok(Vec::new())); // it changes nothing
+        };
+        match visit.0.new_pages(top, false) {
             Ok(pages) => Ok(Ok(pages)),
-            Err(Halt::Pages) => Ok(Err(Progress::Pages(self.tree.wanted.iter().copied().collect()))),
+            Err(Halt::Pages) => Ok(Err(self.lacks_pages())),
             Err(halt) => Err(halt_error(halt, &self.root)),
         }
     }
 
     /// Hands over pages that were asked for.
     pub(crate) fn supply(&mut self, pages: Vec<Arc<Page>>) {
-        self.tree.supply(pages);
+        self.way.supply().add(pages);
     }
 
     pub(crate) fn root(&self) -> &RootCid {
@@ -175,7 +229,10 @@ impl Query {
 
     /// The proof of the answer.
     pub(crate) fn proof(&self) -> Vec<u8> {
-        self.tree.proof()
+        match &self.way {
+            Way::Walk(trail, ..) => trail.proof(),
+            Way::Visit(visit) => visit.0.proof(),
+        }
     }
 }
 

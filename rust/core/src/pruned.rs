@@ -396,44 +396,15 @@ pub(crate) fn encode_to<'a>(
     while let Some((id, floor)) = rest.pop() {
         let node = arena.node(id);
         match node.state {
-            State::Leaf { tail, .. } if node.has(SHOWN) => {
-                match kind {
-                    Kind::Map => {
-                        let tail = arena.tail(tail, floor);
-                        out.push(0x01);
-                        varint::write(out, tail.len() as u64);
-                        write_own(out, tail, floor, u32::MAX);
-                    }
-                    Kind::List => {
-                        out.push(0x11);
-                        varint::write(out, node.sum.measure);
-                    }
-                }
-                let target = arena.target(id);
-                varint::write(out, target.len() as u64);
-                out.extend_from_slice(target);
-            }
-            State::Inner { bit, label, start, left, right } if node.has(SHOWN) => {
-                match kind {
-                    Kind::Map => {
-                        out.push(0x02);
-                        varint::write(out, u64::from(bit - floor));
-                        write_own(out, arena.label(label, start, floor, bit), floor, bit);
-                    }
-                    Kind::List => out.push(0x12),
-                }
+            State::Inner { bit, left, right, .. } if node.has(SHOWN) => {
+                write_shown(out, kind, arena, id, floor);
                 rest.push((right, bit + 1));
                 rest.push((left, bit + 1));
             }
-            State::Empty => out.push(if kind == Kind::Map { 0x00 } else { 0x10 }),
+            State::Leaf { .. } if node.has(SHOWN) => write_shown(out, kind, arena, id, floor),
+            State::Empty => write_shown(out, kind, arena, id, floor),
             _ => {
-                out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
-                let sum = sum(id);
-                varint::write(out, sum.count);
-                if kind == Kind::List {
-                    varint::write(out, sum.measure);
-                }
-                out.extend_from_slice(&sum.digest.0);
+                write_stub(out, kind, sum(id));
                 if form == Form::Page {
                     varint::write(out, u64::from(node.height));
                     varint::write(out, u64::from(node.weight));
@@ -442,6 +413,52 @@ pub(crate) fn encode_to<'a>(
             }
         }
     }
+}
+
+/// Appends what a pruned tree shows of a node, whose bits before `floor` are left out: not its children. A stub or a
+/// stand-in shows nothing, and is taken for the empty node.
+#[inline(always)]
+pub(crate) fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, floor: u32) {
+    let node = arena.node(id);
+    match (node.state, kind) {
+        (State::Inner { bit, label, start, .. }, Kind::Map) => {
+            out.push(0x02);
+            varint::write(out, u64::from(bit - floor));
+            write_own(out, arena.label(label, start, floor, bit), floor, bit);
+        }
+        (State::Inner { .. }, Kind::List) => out.push(0x12),
+        (State::Leaf { tail, .. }, Kind::Map) => {
+            let tail = arena.tail(tail, floor);
+            out.push(0x01);
+            varint::write(out, tail.len() as u64);
+            write_own(out, tail, floor, u32::MAX);
+            write_target(out, arena.target(id));
+        }
+        (State::Leaf { .. }, Kind::List) => {
+            out.push(0x11);
+            varint::write(out, node.sum.measure);
+            write_target(out, arena.target(id));
+        }
+        (_, Kind::Map) => out.push(0x00),
+        (_, Kind::List) => out.push(0x10),
+    }
+}
+
+#[inline(always)]
+fn write_target(out: &mut Vec<u8>, target: &[u8]) {
+    varint::write(out, target.len() as u64);
+    out.extend_from_slice(target);
+}
+
+/// Appends what a proof says of a node that it does not show.
+#[inline(always)]
+pub(crate) fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
+    out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
+    varint::write(out, sum.count);
+    if kind == Kind::List {
+        varint::write(out, sum.measure);
+    }
+    out.extend_from_slice(&sum.digest.0);
 }
 
 /// Appends a label or tail with its stray bits cleared.

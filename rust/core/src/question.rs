@@ -36,9 +36,9 @@ impl Question {
     }
 
     /// The query to run.
-    pub(crate) fn ask(&self) -> Result<Ask<'static>> {
+    pub(crate) fn ask(&self) -> Result<Ask> {
         Ok(match self {
-            Self::Key(segments) => Ask::owned_key(Key::from_segments(segments)?),
+            Self::Key(segments) => Ask::key(Key::from_segments(segments)?),
             Self::Index(index) => Ask::index(*index),
             Self::Range { start, end } => Ask::range(*start, *end, MAX_SEGMENTS),
             Self::Scan { prefix, after, limit } => {

@@ -2,8 +2,9 @@
 
 use crate::arena::{NodeId, PathBuffer, Side, State};
 use crate::cid::Cid;
-use crate::map::{End, Walk};
+use crate::map::Walk;
 use crate::path::{self, Window};
+use crate::trail::End;
 use crate::tree::{Halt, MAX_WANTED, Place, Step, Tree};
 
 /// What a scan gives: the entries of one page of a listing, in key order, and whether more follow.
@@ -174,7 +175,7 @@ impl Scan {
         let mut rest: Vec<Place> = sure.map(|next| Place::Here(next.id)).collect();
         rest.reverse();
         while let Some(place) = rest.pop() {
-            if room == 0 || tree.wanted.len() >= MAX_WANTED {
+            if room == 0 || tree.supply.wanted.len() >= MAX_WANTED {
                 return;
             }
             let count = tree.sum_at(&place).count;

@@ -1,8 +1,9 @@
 //! A tree partly in hand, and what it means to visit a node of it.
 //!
-//! Queries are written once, against [`Tree`]. For the prover it is opened on a root and fetches nodes from pages as
-//! they are visited; for the verifier it is the pruned tree that was sent. Either way, what was visited is what the
-//! proof shows. Changes add fresh nodes beside the old ones, so the old tree stays whole until its proof is written.
+//! Queries are written once, against [`Tree`]; those of a single leaf do without one (`trail`). For the prover it is
+//! opened on a root and fetches nodes from pages as they are visited; for the verifier it is the pruned tree that was
+//! sent. Either way, what was visited is what the proof shows. Changes add fresh nodes beside the old ones, so the old
+//! tree stays whole until its proof is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::node::{Encoder, Summary};
 use crate::page::{NodeSource, Page};
 use crate::pruned::{self, Form};
 use crate::suite::{Digest, Suite};
+use crate::trail::{Pages, View};
 
 /// Why a query stops before its end.
 #[derive(Debug)]
@@ -44,16 +46,62 @@ const BYTES: usize = 512;
 /// Pages asked for at once, at most.
 pub(crate) const MAX_WANTED: usize = 128;
 
+/// Where the pages of a query come from.
+#[derive(Default)]
+pub(crate) struct Supply {
+    source: Option<Arc<dyn NodeSource>>,
+    supplied: BTreeMap<Digest, Arc<Page>>,
+    /// Pages that the query is sure to need next.
+    pub(crate) wanted: BTreeSet<Digest>,
+}
+
+impl Supply {
+    pub(crate) fn from(source: Arc<dyn NodeSource>) -> Self {
+        Self { source: Some(source), ..Self::default() }
+    }
+
+    /// Adds pages that were asked for.
+    pub(crate) fn add(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        self.supplied.extend(pages.into_iter().map(|page| (page.digest(), page)));
+    }
+
+    /// The page of this digest; `linked`, if another page holds on to it. One that is not at hand is wanted.
+    fn get(&mut self, linked: Option<Arc<Page>>, digest: &Digest) -> Step<Arc<Page>> {
+        let page = linked
+            .or_else(|| self.supplied.get(digest).map(Arc::clone))
+            .or_else(|| self.source.as_ref().and_then(|source| source.page(digest)));
+        page.ok_or_else(|| {
+            self.wanted.insert(*digest);
+            Halt::Pages
+        })
+    }
+}
+
+impl Pages<Arc<Page>> for Supply {
+    fn page(&mut self, behind: Option<(&Arc<Page>, u32)>, digest: &Digest) -> Step<Arc<Page>> {
+        self.get(behind.and_then(|(page, ordinal)| page.next.get(ordinal as usize)).map(Arc::clone), digest)
+    }
+}
+
+impl View for Tree {
+    #[inline(always)]
+    fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    #[inline(always)]
+    fn sum(&self, id: NodeId) -> &Summary {
+        &self.there(id).sum
+    }
+}
+
 pub(crate) struct Tree {
     pub(crate) kind: Kind,
     pub(crate) suite: Suite,
     pub(crate) arena: Arena,
     /// Pages that nodes were copied from, held so that no cache can drop them under the query.
     pub(crate) pages: Vec<Arc<Page>>,
-    source: Option<Arc<dyn NodeSource>>,
-    supplied: BTreeMap<Digest, Arc<Page>>,
-    /// Pages that the query is sure to need next.
-    pub(crate) wanted: BTreeSet<Digest>,
+    pub(crate) supply: Supply,
     /// Nodes that may still be visited before [`Halt::Budget`].
     pub(crate) budget: u64,
     /// Nodes visited that are no fresh ones.
@@ -71,17 +119,7 @@ impl Tree {
     pub(crate) const TOP: NodeId = NodeId(0);
 
     fn with(kind: Kind, suite: Suite, arena: Arena) -> Self {
-        Self {
-            kind,
-            suite,
-            arena,
-            pages: Vec::new(),
-            source: None,
-            supplied: BTreeMap::new(),
-            wanted: BTreeSet::new(),
-            budget: u64::MAX,
-            visited: 0,
-        }
+        Self { kind, suite, arena, pages: Vec::new(), supply: Supply::default(), budget: u64::MAX, visited: 0 }
     }
 
     /// The tree of a root whose pages come from `source`, or are asked for.
@@ -90,7 +128,7 @@ impl Tree {
         tree.arena.reserve(NODES, BYTES);
         let sum = Summary { count: 0, measure: 0, digest: root.digest };
         tree.arena.push(Node::new(sum, State::Stub { extent: 0, ordinal: 0 }));
-        tree.source = Some(source);
+        tree.supply = Supply::from(source);
         tree
     }
 
@@ -176,7 +214,7 @@ impl Tree {
     pub(crate) fn load(&mut self, id: NodeId) -> Step<()> {
         match self.state(id) {
             State::Remote { page, node } => self.fetch(id, page, node),
-            State::Stub { .. } if self.source.is_some() => {
+            State::Stub { .. } if self.may_lack_pages() => {
                 let page = self.page_at(&self.node(id).sum.digest.clone(), None)?;
                 self.enter(id, page);
                 Ok(())
@@ -205,19 +243,9 @@ impl Tree {
     }
 
     fn page_at(&mut self, digest: &Digest, linked: Option<Arc<Page>>) -> Step<Arc<Page>> {
-        let page = linked
-            .or_else(|| self.supplied.get(digest).map(Arc::clone))
-            .or_else(|| self.source.as_ref().and_then(|source| source.page(digest)));
-        match page {
-            None => {
-                self.wanted.insert(*digest);
-                Err(Halt::Pages)
-            }
-            Some(page) if page.kind != self.kind || page.suite != self.suite => {
-                Err(Halt::Damaged(Error::damaged(format!("page {digest} is of another kind or suite than its tree"))))
-            }
-            Some(page) => Ok(page),
-        }
+        let page = self.supply.get(linked, digest)?;
+        page.check_is_of(self.kind, self.suite).map_err(Halt::Damaged)?;
+        Ok(page)
     }
 
     /// Puts the top of a page in the place of its stub.
@@ -256,14 +284,9 @@ impl Tree {
         (node.height, node.weight) = (source.height, source.weight);
     }
 
-    /// Adds pages that were asked for.
-    pub(crate) fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
-        self.supplied.extend(pages.into_iter().map(|page| (page.digest(), page)));
-    }
-
     /// Whether pages may be missing, so that asking for many at once pays.
     pub(crate) fn may_lack_pages(&self) -> bool {
-        self.source.is_some()
+        self.supply.source.is_some()
     }
 
     /// The bit and the children of an inner node that will be visited. None for another node, and where its page is not

@@ -50,7 +50,7 @@ pub(crate) fn check_all_visited(tree: &Tree) -> Result<()> {
 }
 
 /// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
-pub(crate) fn replay(root: &RootCid, mut ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<Answer> {
+pub(crate) fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     let mut tree = Tree::of_proof(root.kind, root.suite);
     read(&mut tree, root, proof, limit)?;
     let answer = ask.run(&mut tree).map_err(refuse)?;
@@ -129,7 +129,7 @@ pub fn scan(root: &RootCid, window: Window, entries: usize, proof: &[u8], limit:
     }
 }
 
-fn changed(root: &RootCid, ask: Ask<'_>, proof: &[u8], limit: usize) -> Result<RootCid> {
+fn changed(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<RootCid> {
     match replay(root, ask, proof, limit)? {
         Answer::Changed(changed) => Ok(RootCid { digest: changed.sum.digest, ..*root }),
         _ => Err(Error::proof(OTHER_ANSWER)),
