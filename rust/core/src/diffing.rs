@@ -13,11 +13,11 @@ use crate::messages as msg;
 use crate::ops::{Need, not_held};
 use crate::page::{NodeSource, Page, PageCache};
 use crate::path::Window;
-use crate::prooflist;
 use crate::prove::Progress;
 use crate::question::MAX_ENTRIES;
 use crate::suite::Digest;
 use crate::verify;
+use crate::writing::{self, json};
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -79,7 +79,7 @@ impl DiffRequest {
         let sent: DiffResult = msg::result(response)?;
         let decode = |text: &str, step: usize| {
             let fail = |error| Error::proof(format!("it is not canonical base64: {error}")).in_step(step);
-            BASE64.decode(text.as_bytes()).map_err(fail)
+            writing::decode(text).map_err(fail)
         };
         let proofs = [decode(&sent.proofs.a, 0)?, decode(&sent.proofs.b, 1)?];
         let roots = [&self.roots[0], &self.roots[1]];
@@ -138,7 +138,7 @@ impl Diffing {
         }
         let (found, [a, b]) = query.answer().ok_or_else(|| Error::damaged("a diff ended without an answer"))?;
         let proofs = Proofs { a: BASE64.encode(&a), b: BASE64.encode(&b) };
-        Ok(Ok(prooflist::json(&DiffResult { entries: entries(&found), more: found.more, proofs })))
+        Ok(Ok(json(&DiffResult { entries: entries(&found), more: found.more, proofs })))
     }
 
     pub(crate) fn supply_roots(&mut self, held: &[bool]) -> Result<()> {

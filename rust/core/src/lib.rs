@@ -57,6 +57,7 @@ mod tree;
 pub mod varint;
 pub mod verify;
 mod writes;
+mod writing;
 
 pub use arcs::Arcs;
 pub use batch::{ResolveBatch, Turn, WantedPage};

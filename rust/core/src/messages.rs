@@ -11,8 +11,9 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, InputCode, Result};
-use crate::json::objects;
+use crate::json::{self, objects};
 use crate::node::SUM_LIMIT;
+use crate::writing::Proof;
 
 /// The profiles of the operations.
 pub(crate) const RESOLVE: &str = "core.resolve/v0alpha1";
@@ -22,12 +23,12 @@ pub(crate) const SCAN: &str = "core.scan/v0alpha1";
 
 /// Reads a request.
 pub(crate) fn request<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
-    serde_json::from_slice(body).map_err(|error| Error::request(format!("the request: {error}")))
+    json::read(body).map_err(|error| Error::request(format!("the request: {error}")))
 }
 
 /// Reads a result; whatever is wrong with it, it proves nothing.
 pub(crate) fn result<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
-    serde_json::from_slice(body).map_err(|error| Error::proof(format!("the result: {error}")))
+    json::read(body).map_err(|error| Error::proof(format!("the result: {error}")))
 }
 
 pub(crate) fn check_profile(is: &str, expected: &str) -> Result<()> {
@@ -182,12 +183,12 @@ pub(crate) struct Step<'a> {
     #[serde(borrow)]
     pub(crate) evidence_backend: Cow<'a, str>,
     #[serde(borrow)]
-    pub(crate) proof: Cow<'a, str>,
+    pub(crate) proof: Proof<'a>,
 }
 
 impl<'a> Step<'a> {
     /// A step with the members that all kinds have.
-    pub(crate) fn new(kind: &'static str, from: String, suite: &'static str, proof: Cow<'a, str>) -> Self {
+    pub(crate) fn new(kind: &'static str, from: String, suite: &'static str, proof: Proof<'a>) -> Self {
         Self {
             kind: Cow::Borrowed(kind),
             from: Link::to(from),
@@ -211,7 +212,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The first member in which two steps differ.
+    /// The first member in which two steps differ, but for the proof: it is what the other members are proven by.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         macro_rules! first {
             ($($member:ident),*) => {
@@ -219,7 +220,7 @@ impl<'a> Step<'a> {
             };
         }
         first!(kind, from, target, path, index, start, end, length, total_size, segments, sizes, offset);
-        first!(prefix, after, limit, more, evidence_kind, evidence_backend, proof);
+        first!(prefix, after, limit, more, evidence_kind, evidence_backend);
         None
     }
 }

@@ -198,9 +198,9 @@ impl Operation {
         let answer = reading.query().answer().ok_or_else(|| Error::damaged("a query ended without an answer"))?;
         let proof = reading.query().proof();
         self.done = Some(match &self.task {
-            Task::Read(one) => one.request.result(&answer, &proof).map_err(|details| absent(&one.request, details)),
-            Task::MapProof(one) => Ok(one.request.result(&answer, &proof)),
-            Task::Scan(one) => Ok(one.request.result(&answer, &proof)),
+            Task::Read(one) => one.request.result(&answer, proof).map_err(|details| absent(&one.request, details)),
+            Task::MapProof(one) => Ok(one.request.result(&answer, proof)),
+            Task::Scan(one) => Ok(one.request.result(&answer, proof)),
             Task::Resolve(_) | Task::Diff(_) => Ok(String::new()),
         });
         Ok(None)

@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use data_encoding::BASE64;
-
 use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{Error, InputCode, Result};
 use crate::list::Span;
@@ -17,9 +15,7 @@ use crate::node::SUM_LIMIT;
 use crate::path::Key;
 use crate::prove::Answer;
 use crate::question::{MAX_ENTRIES, Question};
-
-/// The answer to a look-up in a map of millions is not longer, so its text is not moved while it is written.
-const USUAL_BYTES: usize = 2048;
+use crate::writing::{Proof, json};
 
 /// The prooflist of steps from `root` that answer `query`.
 pub(crate) fn prooflist<'a>(root: &Cid, query: String, steps: Vec<Step<'a>>) -> ProofList<'a> {
@@ -174,8 +170,8 @@ impl Read {
     }
 
     /// The result; `Err` is the details of a 404 that prove the absence.
-    pub(crate) fn result(&self, answer: &Answer, proof: &[u8]) -> Result<String, String> {
-        let step = self.question.step(&self.root, answer, BASE64.encode(proof).into());
+    pub(crate) fn result(&self, answer: &Answer, proof: Vec<u8>) -> Result<String, String> {
+        let step = self.question.step(&self.root, answer, Proof::Bytes(proof));
         let prooflist = prooflist(&self.root.cid(), self.question.text(), vec![step]);
         match self.members(answer) {
             Some((target, range_segments)) => {
@@ -279,8 +275,8 @@ impl MapProof {
         Ok(Self { root, question })
     }
 
-    pub(crate) fn result(&self, answer: &Answer, proof: &[u8]) -> String {
-        let step = self.question.step(&self.root, answer, BASE64.encode(proof).into());
+    pub(crate) fn result(&self, answer: &Answer, proof: Vec<u8>) -> String {
+        let step = self.question.step(&self.root, answer, Proof::Bytes(proof));
         let prooflist = prooflist(&self.root.cid(), self.question.text(), vec![step]);
         let target = match answer {
             Answer::Key(target) => target.map(|cid| cid.text()),
@@ -335,8 +331,8 @@ impl Scan {
         Ok(Self { root, question })
     }
 
-    pub(crate) fn result(&self, answer: &Answer, proof: &[u8]) -> String {
-        let step = self.question.step(&self.root, answer, BASE64.encode(proof).into());
+    pub(crate) fn result(&self, answer: &Answer, proof: Vec<u8>) -> String {
+        let step = self.question.step(&self.root, answer, Proof::Bytes(proof));
         let prooflist = prooflist(&self.root.cid(), self.question.text(), vec![step]);
         let empty = Listing::default();
         let listing = if let Answer::Listing(listing) = answer { listing } else { &empty };
@@ -360,13 +356,6 @@ pub fn verify_scan(request: &[u8], result: &[u8]) -> Result<(Listing, Vec<u8>)> 
     };
     must_equal("entries", &sent.entries, &entries(&listing))?;
     must_equal("more", &sent.more, &listing.more)?;
-    let proof = BASE64.decode(step.proof.as_bytes()).map_err(|_| Error::proof("its proof is not base64"))?;
+    let proof = step.proof.decode()?;
     Ok((listing, proof))
-}
-
-/// Writes a message; those of this crate hold nothing that JSON cannot.
-pub(crate) fn json(message: &impl serde::Serialize) -> String {
-    let mut text = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut text, message).expect("messages have string keys and finite numbers");
-    String::from_utf8(text).expect("JSON is UTF-8")
 }

@@ -1,15 +1,12 @@
 //! What is asked of one tree, and the prooflist step that answers it (protocol section 5).
 
-use std::borrow::Cow;
-
-use data_encoding::BASE64;
-
 use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{Error, Result};
 use crate::messages::{Int, Link, Step};
 use crate::path::{Key, Window};
 use crate::prove::{Answer, Ask};
 use crate::verify;
+use crate::writing::Proof;
 
 /// The coordinate whose step is a `payload_binding`.
 const PAYLOAD: &str = "@payload";
@@ -67,9 +64,8 @@ impl Question {
     }
 
     /// The step that answers this.
-    pub(crate) fn step<'a>(&self, root: &RootCid, answer: &Answer, proof: Cow<'a, str>) -> Step<'a> {
-        let from = root.cid().text();
-        let new = |kind, proof| Step::new(kind, from.clone(), root.suite.name(), proof);
+    pub(crate) fn step<'a>(&self, root: &RootCid, answer: &Answer, proof: Proof<'a>) -> Step<'a> {
+        let new = |kind, proof| Step::new(kind, root.cid().text(), root.suite.name(), proof);
         let link = |cid: Option<&Cid>| Some(cid.map(|cid| Link::to(cid.text())));
         match (self, answer) {
             (Self::Key(segments), Answer::Key(target)) => {
@@ -92,7 +88,7 @@ impl Question {
             }
             (Self::Range { start, end }, Answer::Span(span)) => {
                 let mut step = new("list_range", proof);
-                step.target = Some(Some(Link::to(from.clone())));
+                step.target = Some(Some(step.from.clone()));
                 step.start = Some(Int(*start));
                 step.end = end.map(Int);
                 step.length = Some(Int(span.length));
@@ -104,7 +100,7 @@ impl Question {
             }
             (Self::Scan { prefix, after, limit }, Answer::Listing(listing)) => {
                 let mut step = new("map_scan", proof);
-                step.target = Some(Some(Link::to(from.clone())));
+                step.target = Some(Some(step.from.clone()));
                 step.prefix = Some(prefix.clone());
                 step.after = after.clone();
                 step.limit = Some(Int(*limit));
@@ -119,11 +115,9 @@ impl Question {
     /// Checks a step that was sent and gives back what it proves.
     pub(crate) fn check(&self, index: usize, sent: &Step<'_>, root: &RootCid) -> Result<Answer> {
         let check = || {
-            let proof = BASE64
-                .decode(sent.proof.as_bytes())
-                .map_err(|error| Error::proof(format!("member \"proof\" is not canonical base64: {error}")))?;
+            let proof = sent.proof.decode()?;
             let answer = verify::replay(root, self.ask()?, &proof, self.proof_limit())?;
-            match self.step(root, &answer, Cow::Borrowed(&sent.proof)).difference(sent) {
+            match self.step(root, &answer, Proof::Bytes(proof)).difference(sent) {
                 None => Ok(answer),
                 Some(member) => Err(Error::proof(format!("member {member:?} is not what is asked and proven"))),
             }

@@ -1,10 +1,7 @@
 //! The search for a path through nested maps and lists (protocol section 5, *resolve*): longest arcs first.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-use data_encoding::BASE64;
 
 use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{Error, InputCode, Missing, Result};
@@ -14,6 +11,7 @@ use crate::page::{NodeSource, Page, PageCache};
 use crate::prooflist::{self, Resolve};
 use crate::prove::Answer;
 use crate::question::Question;
+use crate::writing::Proof;
 
 /// Segments of a path that are as much work, for each look-up of them, as visiting one node.
 const SEGMENTS_A_NODE: u64 = 8;
@@ -177,8 +175,8 @@ impl Resolving {
         if !ends && onward.is_none() {
             return None;
         }
-        let proof = BASE64.encode(&reading.query().proof());
-        let step = question.step(&place.root, &answer, Cow::Owned(proof));
+        let proof = Proof::Bytes(reading.query().proof());
+        let step = question.step(&place.root, &answer, proof);
         if ends {
             return Some(Ok(self.finish(&target, step)));
         }

@@ -3,14 +3,13 @@
 //! The client replays its own changes on the pruned trees of the receipt. What comes out is the new root; the receipt
 //! only has to agree.
 
-use data_encoding::BASE64;
-
 use crate::cid::{Cid, RootCid};
 use crate::deltas;
 use crate::error::{Error, InputCode, Result};
 use crate::messages::{self as msg, Delta, DeltaReceipt, FixedList, Receipt};
 use crate::prove::Answer;
 use crate::verify;
+use crate::writing;
 
 /// Derives the new root from the base root and the caller's own changes, and compares the receipt with it.
 ///
@@ -51,8 +50,7 @@ pub fn verify_transition(request: &[u8], receipt: &[u8]) -> Result<Cid> {
 fn replay(delta: &Delta, object: &RootCid, sent: &DeltaReceipt) -> Result<RootCid> {
     must_equal("object", &sent.object, &object.cid().text())?;
     let proof = sent.proof.as_ref().ok_or_else(|| Error::proof("there is no proof"))?;
-    let proof = BASE64
-        .decode(proof.as_bytes())
+    let proof = writing::decode(proof)
         .map_err(|error| Error::proof(format!("member \"proof\" is not canonical base64: {error}")))?;
     let ask = deltas::ask(delta, object.kind)?;
     let Answer::Changed(changed) = verify::replay(object, ask, &proof, verify::WIDE_PROOF_LIMIT)? else {

@@ -17,10 +17,10 @@ use crate::map;
 use crate::messages::{self as msg, Delta, DeltaReceipt, FixedList, Receipt};
 use crate::ops::{Need, Reading, not_held};
 use crate::page::{NodeSource, Page, PageCache};
-use crate::prooflist;
 use crate::prove::{Answer, Ask, Changed};
 use crate::suite::{Digest, Suite};
 use crate::verify::WIDE_PROOF_LIMIT;
+use crate::writing::json;
 
 /// Pages on their way to a store.
 #[derive(Debug, Default)]
@@ -321,7 +321,7 @@ impl Mutation {
     /// [`Error::Input`] before that.
     pub fn result(&self) -> Result<String> {
         match self.results.last() {
-            Some(new_root) if self.deltas.is_empty() => Ok(prooflist::json(&Receipt {
+            Some(new_root) if self.deltas.is_empty() => Ok(json(&Receipt {
                 base_root: self.base.cid().text(),
                 new_root: new_root.cid().text(),
                 delta_count: msg::Int(self.receipts.len() as u64),
