@@ -2,7 +2,7 @@
 //!
 //! Verification of whole operations, with their JSON, is in `operations`.
 
-use core::{Cid, InputCode, Key, Kind, RootCid, map, verify};
+use core::{InputCode, Key, Kind, RootCid, map, verify};
 use coregw_core as core;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -99,23 +99,24 @@ pub fn verify_key_many<'py>(
     // The proofs are borrowed from objects that `given` holds.
     let asked: Vec<(&Key, &[u8])> = given.iter().map(|(key, proof)| (key, proof.as_bytes())).collect();
     let targets = call_detached(py, asked.len() > ATTACHED_PROOFS, || {
-        let verified = parallel::map(&asked, |(key, proof)| verify::key(&root, key, proof, verify::PROOF_LIMIT));
+        let verified = parallel::map(&asked, |(key, proof)| {
+            verify::key(&root, key, proof, verify::PROOF_LIMIT).map(|target| target.map(|target| target.text()))
+        });
         let named = |(i, target): (usize, core::Result<_>)| target.map_err(|error| error.within(&format!("item {i}")));
-        verified.into_iter().enumerate().map(named).collect::<core::Result<Vec<Option<Cid>>>>()
+        verified.into_iter().enumerate().map(named).collect::<core::Result<Vec<Option<String>>>>()
     })?;
-    Ok(targets.into_iter().map(|target| target.map(|target| text(py, &target))).collect())
+    Ok(targets.into_iter().map(|target| target.map(|target| PyString::new(py, &target))).collect())
 }
 
 fn pair<'py>(index: usize, item: &Bound<'py, PyAny>) -> PyResult<(Key, Bound<'py, PyBytes>)> {
-    let place = format!("item {index}");
     if let Ok(pair) = item.cast::<PyTuple>()
         && pair.len() == 2
         && let Ok(proof) = pair.get_item(1)?.cast_into::<PyBytes>()
     {
-        let key = convert::key(&pair.get_item(0)?).map_err(|fault| fault.within(&place))?;
+        let key = convert::key(&pair.get_item(0)?).map_err(|fault| fault.within(&format!("item {index}")))?;
         return Ok((key, proof));
     }
-    Err(PyTypeError::new_err(format!("{place} is a tuple of a path and a proof (bytes)")))
+    Err(PyTypeError::new_err(format!("item {index} is a tuple of a path and a proof (bytes)")))
 }
 
 /// An element of a list, or the proven end of the list (protocol section 4, *get*). O(log n) hashes.
