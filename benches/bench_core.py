@@ -146,7 +146,7 @@ def main() -> None:
     sizes = QUICK if args.quick else FULL + (HUGE if args.huge else ())
     notes = (
         "One thread and SHA-256; the best time of each side counts.",
-        "Hashing is the hash function on each string; side by side: its bare compression function on padded copies.",
+        "Hashing a proof puts each digest into the next string; side by side: as if no string had another's digest.",
     )
     figures = report.Report("core", "The core beside bare hashing and sorting", args, notes)
     measured = rust(sizes)

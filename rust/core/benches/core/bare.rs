@@ -4,23 +4,16 @@ use std::time::Duration;
 
 use coregw_core::{Digest, Key, Suite, varint};
 
-use sha2::block_api::compress256;
-
 use crate::data::target;
 use crate::measure::time;
 
-/// The longest string, with its padding, that is hashed by the compression function itself.
-const ROOM: usize = 512;
-
-/// The first hash value of SHA-256 (FIPS 180-4, section 5.3.3).
-const START: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
-
 /// Byte strings behind each other in one block.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Where in `bytes` the digest of a string stands, if that is in the string behind it.
+    links: Vec<Option<usize>>,
 }
 
 impl Strings {
@@ -38,42 +31,40 @@ impl Strings {
         self.bytes.len() / self.ends.len().max(1)
     }
 
-    /// The same as [`Self::hash`] by the compression function of SHA-256 itself, on a copy with room for the padding: for
-    /// strings of few blocks that is some percent faster.
-    fn compress(&self) -> u8 {
-        let (mut from, mut all) = (0, 0);
-        let mut message = [0; ROOM];
-        for &end in &self.ends {
-            let len = end - from;
-            let blocks = (len + 9).div_ceil(64);
-            message[..len].copy_from_slice(&self.bytes[from..end]);
-            message[len] = 0x80;
-            message[len + 1..64 * blocks - 8].fill(0);
-            message[64 * blocks - 8..64 * blocks].copy_from_slice(&(8 * len as u64).to_be_bytes());
-            let mut state = START;
-            compress256(&mut state, &message.as_chunks().0[..blocks]);
-            all ^= state[0].to_be_bytes()[0];
-            from = end;
-        }
-        all
+    /// Finds what depends on what.
+    pub fn link(&mut self, suite: Suite) {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let strings: Vec<_> = starts.zip(self.ends.iter().copied()).collect();
+        let bytes = &self.bytes;
+        let place = |pair: &[(usize, usize)]| {
+            let digest = suite.digest(&bytes[pair[0].0..pair[0].1]).0;
+            let next = bytes[pair[1].0..pair[1].1].windows(32).position(|window| window == digest)?;
+            Some(pair[1].0 + next)
+        };
+        self.links = strings.windows(2).map(place).chain([None]).collect();
     }
 
-    /// How long it takes to hash all strings once with the hash function.
+    /// How long it takes to hash all strings of linked proofs once, each digest put where the next string has it: what
+    /// no verifier can do without, and no processor can do side by side.
+    pub fn chain(&mut self, suite: Suite) -> Duration {
+        assert_eq!(self.links.len(), self.ends.len(), "the strings are linked");
+        time(|| {
+            let (mut from, mut all) = (0, 0);
+            for (&end, link) in self.ends.iter().zip(&self.links) {
+                let digest = suite.digest(&self.bytes[from..end]).0;
+                match *link {
+                    Some(at) => self.bytes[at..at + 32].copy_from_slice(&digest),
+                    None => all ^= digest[0],
+                }
+                from = end;
+            }
+            all
+        })
+    }
+
+    /// How long it takes to hash all strings once, whatever stands in them.
     pub fn floor(&self, suite: Suite) -> Duration {
         time(|| self.hash(suite))
-    }
-
-    /// The same the fastest way there is: the processor works on several strings side by side, which it can't on those of
-    /// a proof, each of which has the digest of the one before it.
-    pub fn side_by_side(&self, suite: Suite) -> Duration {
-        match suite {
-            Suite::Sha2_256 if self.fit() => time(|| self.compress()),
-            _ => self.floor(suite),
-        }
-    }
-
-    fn fit(&self) -> bool {
-        std::iter::once(&0).chain(&self.ends).zip(&self.ends).all(|(from, end)| end - from + 9 <= ROOM)
     }
 
     /// Hashes each string; the result depends on all of them, so that none is left out.
