@@ -123,10 +123,10 @@ def main() -> None:
     batches, rounds = (5, 3) if args.quick else (10, 5)
     figures = report.Report(
         "cold",
-        f"Cold look-ups in a map of {where.arcs:,} arcs",
+        "Cold look-ups in a map larger than the cache",
         args,
         (
-            f"{where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB; cache of {caches[0] >> 20} MiB of parsed pages.",
+            f"{where.arcs:,} arcs in {where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB; cache of {caches[0] >> 20} MiB of parsed pages.",
             f"{batches} batches of {BATCH:,} random look-ups in a row; medians of {rounds} rounds.",
             "Both sides: the time of the same page reads. Ours adds the checks of all pages, the proofs and the JSON.",
         ),
