@@ -126,7 +126,8 @@ def main() -> None:
         "Cold look-ups in a map larger than the cache",
         args,
         (
-            f"{where.arcs:,} arcs in {where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB; cache of {caches[0] >> 20} MiB of parsed pages.",
+            f"{where.arcs:,} arcs in {where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB.",
+            f"A cache of {caches[0] >> 20} MiB of parsed pages.",
             f"{batches} batches of {BATCH:,} random look-ups in a row; medians of {rounds} rounds.",
             "Both sides: the time of the same page reads. Ours adds the checks of all pages, the proofs and the JSON.",
         ),

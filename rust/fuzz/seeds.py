@@ -36,7 +36,7 @@ def main() -> None:
         write("json", f"operation-{i}", request + b"\xff" + result)
         write("json", f"request-{i}", request)
     # The empty map: its block is 00, and its root's name the codec 0x303110 and that byte's SHA-256.
-    root = bytes.fromhex("0190e2c001" "1220") + hashlib.sha256(b"\0").digest()
+    root = bytes.fromhex("0190e2c0011220") + hashlib.sha256(b"\0").digest()
     header = b"\xa2eroots\x81\xd8\x2a\x58\x28\0" + root + b"gversion\x01"
     write("car", "empty-map", b"\x10" + bytes([len(header)]) + header + bytes([len(root) + 1]) + root + b"\0")
     for target in ("pages", "changes"):
