@@ -82,11 +82,11 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
-    def load(self, into: Measured, cores: str, path: str, bodies: Path, connections: int, seconds: float) -> None:
+    def load(self, into: Measured, cores: str, requests: Path, connections: int, seconds: float) -> None:
         """Sends requests for some seconds, and takes what wrk and the kernel say of it."""
         wrk = ["taskset", "-c", cores, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
         before = self.cpu_seconds()
-        script = [*wrk, "-s", str(HERE / "load.lua"), self.url, "--", path, str(bodies)]
+        script = [*wrk, "-s", str(HERE / "requests.lua"), self.url, "--", str(requests)]
         done = subprocess.run(script, capture_output=True, text=True, check=True)
         cpu = self.cpu_seconds() - before
         into.take(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
@@ -117,15 +117,15 @@ def zipf(rng: random.Random, arcs: int) -> Iterator[int]:
         yield order[bisect.bisect(sums, rng.random() * sums[-1])]
 
 
-def resolve_bodies(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
+def resolve_requests(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
     bodies = ({"profile": "core.resolve/v0alpha1", "root": root, "segments": key(next(numbers))} for _ in range(count))
-    file.write_text("".join(f"{json.dumps(body)}\n" for body in bodies))
+    file.write_text("".join(f"POST /v1/resolve {json.dumps(body)}\n" for body in bodies))
     return file
 
 
-def batch_bodies(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
+def batch_requests(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
     bodies = ({"root": root, "paths": [key(next(numbers)) for _ in range(BATCH)]} for _ in range(count))
-    file.write_text("".join(f"{json.dumps(body)}\n" for body in bodies))
+    file.write_text("".join(f"POST /v1/resolve/batch {json.dumps(body)}\n" for body in bodies))
     return file
 
 
@@ -158,28 +158,28 @@ def main() -> None:
     measured: dict[tuple[str, str], Measured] = {}
     with tempfile.TemporaryDirectory() as folder, servers(Path(folder), arcs) as (running, root):
         top = Path(folder)
-        bodies = {
-            "uniform": resolve_bodies(top / "uniform", root, uniform(rng, arcs), count),
-            "zipf": resolve_bodies(top / "zipf", root, zipf(rng, arcs), count),
+        resolves = {
+            "uniform": resolve_requests(top / "uniform", root, uniform(rng, arcs), count),
+            "zipf": resolve_requests(top / "zipf", root, zipf(rng, arcs), count),
         }
-        batches = batch_bodies(top / "batches", root, uniform(rng, arcs), 20 if args.quick else 200)
+        batches = batch_requests(top / "batches", root, uniform(rng, arcs), 20 if args.quick else 200)
         kinds = [("gateway", "uniform"), ("constant", "uniform"), ("raw", "uniform"), ("gateway", "zipf")]
         measured = {kind: Measured() for kind in [*kinds, ("gateway", "single"), ("gateway", "batch")]}
         gateway, other = running["gateway"], str(cores[1])
-        for path, file in (("/v1/resolve/batch", batches), ("/v1/resolve", bodies["uniform"])):  # to warm it up
-            gateway.load(Measured(), other, path, file, BATCH_CONNECTIONS, 2 * seconds)
+        for file in (batches, resolves["uniform"]):  # to warm it up
+            gateway.load(Measured(), other, file, BATCH_CONNECTIONS, 2 * seconds)
         for _ in range(rounds):
             for server in running.values():
                 server.use_cores({cores[0]})
             for kind, asked in kinds:
                 into = measured[kind, asked]
-                running[kind].load(into, other, "/v1/resolve", bodies[asked], CONNECTIONS, seconds)
+                running[kind].load(into, other, resolves[asked], CONNECTIONS, seconds)
             gateway.use_cores({cores[0], cores[1]})
             both = f"{cores[0]},{cores[1]}"
             into = measured["gateway", "single"]
-            gateway.load(into, both, "/v1/resolve", bodies["uniform"], CONNECTIONS, seconds)
+            gateway.load(into, both, resolves["uniform"], CONNECTIONS, seconds)
             into = measured["gateway", "batch"]
-            gateway.load(into, both, "/v1/resolve/batch", batches, BATCH_CONNECTIONS, seconds)
+            gateway.load(into, both, batches, BATCH_CONNECTIONS, seconds)
     told(args, measured, arcs)
 
 

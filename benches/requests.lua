@@ -31,6 +31,6 @@ end
 function done(summary, latency)
   local errors = summary.errors
   local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
-  io.write(string.format('\n{"requests": %d, "failed": %d, "microseconds": %d, "p99": %d}\n',
-    summary.requests, failed, summary.duration, latency:percentile(99)))
+  io.write(string.format('\n{"requests": %d, "failed": %d, "microseconds": %d, "p50": %d, "p99": %d}\n',
+    summary.requests, failed, summary.duration, latency:percentile(50), latency:percentile(99)))
 end

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.operations import Steps, answered
+from coregw.client.operations import Steps, answered, naming
 from coregw.client.questions import CidLike, PathLike, encode, map_proof, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.client.wire import Answer, Call, decode
-from coregw.errors import InvalidInput, PathNotFound, ProofError
+from coregw.errors import InvalidInput, PathNotFound
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, TransitionRequest
 
 __all__ = ["mutate", "update"]
@@ -45,11 +45,8 @@ def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> 
     call = Call("POST", f"/v1/roots/{base}/mutations", settings.max_result_bytes, what, content=body)
     answer: Answer = yield call
     request = encode(TransitionRequest(root=base, deltas=list(deltas), prove=True))
-    try:
+    with naming(what):
         _core.verify_transition(request, answer.body)
-    except ProofError as error:
-        why = error.message.removeprefix("not proven: ")
-        raise ProofError(f"{what}: {why}", check=error.check, step=error.step, offset=error.offset) from None
     return decode(call, answer, MutationReceipt)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coregw import _core
-from coregw.client.operations import Piece, Stream
+from coregw.client.operations import Piece, Stream, naming
 from coregw.client.questions import CidLike, PathLike, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.client.wire import Answer, Call
-from coregw.errors import InvalidInput, ProofError
+from coregw.errors import InvalidInput
 
 __all__ = ["Difference", "differences"]
 
@@ -48,11 +48,8 @@ def differences(settings: ClientSettings, a: CidLike, b: CidLike, prefix: PathLi
         params["limit"] = str(_PAGE)
         path = f"/v1/roots/{first.text}/diff/{second.text}"
         answer: Answer = yield Call("GET", path, settings.max_result_bytes, what, params=params)
-        try:
+        with naming(what):
             page = _core.verify_diff(first, second, answer.body, segments, after, _PAGE)
-        except ProofError as error:
-            why = error.message.removeprefix("not proven: ")  # which the class says already
-            raise ProofError(f"{what}: {why}", check=error.check, step=error.step, offset=error.offset) from None
         for entry in page.entries:
             yield Piece(Difference(*entry))
         if not page.more:

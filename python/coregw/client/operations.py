@@ -7,7 +7,8 @@ gateway says is returned unless it is proven or recomputed here. Leaves out dire
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -29,6 +30,7 @@ __all__ = [
     "create_root",
     "download",
     "get_payload",
+    "naming",
     "put_payload",
     "resume",
     "same_cid",
@@ -83,11 +85,18 @@ def ask(settings: ClientSettings, question: Question[T]) -> Steps[Proven[T]]:
 
 def verified(question: Question[T], result: bytes) -> T:
     """The value that a result proves. Raises `ProofError`, naming the question, for one that proves none."""
-    try:
+    with naming(question.what):
         return question.verify(question.request, result)
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Puts what was asked, in words, before the message of a `ProofError`."""
+    try:
+        yield
     except ProofError as error:
         why = error.message.removeprefix("not proven: ")  # which the class says already
-        raise ProofError(f"{question.what}: {why}", check=error.check, step=error.step, offset=error.offset) from None
+        raise ProofError(f"{what}: {why}", check=error.check, step=error.step, offset=error.offset) from None
 
 
 def key_target(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[str]:

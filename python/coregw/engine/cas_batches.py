@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from coregw._core import Cid, payload_cid
-from coregw.engine.items import check_count, of_item, typed
+from coregw.engine.items import check_count, of_item
 from coregw.errors import InvalidInput, TooLarge
 from coregw.messages import decode
 from coregw.messages.batches import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, Block, HasBatchRequest, PutBatchRequest
+from coregw.messages.common import decode_checked
 
 __all__ = ["Payload", "read_cas_batch"]
 
@@ -53,11 +54,11 @@ def read_cas_batch(body: bytes, largest: int) -> tuple[bool, list[Payload]]:
     """
     profile = decode(body, CasBatch).profile
     if profile == "cas.put-batch/v0alpha1":
-        blocks = typed(body, PutBatchRequest).blocks
+        blocks = decode_checked(body, PutBatchRequest).blocks
         check_count("blocks", len(blocks), MAX_BATCH_BLOCKS)
         return True, _payloads(blocks, largest)
     if profile == "cas.has-batch/v0alpha1":
-        cids = typed(body, HasBatchRequest).cids
+        cids = decode_checked(body, HasBatchRequest).cids
         check_count("cids", len(cids), MAX_BATCH_BLOCKS)
         return False, [_asked_for(index, cid) for index, cid in enumerate(cids)]
     raise InvalidInput(f"no batch of payloads has the profile {profile!r:.100}", code="unknown_profile")

@@ -1,24 +1,12 @@
-"""What all batches share: reading a message, counting its items, and saying which one is wrong."""
+"""What all batches share: counting their items, and saying which one is wrong."""
 
 from __future__ import annotations
-
-from typing import TypeVar
 
 import msgspec
 
 from coregw.errors import InvalidInput, TooLarge
 
-__all__ = ["check_count", "of_item", "typed"]
-
-_T = TypeVar("_T")
-
-
-def typed(body: bytes, kind: type[_T]) -> _T:
-    """Reads a message whose text was checked before."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"not a {kind.__name__}: {error}") from None
+__all__ = ["check_count", "of_item"]
 
 
 def check_count(what: str, count: int, most: int) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Size",
     "Suite",
     "decode",
+    "decode_checked",
     "encode",
 ]
 
@@ -55,6 +56,11 @@ def decode(body: bytes, kind: type[T]) -> T:
             the place as a JSON path).
     """
     check_json(body)
+    return decode_checked(body, kind)
+
+
+def decode_checked(body: bytes, kind: type[T]) -> T:
+    """The same for a text that was checked before, as one that is read twice is."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
