@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from click.testing import Result
 
 from coregw import Map, payload_cid
 from coregw.client import Client
-from gateways import honest_gateway, lying_gateway, names
+from gateways import Told, honest_gateway, lying_gateway, names
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -44,11 +46,53 @@ def test_without_payloads_the_tree_alone_is_written(run: Run, root: str, tmp_pat
     assert "without payload" not in done.stderr
 
 
+def test_a_pipe_leads_from_one_gateway_to_another(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:
+    coregw("export", root, tmp_path / "a.car", "--payloads")
+    piped = coregw("export", root, "-", "--payloads")
+    assert (piped.returncode, piped.stdout) == (0, (tmp_path / "a.car").read_bytes())
+    assert piped.stderr.startswith(b"coregw: wrote 16 blocks, ")
+    with honest_gateway(tmp_path / "other") as url:
+        taken = run("import", "-", gateway=url, input=piped.stdout)
+        assert (taken.exit_code, taken.stdout) == (0, f"{root}\n")
+        assert run("cat", root, "docs/3", gateway=url).stdout == "page 3"
+
+
+def test_what_comes_from_a_pipe_can_be_sent_again(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+    run("export", root, tmp_path / "a.car")
+    attempts: list[bytes] = []
+
+    def busy_at_first(told: Told) -> Told:
+        attempts.append(told.request)
+        return told if len(attempts) > 1 else told.saying(b"", 503)
+
+    car = (tmp_path / "a.car").read_bytes()
+    with lying_gateway(busy_at_first, gateway) as url:
+        assert run("import", "-", gateway=url, input=car).stdout == f"{root}\n"
+    assert attempts == [car, car]
+
+
+def test_a_car_file_is_not_for_a_terminal(root: str, gateway: str) -> None:
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "COREGW_GATEWAY": gateway}
+    command = [sys.executable, "-m", "coregw", "export", root, "-"]
+    try:
+        refused = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False)
+        assert refused.returncode == 2
+        assert b"not for a terminal" in refused.stderr
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 1)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_a_lie_is_exit_code_3_and_no_file(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
     with lying_gateway(lambda told: told.saying(told.body[:-1]), gateway) as url:
-        refused = run("export", root, tmp_path / "a.car", gateway=url)
-    assert refused.exit_code == 3
-    assert refused.stderr.startswith("coregw: not proven: export ")
+        for file in (tmp_path / "a.car", "-"):
+            refused = run("export", root, file, gateway=url)
+            assert (refused.exit_code, refused.stdout) == (3, "")
+            assert refused.stderr.startswith("coregw: not proven: export ")
     assert names(tmp_path) == []
 
 
@@ -59,6 +103,8 @@ def test_failures_are_one_line(run: Run, root: str, tmp_path: Path) -> None:
         (("import", tmp_path / "nothing.car"), "No such file"),
         (("export", Map({"not": payload_cid(b"held")}).root, tmp_path / "a.car"), "root_not_found"),
         (("export", root, tmp_path / "bad.car"), "exists already"),
+        (("export", root, tmp_path / "none" / "a.car"), f"{str(tmp_path / 'none' / 'a.car')!r}: No such file"),
+        (("import", "-"), "-: the header"),
     ]:
         refused = run(*arguments)
         assert (refused.exit_code, refused.stdout) == (1, "")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import rich_click as click
 
@@ -12,17 +17,31 @@ __all__ = ["command"]
 
 
 @click.command("import", short_help="Send a CAR file to the gateway; print its roots.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(allow_dash=True))
 @gateway_option
-def command(file: Path, gateway: str) -> None:
-    """Send the CAR file FILE to the gateway, and print the roots that its header names.
+def command(file: str, gateway: str) -> None:
+    """Send the CAR file FILE to the gateway, and print the roots that its header names. "-" is stdin.
 
     The gateway takes all of it or nothing: every block must have its hash, and the trees must be whole. The roots are
     candidates, as good as where the file comes from.
+
+    What comes from stdin is read to its end into a temporary file first; TMPDIR says where.
     """
-    with client(gateway) as opened, progress("importing") as (set_total, advance):
-        set_total(file.stat().st_size)
-        done = opened.import_car(file, progress=advance)
+    with _opened(file) as path, client(gateway) as opened, progress("importing") as (set_total, advance):
+        set_total(path.stat().st_size)
+        done = opened.import_car(path, name=file, progress=advance)
     click.echo(f"coregw: imported {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}", err=True)
     for root in done.roots:
         click.echo(root)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[Path]:
+    """Where FILE can be read more than once, as an attempt that fails may be followed by another."""
+    if file != "-":
+        yield Path(file)
+        return
+    with NamedTemporaryFile(prefix="coregw-", suffix=".car") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield Path(copy.name)

@@ -203,9 +203,11 @@ class AsyncClient:
             await self._run(new.fetch())
             return await anyio.to_thread.run_sync(new.finish)
 
-    async def import_car(self, path: Path, *, progress: cars.Advance | None = None) -> cars.ImportedCar:
+    async def import_car(
+        self, path: Path, *, name: str | None = None, progress: cars.Advance | None = None
+    ) -> cars.ImportedCar:
         """Sends a CAR file to the gateway, which takes all of it or nothing; see `cars.import_car`."""
-        return await self._run(cars.import_car(self.settings, path, progress))
+        return await self._run(cars.import_car(self.settings, path, name, progress))
 
     # Moving bytes
 

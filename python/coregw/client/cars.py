@@ -166,9 +166,10 @@ def _check(car: Car, file: BinaryIO) -> None:
 class _Upload:
     """A CAR file to send, checked block by block as it goes, so that a damaged one is found here."""
 
-    def __init__(self, settings: ClientSettings, path: Path, progress: Advance | None) -> None:
+    def __init__(self, settings: ClientSettings, path: Path, name: str, progress: Advance | None) -> None:
         self._settings = settings
         self._path = path
+        self._name = name
         self._progress: Advance = progress if progress is not None else lambda count: None
         self._sent = 0
         self.outcome = ImportedCar([], 0, 0)
@@ -186,7 +187,7 @@ class _Upload:
                 self._sent += len(chunk)
                 self._progress(len(chunk))
             if FileState(file.fileno()) != before:
-                raise Conflict(f"{self._path} changed while it was read")
+                raise Conflict(f"{self._name} changed while it was read")
         self.outcome = ImportedCar(reader.roots or [], reader.blocks, reader.bytes)
         self._feed(reader, b"")
 
@@ -198,15 +199,16 @@ class _Upload:
             else:
                 reader.finish()
         except InvalidInput as error:
-            raise type(error)(f"{self._path}: {error.message}", code=error.code) from None
+            raise type(error)(f"{self._name}: {error.message}", code=error.code) from None
 
 
-def import_car(settings: ClientSettings, path: Path, progress: Advance | None) -> Steps[ImportedCar]:
+def import_car(settings: ClientSettings, path: Path, name: str | None, progress: Advance | None) -> Steps[ImportedCar]:
     """Sends a CAR file to the gateway, which takes all of it or nothing.
 
     Args:
         settings: The client's settings.
-        path: The file.
+        path: The file. It is read anew for each attempt.
+        name: What messages call it; its path if not given.
         progress: Is told the number of bytes of each piece; fewer than none when an attempt begins anew.
 
     Raises:
@@ -216,8 +218,9 @@ def import_car(settings: ClientSettings, path: Path, progress: Advance | None) -
         ProofError: The gateway says that it took something else.
         TooLarge: It is past a limit, here or there.
     """
-    upload = _Upload(settings, path, progress)
-    call = Call("POST", "/v1/car", settings.max_result_bytes, f"import {path}", content=upload, content_type=CAR_TYPE)
+    name = str(path) if name is None else name
+    upload = _Upload(settings, path, name, progress)
+    call = Call("POST", "/v1/car", settings.max_result_bytes, f"import {name}", content=upload, content_type=CAR_TYPE)
     answer: Answer = yield call
     taken = decode(call, answer, CarTaken)
     if ImportedCar(taken.roots, taken.blocks, taken.bytes) != upload.outcome:

@@ -10,7 +10,8 @@ import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol, Self
@@ -18,7 +19,7 @@ from typing import BinaryIO, Protocol, Self
 from coregw import _core
 from coregw.errors import Conflict, InvalidInput, TooLarge
 
-__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "open_new"]
+__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "open_new", "standing_for"]
 
 CHUNK_BYTES = 256 * 1024
 
@@ -141,6 +142,15 @@ def open_new(path: Path) -> int:
         raise InvalidInput(f"{path}: exists already", code="invalid_path") from None
 
 
+@contextmanager
+def standing_for(path: Path) -> Iterator[None]:
+    """Lets an `OSError` of what stands for `path` until it is whole name `path`, which is the name that people know."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+
+
 class Download:
     """A payload on its way into an open file, hashed as it comes. The file is no payload before `matches` says so."""
 
@@ -189,7 +199,8 @@ class NewFile:
             raise InvalidInput(f"{path}: exists already", code="invalid_path")
 
     def __enter__(self) -> Self:
-        self.file: BinaryIO = os.fdopen(open_new(self.partial), "wb")
+        with standing_for(self._path):
+            self.file: BinaryIO = os.fdopen(open_new(self.partial), "wb")
         return self
 
     def __exit__(
@@ -205,14 +216,15 @@ class NewFile:
             InvalidInput: Something appeared under the name meanwhile (code ``invalid_path``).
         """
         self.file.flush()
-        try:
-            os.link(self.partial, self._path, follow_symlinks=False)
-        except FileExistsError:
-            raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-                raise
-            # A file system without hard links: the check and the rename can't be one step there.
-            if os.path.lexists(self._path):
+        with standing_for(self._path):
+            try:
+                os.link(self.partial, self._path, follow_symlinks=False)
+            except FileExistsError:
                 raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
-            self.partial.rename(self._path)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+                    raise
+                # A file system without hard links: the check and the rename can't be one step there.
+                if os.path.lexists(self._path):
+                    raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
+                self.partial.rename(self._path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from coregw import _core
 from coregw.client.aio import AsyncClient
 from coregw.client.parallel import for_each
-from coregw.client.payloads import open_new
+from coregw.client.payloads import open_new, standing_for
 from coregw.client.questions import CidLike
 from coregw.client.trees import Leaf
 from coregw.client.wire import printable
@@ -142,7 +142,8 @@ def _staging(destination: Path) -> Iterator[Path]:
     existed = destination.exists()
     name = f".coregw-{secrets.token_hex(8)}.partial"
     folder = destination / name if existed else destination.absolute().with_name(name)
-    folder.mkdir()
+    with standing_for(destination):
+        folder.mkdir()
     try:
         yield folder
         if existed:

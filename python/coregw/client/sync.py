@@ -201,9 +201,11 @@ class Client:
             self._run(new.fetch())
             return new.finish()
 
-    def import_car(self, path: Path, *, progress: cars.Advance | None = None) -> cars.ImportedCar:
+    def import_car(
+        self, path: Path, *, name: str | None = None, progress: cars.Advance | None = None
+    ) -> cars.ImportedCar:
         """Sends a CAR file to the gateway, which takes all of it or nothing; see `cars.import_car`."""
-        return self._run(cars.import_car(self.settings, path, progress))
+        return self._run(cars.import_car(self.settings, path, name, progress))
 
     # Moving bytes
 
