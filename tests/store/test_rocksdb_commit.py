@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coregw.errors import StorageFull, Unavailable
+from coregw.errors import InvalidInput, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Store
 from coregw.store._rocks_layout import Family
 from coregw.store.rocksdb import RocksStore, open_store
@@ -328,6 +328,22 @@ async def test_more_waiting_writes_than_the_limit_are_refused(
     gate.open.set()
     results = await asyncio.gather(first, *waiting, return_exceptions=True)
     assert [type(result) for result in results] == [type(None)] * 4 + [Unavailable] * 2
+
+
+async def test_an_upload_that_lost_a_chunk_has_ended(
+    rocks: RocksStore, multihash: Multihash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random.Random(1).randbytes(3 * CHUNK_BYTES)
+    async with rocks.begin_payload() as writer:
+        monkeypatch.setattr("coregw.store._rocks_committer._MAX_WAITING", 0)
+        with pytest.raises(Unavailable):
+            await writer.write(data)
+        monkeypatch.undo()
+        with pytest.raises(InvalidInput, match="ended"):
+            await writer.write(data)
+        with pytest.raises(InvalidInput, match="ended"):
+            await writer.commit(multihash(data))
+    assert await rocks.has_payloads([multihash(data)]) == [False]
 
 
 async def test_room_that_comes_back_is_used(tmp_path: Path, put: Put) -> None:

@@ -8,15 +8,14 @@ can finish what is still marked when the store is opened, so that is deleted (`c
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES
+from coregw.store._chunks import ChunkWriter
 from coregw.store._rocks_committer import Committer, Transaction
 from coregw.store._rocks_database import Database
 from coregw.store._rocks_layout import Family, PayloadRow, Row, chunk_key, upload_id
@@ -92,48 +91,27 @@ def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None
     return chunk
 
 
-class RocksPayloadWriter:
-    """One upload into a `coregw.store.rocksdb.RocksStore`; see `coregw.store.PayloadWriter`.
-
-    While one chunk is on its way to the disk, the next one is gathered.
-    """
+class RocksPayloadWriter(ChunkWriter):
+    """One upload into a `coregw.store.rocksdb.RocksStore`; see `coregw.store.PayloadWriter`."""
 
     def __init__(self, committer: Committer, upload: bytes) -> None:
+        super().__init__()
         self._committer = committer
         self._upload = upload
-        self._buffer = io.BytesIO()
-        self._shipped = 0
-        self._under_way: asyncio.Future[None] | None = None
         self._multihash: bytes | None = None
-        self._ended = False
-        self._stored = False
 
-    async def __aenter__(self) -> Self:
-        return self
+    def _send(self, chunk: bytes) -> asyncio.Future[None]:
+        row, first = self._chunk(self._sent), self._sent == 0
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._ended = True
-        self._buffer = io.BytesIO()
-        if self._shipped and not self._stored:
-            await self._abort()
+        def send(transaction: Transaction) -> None:
+            if first:
+                transaction.put(Row(Family.UPLOADS, self._upload), b"")
+            transaction.put(row, chunk)
 
-    async def write(self, chunk: bytes) -> None:
-        self._require_open()
-        rest = memoryview(chunk)
-        while rest:
-            # A full chunk is shipped when more follows, so that a payload of one chunk never is.
-            if self._buffer.tell() == CHUNK_BYTES:
-                await self._ship()
-            rest = rest[self._buffer.write(rest[: CHUNK_BYTES - self._buffer.tell()]) :]
+        return self._committer.enqueue(send, size=len(chunk), durable=False)
 
-    async def commit(self, multihash: bytes) -> bool:
-        self._require_open()
-        self._ended = True
+    async def _finish(self, last: bytes, multihash: bytes) -> bool:
         self._multihash = multihash
-        await self._arrived()
-        last, self._buffer = self._buffer.getvalue(), io.BytesIO()  # no copy
         payload = Row(Family.PAYLOADS, multihash)
 
         def commit(transaction: Transaction) -> bool:
@@ -141,10 +119,10 @@ class RocksPayloadWriter:
                 self._drop(transaction)
                 return False
             if last:
-                transaction.put(self._chunk(self._shipped), last)
-            size = self._shipped * CHUNK_BYTES + len(last)
+                transaction.put(self._chunk(self._sent), last)
+            size = self._sent * CHUNK_BYTES + len(last)
             transaction.put(payload, PayloadRow(self._upload, size).encode())
-            if self._shipped:
+            if self._sent:
                 transaction.delete(Row(Family.UPLOADS, self._upload))
             return True
 
@@ -153,36 +131,16 @@ class RocksPayloadWriter:
             reads=[payload],
             size=len(last) + _ROW_BYTES,
             durable=True,
-            after_sync=self._shipped > 0,
+            after_sync=self._sent > 0,
         )
-        self._stored = True
+        self._settled = True
         return new
 
-    async def _ship(self) -> None:
-        await self._arrived()
-        data, self._buffer = self._buffer.getvalue(), io.BytesIO()  # no copy
-        chunk, first = self._chunk(self._shipped), self._shipped == 0
-
-        def ship(transaction: Transaction) -> None:
-            if first:
-                transaction.put(Row(Family.UPLOADS, self._upload), b"")
-            transaction.put(chunk, data)
-
-        self._under_way = self._committer.enqueue(ship, size=len(data), durable=False)
-        self._shipped += 1
-
-    async def _arrived(self) -> None:
-        """Waits for the chunk that is on its way; raises what went wrong with it."""
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            try:
-                await under_way
-            except BaseException:
-                self._ended = True
-                raise
-
     async def _abort(self) -> None:
-        """Deletes what was shipped, unless a commit whose outcome was not heard has made it a payload."""
+        """Deletes what was sent, unless a commit whose outcome was not heard has made it a payload.
+
+        A chunk on its way is written all the same, before the deletion.
+        """
         reads = [] if self._multihash is None else [Row(Family.PAYLOADS, self._multihash)]
 
         def abort(transaction: Transaction) -> None:
@@ -192,22 +150,15 @@ class RocksPayloadWriter:
                 self._drop(transaction)
 
         try:
-            # Nobody will hear of the chunk that is on its way. It is written all the same, before the deletion.
-            if self._under_way is not None and not self._under_way.cancel():
-                self._under_way.exception()
             await self._committer.submit(abort, reads=reads, size=0, durable=False)
         except CoregwError as error:
             _log.warning("what is left of a broken-off upload stays until the next start: %s", error)
 
     def _drop(self, transaction: Transaction) -> None:
-        if self._shipped:
-            for number in range(self._shipped):
+        if self._sent:
+            for number in range(self._sent):
                 transaction.delete(self._chunk(number))
             transaction.delete(Row(Family.UPLOADS, self._upload))
 
     def _chunk(self, number: int) -> Row:
         return Row(Family.CHUNKS, chunk_key(self._upload, number))
-
-    def _require_open(self) -> None:
-        if self._ended:
-            raise InvalidInput("the upload has ended: nothing can be written to it or committed")

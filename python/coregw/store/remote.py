@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -23,6 +24,7 @@ import msgspec
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.store import CHUNK_BYTES, Record
 from coregw.store._calls import CALLS, OUTCOME, Question
+from coregw.store._chunks import ChunkWriter
 from coregw.store._frames import Frames
 from coregw.store._records import check_plant_id
 from coregw.store._rocks_layout import Family, PayloadRow, chunk_key
@@ -210,75 +212,29 @@ class RemoteStore:
         return None if chunk is None or len(chunk) != row.chunk_size(number) else chunk[offset:]
 
 
-class RemotePayloadWriter:
-    """One upload into a `RemoteStore`; see `coregw.store.PayloadWriter`.
-
-    While one chunk is on its way, the next one is gathered. A payload of one chunk is one message.
-    """
+class RemotePayloadWriter(ChunkWriter):
+    """One upload into a `RemoteStore`; see `coregw.store.PayloadWriter`."""
 
     def __init__(self, connection: _Connection) -> None:
+        super().__init__()
         self._connection = connection
         self._number = next(connection.numbers)
-        self._buffer = bytearray()
-        self._under_way: asyncio.Task[Any] | None = None
-        self._to_abort = False
-        self._ended = False
 
-    async def __aenter__(self) -> Self:
-        return self
+    def _send(self, chunk: bytes) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().create_task(self._connection.call("write_chunk", self._number, chunk))
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._ended = True
-        self._buffer = bytearray()
-        if self._under_way is not None and not self._under_way.cancel() and not self._under_way.cancelled():
-            self._under_way.exception()  # nobody else will hear of it
-        if self._to_abort:
-            try:
-                await self._connection.call("abort_payload", self._number)
-            except CoregwError:
-                return  # its process drops what this one leaves
-
-    async def write(self, chunk: bytes) -> None:
-        self._require_open()
-        rest = memoryview(chunk)
-        while rest:
-            if len(self._buffer) == CHUNK_BYTES:
-                await self._ship()
-            taken = rest[: CHUNK_BYTES - len(self._buffer)]
-            self._buffer += taken
-            rest = rest[len(taken) :]
-
-    async def commit(self, multihash: bytes) -> bool:
-        self._require_open()
-        self._ended = True
-        await self._arrived()
-        last, self._buffer = bytes(self._buffer), bytearray()
-        self._to_abort = False  # a commit ends the upload at the other end, whatever comes of it
+    async def _finish(self, last: bytes, multihash: bytes) -> bool:
+        self._settled = True  # a commit ends the upload at the other end, whatever comes of it
         new: bool = await self._connection.call("commit_payload", self._number, last, multihash)
         return new
 
-    async def _ship(self) -> None:
-        await self._arrived()
-        data, self._buffer = bytes(self._buffer), bytearray()
-        self._to_abort = True
-        call = self._connection.call("write_chunk", self._number, data)
-        self._under_way = asyncio.get_running_loop().create_task(call)
-
-    async def _arrived(self) -> None:
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            try:
-                await under_way
-            except BaseException:
-                self._ended = True
-                raise
+    async def _abort(self) -> None:
+        with suppress(CoregwError):  # its process drops what this one leaves
+            await self._connection.call("abort_payload", self._number)
 
     def _require_open(self) -> None:
         self._connection.require_open()
-        if self._ended:
-            raise InvalidInput("the upload has ended: nothing can be written to it or committed")
+        super()._require_open()
 
 
 class _Connection(Frames):
