@@ -1,4 +1,4 @@
-"""Real gateways for tests: as a process of their own on RocksDB, or in a thread of this process."""
+"""Real services for tests: as a process of their own on RocksDB, or in a thread of this process."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ ADMIN_TOKEN = "an-admin-token~of+the/tests=="
 ADMIN = {"GATEWAY_ADMIN_TOKEN": ADMIN_TOKEN}
 """What to give `start` or `process` as `environ`, for a gateway with administration routes."""
 
-_RUN = "from coregw.gateway.server import run; from coregw.gateway.settings import Settings; run(Settings.load())"
-_SERVE = [sys.executable, "-P", "-m", "coregw", "serve"]
 _SECONDS = 60
 
 
 @dataclass
 class Process:
-    """A gateway process that accepts connections."""
+    """A process of a service that accepts connections."""
 
     url: str
     popen: subprocess.Popen[str]
@@ -45,13 +43,17 @@ class Process:
         return self.popen.wait(_SECONDS)
 
 
-def start(data: Path, environ: Mapping[str, str] | None = None, **settings: object) -> Process:
-    """Starts a gateway process on a free port and waits until it says where it listens."""
-    variables = {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
-    variables |= {"GATEWAY_ADMIN_TOKEN": ""} | dict(environ or {})
+def start(data: Path, environ: Mapping[str, str] | None = None, command: str = "serve", **settings: object) -> Process:
+    """Starts a gateway, or what another command serves, on a free port; waits until it says where it listens.
+
+    Of this process's environment, it gets nothing that is coregw's.
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
+    variables |= {"GATEWAY_ADMIN_TOKEN": "", "PLANTS_ACCESS_TOKEN": ""} | dict(environ or {})
+    variables |= {f"COREGW_{name.upper()}": str(value) for name, value in ({"port": 0} | settings).items()}
     popen = subprocess.Popen(
-        _SERVE if "workers" in settings else [sys.executable, "-c", _RUN],
-        env={**os.environ, "COREGW_DATA": str(data), "COREGW_PORT": "0", **variables},
+        [sys.executable, "-P", "-m", "coregw", command, "--data", data],
+        env=variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -61,14 +63,16 @@ def start(data: Path, environ: Mapping[str, str] | None = None, **settings: obje
     line = popen.stdout.readline()
     if not line.startswith("coregw: listening on "):
         popen.kill()
-        raise AssertionError(f"the gateway did not start: {line!r} {popen.communicate()[1]}")
+        raise AssertionError(f"{command} did not start: {line!r} {popen.communicate()[1]}")
     return Process(line.split()[-1], popen)
 
 
 @contextmanager
-def process(data: Path, environ: Mapping[str, str] | None = None, **settings: object) -> Iterator[Process]:
-    """A gateway process for the length of a block; it must end well."""
-    running = start(data, environ, **settings)
+def process(
+    data: Path, environ: Mapping[str, str] | None = None, command: str = "serve", **settings: object
+) -> Iterator[Process]:
+    """What `start` starts, for the length of a block; it must end well."""
+    running = start(data, environ, command, **settings)
     try:
         yield running
     finally:
