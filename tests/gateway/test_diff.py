@@ -231,29 +231,31 @@ def test_both_roots_must_be_held_maps_of_one_suite(
 
 
 @pytest.mark.parametrize(
-    ("query", "code"),
+    ("query", "code", "words"),
     [
-        ("prefix=/docs", "invalid_path"),
-        ("prefix=docs/", "invalid_path"),
-        ("prefix=a//b", "invalid_path"),
-        ("prefix=" + "a" * 4097, "invalid_path"),
-        ("after=", "invalid_path"),
-        ("prefix=docs&after=gone", "invalid_path"),
-        ("limit=0", "invalid_request"),
-        ("limit=1001", "invalid_request"),
-        ("limit=", "invalid_request"),
-        ("limit=-1", "invalid_request"),
-        ("limit=01", "invalid_request"),
-        ("limit=%D9%A1", "invalid_request"),
-        ("limit=1&limit=1", "invalid_request"),
-        ("prefix=%ff", "invalid_request"),
-        ("depth=1", "invalid_request"),
+        ("prefix=/docs", "invalid_path", "prefix: segment 0 of the path is empty"),
+        ("prefix=docs/&after=docs/x", "invalid_path", "prefix: segment 1 of the path is empty"),
+        ("prefix=a//b&after=a//b", "invalid_path", "prefix: segment 1 of the path is empty"),
+        ("prefix=" + "a" * 4097, "invalid_path", "prefix: the path is 4097 bytes"),
+        ("after=", "invalid_path", "after: the path is empty"),
+        ("prefix=&after=", "invalid_path", "after: the path is empty"),
+        ("prefix=docs&after=docs/", "invalid_path", "after: segment 1 of the path is empty"),
+        ("prefix=docs&after=gone", "invalid_path", "the path of 'after' is not the prefix nor below it"),
+        ("limit=0", "invalid_request", "limit"),
+        ("limit=1001", "invalid_request", "limit"),
+        ("limit=", "invalid_request", "limit"),
+        ("limit=-1", "invalid_request", "limit"),
+        ("limit=01", "invalid_request", "limit"),
+        ("limit=%D9%A1", "invalid_request", "limit"),
+        ("limit=1&limit=1", "invalid_request", "limit"),
+        ("prefix=%ff", "invalid_request", "UTF-8"),
+        ("depth=1", "invalid_request", "depth"),
     ],
 )
-def test_bad_parameters_have_their_codes(
-    client: httpx2.Client, expect_refusal: Refusal, roots: tuple[str, str], query: str, code: str
+def test_bad_parameters_have_their_codes_and_are_named(
+    client: httpx2.Client, expect_refusal: Refusal, roots: tuple[str, str], query: str, code: str, words: str
 ) -> None:
-    expect_refusal(client.get(f"/v1/roots/{roots[0]}/diff/{roots[1]}?{query}"), 400, code)
+    assert words in expect_refusal(client.get(f"/v1/roots/{roots[0]}/diff/{roots[1]}?{query}"), 400, code)
 
 
 def test_no_other_method_is_allowed(client: httpx2.Client, expect_refusal: Refusal, roots: tuple[str, str]) -> None:
