@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 
 from coregw.errors import Conflict, CoregwError, Unavailable
 from coregw.store import CHUNK_BYTES, Store
@@ -22,6 +24,7 @@ from coregw.store.rocksdb import RocksStore
 from coregw.store.sharing import share
 from store.remote_support import remote
 from store.rocks_support import keys
+from worker_processes import open_files
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +156,42 @@ async def test_without_readable_table_files_everything_is_asked(
             await asyncio.sleep(0)
         assert await store.get_pages([digest(1)]) == [page(1)]
     await shared.ended()
+
+
+async def test_table_files_that_are_opened_in_part_are_let_go_of_and_opened_again(
+    rocks: RocksStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Rdict] = []  # kept, so that what is left open stays open
+
+    class Partial:
+        def __init__(self, *arguments: object, **named: object) -> None:
+            opened.append(Rdict(*arguments, **named))
+
+        def get_column_family(self, name: str) -> Rdict:
+            if name == Family.CHUNKS:
+                raise RuntimeError("not now")
+            return opened[-1].get_column_family(name)
+
+        def close(self) -> None:
+            opened[-1].close()
+
+    def log_is_open() -> bool:
+        return any(name.endswith("/workers/test/LOG") for name in open_files(os.getpid()))
+
+    await put_pages(rocks, range(10))
+    to_table_files(rocks, Family.PAGES)
+    replica = replica_of(rocks)
+    with monkeypatch.context() as patched:
+        patched.setattr("coregw.store._rocks_replica.Rdict", Partial)
+        replica.refresh()
+    assert len(opened) == 1
+    assert not log_is_open()
+    assert await replica.get(Family.PAGES, [digest(1)]) == [None]
+    replica.refresh()
+    assert log_is_open()
+    assert await replica.get(Family.PAGES, [digest(1)]) == [page(1)]
+    replica.close()
+    assert not log_is_open()
 
 
 async def test_of_many_publishers_in_several_processes_one_wins_each_revision(rocks: RocksStore) -> None:

@@ -45,7 +45,6 @@ class Replica:
         self._database = path / DATABASE
         self._folder = path / _FOLDER / name
         self._cache_bytes = cache_bytes
-        self._failing = False
         self._root: Rdict | None = None
         self._families: dict[Family, Rdict] = {}
         self._threads = threads
@@ -99,5 +98,9 @@ class Replica:
         options.set_wal_dir(str(no_log))  # an empty one: the newest writes are not durable yet, and costly to repeat
         mode = AccessType.secondary(str(self._folder))
         root = Rdict(str(self._database), options, family_options(Cache(self._cache_bytes)), access_type=mode)
-        self._families = {family: root.get_column_family(family) for family in Family}
+        try:
+            self._families = {family: root.get_column_family(family) for family in Family}
+        except BaseException:
+            root.close()
+            raise
         self._root = root
