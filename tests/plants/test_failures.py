@@ -31,7 +31,7 @@ def test_404_for_unknown_routes(client: httpx2.Client, expect_error: ExpectError
     expect_error(client.request(method, path), 404)
 
 
-@pytest.mark.parametrize("path", ["/", "/pets", "/plantsx", "/v1/resolve", "/healthz"])
+@pytest.mark.parametrize("path", ["/", "/pets", "/plantsx", "/v1/resolve", "/v1/cas"])
 def test_404_for_what_only_a_gateway_has(
     command: str, client: httpx2.Client, expect_error: ExpectError, path: str
 ) -> None:

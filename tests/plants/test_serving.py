@@ -5,12 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
 import pytest
 
+import serving
+from coregw.plants.service import alone
+from coregw.store.memory import MemoryStore
 from plant_services import ALONE, BESIDE, TOKEN, running
 
 _CARRIED = {"authorization": f"Bearer {TOKEN}"}
@@ -89,6 +93,27 @@ def test_a_gateway_works_beside_it_and_asks_for_no_token(tmp_path: Path) -> None
         assert client.post("/v1/resolve", json=resolve).json()["target"] == cid
         assert client.get("/healthz").status_code == 200
         assert client.get(f"/v1/cas/{cid}").content == b"leaf"
+
+
+def test_whether_it_is_healthy_needs_no_token(client: httpx2.Client) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()["status"], answer.headers["cache-control"]) == (200, "ok", "no-store")
+    head = client.head("/healthz")
+    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(answer.content)))
+    assert client.get("/plants/healthz").status_code == 404
+
+
+def test_alone_what_is_not_healthy_has_the_shape_of_the_service(expect_error: Callable[..., str]) -> None:
+    class Unreadable(MemoryStore):
+        async def healthy(self) -> bool:
+            return False
+
+    with serving.thread(Unreadable(), service=alone(None)) as url:
+        answer = httpx2.get(f"{url}/healthz")
+        assert "retry-after" in answer.headers
+        expect_error(answer, 503)
+        expect_error(httpx2.get(f"{url}/healthz?a=b"), 400)
+        expect_error(httpx2.post(f"{url}/healthz"), 405)
 
 
 def test_the_token_is_in_no_log_line(tmp_path: Path) -> None:

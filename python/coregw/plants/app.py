@@ -5,7 +5,7 @@ Leaves out how it is served, alone or beside a gateway (`coregw.plants.service`)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from litestar import Litestar, Response, get, post
@@ -31,7 +31,12 @@ PATH: Final = "/plants"
 TOKEN_VARIABLE: Final = "PLANTS_ACCESS_TOKEN"  # noqa: S105 - the variable's name, no token
 
 
-def create_app(context: Callable[[], Gateway], token: AccessToken | None, document_path: str) -> Litestar:
+def create_app(
+    context: Callable[[], Gateway],
+    token: AccessToken | None,
+    document_path: str,
+    further: Iterable[HTTPRouteHandler] = (),
+) -> Litestar:
     """The plant store as an ASGI application.
 
     Args:
@@ -39,9 +44,10 @@ def create_app(context: Callable[[], Gateway], token: AccessToken | None, docume
             request, since a gateway in front has them only once it has started.
         token: What a client must carry; without it there is no route to create plants by.
         document_path: Where the OpenAPI document is; the page that shows it is ``docs`` beside it.
+        further: Routes that are there as well, and not in the document.
     """
     beside = document_path.rpartition("/")[0]
-    handlers: list[HTTPRouteHandler] = [_document_route(document_path), *page_handlers(f"{beside}/docs")]
+    handlers: list[HTTPRouteHandler] = [_document_route(document_path), *page_handlers(f"{beside}/docs"), *further]
     if token is not None:
         handlers.append(_create_route(context, token))
     return Litestar(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from coregw.engine import Engine
+from coregw.gateway import health
 from coregw.gateway.app import create_app as create_gateway
 from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
@@ -30,17 +31,19 @@ _DOCUMENT: Final = "/openapi.json"
 
 
 def alone(token: AccessToken | None) -> Service:
-    """The plant store and nothing else, its document at ``/openapi.json``.
+    """The plant store and nothing else, its document at ``/openapi.json``, and ``/healthz`` as a gateway has it.
 
     Args:
-        token: What a client must carry; without it nothing but the document is there, and a log line says so.
+        token: What a client must carry; without it there is no route to create plants by, and a log line says so.
     """
 
     def make(settings: Settings, engine: Engine, _: AccessToken | None) -> ASGIApp:
         if token is None:
             logger.warning("%s is not set, so there is no %s", TOKEN_VARIABLE, PATH)
         shared = Gateway(engine, settings, Bodies(settings))
-        return create_app(lambda: shared, token, _DOCUMENT)
+        app = create_app(lambda: shared, token, _DOCUMENT, health.handlers)
+        app.state["gateway"] = shared  # for the gateway's own handlers
+        return app
 
     return Service(make, refusal)
 
