@@ -212,6 +212,20 @@ def test_an_item_that_is_none_is_named(item: object, error: type[Exception]) -> 
         coregw.verify_key_many(BIG.root, [ITEMS[0], item])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("behind", [None, 5, "\ud800", ["a", 5], ["a/b"]])
+@pytest.mark.parametrize("count", [4, 2000])
+def test_the_first_path_that_is_none_is_named_before_all_else(behind: object, count: int) -> None:
+    items: list[tuple[object, bytes]] = list(ITEMS[:count])
+    items[0] = (items[0][0], b"no proof")
+    items[1] = ("a//b", b"")
+    items[2] = ("c//d", b"")
+    if behind is not None:
+        items[3] = (behind, b"")
+    with pytest.raises(InvalidInput, match=r"^item 1: .*empty segment") as caught:
+        coregw.verify_key_many(BIG.root, items)  # type: ignore[arg-type]
+    assert caught.value.code == "invalid_path"
+
+
 def test_threads_verify_and_prove_at_once() -> None:
     def work(number: int) -> bool:
         path, proof = ITEMS[number]

@@ -3,6 +3,8 @@
 //! A value of a wrong type is a `TypeError`, one that breaks a rule of the protocol an `InvalidInput` with its code.
 //! What goes the other way is in the modules that return it.
 
+use std::borrow::Cow;
+
 use core::codec::Codec;
 use core::{Cid, InputCode, Key, SUM_LIMIT, Window, list, map};
 use coregw_core as core;
@@ -106,9 +108,36 @@ impl<'py> FromPyObject<'_, 'py> for PathLike {
 
 /// The key of a path in text form or in segments.
 pub fn key(value: &Bound<'_, PyAny>) -> Result<Key, Fault> {
+    match path(value)? {
+        Path::Text(text) => Ok(Key::from_text(text)?),
+        Path::Key(key) => Ok(key),
+    }
+}
+
+/// A path on its way to where its key is made, which may be on another thread.
+#[derive(Debug)]
+pub enum Path<'a> {
+    /// In text form, not looked at yet.
+    Text(&'a str),
+    /// Of segments, which are checked.
+    Key(Key),
+}
+
+impl Path<'_> {
+    /// Its key. O(bytes).
+    pub fn key(&self) -> core::Result<Cow<'_, Key>> {
+        match self {
+            Self::Text(text) => Key::from_text(text).map(Cow::Owned),
+            Self::Key(key) => Ok(Cow::Borrowed(key)),
+        }
+    }
+}
+
+/// A path in text form or in segments.
+pub fn path<'a>(value: &'a Bound<'_, PyAny>) -> Result<Path<'a>, Fault> {
     match value.cast::<PyString>() {
-        Ok(given) => Ok(Key::from_text(text(given, InputCode::InvalidPath)?)?),
-        Err(_) => Ok(Key::from_segments(&segments(value)?)?),
+        Ok(given) => Ok(Path::Text(text(given, InputCode::InvalidPath)?)),
+        Err(_) => Ok(Path::Key(Key::from_segments(&segments(value)?)?)),
     }
 }
 

@@ -2,14 +2,13 @@
 //!
 //! Verification of whole operations, with their JSON, is in `operations`.
 
-use core::{InputCode, Key, Kind, RootCid, map, verify};
+use core::{InputCode, Kind, RootCid, map, verify};
 use coregw_core as core;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::cid::text;
-use crate::convert::{self, CidLike, PathLike};
+use crate::convert::{self, CidLike, Fault, Path, PathLike};
 use crate::errors::{call, call_detached, invalid};
 use crate::{parallel, tuples};
 
@@ -94,29 +93,42 @@ pub fn verify_key_many<'py>(
     items: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-    let given: Vec<(Key, Bound<'py, PyBytes>)> =
-        items.try_iter()?.enumerate().map(|(i, item)| pair(i, &item?)).collect::<PyResult<_>>()?;
-    // The proofs are borrowed from objects that `given` holds.
-    let asked: Vec<(&Key, &[u8])> = given.iter().map(|(key, proof)| (key, proof.as_bytes())).collect();
+    // What is asked is borrowed from the items, which are held here.
+    let items: Vec<Bound<'py, PyAny>> = items.try_iter()?.collect::<PyResult<_>>()?;
+    let mut asked = Vec::with_capacity(items.len());
+    for (i, item) in items.iter().enumerate() {
+        match pair(i, item) {
+            Ok(pair) => asked.push(pair),
+            Err(fault) => return Err(no_path(&asked).map_or(fault, Fault::Core).into()),
+        }
+    }
     let targets = call_detached(py, asked.len() > ATTACHED_PROOFS, || {
-        let verified = parallel::map(&asked, |(key, proof)| {
-            verify::key(&root, key, proof, verify::PROOF_LIMIT).map(|target| target.map(|target| target.text()))
+        let verified = parallel::map(&asked, |(path, proof)| {
+            let target = verify::key(&root, &*path.key()?, proof, verify::PROOF_LIMIT)?;
+            Ok(target.map(|target| target.text()))
         });
         let named = |(i, target): (usize, core::Result<_>)| target.map_err(|error| error.within(&format!("item {i}")));
-        verified.into_iter().enumerate().map(named).collect::<core::Result<Vec<Option<String>>>>()
+        let targets = verified.into_iter().enumerate().map(named).collect::<core::Result<Vec<Option<String>>>>();
+        targets.map_err(|error| no_path(&asked).unwrap_or(error))
     })?;
     Ok(targets.into_iter().map(|target| target.map(|target| PyString::new(py, &target))).collect())
 }
 
-fn pair<'py>(index: usize, item: &Bound<'py, PyAny>) -> PyResult<(Key, Bound<'py, PyBytes>)> {
+fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(Path<'a>, &'a [u8]), Fault> {
     if let Ok(pair) = item.cast::<PyTuple>()
-        && pair.len() == 2
-        && let Ok(proof) = pair.get_item(1)?.cast_into::<PyBytes>()
+        && let [path, proof] = pair.as_slice()
+        && let Ok(proof) = proof.cast::<PyBytes>()
     {
-        let key = convert::key(&pair.get_item(0)?).map_err(|fault| fault.within(&format!("item {index}")))?;
-        return Ok((key, proof));
+        let path = convert::path(path).map_err(|fault| fault.within(&format!("item {index}")))?;
+        return Ok((path, proof.as_bytes()));
     }
-    Err(PyTypeError::new_err(format!("item {index} is a tuple of a path and a proof (bytes)")))
+    Err(Fault::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
+}
+
+/// Why the first of some paths is none. A text shows that when its key is made, after the items behind it were taken
+/// and proofs before it checked; yet it counts before both.
+fn no_path(asked: &[(Path<'_>, &[u8])]) -> Option<core::Error> {
+    asked.iter().enumerate().find_map(|(i, (path, _))| Some(path.key().err()?.within(&format!("item {i}"))))
 }
 
 /// An element of a list, or the proven end of the list (protocol section 4, *get*). O(log n) hashes.
