@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
 
 import serving
+from gateway.admin_support import Scope
 
 Ask = Callable[..., httpx2.Response]
 
@@ -91,3 +93,17 @@ def refused(response: httpx2.Response, status: int, code: str) -> str:
 @pytest.fixture(scope="session")
 def expect_refusal() -> Callable[[httpx2.Response, int, str], str]:
     return refused
+
+
+@pytest.fixture
+def scope(gateway: str, request: pytest.FixtureRequest) -> Iterator[Scope]:
+    """A scope of this test's own."""
+    opened = Scope(gateway, re.sub(r"\W+", ".", request.node.name)[:100])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def roots(ask: Ask, cid_of: Callable[..., str]) -> list[str]:
+    """Roots that the gateway holds."""
+    return [ask("/v1/roots", {"arcs": {"n": cid_of(bytes([i]))}}).json()["root"] for i in range(3)]

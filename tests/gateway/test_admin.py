@@ -1,13 +1,10 @@
-"""Published roots, row by row of the service page: routes, token, records, freezing, and what stays as it is."""
+"""Published roots, row by row of the service page: routes, token, records, listings, freezing."""
 
 from __future__ import annotations
 
 import json
 import re
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +15,12 @@ import coregw
 import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.tokens import AccessToken
+from gateway.admin_support import AUTHORIZATION, Scope
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
 Cid = Callable[..., str]
 
-AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"
 ROUTES = [
     ("GET", "/admin/v1/scopes/s/roots"),
@@ -32,49 +29,6 @@ ROUTES = [
     ("GET", "/admin/v1/scopes/s/roots/n/history"),
     ("POST", "/admin/v1/scopes/s/roots/n/freeze"),
 ]
-
-
-class Scope:
-    """The administration of one scope."""
-
-    def __init__(self, url: str, scope: str) -> None:
-        self.path = f"/admin/v1/scopes/{scope}/roots"
-        self._http = httpx2.Client(base_url=url, headers=AUTHORIZATION, timeout=60)
-
-    def close(self) -> None:
-        self._http.close()
-
-    def publish(self, name: str, root: str, **more: object) -> httpx2.Response:
-        return self._http.post(self.path, json={"name": name, "root": root, **more})
-
-    def post(self, body: bytes, **headers: str) -> httpx2.Response:
-        return self._http.post(self.path, content=body, headers=headers)
-
-    def freeze(self, name: str, body: bytes = b"") -> httpx2.Response:
-        return self._http.post(f"{self.path}/{name}/freeze", content=body)
-
-    def get(self, name: str) -> httpx2.Response:
-        return self._http.get(f"{self.path}/{name}")
-
-    def listing(self, query: str = "") -> httpx2.Response:
-        return self._http.get(self.path + query)
-
-    def history(self, name: str, query: str = "") -> httpx2.Response:
-        return self._http.get(f"{self.path}/{name}/history{query}")
-
-
-@pytest.fixture
-def scope(gateway: str, request: pytest.FixtureRequest) -> Iterator[Scope]:
-    """A scope of this test's own."""
-    opened = Scope(gateway, re.sub(r"\W+", ".", request.node.name)[:100])
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def roots(ask: Ask, cid_of: Cid) -> list[str]:
-    """Roots that the gateway holds."""
-    return [ask("/v1/roots", {"arcs": {"n": cid_of(bytes([i]))}}).json()["root"] for i in range(3)]
 
 
 # --- authentication ---------------------------------------------------------------------------------------------------
@@ -340,153 +294,3 @@ def test_a_freeze_takes_no_body(scope: Scope, roots: list[str], expect_refusal: 
     scope.publish("n", roots[0])
     expect_refusal(scope.freeze("n", b'{"expected_revision": 7}'), 400, "invalid_request")
     assert scope.get("n").json()["frozen"] is False
-
-
-# --- what lasts, and what stays as it is ------------------------------------------------------------------------------
-
-
-def test_records_outlive_a_restart_and_sigkill(tmp_path: Path, expect_refusal: Refusal) -> None:
-    shown: list[dict[str, Any]] = []
-    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-        running = serving.start(tmp_path, serving.ADMIN)
-        scope = Scope(running.url, "s")
-        root = httpx2.post(f"{running.url}/v1/roots", content=b'{"arcs": {}}').json()["root"]
-        assert scope.history("open").json().get("records", []) == shown
-        shown.append(scope.publish("open", root, expected_revision=len(shown)).json())
-        if len(shown) == 1:
-            scope.publish("shut", root)
-            frozen = scope.freeze("shut").json()
-        expect_refusal(scope.publish("shut", root), 409, "record_frozen")
-        assert scope.freeze("shut").json() == scope.get("shut").json() == frozen
-        assert scope.listing().json()["records"] == [shown[-1], frozen]
-        scope.close()
-        running.end(number)
-        running.popen.communicate()
-    assert [record["revision"] for record in shown] == [1, 2, 3]
-
-
-def test_a_race_of_publishers_cut_off_by_sigkill_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    running = serving.start(tmp_path, serving.ADMIN)
-    root = httpx2.post(f"{running.url}/v1/roots", content=b'{"arcs": {}}').json()["root"]
-    enough = threading.Semaphore(0)
-
-    def publish(_: int) -> list[dict[str, Any]]:
-        """What was acknowledged until the gateway was gone."""
-        own = Scope(running.url, "s")
-        acknowledged = []
-        try:
-            while True:
-                acknowledged.append(own.publish("n", root).json())
-                enough.release()
-        except httpx2.TransportError:
-            return acknowledged
-        finally:
-            own.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        publishers = [pool.submit(publish, writer) for writer in range(4)]
-        for _ in range(100):
-            assert enough.acquire(timeout=60)
-        running.end(signal.SIGKILL)
-        acknowledged = [record for each in publishers for record in each.result()]
-    running.popen.communicate()
-    with serving.process(tmp_path, serving.ADMIN) as again:
-        scope = Scope(again.url, "s")
-        kept = scope.history("n").json()["records"]
-        scope.close()
-    assert [record["revision"] for record in kept] == list(range(1, len(kept) + 1))
-    assert all(kept[record["revision"] - 1] == record for record in acknowledged)
-    assert len({record["revision"] for record in acknowledged}) == len(acknowledged) >= 100
-
-
-def test_of_many_publishers_exactly_one_wins_each_revision(scope: Scope, roots: list[str], gateway: str) -> None:
-    """Each publisher tries for the revision after the newest that it saw, until it has won five times."""
-    writers, wins = 6, 5
-    start = threading.Barrier(writers)
-
-    def publish(writer: int) -> list[dict[str, Any]]:
-        own = Scope(gateway, scope.path.split("/")[4])
-        won: list[dict[str, Any]] = []
-        newest = 0
-        start.wait()
-        while len(won) < wins:
-            answer = own.publish("n", roots[writer % 3], expected_revision=newest)
-            if answer.status_code == 200:
-                won.append(answer.json())
-                newest = won[-1]["revision"]
-            else:
-                assert answer.json()["error"] == "revision_mismatch"
-                newest = answer.json()["details"]["revision"]
-        own.close()
-        return won
-
-    with ThreadPoolExecutor(writers) as pool:
-        won = sorted((record for each in pool.map(publish, range(writers)) for record in each), key=_revision)
-    assert [record["revision"] for record in won] == list(range(1, writers * wins + 1))
-    assert [record["previous_root"] for record in won] == [None, *(record["root"] for record in won[:-1])]
-    assert scope.history("n").json()["records"] == won
-
-
-def _revision(record: dict[str, Any]) -> int:
-    return int(record["revision"])
-
-
-def test_nothing_is_published_after_a_freeze_in_a_race(scope: Scope, roots: list[str], gateway: str) -> None:
-    scope.publish("n", roots[0])
-    start = threading.Barrier(5)
-
-    def publish(writer: int) -> int:
-        """The last revision that this writer got before it heard that the record is frozen."""
-        own = Scope(gateway, scope.path.split("/")[4])
-        newest = 1
-        start.wait()
-        while (answer := own.publish("n", roots[writer % 3])).status_code == 200:
-            newest = answer.json()["revision"]
-        assert answer.json()["error"] == "record_frozen"
-        own.close()
-        return newest
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(publish, writer) for writer in range(4)]
-        start.wait()
-        while scope.get("n").json()["revision"] < 10:
-            pass
-        frozen = scope.freeze("n").json()
-        last = max(writer.result() for writer in writers)
-    assert last == frozen["revision"]
-    assert scope.get("n").json() == frozen
-    records = scope.history("n").json()["records"]
-    assert [record["revision"] for record in records] == list(range(1, last + 1))
-    assert [record["frozen"] for record in records] == [False] * (last - 1) + [True]
-
-
-def test_publication_changes_nothing_else(
-    scope: Scope, ask: Ask, client: httpx2.Client, cid_of: Cid, tree: dict[str, str]
-) -> None:
-    """No tree, no answer, no root of a request, no other record: all are byte for byte what they were."""
-    cid = client.post("/v1/cas", content=b"a payload").json()["cid"]
-    other = ask("/v1/roots", {"arcs": {"docs": cid_of(b"other")}}).json()["root"]
-    scope.publish("other", tree["nested"])
-
-    def answers() -> list[bytes]:
-        return [
-            *(
-                ask("/v1/resolve", {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["docs"]}).content
-                for root in (tree["root"], tree["nested"], other)
-            ),
-            ask("/v1/scan", {"profile": "core.scan/v0alpha1", "root": tree["root"], "prefix": []}).content,
-            client.get(f"/v1/cas/{cid}").content,
-            client.get(f"/v1/cas/{tree['root']}").content,
-            scope.get("other").content,
-            scope.history("other").content,
-        ]
-
-    before = answers()
-    for root in (tree["root"], other, tree["root"], tree["list"]):
-        assert scope.publish("main", root).status_code == 200
-    assert answers() == before
-    scope.freeze("main")
-    assert answers() == before
-    change = {"deltas": [{"kind": "map", "changes": [{"path": "new", "after": {"target": cid}}]}]}
-    assert ask(f"/v1/roots/{tree['root']}/mutations", change).status_code == 201  # frozen is the name, not the tree
-    assert scope.get("main").json()["root"] == tree["list"]
