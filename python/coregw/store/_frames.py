@@ -1,13 +1,14 @@
 """Messages between two processes of one machine: each with its length before it, on a connected socket.
 
 What a message means is its users' (`coregw.store.sharing`, `coregw.store.remote`). Both ends are coregw's own, so that
-nothing here guards against a peer that lies; a peer that is gone is told by `Frames.lost`.
+nothing here guards against a peer that lies; of a peer that is gone asyncio tells (`connection_lost`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from abc import ABC, abstractmethod
 from typing import Any, Final, Self, cast
 
 import msgspec
@@ -16,8 +17,8 @@ _HEADER: Final = 4
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-class Frames(asyncio.Protocol):
-    """One end of a connection. A subclass says what happens to what arrives (`received`), and when it ends (`lost`)."""
+class Frames(asyncio.Protocol, ABC):
+    """One end of a connection. A subclass says what happens to what arrives."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -31,12 +32,9 @@ class Frames(asyncio.Protocol):
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=connection)
         return self
 
+    @abstractmethod
     def received(self, frame: bytes) -> None:
         """Called with each whole message. Must be quick."""
-        raise NotImplementedError
-
-    def lost(self) -> None:
-        """Called once, when nothing more can arrive."""
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - anything that MessagePack has
         """Sends a message, all of it or nothing; returns when the other end does not lag behind by much."""
@@ -83,4 +81,3 @@ class Frames(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._ended.set()
         self._writable.set()
-        self.lost()

@@ -285,7 +285,8 @@ class _Connection(Frames):
         else:
             future.set_result(CALLS[name].result.decode(outcome.result))
 
-    def lost(self) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
         self._closed = self._closed or "the process that has the store open has ended"
         for _, future in self._waiting.values():
             if not future.done():
