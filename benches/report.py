@@ -22,6 +22,7 @@ import math
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -38,8 +39,12 @@ RECORDED, SCRATCH = HOUSE / "docs" / "benchmarks", HOUSE / "target" / "benchmark
 GALLERY = """# The benches in pictures
 
 Each picture is of one full run. Its ratios are beside it in a JSON file, together with what it ran on;
-`make bench-<name> ARGS=--write` renews both, and this page. What is measured, and how, is in
+`make bench-<name> ARGS=--write` renews both, and this page. What is measured, and against what, is in
 [benches/README.md](../../benches/README.md).
+
+A value without a unit is a ratio of two sides of one run, and its row says which. Below a picture are the figures that have
+a bar: what they are to be at most (≤) or at least (≥). Times and rates that only say something of one machine are in the
+pictures, or printed by the bench, and not recorded.
 """
 
 
@@ -70,7 +75,12 @@ class Figure:
 
     def is_met(self) -> bool:
         """Whether the value is on the right side of the bar, if there is one."""
-        return self.bar is None or (self.value <= self.bar if self.better == "lower" else self.value >= self.bar)
+        return self.bar is None or is_met(self.value, self.better, self.bar)
+
+
+def is_met(value: float, better: Better | None, bar: float) -> bool:
+    """Whether a value is on the right side of a bar."""
+    return value <= bar if better == "lower" else value >= bar
 
 
 @dataclass(frozen=True)
@@ -234,15 +244,21 @@ def gallery(folder: Path) -> str:
         if full is None or not path.with_suffix(".svg").exists():
             continue
         sentences = [record["about"], *full["notes"]]
-        parts.append(f"## {record['title']}\n\n{' '.join(sentences)}\n\n![{record['title']}]({path.stem}.svg)\n")
-        barred = {key: figure for key, figure in full["figures"].items() if "bar" in figure}
-        rows = [
-            f"| {key} | {show(figure['value'])} | {'≤' if figure['better'] == 'lower' else '≥'} {figure['bar']:g} |"
-            for key, figure in barred.items()
-        ]
+        ran_on = f"On {full['context']['cpu']}, {full['context']['cores']} cores."
+        text = " ".join([*sentences, ran_on])
+        parts.append(f"## {record['title']}\n\n{text}\n\n![{record['title']}]({path.stem}.svg)\n")
+        rows = [_row(key, figure) for key, figure in full["figures"].items() if "bar" in figure]
         if rows:
             parts.append("\n".join(["| what | value | bar |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)
+
+
+def _row(key: str, figure: Mapping[str, Any]) -> str:
+    """A recorded figure that has a bar, as a line of a table."""
+    value, better, bar, unit = figure["value"], figure["better"], figure["bar"], figure.get("unit", "x")
+    shown = show(value) if unit == "x" else f"{show(value)} {unit}"
+    missed = "" if is_met(value, better, bar) else ", **missed**"
+    return f"| {key} | {shown} | {'≤' if better == 'lower' else '≥'} {bar:,g}{missed} |"
 
 
 def machine() -> dict[str, str]:

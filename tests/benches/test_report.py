@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def test_two_figures_of_one_name_are_refused(run: report.Report) -> None:
 
 def test_the_gallery_shows_the_full_runs_and_their_bars(run: report.Report, tmp_path: Path) -> None:
     run.add("ratio", 1.5, series="a peer", better="higher", bar=2)
+    run.add("time", 2, "ms", better="lower", bar=2)
     run.add("other", 3)
     run.finish()
     assert "sample" not in (tmp_path / "README.md").read_text(), "a quick run has no picture"
@@ -94,5 +96,6 @@ def test_the_gallery_shows_the_full_runs_and_their_bars(run: report.Report, tmp_
     (tmp_path / "sample.json").write_text(json.dumps(record))
     (tmp_path / "sample.svg").write_text("<svg/>")
     page = report.gallery(tmp_path)
-    assert "## A sample\n\nA sample.\n\n![A sample](sample.svg)" in page
-    assert [line for line in page.splitlines() if line.startswith("| ")][1:] == ["| a peer: ratio | 1.5 | ≥ 2 |"]
+    assert re.search(r"## A sample\n\nA sample\. On .+, \d+ cores\.\n\n!\[A sample\]\(sample\.svg\)", page)
+    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
+    assert rows == ["| a peer: ratio | 1.5 | ≥ 2, **missed** |", "| time | 2 ms | ≤ 2 |"]
