@@ -42,9 +42,9 @@ Each picture is of one full run. Its ratios are beside it in a JSON file, togeth
 `make bench-<name> ARGS=--write` renews both, and this page. What is measured, and against what, is in
 [benches/README.md](../../benches/README.md).
 
-A value without a unit is a ratio of two sides of one run, and its row says which. Below a picture are the figures that have
-a bar: what they are to be at most (≤) or at least (≥). Times and rates that only say something of one machine are in the
-pictures, or printed by the bench, and not recorded.
+A value without a unit is a ratio of two sides of one run, and its row says which. Below a picture are the figures that
+have a bar: what they are to be at most (≤) or at least (≥). Times and rates that only say something of one machine are
+in the pictures, or printed by the bench, and not recorded.
 """
 
 
