@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use crate::node::Summary;
-use crate::path::{self, top_bits};
+use crate::path::{self, common, top_bits};
 
 /// The place of a node in its arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -240,14 +240,6 @@ pub(crate) fn parting(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Parting {
         }
     }
     if end as usize >= 8 * key.len() { Parting::Ends } else { Parting::Agrees }
-}
-
-/// The number of bytes from the start on in which both are the same.
-#[inline(always)]
-fn common(a: &[u8], b: &[u8]) -> usize {
-    let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
-    let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
-    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
 }
 
 /// The path from the top to a node: bits before the node's `floor` are right, what follows is left over.

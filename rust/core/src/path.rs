@@ -221,8 +221,16 @@ pub(crate) fn bit(key: &[u8], i: u32) -> bool {
 /// The first bit in which two keys differ; None if one is a prefix of the other.
 #[inline]
 pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u32> {
-    let at = a.iter().zip(b).position(|(x, y)| x != y)?;
-    Some(8 * at as u32 + (a[at] ^ b[at]).leading_zeros())
+    let at = common(a, b);
+    Some(8 * at as u32 + (a.get(at)? ^ b.get(at)?).leading_zeros())
+}
+
+/// The number of bytes from the start on in which both are the same.
+#[inline(always)]
+pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
+    let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
+    let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
+    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
 }
 
 /// Puts `own` into `path`: the bits from `floor` on, which start at byte `floor / 8`. Bits before stay.
