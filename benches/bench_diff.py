@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import report
 from coregw import payload_cid
-from coregw._core import Build, Mutation, Operation, PageCache, verify_diff
+from coregw._core import Build, Mutation, Need, Operation, PageCache, verify_diff
 
 ROUNDS = 5
 ARCS, QUICK_ARCS = (1_000, 10_000, 100_000, 1_000_000), (1_000, 100_000)
@@ -41,13 +41,13 @@ class Pages:
             self.held.update(batch)
 
     def drive(self, work: Operation | Mutation) -> bytes:
-        while (need := work.run(1 << 20)) is not None:
+        while isinstance(need := work.run(1 << 20), Need):
             if need.roots is not None:
                 work.supply_roots([True] * len(need.roots))
             elif need.pages is not None:
                 self.reads += len(need.pages)
                 work.supply_pages([self.held[digest] for digest in need.pages])
-        return work.result()
+        return need
 
 
 def path(number: int) -> str:

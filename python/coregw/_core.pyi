@@ -146,9 +146,13 @@ def check_json(body: bytes, int64: bool = False) -> None:
 
 @final
 class PageCache:
-    """Parsed pages by digest: bounded in bytes, shared by threads without the interpreter's lock."""
+    """What is known of a store: parsed pages by digest, bounded in bytes, and roots that it holds. For all threads."""
 
-    def __new__(cls, max_bytes: int) -> PageCache: ...
+    def __new__(cls, max_bytes: int, max_roots: int = 0) -> PageCache: ...
+    def remember(self, root: CidLike) -> None:
+        """Notes that the store holds a root: operations need not ask for it. Raises `InvalidInput` for no root."""
+    def is_held(self, root: CidLike) -> bool:
+        """Whether the store is known to hold a root. Raises `InvalidInput` for no root."""
     @property
     def max_bytes(self) -> int: ...
     @property
@@ -177,8 +181,8 @@ class Need:
 class Operation:
     """A query on stored trees, from request JSON to response JSON (protocol section 5). Does no I/O.
 
-    ``run`` until it returns None, supplying what it needs; then ``result``. The first need is always the
-    record of the request's own root, unless the path is empty (strict root identity needs nothing).
+    ``run`` until it returns the response, supplying what it needs. The first need is the record of the request's own
+    root, unless the cache remembers it or the path is empty (strict root identity needs nothing).
     """
 
     @staticmethod
@@ -198,16 +202,15 @@ class Operation:
         after: PathLike | None = None,
         limit: int | None = None,
     ) -> Operation: ...
-    def run(self, budget: int) -> Need | None: ...
-    def supply_pages(self, pages: Sequence[bytes | None]) -> None:
-        """Raises `StoreDamaged`, naming the page, for a page that is None or does not have its digest."""
-    def supply_roots(self, held: Sequence[bool]) -> None: ...
-    def result(self) -> bytes:
-        """The response body.
+    def run(self, budget: int) -> bytes | Need:
+        """The response body, or what it needs.
 
         Raises `RootNotFound`, `PathNotFound` or `IndexNotFound` (whose `details` are the JSON ``{"prooflist": ...}``
         of the proven absence, for a read), or `TooLarge`.
         """
+    def supply_pages(self, pages: Sequence[bytes | None]) -> None:
+        """Raises `StoreDamaged`, naming the page, for a page that is None or does not have its digest."""
+    def supply_roots(self, held: Sequence[bool]) -> None: ...
 
 @final
 class CarReader:
@@ -275,12 +278,13 @@ class ResolveBatch:
     def add(self, segments: list[str]) -> None:
         """Adds a path. Raises `InvalidInput` for segments that are none."""
     def __len__(self) -> int: ...
-    def run(self, budget: int) -> Need | None:
-        """Raises `InvalidInput` for a payload as root, `TooLarge` for too long outcomes, `StoreDamaged`."""
+    def run(self, budget: int) -> bytes | Need:
+        """The response body, or what it needs.
+
+        Raises `InvalidInput` for a payload as root, `TooLarge` for too long outcomes, `StoreDamaged`.
+        """
     def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
     def supply_roots(self, held: Sequence[bool]) -> None: ...
-    def result(self) -> bytes:
-        """The response body."""
 
 @final
 class Build:
@@ -301,11 +305,13 @@ class Mutation:
     """The deltas of ``POST /v1/roots/{root}/mutations`` applied to stored trees. Runs like an `Operation`."""
 
     def __new__(cls, cache: PageCache, base_root: CidLike, request: bytes) -> Mutation: ...
-    def run(self, budget: int) -> Need | None: ...
+    def run(self, budget: int) -> bytes | Need:
+        """The receipt as JSON, or what it needs.
+
+        Raises `Conflict` or `InvalidInput` naming delta and coordinate; then nothing is to be stored.
+        """
     def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
     def supply_roots(self, held: Sequence[bool]) -> None: ...
-    def result(self) -> bytes:
-        """The receipt as JSON. Raises `Conflict` naming delta and coordinate; then nothing is to be stored."""
     @property
     def roots(self) -> list[bytes]:
         """Binary CIDs of the result of every delta: the root records to write after the pages."""

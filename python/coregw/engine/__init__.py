@@ -69,12 +69,12 @@ class Engine:
             cars: What CARs are taken in and written.
         """
         self._store = store
-        self._cache = PageCache(cache_bytes)
+        self._cache = PageCache(cache_bytes, held_roots)
         self._driver = Driver(
             store,
+            self._cache,
             budget=budget,
             worker_threads=worker_threads,
-            held_roots=held_roots,
             heavy_requests=heavy_requests,
             seconds=operation_seconds,
         )
@@ -141,8 +141,7 @@ class Engine:
             Unavailable, StoreDamaged: As `resolve`.
         """
         operation = Operation.diff(self._cache, a, b, prefix, after, limit)
-        await self._driver.drive(operation, 0)
-        return operation.result()
+        return await self._driver.drive(operation, 0)
 
     async def resolve_batch(self, request: bytes) -> bytes:
         """Answers a batch of resolves of one root, which share what is fetched.
@@ -154,8 +153,7 @@ class Engine:
         limits = self._max_lookups, self._batch_answer_bytes
         async with self._batches:
             batch = await self._driver.call(len(request), read_resolve_batch, self._cache, request, *limits)
-            await self._driver.drive(batch, max(len(request), len(batch) * PATH_COST))
-            return await self._driver.call(len(batch) * PATH_COST, batch.result)
+            return await self._driver.drive(batch, max(len(request), len(batch) * PATH_COST))
 
     async def verify_resolve(self, request: bytes, result: bytes) -> str | None:
         """Checks a resolve result: None if it is proven, else why not. O(size).
@@ -175,8 +173,7 @@ class Engine:
 
     async def _answer(self, request: bytes, start: Callable[..., Operation], *arguments: int) -> bytes:
         operation = await self._driver.call(len(request), start, self._cache, request, *arguments)
-        await self._driver.drive(operation, len(request))
-        return operation.result()
+        return await self._driver.drive(operation, len(request))
 
     async def _verdict(self, verify: Callable[[bytes, bytes], object], request: bytes, result: bytes) -> str | None:
         try:
@@ -210,8 +207,7 @@ class Engine:
         """
         async with self._driver.place_for(request):
             mutation = await self._driver.call(len(request), Mutation, self._cache, base_root, request)
-            await self._driver.drive(mutation, CHANGE_WEIGHT * len(request))
-            receipt = mutation.result()
+            receipt = await self._driver.drive(mutation, CHANGE_WEIGHT * len(request))
             await self._keep(mutation.next_pages, mutation.roots)
             return receipt
 
@@ -225,7 +221,7 @@ class Engine:
             pages = following
         await self._store.put_roots(roots, pages)
         for root in roots:
-            self._driver.remember(root)
+            self._cache.remember(root)
 
     # --- plants -------------------------------------------------------------------------------------------------------
 

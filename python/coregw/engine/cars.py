@@ -244,7 +244,7 @@ class Cars:
             await self._store.put_roots(roots[max(end - ROOTS_AT_ONCE, 0) : end], pages)
             pages = []
         for root in roots:
-            self._driver.remember(root)
+            self._cache.remember(root)
 
     async def _work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls a function in a worker thread, and waits for its end whatever happens: it uses the spooled file."""

@@ -7,13 +7,12 @@ is asked, and what becomes of an answer (`coregw.engine`).
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, ParamSpec, TypeVar
 
-from coregw._core import Mutation, Need, Operation, ResolveBatch
+from coregw._core import Mutation, Need, Operation, PageCache, ResolveBatch
 from coregw.errors import Unavailable
 from coregw.store import Store
 
@@ -39,14 +38,13 @@ class Driver:
     """Runs work on trees over one store. For tasks of one event loop."""
 
     def __init__(
-        self, store: Store, *, budget: int, worker_threads: int, held_roots: int, heavy_requests: int, seconds: float
+        self, store: Store, cache: PageCache, *, budget: int, worker_threads: int, heavy_requests: int, seconds: float
     ) -> None:
-        """Takes what `Engine` was told, under the same names."""
+        """Takes what `Engine` was told, under the same names, and the cache of the work that it will drive."""
         self._store = store
+        self._cache = cache
         self._budget = budget
         self._workers = ThreadPoolExecutor(worker_threads, thread_name_prefix="coregw-engine")
-        self._held: OrderedDict[bytes, None] = OrderedDict()
-        self._most_held = held_roots
         self._heavy = asyncio.Semaphore(heavy_requests)
         self._seconds = seconds
 
@@ -58,36 +56,26 @@ class Driver:
         """A place among the heavy requests, where this is one."""
         return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
 
-    async def drive(self, work: Operation | Mutation | ResolveBatch, size: int) -> None:
-        """Runs a query or change to its end, supplying what it asks for. `size` is that of its request.
+    async def drive(self, work: Operation | Mutation | ResolveBatch, size: int) -> bytes:
+        """Runs a query or change to its end, supplying what it asks for: its answer. `size` is that of its request.
 
         A query minds its budget between nodes; a change may take long for all its coordinates at once. So what a large
         request asks for is done in a worker thread from the start.
         """
         is_small = size <= INLINE_BODY_BYTES
-        need = self._run_here(work) if is_small else None
-        if is_small and need is None:
-            return
+        turn = work.run(self._budget) if is_small else None
+        if isinstance(turn, bytes):  # all was in the cache: nothing waits, so no clock is set
+            return turn
         try:
             async with asyncio.timeout(self._seconds):
-                if not is_small:
-                    need = await self._run_in_worker(work)
-                while need is not None:
-                    need = await self._supply(work, need, size)
+                turn = turn or await self._run_in_worker(work)
+                while isinstance(turn, Need):
+                    turn = await self._supply(work, turn, is_small=is_small)
+                return turn
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
-    def _run_here(self, work: Operation | Mutation | ResolveBatch) -> Need | None:
-        """Runs as far as pages in the cache and roots known to be held lead. Nothing waits here, so no clock runs."""
-        need = work.run(self._budget)
-        while need is not None and (roots := need.roots) is not None and all(root in self._held for root in roots):
-            for root in roots:
-                self._held.move_to_end(root)
-            work.supply_roots([True] * len(roots))
-            need = work.run(self._budget)
-        return need
-
-    async def _supply(self, work: Operation | Mutation | ResolveBatch, need: Need, size: int) -> Need | None:
+    async def _supply(self, work: Operation | Mutation | ResolveBatch, need: Need, *, is_small: bool) -> bytes | Need:
         """Fetches one need, and runs on."""
         if need.budget:
             return await self._run_in_worker(work)
@@ -99,27 +87,21 @@ class Driver:
                 await self.in_worker(work.supply_pages, pages)
             else:
                 work.supply_pages(pages)
-        return work.run(self._budget) if size <= INLINE_BODY_BYTES else await self._run_in_worker(work)
+        return work.run(self._budget) if is_small else await self._run_in_worker(work)
 
-    async def _run_in_worker(self, work: Operation | Mutation | ResolveBatch) -> Need | None:
+    async def _run_in_worker(self, work: Operation | Mutation | ResolveBatch) -> bytes | Need:
         return await self.in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)
 
     async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
         """Whether the store has a record of each root. Only "yes" is remembered: a root is never deleted."""
-        unknown = [root for root in roots if root not in self._held]
-        found = await self._store.has_roots(unknown) if unknown else []
-        absent = {root for root, held in zip(unknown, found, strict=True) if not held}
-        for root in roots:
-            if root not in absent:
-                self.remember(root)
-        return [root not in absent for root in roots]
-
-    def remember(self, root: bytes) -> None:
-        """Notes that a root is held."""
-        self._held[root] = None
-        self._held.move_to_end(root)
-        if len(self._held) > self._most_held:
-            self._held.popitem(last=False)
+        held = [self._cache.is_held(root) for root in roots]
+        if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
+            found = dict(zip(unknown, await self._store.has_roots(unknown), strict=True))
+            for root, is_held in found.items():
+                if is_held:
+                    self._cache.remember(root)
+            held = [known or found[root] for root, known in zip(roots, held, strict=True)]
+        return held
 
     async def call(self, size: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls a function that takes time in proportion to a request's `size`: here, or in a worker thread."""

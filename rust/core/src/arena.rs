@@ -105,7 +105,7 @@ thread_local! {
 }
 
 /// What is kept of it at most, in bytes each.
-const SPARE_LIMIT: usize = 32 << 10;
+const SPARE_LIMIT: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
@@ -137,6 +137,14 @@ impl Arena {
             // A thread that ends has no use for it.
             let _ = SPARE.try_with(|spare| spare.set((self.nodes, self.bytes)));
         }
+    }
+
+    /// The same in memory of its own size: while it grew it had up to twice of that. Allocators may ignore a vector
+    /// that shrinks, so it is copied.
+    pub(crate) fn exact(self) -> Self {
+        let exact = Self { nodes: self.nodes.to_vec(), bytes: self.bytes.to_vec(), shown: self.shown };
+        self.recycle();
+        exact
     }
 
     #[inline]

@@ -43,10 +43,10 @@ impl Page {
                 bytes.len()
             )));
         }
-        let mut arena = Arena::default();
+        let mut arena = Arena::spare();
         pruned::decode(&mut arena, bytes, kind, suite, Form::Page)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
-        arena.nodes.shrink_to_fit(); // what the bytes could have held is twice what they hold, and the cache keeps it
+        let arena = arena.exact(); // the cache keeps it
         // A stub has any digest that it likes.
         if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
             return Err(Error::damaged(format!("page {digest} is a stub, without the node itself")));
@@ -149,20 +149,22 @@ impl Weighter<Digest, Arc<Page>> for Bytes {
     }
 }
 
-/// Parsed pages by digest, bounded in bytes and shared by threads.
+/// What is known of a store: parsed pages by digest, bounded in bytes, and roots that it holds. Shared by threads.
 pub struct PageCache {
     pages: Cache<Digest, Arc<Page>, Bytes>,
+    held: Cache<RootCid, ()>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 impl PageCache {
-    /// A cache of at most `max_bytes` of parsed pages.
-    pub fn new(max_bytes: u64) -> Self {
+    /// A cache of at most `max_bytes` of parsed pages, and some `max_roots` roots.
+    pub fn new(max_bytes: u64, max_roots: usize) -> Self {
         // A parsed page takes some 20 KiB; the estimate only sizes the first tables.
         let estimate = usize::try_from(max_bytes / 20_000).unwrap_or(usize::MAX).clamp(16, 1 << 16);
         Self {
             pages: Cache::with_weighter(estimate, max_bytes, Bytes),
+            held: Cache::new(max_roots),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -171,6 +173,16 @@ impl PageCache {
     /// Puts a page in; an old one may go.
     pub fn insert(&self, page: Arc<Page>) {
         self.pages.insert(page.digest(), page);
+    }
+
+    /// Notes that the store holds a root: operations need not ask for it. A root that is held stays so.
+    pub fn remember(&self, root: RootCid) {
+        self.held.insert(root, ());
+    }
+
+    /// Whether the store is known to hold a root. If not, it may hold it all the same.
+    pub fn is_held(&self, root: &RootCid) -> bool {
+        self.held.get(root).is_some()
     }
 
     /// The bound, in bytes.

@@ -176,7 +176,8 @@ impl Mutation {
     /// that is not held; [`Error::Damaged`] if stored trees are not what they must be.
     pub fn run(&mut self, budget: u64) -> Result<Option<Need>> {
         if !self.base_known {
-            match self.held.take() {
+            let base = self.base;
+            match self.is_held(&base) {
                 None => return Ok(Some(Need::Roots(vec![self.base]))),
                 Some(false) => return Err(not_held(&self.base)),
                 Some(true) => self.base_known = true,
@@ -191,10 +192,15 @@ impl Mutation {
         Ok(None)
     }
 
+    /// Whether a root is held, if that was said or is known.
+    fn is_held(&mut self, root: &RootCid) -> Option<bool> {
+        self.held.take().or_else(|| self.cache.is_held(root).then_some(true))
+    }
+
     fn step(&mut self, budget: u64) -> Result<Option<Need>> {
         match std::mem::replace(&mut self.stage, Stage::Begin) {
             Stage::Begin => self.begin(),
-            Stage::Held(object) => match self.held.take() {
+            Stage::Held(object) => match self.is_held(&object) {
                 None => {
                     self.stage = Stage::Held(object);
                     Ok(Some(Need::Roots(vec![object])))

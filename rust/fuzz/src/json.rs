@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = Build::request(data);
-    let cache = Arc::new(PageCache::new(1 << 20));
+    let cache = Arc::new(PageCache::new(1 << 20, 0));
     run(Operation::resolve(Arc::clone(&cache), data, 100));
     run(Operation::read(Arc::clone(&cache), data));
     run(Operation::map_proof(Arc::clone(&cache), data));

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::CidLike;
-use crate::engine::{Need, PageCache};
+use crate::engine::{PageCache, Turn};
 use crate::errors::{call, call_detached};
 use crate::parallel;
 
@@ -41,19 +41,22 @@ impl ResolveBatch {
         self.0.len()
     }
 
-    /// Goes on with paths that can, visiting some `budget` nodes in all. None: `result` is ready.
+    /// Goes on with paths that can, visiting some `budget` nodes in all: the response body, or what it needs.
     ///
     /// Raises `InvalidInput` if the root is a payload and a path leads on from it, `TooLarge` if the outcomes are too
     /// long, and `StoreDamaged` as `supply_pages`.
-    fn run(&mut self, py: Python<'_>, budget: u64) -> PyResult<Option<Need>> {
+    fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
         let long = self.0.len() > ATTACHED;
-        let need = call_detached(py, long, || {
+        let turn = call_detached(py, long, || {
             let turns: Vec<_> = self.0.turns(budget).into_iter().map(Mutex::new).collect();
             parallel::map(&turns, |turn| turn.lock().unwrap_or_else(PoisonError::into_inner).run());
             drop(turns);
-            self.0.need()
+            self.0.need().map(|need| match need {
+                Some(need) => Err(need),
+                None => Ok(self.0.result()),
+            })
         })?;
-        Ok(need.map(Need))
+        Ok(Turn::of(py, turn))
     }
 
     /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
@@ -70,11 +73,5 @@ impl ResolveBatch {
     /// Says of each root of the last need whether the store has its record.
     fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
         call(|| self.0.supply_roots(&held))
-    }
-
-    /// The response body, once `run` gave None.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let body = call_detached(py, self.0.len() > ATTACHED, || Ok(self.0.result()))?;
-        Ok(PyBytes::new(py, body.as_bytes()))
     }
 }

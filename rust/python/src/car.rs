@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::cid::Cid;
 use crate::convert::CidLike;
-use crate::engine::{Need, PageCache, Pages, page_pairs, root_bytes};
+use crate::engine::{Need, PageCache, Pages, known_root, page_pairs, root_bytes};
 use crate::errors::{call, call_detached};
 
 /// Bytes that are hashed before the interpreter is let go: some 20 to 50 µs.
@@ -150,13 +150,8 @@ impl CarExport {
     /// Raises `InvalidInput` for a CID that is no root.
     #[new]
     fn new(cache: &PageCache, root: CidLike, payloads: bool) -> PyResult<Self> {
-        call(|| {
-            let root = root.0.root().ok_or_else(|| core::Error::Input {
-                code: core::InputCode::KindMismatch,
-                what: format!("{} is a payload, not a root", root.0),
-            })?;
-            Ok(Self(car::Export::new(Arc::clone(&cache.0), root, payloads)))
-        })
+        let root = known_root(&root)?;
+        call(|| Ok(Self(car::Export::new(Arc::clone(&cache.0), root, payloads))))
     }
 
     /// Goes on until some `max_bytes` are written. None: that was all. Raises `RootNotFound` if the root is not held,

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::CidLike;
-use crate::errors::{call, call_detached};
+use crate::errors::{call, call_detached, invalid};
 use crate::operations;
 
 /// Nodes that are visited before the interpreter is let go: some 50 µs.
@@ -18,10 +18,12 @@ const ATTACHED_NODES: u64 = 512;
 const ATTACHED_PAGES: usize = 3;
 const ATTACHED_BYTES: usize = 4096;
 
-/// Parsed pages by digest: bounded in bytes, shared by threads without the interpreter's lock.
+/// What is known of a store: parsed pages by digest, and roots that it holds. Shared by threads without the
+/// interpreter's lock.
 ///
 /// Args:
-///     max_bytes: The bound, in bytes of memory.
+///     max_bytes: The bound of the pages, in bytes of memory.
+///     max_roots: How many roots are remembered.
 ///
 /// >>> cache = PageCache(1 << 20)
 /// >>> len(cache), cache.max_bytes
@@ -32,11 +34,24 @@ pub struct PageCache(pub Arc<core::PageCache>);
 #[pymethods]
 impl PageCache {
     #[new]
-    fn new(max_bytes: u64) -> Self {
-        Self(Arc::new(core::PageCache::new(max_bytes)))
+    #[pyo3(signature = (max_bytes, max_roots = 0))]
+    fn new(max_bytes: u64, max_roots: usize) -> Self {
+        Self(Arc::new(core::PageCache::new(max_bytes, max_roots)))
     }
 
-    /// The bound, in bytes.
+    /// Notes that the store holds a root, given as binary CID; operations do not ask for it then. Raises
+    /// `InvalidInput` for what is no root.
+    fn remember(&self, root: CidLike) -> PyResult<()> {
+        self.0.remember(known_root(&root)?);
+        Ok(())
+    }
+
+    /// Whether the store is known to hold a root, given as binary CID. Raises `InvalidInput` for what is no root.
+    fn is_held(&self, root: CidLike) -> PyResult<bool> {
+        Ok(self.0.is_held(&known_root(&root)?))
+    }
+
+    /// The bound of the pages, in bytes.
     #[getter]
     fn max_bytes(&self) -> u64 {
         self.0.max_bytes()
@@ -104,6 +119,27 @@ impl Need {
     }
 }
 
+/// What a turn of work ends with.
+#[derive(IntoPyObject)]
+pub enum Turn<'py> {
+    Ends(Bound<'py, PyBytes>),
+    Needs(Need),
+}
+
+impl<'py> Turn<'py> {
+    pub fn of(py: Python<'py>, turn: Result<String, core::Need>) -> Self {
+        match turn {
+            Ok(body) => Self::Ends(PyBytes::new(py, body.as_bytes())),
+            Err(need) => Self::Needs(Need(need)),
+        }
+    }
+}
+
+/// The root that a CID names. Raises `InvalidInput` for that of a payload.
+pub fn known_root(cid: &CidLike) -> PyResult<core::RootCid> {
+    cid.0.root().ok_or_else(|| invalid(core::InputCode::KindMismatch, format!("{} is a payload, not a root", cid.0)))
+}
+
 pub fn root_bytes<'py>(py: Python<'py>, root: &core::RootCid) -> Bound<'py, PyBytes> {
     PyBytes::new(py, root.cid().as_bytes())
 }
@@ -117,8 +153,8 @@ pub fn page_pairs(py: Python<'_>, pages: Vec<(core::Digest, Vec<u8>)>) -> Pages<
 
 /// A query on stored trees, from request JSON to response JSON (protocol section 5). Does no I/O.
 ///
-/// `run` until it returns None, supplying what it needs; then take `result`. The first need is always the record of
-/// the request's own root, unless the path is empty.
+/// `run` until it returns the response, supplying what it needs. The first need is the record of the request's own
+/// root, unless the cache remembers it or the path is empty.
 #[pyclass(module = "coregw._core")]
 pub struct Operation(core::Operation);
 
@@ -167,14 +203,18 @@ impl Operation {
         call(|| Ok(Self(core::Operation::diff(Arc::clone(&cache.0), request))))
     }
 
-    /// Goes on as far as it can, visiting some `budget` nodes at most. None: `result` is ready.
-    fn run(&mut self, py: Python<'_>, budget: u64) -> PyResult<Option<Need>> {
-        let need = call(|| self.0.run(budget.min(ATTACHED_NODES)))?;
+    /// Goes on as far as it can, visiting some `budget` nodes at most: the response body, or what it needs.
+    ///
+    /// Raises `RootNotFound`, `PathNotFound` or `IndexNotFound`, the last two of a read with the prooflist of the
+    /// proven absence in `details`, or `TooLarge`.
+    fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
+        let mut need = call(|| self.0.run(budget.min(ATTACHED_NODES)))?;
+        if need == Some(core::Need::Budget) && budget > ATTACHED_NODES {
+            need = call_detached(py, true, || self.0.run(budget - ATTACHED_NODES))?;
+        }
         match need {
-            Some(core::Need::Budget) if budget > ATTACHED_NODES => {
-                Ok(call_detached(py, true, || self.0.run(budget - ATTACHED_NODES))?.map(Need))
-            }
-            need => Ok(need.map(Need)),
+            Some(need) => Ok(Turn::Needs(Need(need))),
+            None => Ok(Turn::Ends(PyBytes::new(py, call(|| self.0.result())?.as_bytes()))),
         }
     }
 
@@ -188,13 +228,6 @@ impl Operation {
     /// Says of each root of the last need whether the store has its record.
     fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
         call(|| self.0.supply_roots(&held))
-    }
-
-    /// The response body. Raises `RootNotFound`, `PathNotFound` or `IndexNotFound`, the last two of a read with the
-    /// prooflist of the proven absence in `details`, or `TooLarge`.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let body = call(|| self.0.result())?;
-        Ok(PyBytes::new(py, body.as_bytes()))
     }
 }
 
@@ -243,10 +276,14 @@ impl Mutation {
         call_detached(py, long, || core::Mutation::new(cache, &base, request)).map(Self)
     }
 
-    /// Goes on as far as it can. None: `result` is ready. Raises `Conflict` or `InvalidInput` naming delta and
-    /// coordinate; then nothing is to be stored.
-    fn run(&mut self, py: Python<'_>, budget: u64) -> PyResult<Option<Need>> {
-        Ok(call_detached(py, true, || self.0.run(budget))?.map(Need))
+    /// Goes on as far as it can: the receipt as JSON, or what it needs. Raises `Conflict` or `InvalidInput` naming
+    /// delta and coordinate; then nothing is to be stored.
+    fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
+        let turn = call_detached(py, true, || match self.0.run(budget)? {
+            Some(need) => Ok(Err(need)),
+            None => self.0.result().map(Ok),
+        })?;
+        Ok(Turn::of(py, turn))
     }
 
     /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
@@ -259,12 +296,6 @@ impl Mutation {
     /// Says of each root of the last need whether the store has its record.
     fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
         call(|| self.0.supply_roots(&held))
-    }
-
-    /// The receipt as JSON.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let body = call(|| self.0.result())?;
-        Ok(PyBytes::new(py, body.as_bytes()))
     }
 
     /// Binary CIDs of the results of all deltas: the root records to write after the pages.
@@ -291,12 +322,7 @@ impl Mutation {
 ///     StoreDamaged: The page is not the one with the root's digest.
 #[pyfunction]
 pub fn root_block<'py>(py: Python<'py>, root: CidLike, page: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    let block = call(|| {
-        let Some(root) = root.0.root() else {
-            let what = format!("{} is a payload, not a root", root.0);
-            return Err(core::Error::Input { code: core::InputCode::KindMismatch, what });
-        };
-        Ok(core::Page::parse(page, root.kind, root.suite, &root.digest)?.top_block())
-    })?;
+    let root = known_root(&root)?;
+    let block = call(|| Ok(core::Page::parse(page, root.kind, root.suite, &root.digest)?.top_block()))?;
     Ok(PyBytes::new(py, &block))
 }

@@ -18,6 +18,11 @@ mod payload;
 mod tuples;
 mod verify;
 
+/// The C library's heap would hold parsed pages and what a request needs side by side, and search it for each answer
+/// (docs/decisions/0082).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O.
 #[pyo3::pymodule]
 mod _core {

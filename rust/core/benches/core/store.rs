@@ -23,7 +23,7 @@ pub struct Cached(Arc<PageCache>);
 
 impl Cached {
     pub fn new(tree: &Snapshot) -> Self {
-        let cache = PageCache::new(16 << 30);
+        let cache = PageCache::new(16 << 30, 0);
         tree.pages().for_each(|page| cache.insert(page));
         Self(Arc::new(cache))
     }
@@ -55,7 +55,7 @@ impl Stored {
 
     fn look_up(&mut self, request: &[u8]) -> usize {
         self.loads = 0;
-        let mut op = Operation::map_proof(Arc::new(PageCache::new(0)), request).expect("a request");
+        let mut op = Operation::map_proof(Arc::new(PageCache::new(0, 0)), request).expect("a request");
         while let Some(need) = op.run(u64::MAX).expect("a whole tree") {
             match need {
                 Need::Roots(_) => op.supply_roots(&[true]).expect("one root"),
@@ -70,7 +70,7 @@ impl Stored {
     fn change(&mut self, root: &RootCid, change: serde_json::Value) -> usize {
         self.loads = 0;
         let body = serde_json::json!({"deltas": [{"kind": "map", "changes": [change]}]}).to_string();
-        let cache = Arc::new(PageCache::new(0));
+        let cache = Arc::new(PageCache::new(0, 0));
         let mut op = Mutation::new(cache, &root.cid(), body.as_bytes()).expect("a request");
         while let Some(need) = op.run(u64::MAX).expect("a change that fits") {
             match need {

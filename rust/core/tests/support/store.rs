@@ -26,7 +26,7 @@ pub struct Store {
 
 impl Store {
     pub fn new(cache_bytes: u64, budget: u64) -> Self {
-        let cache = Arc::new(PageCache::new(cache_bytes));
+        let cache = Arc::new(PageCache::new(cache_bytes, 0));
         Self { pages: HashMap::new(), roots: HashSet::new(), cache, budget, loads: 0, turns: 0 }
     }
 
