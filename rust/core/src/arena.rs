@@ -211,12 +211,17 @@ impl Arena {
 
     /// Where `key`, which led here, leaves a leaf's own bits from `floor` on. It agrees only if it is the leaf's key.
     pub(crate) fn leaf_parting(&self, tail: Tail, floor: u32, key: &[u8]) -> Parting {
-        let bits = 8 * (u32::from(tail.start) + u32::from(tail.len));
-        match parting(self.tail(tail, floor), floor, bits, key) {
-            Parting::Ends if bits as usize == 8 * key.len() => Parting::Agrees,
-            Parting::Agrees => Parting::Ends,
-            other => other,
-        }
+        leaf_parting(self.tail(tail, floor), floor, usize::from(tail.start) + usize::from(tail.len), key)
+    }
+}
+
+/// Where `key` leaves a leaf's tail, which starts at byte `floor / 8` of the `len` bytes of the leaf's key.
+#[inline(always)]
+pub(crate) fn leaf_parting(tail: &[u8], floor: u32, len: usize, key: &[u8]) -> Parting {
+    match parting(tail, floor, 8 * len as u32, key) {
+        Parting::Ends if len == key.len() => Parting::Agrees,
+        Parting::Agrees => Parting::Ends,
+        other => other,
     }
 }
 

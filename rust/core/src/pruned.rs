@@ -5,10 +5,12 @@
 //! the top digest, or replay a query.
 
 use crate::arena::{Arena, Node, NodeId, SHOWN, Side, State, Tail};
-use crate::cid::{Cid, Kind};
+use crate::cid::Kind;
 use crate::cut;
 use crate::node::{Encoder, SUM_LIMIT, Summary, left_count};
-use crate::path::{self, MAX_BITS, MAX_KEY, top_bits};
+use crate::path::{self, top_bits};
+pub(crate) use crate::reader::Fault;
+use crate::reader::Reader;
 use crate::suite::{Digest, Suite};
 use crate::varint;
 
@@ -24,94 +26,6 @@ const MAX_LIST_DEPTH: usize = 53;
 
 /// The shortest encoding of a child of an inner node: a stub's tag, count and digest.
 const MIN_CHILD: usize = 34;
-
-/// Why bytes are no pruned tree, and at which of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) why: &'static str,
-    pub(crate) at: usize,
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    #[inline(always)]
-    fn fail<T>(&self, why: &'static str) -> Result<T, Fault> {
-        Err(Fault { why, at: self.at })
-    }
-
-    #[inline(always)]
-    fn varint(&mut self) -> Result<u64, Fault> {
-        if let Some(&byte) = self.bytes.get(self.at)
-            && byte < 0x80
-        {
-            self.at += 1;
-            return Ok(byte.into());
-        }
-        self.long_varint()
-    }
-
-    /// Counts near the top are long, so this is no rare case.
-    #[inline(always)]
-    fn long_varint(&mut self) -> Result<u64, Fault> {
-        if let Some(&[a, b, c, ..]) = self.bytes.get(self.at..) {
-            let [a, b, c] = [a & 0x7f, b, c].map(u64::from);
-            if b < 0x80 && b > 0 {
-                self.at += 2;
-                return Ok(a | b << 7);
-            }
-            if b >= 0x80 && c < 0x80 && c > 0 {
-                self.at += 3;
-                return Ok(a | (b & 0x7f) << 7 | c << 14);
-            }
-        }
-        let (value, n) = any_varint(&self.bytes[self.at..]).or_else(|why| self.fail(why))?;
-        self.at += n;
-        Ok(value)
-    }
-
-    #[inline(always)]
-    fn take(&mut self, n: usize) -> Result<&'a [u8], Fault> {
-        match self.bytes.get(self.at..).and_then(|rest| rest.get(..n)) {
-            Some(bytes) => {
-                self.at += n;
-                Ok(bytes)
-            }
-            None => self.fail("the bytes end inside a node"),
-        }
-    }
-
-    /// A count or measure: at least 1 and below the limit.
-    #[inline(always)]
-    fn amount(&mut self, zero: &'static str, over: &'static str) -> Result<u64, Fault> {
-        let at = self.at;
-        match self.varint()? {
-            0 => Err(Fault { why: zero, at }),
-            n if n >= SUM_LIMIT => Err(Fault { why: over, at }),
-            n => Ok(n),
-        }
-    }
-
-    /// A target: its place in the bytes and its length.
-    #[inline(always)]
-    fn target(&mut self) -> Result<(u32, u8), Fault> {
-        let len = self.varint()?;
-        let at = self.at;
-        let bytes = self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
-        match Cid::check(bytes) {
-            Ok(()) => Ok((at as u32, len as u8)),
-            Err(_) => Err(Fault { why: "a shown target is not a valid CID", at }),
-        }
-    }
-}
-
-#[cold]
-fn any_varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
-    varint::read(bytes)
-}
 
 /// The parent of the top.
 const NONE: u32 = u32::MAX;
@@ -175,7 +89,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         match (Self::KIND, tag) {
             (Kind::Map, 0x01) => self.map_leaf()?,
             (Kind::Map, 0x02) => {
-                self.map_inner(at)?;
+                self.map_inner()?;
                 return Ok(false);
             }
             (Kind::Map, 0x03) | (Kind::List, 0x13) => self.stub()?,
@@ -223,53 +137,26 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     }
 
     #[inline(always)]
-    fn map_inner(&mut self, at: usize) -> Result<(), Fault> {
-        let gap = self.reader.varint()?;
-        let bit = match u32::try_from(gap).ok().and_then(|gap| gap.checked_add(self.floor)) {
-            Some(bit) if bit < MAX_BITS => bit,
-            _ => return Err(Fault { why: "a bit past the longest key", at }),
-        };
-        let from = self.floor / 8;
-        let len = if gap == 0 { 0 } else { bit.div_ceil(8) - from };
-        let label_at = self.reader.at;
-        let label = self.reader.take(len as usize)?;
-        if let (Some(first), Some(last)) = (label.first(), label.last()) {
-            let stray_end = if bit.is_multiple_of(8) { 0 } else { last & !top_bits(bit % 8) };
-            if first & top_bits(self.floor % 8) != 0 || stray_end != 0 {
-                return Err(Fault { why: "a stray bit in a label", at: label_at });
-            }
-        }
+    fn map_inner(&mut self) -> Result<(), Fault> {
+        let (bit, label) = self.reader.map_inner(self.floor)?;
         self.encoder.descend(self.floor, label, bit);
         // Without a label there is no byte of it: `start` then says that the label ends where it begins.
-        let start = if len == 0 { bit.div_ceil(8) } else { from };
-        self.push_inner(bit, label_at as u32, start as u16)?;
+        let start = if label.is_empty() { bit.div_ceil(8) } else { self.floor / 8 };
+        self.push_inner(bit, (self.reader.at - label.len()) as u32, start as u16)?;
         self.floor = bit + 1;
         Ok(())
     }
 
     #[inline(always)]
     fn map_leaf(&mut self) -> Result<(), Fault> {
-        let n = self.reader.varint()?;
-        let at = self.reader.at;
-        let from = (self.floor / 8) as usize;
-        if n > (MAX_KEY - from.min(MAX_KEY)) as u64 {
-            return Err(Fault { why: "a key is longer than 8,194 bytes", at });
-        }
-        let len = from + n as usize;
-        if 8 * len < self.floor as usize {
-            return Err(Fault { why: "a tail shorter than the path above it", at });
-        }
-        let tail = self.reader.take(n as usize)?;
-        if tail.first().is_some_and(|first| first & top_bits(self.floor % 8) != 0) {
-            return Err(Fault { why: "a stray bit in a tail", at });
-        }
+        let (at, len, tail) = self.reader.map_tail(self.floor)?;
         let (target, target_len) = self.reader.target()?;
         self.encoder.put(self.floor, tail);
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
         let digest = self.encoder.map_leaf(len, bytes);
         // Behind the hash, with which the processor is busy for a while.
         path::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
-        let tail = Tail { offset: at as u32, start: from as u16, len: n as u16 };
+        let tail = Tail { offset: at as u32, start: (len - tail.len()) as u16, len: tail.len() as u16 };
         let sum = Summary { count: 1, measure: 1, digest };
         let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE);
         self.note_cut(id);
@@ -290,7 +177,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
 
     #[inline(always)]
     fn stub(&mut self) -> Result<(), Fault> {
-        let count = self.reader.amount("a stub of count 0", "a count of 2^53 or more")?;
+        let count = self.reader.count()?;
         let measure =
             if MAP { count } else { self.reader.amount("a stub of measure 0", "a measure of 2^53 or more")? };
         let mut digest = Digest::ZERO;

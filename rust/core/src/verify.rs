@@ -6,6 +6,7 @@
 use crate::cid::{Cid, Kind, RootCid};
 use crate::error::{Error, InputCode, Result};
 use crate::list::{self, Span};
+use crate::lookup;
 use crate::map::{self, Listing};
 use crate::path::{Key, Window};
 use crate::prove::{Answer, Ask, Element};
@@ -15,6 +16,9 @@ use crate::tree::{Halt, Tree};
 pub const PROOF_LIMIT: usize = 1 << 20;
 /// The longest proof of a range, a listing or changes that is looked at, in bytes, unless told otherwise.
 pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
+
+/// Offsets inside a proof are 32 bits wide.
+const MAX_LIMIT: usize = u32::MAX as usize / 2;
 
 const OTHER_ANSWER: &str = "the query gave an answer of another kind";
 
@@ -28,8 +32,7 @@ pub(crate) fn open(root: &RootCid, proof: &[u8], limit: usize) -> Result<Tree> {
 /// The same into `tree`, in its place: to move it would take longer than to hash a node.
 #[inline(always)]
 fn read(tree: &mut Tree, root: &RootCid, proof: &[u8], limit: usize) -> Result<()> {
-    // Offsets inside a proof are 32 bits wide.
-    let limit = limit.min(u32::MAX as usize / 2);
+    let limit = limit.min(MAX_LIMIT);
     if proof.len() > limit {
         return Err(Error::proof(format!("the proof is {} bytes long; {limit} is the limit", proof.len())));
     }
@@ -50,12 +53,31 @@ pub(crate) fn check_all_visited(tree: &Tree) -> Result<()> {
 }
 
 /// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
-pub(crate) fn replay(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+pub(crate) fn replay(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+    if let Ask::Key(key, _) = &ask
+        && let Some(target) = look_up(root, key, proof, limit)
+    {
+        return Ok(Answer::Key(target));
+    }
+    query(root, ask, proof, limit)
+}
+
+/// The same for each kind of question in the same way: on a tree.
+pub(crate) fn query(root: &RootCid, mut ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     let mut tree = Tree::of_proof(root.kind, root.suite);
     read(&mut tree, root, proof, limit)?;
     let answer = ask.run(&mut tree).map_err(refuse)?;
     check_all_visited(&tree)?;
     Ok(answer)
+}
+
+/// The same for a key in one pass; None where that is not enough to say.
+#[inline(always)]
+fn look_up(root: &RootCid, key: &[u8], proof: &[u8], limit: usize) -> Option<Option<Cid>> {
+    if proof.len() > limit.min(MAX_LIMIT) {
+        return None;
+    }
+    Some(lookup::check(root, key, proof)?.map(Cid::trusted))
 }
 
 /// What a halt means on a proof.
@@ -83,11 +105,13 @@ fn expect(root: &RootCid, kind: Kind) -> Result<()> {
 pub fn key(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
     expect(root, Kind::Map)?;
     // What `replay` does, without moving the answer about: this is the verification that there is most of.
-    let mut tree = Tree::of_proof(root.kind, root.suite);
-    read(&mut tree, root, proof, limit)?;
-    let leaf = map::Get::new().run(&mut tree, key.as_bytes()).map_err(refuse)?;
-    check_all_visited(&tree)?;
-    Ok(leaf.map(|leaf| Cid::trusted(tree.arena.target(leaf))))
+    if let Some(target) = look_up(root, key.as_bytes(), proof, limit) {
+        return Ok(target);
+    }
+    match query(root, Ask::key(key.clone()), proof, limit)? {
+        Answer::Key(target) => Ok(target),
+        _ => Err(Error::proof(OTHER_ANSWER)),
+    }
 }
 
 /// Element `index` of the list `root`, or the proof that the list is shorter. O(log n) hashes.
