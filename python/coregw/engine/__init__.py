@@ -106,7 +106,7 @@ class Engine:
             Unavailable: The query took too long, or the store does not answer.
             StoreDamaged: A page is missing or is not what its digest says.
         """
-        return await self._answer(request, Operation.resolve, self._max_lookups)
+        return await self._driver.answer(Operation.resolve, request, self._max_lookups)
 
     async def read(self, request: bytes) -> bytes:
         """Answers a read request. As `resolve`; a `NotFound` of a read has the proof of the absence as details.
@@ -114,15 +114,15 @@ class Engine:
         Raises:
             TooLarge: A range has more than 10,000 segments. Else as `resolve`.
         """
-        return await self._answer(request, Operation.read)
+        return await self._driver.answer(Operation.read, request)
 
     async def map_proof(self, request: bytes) -> bytes:
         """Answers a map-proof request. Raises as `resolve`, but absence is an answer."""
-        return await self._answer(request, Operation.map_proof)
+        return await self._driver.answer(Operation.map_proof, request)
 
     async def scan(self, request: bytes) -> bytes:
         """Answers a scan request. Raises as `resolve`; an empty listing is an answer."""
-        return await self._answer(request, Operation.scan)
+        return await self._driver.answer(Operation.scan, request)
 
     async def diff(self, a: str, b: str, prefix: str, after: str | None, limit: int) -> bytes:
         """The differences between two maps with their proofs, a page of them, as JSON. Cost as their number x depth.
@@ -170,10 +170,6 @@ class Engine:
             InvalidInput: `request` is no read request.
         """
         return await self._verdict(_core.verify_read, request, result)
-
-    async def _answer(self, request: bytes, start: Callable[..., Operation], *arguments: int) -> bytes:
-        operation = await self._driver.call(len(request), start, self._cache, request, *arguments)
-        return await self._driver.drive(operation, len(request))
 
     async def _verdict(self, verify: Callable[[bytes, bytes], object], request: bytes, result: bytes) -> str | None:
         try:

@@ -56,6 +56,16 @@ class Driver:
         """A place among the heavy requests, where this is one."""
         return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
 
+    async def answer(self, start: Callable[..., Operation], request: bytes, *arguments: int) -> bytes:
+        """Makes an operation of a request, with what else `start` takes, and drives it to its answer."""
+        size = len(request)
+        if size > INLINE_BODY_BYTES:
+            return await self.drive(await self.in_worker(start, self._cache, request, *arguments), size)
+        work = start(self._cache, request, *arguments)
+        turn = work.run(self._budget)
+        # Most queries end here, since all is in the cache: nothing waits, so no clock is set.
+        return turn if isinstance(turn, bytes) else await self._drive_on(work, turn, is_small=True)
+
     async def drive(self, work: Operation | Mutation | ResolveBatch, size: int) -> bytes:
         """Runs a query or change to its end, supplying what it asks for: its answer. `size` is that of its request.
 
@@ -63,8 +73,13 @@ class Driver:
         request asks for is done in a worker thread from the start.
         """
         is_small = size <= INLINE_BODY_BYTES
-        turn = work.run(self._budget) if is_small else None
-        if isinstance(turn, bytes):  # all was in the cache: nothing waits, so no clock is set
+        return await self._drive_on(work, work.run(self._budget) if is_small else None, is_small=is_small)
+
+    async def _drive_on(
+        self, work: Operation | Mutation | ResolveBatch, turn: bytes | Need | None, *, is_small: bool
+    ) -> bytes:
+        """Drives from what its last turn gave, if it had one."""
+        if isinstance(turn, bytes):
             return turn
         try:
             async with asyncio.timeout(self._seconds):
