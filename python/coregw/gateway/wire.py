@@ -2,6 +2,7 @@
 
 What is added: a deadline for request lines and headers, a limit on their size, exactly one Host, a deadline for the
 rest of a refused body, an end for clients that stop reading, a limit on connections, and errors in the gateway's shape.
+What is written is gathered for a turn of the event loop.
 Leaves out everything above framing. Bodies that stall are the routes' business (`bodies`), since only they know whether
 they wait for one.
 """
@@ -34,14 +35,77 @@ def refusal(_: bytes, message: str) -> bytes:
     return encode(Error(error="invalid_request", message=message))
 
 
+_GATHERED_BYTES: Final = 64 << 10
+"""The most that waits for the end of a turn, and the longest piece that is copied for that."""
+
+
 class _Refused(Exception):
     """Stops the parser; the reason is in the protocol."""
+
+
+class _Turn:
+    """The connections that have something to send at the end of this turn of the event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_Gathering] = []
+
+    def add(self, transport: _Gathering) -> None:
+        """Has a transport send when all that is ready to run has run."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._waiting.append(transport)
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for transport in waiting:
+            transport.send()
+
+
+class _Gathering:
+    """A transport that sends what is written in a turn at once, behind all other work of the turn.
+
+    Uvicorn writes the head of an answer by itself: one more call of the system, and a packet for which a client wakes
+    up in vain. And where answers go out between other work, a client on the same machine that is faster than the
+    gateway falls asleep between any two; to wake it takes longer than a look-up (docs/decisions/0083).
+    """
+
+    __slots__ = ("_held", "_transport", "_turn")
+
+    def __init__(self, transport: asyncio.Transport, turn: _Turn) -> None:
+        self._transport = transport
+        self._turn = turn
+        self._held = b""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a transport has
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Takes a piece. Never holds more than `_GATHERED_BYTES`, which no flow control sees."""
+        if len(self._held) + len(data) > _GATHERED_BYTES:
+            self.send()
+            self._transport.write(data)
+        else:
+            if not self._held:
+                self._turn.add(self)
+            self._held += data
+
+    def send(self) -> None:
+        """Sends what is held, unless the connection is gone."""
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():
+            self._transport.write(held)
+
+    def close(self) -> None:
+        """Closes the connection behind what was written."""
+        self.send()
+        self._transport.close()
 
 
 class GatewayProtocol(HttpToolsProtocol):
     """One connection. At most one timer of its own runs, beside uvicorn's keep-alive timer and the write timer."""
 
     settings: ClassVar[Settings]
+    turn: ClassVar[_Turn]
     refusal: ClassVar[Refusal]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own arguments
@@ -59,6 +123,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Starts the clock for the first request; a connection too many is closed."""
         super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", _Gathering(transport, self.turn))
         if len(self.connections) > self.settings.connections:
             transport.abort()
         else:
@@ -204,4 +269,5 @@ class GatewayProtocol(HttpToolsProtocol):
 
 def protocol_for(settings: Settings, refusal: Refusal) -> type[GatewayProtocol]:
     """The protocol with these limits and this wording; uvicorn makes the instances."""
-    return type("BoundGatewayProtocol", (GatewayProtocol,), {"settings": settings, "refusal": staticmethod(refusal)})
+    bound = {"settings": settings, "refusal": staticmethod(refusal), "turn": _Turn()}
+    return type("BoundGatewayProtocol", (GatewayProtocol,), bound)

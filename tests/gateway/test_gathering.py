@@ -1,0 +1,129 @@
+"""What is written in a turn of the event loop: it goes out in one piece, in order, at its end, and is never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+import serving
+from coregw.gateway.wire import _GATHERED_BYTES, _Gathering, _Turn
+
+
+class Recorder(asyncio.Transport):
+    """A transport that notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bytes | str] = []
+        self.closing = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.told.append(bytes(data))
+
+    def close(self) -> None:
+        self.told.append("close")
+        self.closing = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+
+Use = Callable[[_Gathering, Recorder], None]
+
+
+def after_one_turn(*uses: Use) -> list[list[bytes | str]]:
+    """What connections were told in a turn in which each was used, and at its end."""
+
+    async def main() -> list[list[bytes | str]]:
+        turn = _Turn()
+        recorders = [Recorder() for _ in uses]
+        for use, recorder in zip(uses, recorders, strict=True):
+            use(_Gathering(recorder, turn), recorder)
+        await asyncio.sleep(0)
+        return [recorder.told for recorder in recorders]
+
+    return asyncio.run(main())
+
+
+def writing(*pieces: bytes) -> Use:
+    def use(transport: _Gathering, recorder: Recorder) -> None:
+        for piece in pieces:
+            transport.write(piece)
+        assert recorder.told == [], "nothing goes out before the end of the turn"
+
+    return use
+
+
+def test_what_each_connection_wrote_goes_out_in_one_piece_at_the_end() -> None:
+    assert after_one_turn(writing(b"a", b"b"), writing(b"c"), writing(b"d", b"", b"e")) == [[b"ab"], [b"c"], [b"de"]]
+
+
+def test_what_is_written_in_the_next_turn_goes_out_at_its_end() -> None:
+    async def main() -> list[bytes | str]:
+        recorder = Recorder()
+        transport = _Gathering(recorder, _Turn())
+        for piece in (b"first", b"second"):
+            transport.write(piece)
+            await asyncio.sleep(0)
+        return recorder.told
+
+    assert asyncio.run(main()) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("size", [_GATHERED_BYTES, _GATHERED_BYTES + 1, 1 << 20])
+def test_more_than_the_limit_does_not_wait_and_order_is_kept(size: int) -> None:
+    def use(transport: _Gathering, recorder: Recorder) -> None:
+        transport.write(b"head")
+        transport.write(bytes(size))
+        assert recorder.told == [b"head", bytes(size)]
+        transport.write(b"tail")
+
+    assert after_one_turn(use) == [[b"head", bytes(size), b"tail"]]
+
+
+def test_no_more_than_the_limit_is_held_however_small_the_pieces() -> None:
+    def use(transport: _Gathering, recorder: Recorder) -> None:
+        for number in range(1000):
+            transport.write(bytes([number % 251]) * 1000)
+        assert sum(len(piece) for piece in recorder.told) >= 1_000_000 - _GATHERED_BYTES
+
+    [told] = after_one_turn(use)
+    assert b"".join(piece for piece in told if isinstance(piece, bytes)) == b"".join(
+        bytes([number % 251]) * 1000 for number in range(1000)
+    )
+
+
+def test_closing_sends_what_is_held_first() -> None:
+    def use(transport: _Gathering, _: Recorder) -> None:
+        transport.write(b"last words")
+        transport.close()
+
+    assert after_one_turn(use) == [[b"last words", "close"]]
+
+
+def test_a_connection_that_is_gone_is_told_nothing_and_the_others_are() -> None:
+    def lose(transport: _Gathering, recorder: Recorder) -> None:
+        transport.write(b"to nobody")
+        recorder.closing = True
+
+    assert after_one_turn(lose, writing(b"to somebody")) == [[], [b"to somebody"]]
+
+
+def test_an_answer_arrives_whole(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        for _ in range(20):  # head and body in two pieces would be seen as such nearly each time
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            head, _, body = connection.recv(65_536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert json.loads(body)
+
+
+def test_a_request_that_waits_to_be_told_to_go_on_is_told_so(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"hello")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 201 ")
