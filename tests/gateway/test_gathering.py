@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -127,3 +128,11 @@ def test_a_request_that_waits_to_be_told_to_go_on_is_told_so(gateway: str) -> No
         assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"hello")
         assert connection.recv(4096).startswith(b"HTTP/1.1 201 ")
+
+
+def test_a_client_that_closes_its_side_behind_the_request_gets_the_answer(gateway: str) -> None:
+    for _ in range(20):  # the end of its side is mostly read in the turn in which the answer is held
+        with serving.connect(gateway) as connection:
+            connection.sendall(b"POST /v1/resolve HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+            connection.shutdown(socket.SHUT_WR)
+            assert serving.everything(connection).startswith(b"HTTP/1.1 400 ")

@@ -135,6 +135,11 @@ class GatewayProtocol(HttpToolsProtocol):
         self._stop_write_timer()
         super().connection_lost(exc)
 
+    def eof_received(self) -> None:
+        """The client sends no more, upon which the transport closes; what is held goes out before that."""
+        cast("_Gathering", self.transport).send()
+        super().eof_received()
+
     def data_received(self, data: bytes) -> None:
         """Feeds the parser. Between two requests, any byte starts the clock for the next one."""
         if self.transport.is_closing():
