@@ -82,8 +82,8 @@ class _Gathering:
     def write(self, data: bytes) -> None:
         """Takes a piece. Never holds more than `_GATHERED_BYTES`, which no flow control sees."""
         if len(self._held) + len(data) > _GATHERED_BYTES:
-            self.send()
-            self._transport.write(data)
+            held, self._held = self._held, b""
+            self._transport.writelines([held, data] if held else [data])
         else:
             if not self._held:
                 self._turn.add(self)
