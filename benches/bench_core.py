@@ -114,7 +114,7 @@ def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
     keys = [hashlib.sha256(i.to_bytes(8)).hexdigest()[:32] for i in range(arcs)]
     tree = coregw.Map(dict.fromkeys(keys, coregw.payload_cid(b"")))
     root, asked = tree.root, answers(tree, keys)
-    pairs = [(answer.key, answer.proof) for answer in asked]
+    pairs = [(answer.key, tree.prove(answer.key)) for answer in asked]  # one behind the other in memory, as in Rust
 
     def each(work: Callable[[Answer], object]) -> float:
         return best(lambda: [work(answer) for answer in asked]) * 1e6 / LOOKUPS
@@ -122,7 +122,7 @@ def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
     verifying = each(lambda answer: coregw.verify_key(root, answer.key, answer.proof))
     proving = each(lambda answer: tree.prove(answer.key))
     resolving = each(lambda answer: coregw.verify_resolve(answer.request, answer.result))
-    many = best(lambda: coregw.verify_key_many(root, pairs)) * 1e6 / LOOKUPS
+    many = best(lambda: coregw.verify_key_many(root, pairs), rounds=60) * 1e6 / LOOKUPS  # both cores must be free once
     rows: tuple[tuple[str, float, report.Better, float | None, str], ...] = (
         ("verify_key_many: rate / that of one Rust thread", one_thread / many, "higher", 1.5, "needs idle cores"),
         ("verify_resolve on JSON / verify_key", resolving / verifying, "lower", 3.0, ""),
