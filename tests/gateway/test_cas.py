@@ -31,7 +31,7 @@ def big(client: httpx2.Client) -> tuple[str, bytes]:
     return str(client.post("/v1/cas", content=data).json()["cid"]), data
 
 
-@pytest.mark.parametrize("data", [b"", b"x", DATA, b"\0" * (MIB + 1)], ids=len)
+@pytest.mark.parametrize("data", [b"", b"x", DATA, DATA * 64, DATA * 64 + b"x", b"\0" * (MIB + 1)], ids=len)
 def test_what_was_uploaded_comes_back(client: httpx2.Client, cid_of: Callable[..., str], data: bytes) -> None:
     name = client.post("/v1/cas?codec=raw", content=data).json()["cid"]
     assert name == cid_of(data)

@@ -98,6 +98,7 @@ async def test_a_closed_store_says_so_in_every_method(store: Store) -> None:
         store.put_pages([(A, b"page a")]),
         store.has_roots([ROOT]),
         store.put_roots([ROOT]),
+        store.put_payload(A, b"data"),
         store.stat_payload(A),
         store.has_payloads([A]),
         anext(store.read_payload(A)),

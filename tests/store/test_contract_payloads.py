@@ -49,6 +49,25 @@ async def test_pieces_of_any_size_make_the_same_payload(store: Store, multihash:
     assert await read(store, multihash(data)) == data
 
 
+@pytest.mark.parametrize("size", [0, 1, 4096, CHUNK_BYTES])
+async def test_a_payload_at_hand_is_put_as_an_upload_would(store: Store, multihash: Multihash, size: int) -> None:
+    data = some_bytes(size)
+    assert await store.put_payload(multihash(data), data)
+    assert not await store.put_payload(multihash(data), data)
+    assert await store.stat_payload(multihash(data)) == size
+    assert await read(store, multihash(data)) == data
+    async with store.begin_payload() as writer:
+        await writer.write(data)
+        assert not await writer.commit(multihash(data))
+
+
+async def test_more_than_a_chunk_is_not_put_at_once(store: Store, multihash: Multihash) -> None:
+    data = some_bytes(CHUNK_BYTES + 1)
+    with pytest.raises(InvalidInput, match="1,048,577 bytes; at most 1,048,576"):
+        await store.put_payload(multihash(data), data)
+    assert await store.has_payloads([multihash(data)]) == [False]
+
+
 async def test_every_range_is_the_slice_of_the_whole(store: Store, put: Put) -> None:
     data = some_bytes(2 * CHUNK_BYTES + 10)
     multihash = await put(store, data)
@@ -96,14 +115,16 @@ async def test_of_many_uploads_of_the_same_bytes_at_once_one_is_new(
 ) -> None:
     data = some_bytes(size)
 
-    async def upload() -> bool:
+    async def upload(number: int) -> bool:
+        if size <= CHUNK_BYTES and number % 2:
+            return await store.put_payload(multihash(data), data)
         async with store.begin_payload() as writer:
             for offset in range(0, size, CHUNK_BYTES // 2):
                 await writer.write(data[offset : offset + CHUNK_BYTES // 2])
                 await asyncio.sleep(0)
             return await writer.commit(multihash(data))
 
-    news = await asyncio.gather(*(upload() for _ in range(12)))
+    news = await asyncio.gather(*map(upload, range(12)))
     assert sorted(news) == [False] * 11 + [True]
     assert await read(store, multihash(data)) == data
 
@@ -145,6 +166,12 @@ async def test_a_payload_may_be_read_by_many_and_left_half_way(store: Store, put
     assert await anext(half_way) == data[:CHUNK_BYTES]
     assert await asyncio.gather(*(read(store, multihash) for _ in range(4))) == [data] * 4
     assert await anext(half_way) == data[CHUNK_BYTES : 2 * CHUNK_BYTES]
+
+
+async def test_without_room_a_payload_is_not_put(full_store: Store, multihash: Multihash) -> None:
+    with pytest.raises(StorageFull):
+        await full_store.put_payload(multihash(b"data"), b"data")
+    assert await full_store.has_payloads([multihash(b"data")]) == [False]
 
 
 @pytest.mark.parametrize("size", [10, 3 * CHUNK_BYTES])

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher
+from coregw._core import Cid, PayloadHasher, payload_cid
 from coregw.engine.blocks import top_block
 from coregw.engine.cas_batches import Payload, read_cas_batch
 from coregw.engine.driver import Driver
@@ -61,6 +61,21 @@ class Payloads:
             await writer.commit(Cid(cid).multihash)
         return cid
 
+    async def put_whole(self, data: bytes, codec: str, hash_name: str) -> str:
+        """Stores a short payload that is at hand, as `put` does, at less expense: it is hashed in this step.
+
+        Args:
+            data: The payload, at most 1 MiB.
+            codec: Multicodec name or number.
+            hash_name: ``sha2-256`` or ``blake3``.
+
+        Raises:
+            InvalidInput, Unavailable: As `put`; also `InvalidInput` where `data` is longer.
+        """
+        cid = payload_cid(data, codec, hash_name)
+        await self._store.put_payload(Cid(cid).multihash, data)
+        return cid
+
     async def batch(self, request: bytes, largest: int) -> bytes:
         """Stores the payloads of a batch, or says which are held; what is said is durable on return.
 
@@ -107,8 +122,11 @@ class Payloads:
         ]
 
     async def _put_one(self, payload: Payload) -> bool:
+        data = payload.data or b""
+        if len(data) <= CHUNK_BYTES:
+            return await self._store.put_payload(payload.multihash, data)
         async with self._store.begin_payload() as writer:
-            await writer.write(payload.data or b"")
+            await writer.write(data)
             return await writer.commit(payload.multihash)
 
     async def find(self, cid: str) -> StoredPayload:

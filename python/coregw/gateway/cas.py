@@ -23,6 +23,7 @@ from coregw.store import CHUNK_BYTES
 __all__ = ["handlers"]
 
 _HELD_BACK: Final = 2 * CHUNK_BYTES  # what a store may hold of an upload in memory
+_SHORT: Final = 64 << 10  # a body of this size or less is taken whole, as hashing it does not hold others up
 _GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": CACHE_FOR_EVER}
 _GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch
 _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
@@ -46,14 +47,19 @@ _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
     },
 )
 async def put_payload(request: AnyRequest) -> Response[bytes]:
-    """``POST /v1/cas``: streamed; each piece is hashed and written as it comes."""
+    """``POST /v1/cas``: streamed, unless short; each piece is hashed and written as it comes."""
     gateway = Gateway.of(request)
     asked = query_parameters(request, "codec", "hash")
     check_identity(request)
-    chunks = gateway.bodies.chunks(request, gateway.settings.payload_bytes)
-    declared = declared_length(request)
-    with gateway.bodies.reserved(_HELD_BACK if declared is None else min(declared, _HELD_BACK)):
-        cid = await gateway.engine.payloads.put(chunks, asked.get("codec", "raw"), asked.get("hash", "sha2-256"))
+    codec, hash_name = asked.get("codec", "raw"), asked.get("hash", "sha2-256")
+    limit, declared = gateway.settings.payload_bytes, declared_length(request)
+    if declared is not None and declared <= _SHORT:
+        async with gateway.bodies.whole(request, limit) as data:
+            cid = await gateway.engine.payloads.put_whole(data, codec, hash_name)
+    else:
+        chunks = gateway.bodies.chunks(request, limit)
+        with gateway.bodies.reserved(_HELD_BACK if declared is None else min(declared, _HELD_BACK)):
+            cid = await gateway.engine.payloads.put(chunks, codec, hash_name)
     return json_response(encode(CasCreated(cid=cid)), 201, {"Location": f"/v1/cas/{cid}"})
 
 

@@ -23,8 +23,8 @@ import uvicorn
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.admin import TOKEN_VARIABLE
-from coregw.gateway.allocator import limit_arenas
 from coregw.gateway.app import create_app, open_engine
+from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.listening import announce, listen, log_to_stderr, loop_factory, url_of
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
@@ -76,7 +76,8 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
     _allow_connections()
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(GatewayServer(settings, on_ready=on_ready, admin_token=admin_token, service=service).serve())
+        ready = _started(on_ready)
+        runner.run(GatewayServer(settings, on_ready=ready, admin_token=admin_token, service=service).serve())
 
 
 def run_worker(settings: Settings, number: int, descriptor: int, service: Service = GATEWAY) -> None:
@@ -99,6 +100,16 @@ def run_worker(settings: Settings, number: int, descriptor: int, service: Servic
         runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))
 
 
+def _started(on_ready: Callable[[str], None]) -> Callable[[str], None]:
+    """Tells of the address when what the start has made is out of the collector's way."""
+
+    def ready(url: str) -> None:
+        limit_collector()
+        on_ready(url)
+
+    return ready
+
+
 def _allow_connections() -> None:
     """Raises the process's limit of open files as far as it may: the usual one is below the limit of connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -116,7 +127,8 @@ async def _work(settings: Settings, number: int, owner: socket.socket, service: 
         on_lost=orphaned.set,
     )
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
-    server = GatewayServer(settings, store, announce, admin_token=admin_token, service=service, shares_port=True)
+    ready = _started(announce)
+    server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, shares_port=True)
     serving = asyncio.create_task(server.serve())
     await asyncio.wait({serving, alone := asyncio.create_task(orphaned.wait())}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()

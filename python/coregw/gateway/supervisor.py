@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
-from coregw.gateway.allocator import limit_arenas
+from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.listening import announce, log_to_stderr, loop_factory, reserve, url_of
 from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import RocksStore, open_store
@@ -101,6 +101,7 @@ async def _run(settings: Settings, command: Sequence[str], on_ready: Callable[[s
             workers = _Workers(own, command, store, settings.workers)
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, workers.stop)
+            limit_collector()
             await workers.run(lambda: on_ready(url_of(address)))
     logger.info("stopped")
 

@@ -138,6 +138,21 @@ class Store(Protocol):
     def begin_payload(self) -> PayloadWriter:
         """Starts an upload; nothing is stored before its first `PayloadWriter.write`."""
 
+    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
+        """Stores a payload that is at hand, at less expense than `begin_payload`, one write and a commit.
+
+        Args:
+            multihash: The binary multihash of `data`. The store believes it.
+            data: The payload, at most `CHUNK_BYTES`.
+
+        Returns:
+            As `PayloadWriter.commit`.
+
+        Raises:
+            InvalidInput: `data` is longer.
+            StorageFull, Unavailable: As `PayloadWriter.commit`.
+        """
+
     async def stat_payload(self, multihash: bytes) -> int | None:
         """The size in bytes of the payload with this binary multihash, or None if it is not there."""
 

@@ -97,6 +97,7 @@ STORE_CALLS: Final[dict[str, Call]] = {
         "put_pages",
         "has_roots",
         "put_roots",
+        "put_payload",
         "stat_payload",
         "has_payloads",
         "get_record",

@@ -15,6 +15,12 @@ from coregw.errors import InvalidInput
 from coregw.store import CHUNK_BYTES
 
 
+def check_one_chunk(data: bytes) -> None:
+    """Refuses a payload that is longer than `Store.put_payload` takes (`InvalidInput`)."""
+    if len(data) > CHUNK_BYTES:
+        raise InvalidInput(f"the payload has {len(data):,} bytes; at most {CHUNK_BYTES:,} are put at once")
+
+
 class ChunkWriter(ABC):
     """One upload; see `coregw.store.PayloadWriter`.
 

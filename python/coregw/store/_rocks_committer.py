@@ -195,15 +195,15 @@ class Committer:
 
     def _perform(self, group: Sequence[_Request]) -> Transaction:
         """Runs the actions on the rows that they need; what they refuse is noted in their requests."""
-        wanted: defaultdict[Family, set[bytes]] = defaultdict(set)
+        wanted: defaultdict[Family, set[Row]] = defaultdict(set)
         for request in group:
-            for family, key in request.reads:
-                wanted[family].add(key)
+            for row in request.reads:
+                wanted[row.family].add(row)
         found: dict[Row, bytes | None] = {}
-        for family, keys in wanted.items():
-            ordered = sorted(keys)
-            values = self._database.get(family, ordered)
-            found.update((Row(family, key), value) for key, value in zip(ordered, values, strict=True))
+        for family, rows in wanted.items():
+            ordered = sorted(rows)
+            values = self._database.get(family, [row.key for row in ordered])
+            found.update(zip(ordered, values, strict=True))
         transaction = Transaction(found)
         full = self._full() if any(request.size for request in group) else None
         for request in group:

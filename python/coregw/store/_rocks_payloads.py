@@ -15,7 +15,7 @@ from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES
-from coregw.store._chunks import ChunkWriter
+from coregw.store._chunks import ChunkWriter, check_one_chunk
 from coregw.store._rocks_committer import Committer, Transaction
 from coregw.store._rocks_database import Database
 from coregw.store._rocks_layout import Family, PayloadRow, Row, chunk_key, upload_id
@@ -45,6 +45,11 @@ class Payloads:
         self._reader.require_open()
         return RocksPayloadWriter(self._committer, next(self._ids))
 
+    async def put(self, multihash: bytes, data: bytes) -> bool:
+        check_one_chunk(data)
+        self._reader.require_open()
+        return await _put_one_chunk(self._committer, next(self._ids), multihash, data)
+
     async def stat(self, multihash: bytes) -> int | None:
         (value,) = await self._reader.get_durable(Family.PAYLOADS, [multihash])
         return None if value is None else PayloadRow.decode(multihash, value).size
@@ -69,6 +74,22 @@ class Payloads:
             piece = chunk[start - offset : stop - offset]
             start, number, chunk = start + len(piece), number + 1, None
             yield piece
+
+
+def _put_one_chunk(committer: Committer, upload: bytes, multihash: bytes, data: bytes) -> asyncio.Future[bool]:
+    """Queues a payload of at most one chunk, for one atomic batch; the result is whether it is newly stored."""
+    payload = Row(Family.PAYLOADS, multihash)
+    row = PayloadRow(upload, len(data)).encode()
+
+    def put(transaction: Transaction) -> bool:
+        if transaction.get(payload) is not None:
+            return False
+        if data:
+            transaction.put(Row(Family.CHUNKS, chunk_key(upload, 0)), data)
+        transaction.put(payload, row)
+        return True
+
+    return committer.enqueue(put, reads=(payload,), size=len(data) + _ROW_BYTES, durable=True)
 
 
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
@@ -111,6 +132,8 @@ class RocksPayloadWriter(ChunkWriter):
         return self._committer.enqueue(send, size=len(chunk), durable=False)
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
+        if not self._sent:
+            return await _put_one_chunk(self._committer, self._upload, multihash, last)
         self._multihash = multihash
         payload = Row(Family.PAYLOADS, multihash)
 
@@ -122,8 +145,7 @@ class RocksPayloadWriter(ChunkWriter):
                 transaction.put(self._chunk(self._sent), last)
             size = self._sent * CHUNK_BYTES + len(last)
             transaction.put(payload, PayloadRow(self._upload, size).encode())
-            if self._sent:
-                transaction.delete(Row(Family.UPLOADS, self._upload))
+            transaction.delete(Row(Family.UPLOADS, self._upload))
             return True
 
         new = await self._committer.submit(
@@ -131,7 +153,7 @@ class RocksPayloadWriter(ChunkWriter):
             reads=[payload],
             size=len(last) + _ROW_BYTES,
             durable=True,
-            after_sync=self._sent > 0,
+            after_sync=True,
         )
         self._settled = True
         return new
@@ -155,10 +177,9 @@ class RocksPayloadWriter(ChunkWriter):
             _log.warning("what is left of a broken-off upload stays until the next start: %s", error)
 
     def _drop(self, transaction: Transaction) -> None:
-        if self._sent:
-            for number in range(self._sent):
-                transaction.delete(self._chunk(number))
-            transaction.delete(Row(Family.UPLOADS, self._upload))
+        for number in range(self._sent):
+            transaction.delete(self._chunk(number))
+        transaction.delete(Row(Family.UPLOADS, self._upload))
 
     def _chunk(self, number: int) -> Row:
         return Row(Family.CHUNKS, chunk_key(self._upload, number))

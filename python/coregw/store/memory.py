@@ -14,6 +14,7 @@ from typing import Self
 
 from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Record
+from coregw.store._chunks import check_one_chunk
 from coregw.store._records import (
     check_expected,
     check_limit,
@@ -86,6 +87,15 @@ class MemoryStore:
     def begin_payload(self) -> MemoryPayloadWriter:
         self._room.require_open()
         return MemoryPayloadWriter(self._room)
+
+    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
+        check_one_chunk(data)
+        self._room.require_open()
+        if multihash in self._room.payloads:
+            return False
+        self._room.take(len(data))
+        self._room.payloads[multihash] = data
+        return True
 
     async def stat_payload(self, multihash: bytes) -> int | None:
         self._room.require_open()

@@ -24,7 +24,7 @@ import msgspec
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.store import CHUNK_BYTES, Record
 from coregw.store._calls import CALLS, OUTCOME, Question
-from coregw.store._chunks import ChunkWriter
+from coregw.store._chunks import ChunkWriter, check_one_chunk
 from coregw.store._frames import Frames
 from coregw.store._records import check_plant_id
 from coregw.store._rocks_layout import Family, PayloadRow, chunk_key
@@ -138,6 +138,11 @@ class RemoteStore:
     def begin_payload(self) -> RemotePayloadWriter:
         self._connection.require_open()
         return RemotePayloadWriter(self._connection)
+
+    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
+        check_one_chunk(data)
+        new: bool = await self._call("put_payload", multihash, data)
+        return new
 
     async def get_record(self, scope: str, name: str) -> Record | None:
         record: Record | None = await self._call("get_record", scope, name)

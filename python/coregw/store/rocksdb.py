@@ -124,6 +124,9 @@ class RocksStore:
     def begin_payload(self) -> RocksPayloadWriter:
         return self._payloads.begin()
 
+    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
+        return await self._payloads.put(multihash, data)
+
     async def stat_payload(self, multihash: bytes) -> int | None:
         return await self._payloads.stat(multihash)
 

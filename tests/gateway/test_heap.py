@@ -1,0 +1,112 @@
+"""That a serving process keeps freed memory in few places, and gives the collector nothing to do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import platform
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from coregw.engine import Engine
+from coregw.gateway.app import create_app
+from coregw.gateway.settings import Settings
+from coregw.store.memory import MemoryStore
+
+THREADS = """
+import ctypes, sys, threading
+from coregw.gateway.heap import limit_arenas
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.fdopen.restype = ctypes.c_void_p
+if sys.argv[1] == "limited":
+    limit_arenas()
+all_there = threading.Barrier(12)
+
+def allocate():
+    libc.malloc(1000)
+    all_there.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(12)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+stdout = libc.fdopen(1, b"w")
+libc.malloc_info(0, ctypes.c_void_p(stdout))
+libc.fflush(ctypes.c_void_p(stdout))
+"""
+
+
+def arenas(how: str) -> int:
+    shown = subprocess.run([sys.executable, "-c", THREADS, how], check=True, capture_output=True, text=True).stdout
+    return shown.count("<heap nr=")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="glibc only")
+def test_threads_share_two_arenas_where_each_would_have_its_own() -> None:
+    assert arenas("unlimited") > 2
+    assert arenas("limited") <= 2
+
+
+SERVING = """
+import gc, os, pathlib, signal, sys
+from coregw.gateway.server import run
+from coregw.gateway.settings import Settings
+
+def ready(url):
+    print(gc.get_freeze_count(), gc.get_threshold()[0])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+run(Settings(data=pathlib.Path(sys.argv[1]), port=0), on_ready=ready)
+"""
+
+
+def test_the_collector_leaves_alone_what_a_server_started_with(tmp_path: object) -> None:
+    command = [sys.executable, "-c", SERVING, str(tmp_path)]
+    frozen, young = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    assert frozen > 10_000
+    assert young == 10_000
+
+
+async def _ask(app: Any, path: str, body: bytes) -> tuple[int, bytes]:  # noqa: ANN401 - an ASGI application
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"test"), (b"content-length", b"%d" % len(body))]
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": ""}
+    await app(scope | {"query_string": b"", "headers": headers, "http_version": "1.1"}, receive, send)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
+
+
+def test_requests_leave_no_cycles() -> None:
+    """Or the collector, which looks seldom, would let them pile up."""
+
+    async def cycles() -> int:
+        app = create_app(Settings(), Engine(MemoryStore()))
+        async with app.lifespan():
+            cid = json.loads((await _ask(app, "/v1/cas", b"warm"))[1])["cid"]
+            made = (await _ask(app, "/v1/roots", json.dumps({"arcs": {"a": cid}}).encode()))[1]
+            question = {"profile": "core.resolve/v0alpha1", "root": json.loads(made)["root"], "segments": ["a"]}
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(200):
+                    assert (await _ask(app, "/v1/cas", b"%d" % number))[0] == 201
+                    assert (await _ask(app, "/v1/resolve", json.dumps(question).encode()))[0] == 200
+                    assert (await _ask(app, "/v1/resolve", b"nonsense"))[0] == 400
+                return gc.collect()
+            finally:
+                gc.enable()
+
+    assert asyncio.run(cycles()) < 200
