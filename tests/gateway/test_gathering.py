@@ -1,4 +1,7 @@
-"""What is written in a turn of the event loop: it goes out in one piece, in order, at its end, and is never lost."""
+"""What is read and written in a turn of the event loop: nothing is lost, and all keeps its order.
+
+What was read on all connections is parsed in one callback; what was written goes out in one piece, at the end.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 import serving
-from coregw.gateway.wire import _GATHERED_BYTES, _Gathering, _Turn
+from coregw.gateway.wire import _GATHERED_BYTES, _SHORT_READ, GatewayProtocol, _Gathering, _Turn
 
 
 class Recorder(asyncio.Transport):
@@ -136,3 +139,74 @@ def test_a_client_that_closes_its_side_behind_the_request_gets_the_answer(gatewa
             connection.sendall(b"POST /v1/resolve HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
             connection.shutdown(socket.SHUT_WR)
             assert serving.everything(connection).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_client_that_closes_its_side_gets_answers_that_take_long(gateway: str, requests: int) -> None:
+    """Uploads are answered turns later, when they are on the disk; also the second of two in a row."""
+    for round_ in range(10):
+        with serving.connect(gateway) as connection:
+            for number in range(requests):
+                body = b"%d %d of %d" % (round_, number, requests)
+                connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            connection.shutdown(socket.SHUT_WR)
+            assert serving.everything(connection).count(b"HTTP/1.1 201 ") == requests
+
+
+def test_a_client_that_closes_its_side_with_nothing_asked_is_closed(gateway: str) -> None:
+    for begun in (b"", b"GET /healthz HT", b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"):
+        with serving.connect(gateway) as connection:
+            connection.sendall(begun)
+            connection.shutdown(socket.SHUT_WR)
+            assert serving.everything(connection) == b""
+
+
+class Parsing(GatewayProtocol):
+    """A protocol that notes what it would parse, and may fail at it."""
+
+    def __init__(self, turn: _Turn) -> None:
+        self.turn = turn  # type: ignore[misc]  # else the class's
+        self.parsed: list[bytes] = []
+        self.transport = Recorder()
+        self._held = b""
+
+    def _unset_keepalive_if_required(self) -> None:
+        pass
+
+    def _parse(self, data: bytes) -> None:
+        self.parsed.append(data)
+        if data == b"fail":
+            raise RuntimeError("a mistake")
+
+
+def test_short_pieces_are_parsed_when_all_are_read_and_long_ones_at_once() -> None:
+    async def main() -> None:
+        turn = _Turn()
+        one, two, three = (Parsing(turn) for _ in range(3))
+        one.data_received(b"first")
+        two.data_received(b"second")
+        long = bytes(_SHORT_READ + 1)
+        three.data_received(long)
+        assert (one.parsed, two.parsed, three.parsed) == ([], [], [long])
+        two.data_received(b"third")  # behind what is held of the same connection
+        assert two.parsed == [b"second", b"third"]
+        await asyncio.sleep(0)
+        assert (one.parsed, two.parsed, three.parsed) == ([b"first"], [b"second", b"third"], [long])
+
+    asyncio.run(main())
+
+
+def test_a_failure_of_one_connection_is_not_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        turn = _Turn()
+        bad, good = Parsing(turn), Parsing(turn)
+        aborted: list[str] = []
+        bad.transport.abort = lambda: aborted.append("bad")  # type: ignore[method-assign]
+        bad.data_received(b"fail")
+        good.data_received(b"fine")
+        await asyncio.sleep(0)
+        assert good.parsed == [b"fine"]
+        assert aborted == ["bad"]
+
+    asyncio.run(main())
+    assert "a connection failed" in caplog.text

@@ -2,7 +2,7 @@
 
 What is added: a deadline for request lines and headers, a limit on their size, exactly one Host, a deadline for the
 rest of a refused body, an end for clients that stop reading, a limit on connections, and errors in the gateway's shape.
-What is written is gathered for a turn of the event loop.
+What is read and what is written is gathered for a turn of the event loop.
 Leaves out everything above framing. Bodies that stall are the routes' business (`bodies`), since only they know whether
 they wait for one.
 """
@@ -10,6 +10,7 @@ they wait for one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 import struct
@@ -22,6 +23,8 @@ from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
 __all__ = ["GatewayProtocol", "Refusal", "protocol_for", "refusal"]
+
+_log = logging.getLogger(__name__)
 
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 """What a Host consists of (RFC 3986 section 3.2)."""
@@ -38,26 +41,50 @@ def refusal(_: bytes, message: str) -> bytes:
 _GATHERED_BYTES: Final = 64 << 10
 """The most that waits for the end of a turn, and the longest piece that is copied for that."""
 
+_SHORT_READ: Final = 16 << 10
+"""The longest piece that waits to be parsed; uvloop gives no other after one as short as this in the same turn."""
+
 
 class _Refused(Exception):
     """Stops the parser; the reason is in the protocol."""
 
 
 class _Turn:
-    """The connections that have something to send at the end of this turn of the event loop."""
+    """The connections that wait, in this turn of the event loop, to have parsed what was read, and to send.
+
+    uvloop lets go of the interpreter between any two of its own callbacks, and takes it back at once; a thread that
+    waits for it is woken each time for nothing. So what was read on all connections is parsed in one callback
+    (docs/decisions/0084).
+    """
 
     def __init__(self) -> None:
-        self._waiting: list[_Gathering] = []
+        self._reading: list[GatewayProtocol] = []
+        self._sending: list[_Gathering] = []
 
-    def add(self, transport: _Gathering) -> None:
+    def parse_soon(self, protocol: GatewayProtocol) -> None:
+        """Has a protocol parse what it holds when all connections are read."""
+        if not self._reading:
+            asyncio.get_running_loop().call_soon(self._parse)
+        self._reading.append(protocol)
+
+    def send_soon(self, transport: _Gathering) -> None:
         """Has a transport send when all that is ready to run has run."""
-        if not self._waiting:
+        if not self._sending:
             asyncio.get_running_loop().call_soon(self._send)
-        self._waiting.append(transport)
+        self._sending.append(transport)
+
+    def _parse(self) -> None:
+        reading, self._reading = self._reading, []
+        for protocol in reading:
+            try:
+                protocol.parse_held()
+            except Exception:  # noqa: BLE001 - a mistake in this program, which other connections shall not pay for
+                _log.exception("a connection failed")
+                protocol.transport.abort()
 
     def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for transport in waiting:
+        sending, self._sending = self._sending, []
+        for transport in sending:
             transport.send()
 
 
@@ -86,7 +113,7 @@ class _Gathering:
             self._transport.writelines([held, data] if held else [data])
         else:
             if not self._held:
-                self._turn.add(self)
+                self._turn.send_soon(self)
             self._held += data
 
     def send(self) -> None:
@@ -116,6 +143,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._body_open = False
         self._head_bytes = 0
         self._refusal = "this is no valid HTTP request"
+        self._held = b""  # what was read and is not parsed yet
+        self._ended = False  # whether the client sends no more
         self.url = b""  # uvicorn sets it with the first request, which may never begin
 
     # --- the connection -----------------------------------------------------------------------------------------------
@@ -135,12 +164,32 @@ class GatewayProtocol(HttpToolsProtocol):
         self._stop_write_timer()
         super().connection_lost(exc)
 
-    def eof_received(self) -> None:
-        """The client sends no more, upon which the transport closes; what is held goes out before that."""
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio's
+        """The client sends no more. Requests that are here whole are answered before the connection closes."""
+        self.parse_held()
+        self._ended = True
+        if self._unanswered() is not None and not self._body_open:
+            return True
         cast("_Gathering", self.transport).send()
-        super().eof_received()
+        return False
 
     def data_received(self, data: bytes) -> None:
+        """Holds a short piece until all connections are read, and parses a longer one."""
+        if self._held or len(data) > _SHORT_READ:
+            self.parse_held()
+            self._parse(data)
+        else:
+            self._unset_keepalive_if_required()  # as a request that is here must not meet the end of the wait for it
+            self._held = data
+            self.turn.parse_soon(self)
+
+    def parse_held(self) -> None:
+        """Parses what is held, unless the connection is gone."""
+        held, self._held = self._held, b""
+        if held:
+            self._parse(held)
+
+    def _parse(self, data: bytes) -> None:
         """Feeds the parser. Between two requests, any byte starts the clock for the next one."""
         if self.transport.is_closing():
             return
@@ -201,7 +250,9 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is out. What is left of an unread body is dropped, but not for ever."""
         super().on_response_complete()
-        if self._body_open and not self.transport.is_closing():
+        if self._ended and self._unanswered() is None:
+            self.transport.close()
+        elif self._body_open and not self.transport.is_closing():
             self._arm(self.settings.drain_seconds)
 
     def send_400_response(self, msg: str) -> None:
