@@ -235,7 +235,7 @@ class Rates:
 
 
 def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
-    rounds, small_count = (2, 2000) if quick else (5, 10_000)
+    rounds, small_count = (3, 2000) if quick else (5, 10_000)
     up, down, small, alone = Rates(64), Rates(64), Rates(small_count), Rates(300)
     bare = Bare(directory / "bare")
     with (

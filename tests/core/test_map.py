@@ -156,8 +156,8 @@ def test_a_window_takes_paths_in_both_forms_and_the_empty_one() -> None:
     ("window", "error", "said"),
     [
         (("docs", "@payload"), InvalidInput, "after"),
-        (("docs//", None), InvalidInput, "segment"),
-        (("docs", ""), InvalidInput, "path"),
+        (("docs//", None), InvalidInput, "prefix: segment"),
+        (("docs", ""), InvalidInput, "after: the path is empty"),
         (("docs", None, 0), InvalidInput, "limit"),
         (("docs", None, -1), InvalidInput, "limit"),
         (("docs", None, 1 << 53), InvalidInput, "limit"),

@@ -11,7 +11,6 @@ from typing import Final
 from litestar import Response, get
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
-from coregw._core import encode_key
 from coregw.errors import InvalidInput
 from coregw.gateway.bodies import query_parameters
 from coregw.gateway.context import Gateway, json_response
@@ -45,10 +44,7 @@ async def diff(request: AnyRequest, a: FromPath[str], b: FromPath[str]) -> Respo
     """``GET /v1/roots/{a}/diff/{b}``."""
     asked = query_parameters(request, "prefix", "after", "limit")
     engine = Gateway.of(request).engine
-    try:
-        return json_response(await engine.diff(a, b, asked.get("prefix", ""), asked.get("after"), _limit(asked)))
-    except InvalidInput as error:
-        raise _naming(error, asked) from None
+    return json_response(await engine.diff(a, b, asked.get("prefix", ""), asked.get("after"), _limit(asked)))
 
 
 def _limit(asked: dict[str, str]) -> int:
@@ -57,20 +53,6 @@ def _limit(asked: dict[str, str]) -> int:
     if _LIMIT.fullmatch(text) is None or int(text) > MAX_DIFFERENCES:
         raise InvalidInput(f"limit is {text!r}; it is 1 to {MAX_DIFFERENCES}")
     return int(text)
-
-
-def _naming(error: InvalidInput, asked: dict[str, str]) -> InvalidInput:
-    """The same error; where one of the two paths is none, with the name of that parameter."""
-    if error.code == "invalid_path":
-        for name in ("prefix", "after"):
-            path = asked.get(name)
-            if path is None or (name == "prefix" and not path):
-                continue
-            try:
-                encode_key(path.split("/") if path else [])
-            except InvalidInput as wrong:
-                return InvalidInput(f"{name}: {wrong.message}", code=wrong.code)
-    return error
 
 
 handlers: Final = [diff]

@@ -118,7 +118,8 @@ impl Diffing {
 
     /// A need, or the response.
     pub(crate) fn run(&mut self, cache: &Arc<PageCache>, budget: u64) -> Result<std::result::Result<String, Need>> {
-        let known = || self.request.roots.iter().all(|root| cache.is_held(root)).then_some([true; 2]);
+        let [a, b] = &self.request.roots;
+        let known = || Some([cache.is_held(a)?, cache.is_held(b)?]);
         let Some(held) = self.held.or_else(known) else {
             return Ok(Err(Need::Roots(self.request.roots.to_vec())));
         };

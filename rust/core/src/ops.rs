@@ -177,7 +177,7 @@ impl Operation {
             Task::Scan(one) => (&one.request.root, &one.request.question, one.held),
             Task::Resolve(_) | Task::Diff(_) => return Ok(None),
         };
-        match held.or_else(|| self.cache.is_held(root).then_some(true)) {
+        match held.or_else(|| self.cache.is_held(root)) {
             None => return Ok(Some(Need::Roots(vec![*root]))),
             Some(false) => {
                 self.done = Some(Err(not_held(root)));

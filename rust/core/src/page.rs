@@ -180,9 +180,9 @@ impl PageCache {
         self.held.insert(root, ());
     }
 
-    /// Whether the store is known to hold a root. If not, it may hold it all the same.
-    pub fn is_held(&self, root: &RootCid) -> bool {
-        self.held.get(root).is_some()
+    /// `Some(true)` if the store is known to hold a root. None if it has to be asked.
+    pub fn is_held(&self, root: &RootCid) -> Option<bool> {
+        self.held.get(root).map(|()| true)
     }
 
     /// The bound, in bytes.

@@ -129,17 +129,17 @@ impl Window {
     /// The window of the path `prefix` and all below it, from behind `after` on if that is given.
     ///
     /// # Errors
-    /// [`InputCode::InvalidPath`] for a bad path or an `after` that is not in the window.
+    /// [`InputCode::InvalidPath`] for a bad path, which the message names, or an `after` that is not in the window.
     pub fn new<S: AsRef<str>, T: AsRef<str>>(prefix: &[S], after: Option<&[T]>) -> Result<Self> {
         let (mut lo, mut hi) = (None, None);
         if !prefix.is_empty() {
-            let p = escaped(prefix)?;
+            let p = escaped(prefix).map_err(|error| error.within("prefix"))?;
             lo = Some([&p[..], &[0, 0]].concat());
             hi = Some([&p[..], &[0, 2]].concat());
         }
         let mut skip_lo = false;
         if let Some(after) = after {
-            let key = Key::from_segments(after)?.0;
+            let key = Key::from_segments(after).map_err(|error| error.within("after"))?.0;
             if lo.as_ref().is_some_and(|lo| key < *lo) || hi.as_ref().is_some_and(|hi| key >= *hi) {
                 return Err(Error::input(InputCode::InvalidPath, "the path of 'after' is not the prefix nor below it"));
             }

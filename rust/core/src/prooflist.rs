@@ -327,7 +327,7 @@ impl Scan {
             return Err(Error::input(InputCode::InvalidRequest, "limit: it is from 1 to 1000"));
         }
         let question = Question::Scan { prefix: request.prefix, after: request.after, limit };
-        question.ask().map_err(|error| error.within("prefix or after"))?;
+        question.ask()?;
         Ok(Self { root, question })
     }
 

@@ -77,7 +77,7 @@ impl Resolving {
         }
         loop {
             if let Some((root, ..)) = &self.arrival {
-                match self.held.take().or_else(|| cache.is_held(root).then_some(true)) {
+                match self.held.take().or_else(|| cache.is_held(root)) {
                     None => return Ok(Outcome::Needs(Need::Roots(vec![*root]))),
                     Some(false) if self.places.is_empty() => return Ok(Outcome::Result(Err(not_held(root)))),
                     Some(held) => self.arrive(held),

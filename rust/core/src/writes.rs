@@ -194,7 +194,7 @@ impl Mutation {
 
     /// Whether a root is held, if that was said or is known.
     fn is_held(&mut self, root: &RootCid) -> Option<bool> {
-        self.held.take().or_else(|| self.cache.is_held(root).then_some(true))
+        self.held.take().or_else(|| self.cache.is_held(root))
     }
 
     fn step(&mut self, budget: u64) -> Result<Option<Need>> {

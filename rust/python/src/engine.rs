@@ -48,7 +48,7 @@ impl PageCache {
 
     /// Whether the store is known to hold a root, given as binary CID. Raises `InvalidInput` for what is no root.
     fn is_held(&self, root: CidLike) -> PyResult<bool> {
-        Ok(self.0.is_held(&known_root(&root)?))
+        Ok(self.0.is_held(&known_root(&root)?).is_some())
     }
 
     /// The bound of the pages, in bytes.
