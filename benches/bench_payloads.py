@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -57,8 +57,9 @@ class Constant(Payloads):
             pass
         return CID
 
-    async def put_whole(self, data: bytes, codec: str, hash_name: str) -> str:
-        return CID
+    async def put_whole(self, body: AbstractAsyncContextManager[bytes], codec: str, hash_name: str) -> str:
+        async with body:
+            return CID
 
     async def find(self, cid: str) -> StoredPayload:
         return StoredPayload(CID, b"", LARGE)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 import serving
+from coregw.gateway.settings import Settings
 from coregw.gateway.wire import _GATHERED_BYTES, _SHORT_READ, GatewayProtocol, _Gathering, _Turn
 
 
@@ -23,6 +24,7 @@ class Recorder(asyncio.Transport):
         super().__init__()
         self.told: list[bytes | str] = []
         self.closing = False
+        self.unsent = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.told.append(bytes(data))
@@ -33,6 +35,9 @@ class Recorder(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.closing
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
 
 Use = Callable[[_Gathering, Recorder], None]
@@ -161,20 +166,41 @@ def test_a_client_that_closes_its_side_with_nothing_asked_is_closed(gateway: str
             assert serving.everything(connection) == b""
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999", 413),
+        (b"POST /v1/cas?codec=none HTTP/1.1\r\nHost: a\r\nContent-Length: 99", 400),
+        (b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 99", 415),
+        (b"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99", 404),
+    ],
+)
+def test_a_refusal_reaches_a_client_that_ends_in_the_middle_of_its_body(gateway: str, head: bytes, status: int) -> None:
+    for _ in range(10):
+        with serving.connect(gateway) as connection:
+            connection.sendall(head + b"\r\n\r\nbegun")
+            connection.shutdown(socket.SHUT_WR)
+            assert serving.everything(connection).startswith(b"HTTP/1.1 %d " % status)
+
+
 class Parsing(GatewayProtocol):
     """A protocol that notes what it would parse, and may fail at it."""
 
     def __init__(self, turn: _Turn) -> None:
         self.turn = turn  # type: ignore[misc]  # else the class's
+        self.settings = Settings(write_seconds=0.01)  # type: ignore[misc]  # likewise
+        self.loop = asyncio.get_running_loop()
         self.parsed: list[bytes] = []
-        self.transport = Recorder()
+        self.transport = self.recorder = Recorder()
         self._held = b""
+        self._timer = self._write_timer = None
 
     def _unset_keepalive_if_required(self) -> None:
         pass
 
     def _parse(self, data: bytes) -> None:
         self.parsed.append(data)
+        self._disarm()
         if data == b"fail":
             raise RuntimeError("a mistake")
 
@@ -210,3 +236,31 @@ def test_a_failure_of_one_connection_is_not_the_others(caplog: pytest.LogCapture
 
     asyncio.run(main())
     assert "a connection failed" in caplog.text
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_clock_minds_what_was_read_before_it_ran_out(in_time: bool) -> None:
+    async def main() -> list[bytes | str]:
+        protocol = Parsing(_Turn())
+        protocol._arm(0)
+        if in_time:
+            protocol._held = b"read in the same turn, not parsed yet"
+        await asyncio.sleep(0.01)
+        return protocol.recorder.told
+
+    assert asyncio.run(main()) == ([] if in_time else ["close"])
+
+
+@pytest.mark.parametrize("unsent", [0, 1])
+def test_who_does_not_read_the_last_bytes_does_not_keep_the_connection(unsent: int) -> None:
+    async def main() -> bool:
+        turn = _Turn()
+        protocol = Parsing(turn)
+        cut: list[bool] = []
+        protocol._cut = lambda: cut.append(True)  # type: ignore[method-assign]
+        protocol.recorder.unsent = unsent
+        _Gathering(protocol.recorder, turn, protocol._closing).close()
+        await asyncio.sleep(0.05)
+        return bool(cut)
+
+    assert asyncio.run(main()) == bool(unsent)

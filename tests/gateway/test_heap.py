@@ -74,17 +74,30 @@ def test_the_collector_leaves_alone_what_a_server_started_with(tmp_path: object)
     assert young == 10_000
 
 
-async def _ask(app: Any, path: str, body: bytes) -> tuple[int, bytes]:  # noqa: ANN401 - an ASGI application
+async def _ask(
+    app: Any,  # noqa: ANN401 - an ASGI application
+    path: str,
+    body: bytes,
+    method: str = "POST",
+) -> tuple[int, bytes]:
+    """Asks as a client that leaves when it has read the first piece of the answer."""
     sent: list[Any] = []
+    messages: list[dict[str, object]] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        while not messages:
+            await asyncio.sleep(0)
+            if len(sent) > 1:
+                return {"type": "http.disconnect"}
+        return messages.pop()
 
     async def send(message: dict[str, object]) -> None:
         sent.append(message)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     headers = [(b"host", b"test"), (b"content-length", b"%d" % len(body))]
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": ""}
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "root_path": ""}
     await app(scope | {"query_string": b"", "headers": headers, "http_version": "1.1"}, receive, send)
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
 
@@ -98,6 +111,7 @@ def test_requests_leave_no_cycles() -> None:
             cid = json.loads((await _ask(app, "/v1/cas", b"warm"))[1])["cid"]
             made = (await _ask(app, "/v1/roots", json.dumps({"arcs": {"a": cid}}).encode()))[1]
             question = {"profile": "core.resolve/v0alpha1", "root": json.loads(made)["root"], "segments": ["a"]}
+            large = json.loads((await _ask(app, "/v1/cas", bytes(5 << 20)))[1])["cid"]
             gc.collect()
             gc.disable()
             try:
@@ -105,6 +119,9 @@ def test_requests_leave_no_cycles() -> None:
                     assert (await _ask(app, "/v1/cas", b"%d" % number))[0] == 201
                     assert (await _ask(app, "/v1/resolve", json.dumps(question).encode()))[0] == 200
                     assert (await _ask(app, "/v1/resolve", b"nonsense"))[0] == 400
+                    status, piece = await _ask(app, f"/v1/cas/{large}", b"", "GET")
+                    assert status == 200
+                    assert len(piece) < 3 << 20
                 return gc.collect()
             finally:
                 gc.enable()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher, payload_cid
+from coregw._core import Cid, PayloadHasher
 from coregw.engine.blocks import top_block
 from coregw.engine.cas_batches import Payload, read_cas_batch
 from coregw.engine.driver import Driver
@@ -61,19 +62,23 @@ class Payloads:
             await writer.commit(Cid(cid).multihash)
         return cid
 
-    async def put_whole(self, data: bytes, codec: str, hash_name: str) -> str:
-        """Stores a short payload that is at hand, as `put` does, at less expense: it is hashed in this step.
+    async def put_whole(self, body: AbstractAsyncContextManager[bytes], codec: str, hash_name: str) -> str:
+        """Stores a short payload that comes in one piece, as `put` does, at less expense: it is hashed in one step.
 
         Args:
-            data: The payload, at most 1 MiB.
+            body: Gives the payload, at most 1 MiB; left when the payload is stored. What it raises passes through.
             codec: Multicodec name or number.
             hash_name: ``sha2-256`` or ``blake3``.
 
         Raises:
-            InvalidInput, Unavailable: As `put`; also `InvalidInput` where `data` is longer.
+            InvalidInput: As `put`, before the body is asked for; also where it is longer.
+            Unavailable: As `put`.
         """
-        cid = payload_cid(data, codec, hash_name)
-        await self._store.put_payload(Cid(cid).multihash, data)
+        hasher = PayloadHasher(codec, hash_name)
+        async with body as data:
+            hasher.update(data)
+            cid = hasher.cid()
+            await self._store.put_payload(Cid(cid).multihash, data)
         return cid
 
     async def batch(self, request: bytes, largest: int) -> bytes:

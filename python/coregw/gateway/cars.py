@@ -12,7 +12,6 @@ from typing import Final
 
 from litestar import Response, post, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
-from litestar.response import Stream
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput
@@ -21,6 +20,7 @@ from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
 from coregw.gateway.settings import MIB
+from coregw.gateway.streams import Pieces
 from coregw.messages import encode
 from coregw.messages.cars import CarTaken
 
@@ -57,13 +57,13 @@ _HEADERS: Final = {
         )
     },
 )
-async def get_car(request: AnyRequest, root: FromPath[str]) -> Stream:
+async def get_car(request: AnyRequest, root: FromPath[str]) -> Pieces:
     """``GET`` and ``HEAD /v1/roots/{root}/car``: streamed; a failure under way cuts the connection."""
     asked = query_parameters(request, *_QUERY)
     parts = await Gateway.of(request).engine.cars.export(root, payloads=_with_payloads(asked))
     if request.method == "HEAD":  # whose length nobody knows before the whole is written
         await parts.aclose()
-    return Stream(parts, media_type=_TYPE, headers=_headers(root))
+    return Pieces(parts, media_type=_TYPE, headers=_headers(root))
 
 
 @post(

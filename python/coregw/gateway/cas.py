@@ -10,13 +10,13 @@ from typing import Final
 
 from litestar import Response, get, head, post
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
-from litestar.response import Stream  # noqa: TC002 - likewise
 
 from coregw.gateway.bodies import check_identity, declared_length, query_parameters
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.downloads import CACHE_FOR_EVER, answer_get, answer_head
 from coregw.gateway.openapi import DOC, OCTETS, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
+from coregw.gateway.streams import Pieces
 from coregw.messages import CasCreated, encode
 from coregw.store import CHUNK_BYTES
 
@@ -54,8 +54,7 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
     codec, hash_name = asked.get("codec", "raw"), asked.get("hash", "sha2-256")
     limit, declared = gateway.settings.payload_bytes, declared_length(request)
     if declared is not None and declared <= _SHORT:
-        async with gateway.bodies.whole(request, limit) as data:
-            cid = await gateway.engine.payloads.put_whole(data, codec, hash_name)
+        cid = await gateway.engine.payloads.put_whole(gateway.bodies.whole(request, limit), codec, hash_name)
     else:
         chunks = gateway.bodies.chunks(request, limit)
         with gateway.bodies.reserved(_HELD_BACK if declared is None else min(declared, _HELD_BACK)):
@@ -76,7 +75,7 @@ async def put_payload(request: AnyRequest) -> Response[bytes]:
         )
     },
 )
-async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Stream:
+async def get_payload(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Pieces:
     """``GET /v1/cas/{cid}``."""
     query_parameters(request)
     payload = await Gateway.of(request).engine.payloads.find(cid)

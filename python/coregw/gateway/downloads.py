@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from litestar import Response
-from litestar.response import Stream
 
 from coregw.engine import StoredPayload
 from coregw.gateway.conditions import ByteRange, Unsatisfiable, etag_listed, parse_range, range_applies
 from coregw.gateway.context import Gateway
 from coregw.gateway.problems import AnyRequest, problem
+from coregw.gateway.streams import Pieces
 
 __all__ = ["CACHE_FOR_EVER", "Content", "answer_get", "answer_head"]
 
@@ -27,7 +27,7 @@ Content = StoredPayload | bytes
 
 async def answer_get(
     request: AnyRequest, content: Content, media_type: str, etag: str, others: Mapping[str, str] | None = None
-) -> Response[bytes] | Stream:
+) -> Response[bytes] | Pieces:
     """The answer to a GET: the whole, the one range asked for, or that the client has it already.
 
     Args:
@@ -75,7 +75,7 @@ def _size(content: Content) -> int:
 
 async def _send(
     gateway: Gateway, content: Content, asked: ByteRange | None, media_type: str, headers: dict[str, str]
-) -> Response[bytes] | Stream:
+) -> Response[bytes] | Pieces:
     """The whole, or a range of it: at once if it is one chunk, else chunk by chunk."""
     start, end = asked or (0, _size(content))
     status = 200
@@ -89,4 +89,4 @@ async def _send(
         return Response(small, status_code=status, media_type=media_type, headers=headers)
     headers["Content-Length"] = str(end - start)
     chunks = gateway.engine.payloads.read(content, start, end)
-    return Stream(chunks, status_code=status, media_type=media_type, headers=headers)
+    return Pieces(chunks, status_code=status, media_type=media_type, headers=headers)

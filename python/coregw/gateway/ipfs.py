@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from litestar import Response, get, head, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
-from litestar.response import Stream  # noqa: TC002 - likewise
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput, NotFound
@@ -22,6 +21,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.downloads import CACHE_FOR_EVER, Content, answer_get, answer_head
 from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
+from coregw.gateway.streams import Pieces
 
 __all__ = ["handlers"]
 
@@ -81,7 +81,7 @@ class _Found(NamedTuple):
         )
     },
 )
-async def get_block(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Stream:
+async def get_block(request: AnyRequest, cid: FromPath[str]) -> Response[bytes] | Pieces:
     """``GET /ipfs/{cid}``."""
     found = await _find(request, cid)
     if found is None:

@@ -96,11 +96,12 @@ class _Gathering:
     gateway falls asleep between any two; to wake it takes longer than a look-up (docs/decisions/0083).
     """
 
-    __slots__ = ("_held", "_transport", "_turn")
+    __slots__ = ("_held", "_on_close", "_transport", "_turn")
 
-    def __init__(self, transport: asyncio.Transport, turn: _Turn) -> None:
+    def __init__(self, transport: asyncio.Transport, turn: _Turn, on_close: Callable[[], None] = lambda: None) -> None:
         self._transport = transport
         self._turn = turn
+        self._on_close = on_close
         self._held = b""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a transport has
@@ -126,6 +127,7 @@ class _Gathering:
         """Closes the connection behind what was written."""
         self.send()
         self._transport.close()
+        self._on_close()
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -152,7 +154,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Starts the clock for the first request; a connection too many is closed."""
         super().connection_made(transport)
-        self.transport = cast("asyncio.Transport", _Gathering(transport, self.turn))
+        self.transport = cast("asyncio.Transport", _Gathering(transport, self.turn, self._closing))
         if len(self.connections) > self.settings.connections:
             transport.abort()
         else:
@@ -164,14 +166,21 @@ class GatewayProtocol(HttpToolsProtocol):
         self._stop_write_timer()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """The server ends; requests that are here are answered first."""
+        self.parse_held()
+        super().shutdown()
+
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio's
-        """The client sends no more. Requests that are here whole are answered before the connection closes."""
+        """The client sends no more. Requests that are here whole are answered before the connection closes.
+
+        Where a part of another request follows them, only what can be answered at once is.
+        """
         self.parse_held()
         self._ended = True
-        if self._unanswered() is not None and not self._body_open:
-            return True
-        cast("_Gathering", self.transport).send()
-        return False
+        if self._unanswered() is None or self._body_open:
+            self.loop.call_soon(self.transport.close)  # behind the first step of a request that was parsed just now
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Holds a short piece until all connections are read, and parses a longer one."""
@@ -282,7 +291,14 @@ class GatewayProtocol(HttpToolsProtocol):
     def _arm(self, seconds: float) -> None:
         """Closes the connection in `seconds`, unless something comes first."""
         self._disarm()
-        self._timer = self.loop.call_later(seconds, self.transport.close)
+        self._timer = self.loop.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        """Closes the connection, unless what was read in this turn already stops the clock."""
+        timer = self._timer
+        self.parse_held()
+        if self._timer is timer:
+            self.transport.close()
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -293,6 +309,12 @@ class GatewayProtocol(HttpToolsProtocol):
         """The client reads more slowly than the gateway writes; watches that it reads at all."""
         super().pause_writing()
         self._watch_writing(self.transport.get_write_buffer_size())
+
+    def _closing(self) -> None:
+        """The connection closes behind what is still to be sent; watches that the client reads it."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting and self._write_timer is None:
+            self._watch_writing(waiting)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
