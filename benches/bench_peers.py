@@ -33,7 +33,7 @@ SLOW_SIZES, QUICK_SLOW_SIZES = (1_000, 10_000), (1_000,)
 LOOKUPS, PASSES = 2_000, 30
 QUICK_ROUNDS, FEWER_PASSES = 3, 3
 TIMES = ("spread", "prove", "verify")
-_FAR = 10_000
+FAR = 10_000
 """Ratios from here on are not guarded: a time below a microsecond, by one of many milliseconds."""
 
 Round = dict[str, float]
@@ -191,7 +191,7 @@ def compare(figures: report.Report, peer: Peer, count: int, ours: Running, their
     for what, bar in (("prove", peer.prove), ("verify", peer.verify)):
         note = f"{1e6 * its[what]:,.2f} / {1e6 * mine[what]:.2f} µs"
         ratio = its[what] / mine[what]
-        guarded = ratio < _FAR
+        guarded = ratio < FAR
         figures.add(f"{what}, {keys}", ratio, series=name, better="higher", bar=bar, guarded=guarded, note=note)
     for what, its_value, mine_value, unit in (
         ("prove, keys far apart", 1e6 * its["spread"], 1e6 * mine["spread"], "µs"),

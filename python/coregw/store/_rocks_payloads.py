@@ -141,8 +141,7 @@ class RocksPayloadWriter(ChunkWriter):
             if transaction.get(payload) is not None:
                 self._drop(transaction)
                 return False
-            if last:
-                transaction.put(self._chunk(self._sent), last)
+            transaction.put(self._chunk(self._sent), last)  # never empty: a chunk is sent when more follows
             size = self._sent * CHUNK_BYTES + len(last)
             transaction.put(payload, PayloadRow(self._upload, size).encode())
             transaction.delete(Row(Family.UPLOADS, self._upload))
