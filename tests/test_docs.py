@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import coregw
-from coregw.gateway.problems import STATUS_BY_CODE
+from coregw.errors import ERROR_CODES
 from coregw.gateway.settings import Settings
 
 TOP = Path(__file__).parent.parent
@@ -28,7 +28,7 @@ def test_the_table_of_errors_is_the_code_s_own() -> None:
     table = PROTOCOL.split("### Errors")[1].split("###")[0]
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", table, re.MULTILINE)
     documented = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
-    assert documented == dict(STATUS_BY_CODE)
+    assert documented == {code: each.status for code, each in ERROR_CODES.items()}
 
 
 def test_the_quick_start_shows_the_cid_and_the_root_that_one_gets() -> None:

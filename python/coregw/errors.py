@@ -1,14 +1,20 @@
-"""The whole exception tree of coregw. Imports nothing; the Rust extension raises these classes.
+"""Exception classes, and the table of error codes (protocol section 5, *Errors*).
 
-Every exception carries ``code``, the machine-readable word of the protocol's error table (section 5), so that a
-gateway turns it into a status by one table (``coregw.gateway.problems``) and a client turns a status back into it.
+The gateway, the client, the OpenAPI document and the documentation all use `ERROR_CODES`. The Rust extension raises
+the classes defined here, so this module imports nothing else of the package.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
 __all__ = [
+    "ERROR_CODES",
     "Conflict",
     "CoregwError",
+    "ErrorCode",
     "IndexNotFound",
     "InvalidInput",
     "NotFound",
@@ -26,12 +32,12 @@ __all__ = [
 
 
 class CoregwError(Exception):
-    """Anything that coregw refuses or fails at.
+    """Base class of all exceptions that coregw raises on purpose.
 
     Attributes:
         message: One sentence that names the place and the reason.
-        code: The error code of protocol section 5, such as ``"invalid_cid"``.
-        details: JSON text (UTF-8 bytes) of the error's ``details`` member, or None.
+        code: A key of `ERROR_CODES`, such as ``"invalid_cid"``, or ``"invalid_proof"`` for a `ProofError`.
+        details: The error's ``details`` member as JSON text (UTF-8), or None.
     """
 
     default_code = "internal"
@@ -47,24 +53,24 @@ class CoregwError(Exception):
 
 
 class InvalidInput(CoregwError, ValueError):
-    """A request, path, CID or argument that the protocol does not allow; nothing was done."""
+    """A malformed request, path, CID or argument. Nothing was changed."""
 
     default_code = "invalid_request"
 
 
 class TooLarge(InvalidInput):
-    """An input, or an answer asked for, that is past a stated limit."""
+    """An input, or a requested result, that exceeds a documented limit."""
 
     default_code = "too_large"
 
 
 class ProofError(CoregwError):
-    """An answer that is not proven. Nothing in it may be believed.
+    """A result whose proof failed verification. No part of the result can be trusted.
 
     Attributes:
         check: The check that failed, as a short phrase.
-        step: Index of the prooflist step concerned (from 0), or None.
-        offset: Byte offset in the proof where the check failed, or None.
+        step: Index of the prooflist step, counting from 0, or None.
+        offset: Byte offset in the proof at which the check failed, or None.
     """
 
     default_code = "invalid_proof"
@@ -86,66 +92,111 @@ class ProofError(CoregwError):
 
 
 class NotFound(CoregwError):
-    """Something asked for is not there."""
+    """Base class for everything that is not found; also a route that does not exist."""
 
     default_code = "path_not_found"
 
 
 class PathNotFound(NotFound, KeyError):
-    """A map has no such key, or a path leads nowhere."""
+    """A key that is not in its map, or a path that does not resolve."""
 
     default_code = "path_not_found"
 
 
 class IndexNotFound(NotFound, IndexError):
-    """A list is shorter than the index asked for."""
+    """An index at or past the end of its list."""
 
     default_code = "path_not_found"
 
 
 class RootNotFound(NotFound, KeyError):
-    """The store has no record of this root."""
+    """A root that the store does not hold."""
 
     default_code = "root_not_found"
 
 
 class PayloadNotFound(NotFound, KeyError):
-    """The store has no payload with this CID."""
+    """A payload that the store does not hold."""
 
     default_code = "payload_not_found"
 
 
 class RecordNotFound(NotFound, KeyError):
-    """No root is published under this scope and name."""
+    """A scope and name under which no root has been published."""
 
     default_code = "record_not_found"
 
 
 class Conflict(CoregwError):
-    """A change that does not fit what is there; nothing was changed."""
+    """A change that does not apply to the current state. Nothing was changed."""
 
     default_code = "invalid_change"
 
 
 class Unauthorized(CoregwError):
-    """A bearer token is missing or wrong."""
+    """A missing or wrong bearer token."""
 
     default_code = "unauthorized"
 
 
 class StoreDamaged(CoregwError):
-    """Stored bytes are not what their digest says, or are missing."""
+    """Stored bytes that are missing or do not match their digest."""
 
     default_code = "internal"
 
 
 class Unavailable(CoregwError):
-    """The store or the gateway cannot answer now; trying again later may help."""
+    """A store or gateway that cannot answer at the moment; retrying later may succeed."""
 
     default_code = "unavailable"
 
 
 class StorageFull(Unavailable):
-    """There is no room left to store what was sent; nothing of it was acknowledged."""
+    """A store without space for what was sent. None of it was acknowledged."""
 
     default_code = "storage_full"
+
+
+class ErrorCode(NamedTuple):
+    """A row of `ERROR_CODES`.
+
+    Attributes:
+        status: The HTTP status of a response with this code.
+        exception: What the client raises for such a response. Several classes may share a code.
+        meaning: One sentence for the documentation.
+    """
+
+    status: int
+    exception: type[CoregwError]
+    meaning: str
+
+
+ERROR_CODES: Final[Mapping[str, ErrorCode]] = MappingProxyType(
+    {
+        "invalid_request": ErrorCode(400, InvalidInput, "The request, or a member of its body, is malformed."),
+        "invalid_cid": ErrorCode(400, InvalidInput, "A CID or root in the request does not parse."),
+        "invalid_path": ErrorCode(400, InvalidInput, "A path is empty, has an empty segment, or is too long."),
+        "invalid_codec": ErrorCode(400, InvalidInput, "The codec is not a multicodec that payloads may have."),
+        "unknown_profile": ErrorCode(400, InvalidInput, "The profile is not the one of this route."),
+        "kind_mismatch": ErrorCode(400, InvalidInput, "A CID is not of the kind that its position requires."),
+        "unauthorized": ErrorCode(401, Unauthorized, "The bearer token is missing or wrong."),
+        "root_not_found": ErrorCode(404, RootNotFound, "The gateway does not hold the root."),
+        "path_not_found": ErrorCode(404, PathNotFound, "The path, key or index does not exist below the root."),
+        "payload_not_found": ErrorCode(404, PayloadNotFound, "The gateway does not hold the payload."),
+        "record_not_found": ErrorCode(404, RecordNotFound, "No root is published under this scope and name."),
+        "route_not_found": ErrorCode(404, NotFound, "No route has this path."),
+        "method_not_allowed": ErrorCode(405, InvalidInput, "The route exists, but not for this method."),
+        "before_mismatch": ErrorCode(409, Conflict, "The current target differs from the `before` of a change."),
+        "expected_root_mismatch": ErrorCode(409, Conflict, "The result of a delta differs from its `expected_root`."),
+        "revision_mismatch": ErrorCode(409, Conflict, "The newest revision differs from `expected_revision`."),
+        "record_frozen": ErrorCode(409, Conflict, "The published root is frozen."),
+        "invalid_change": ErrorCode(409, Conflict, "A change cannot be applied to its map or list."),
+        "too_large": ErrorCode(413, TooLarge, "The body, or the requested result, exceeds a limit."),
+        "unsupported_media_type": ErrorCode(415, InvalidInput, "The body's type or content coding is not supported."),
+        "range_not_satisfiable": ErrorCode(416, InvalidInput, "The range starts after the end of the payload."),
+        "internal": ErrorCode(500, CoregwError, "The gateway failed; its log has the reason."),
+        "unavailable": ErrorCode(503, Unavailable, "The gateway cannot answer at the moment; retry later."),
+        "storage_full": ErrorCode(507, StorageFull, "The store has no space left for the request."),
+    }
+)
+"""Every code that a response can carry, in the order of the protocol's table."""

@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 import serving
-from coregw.errors import Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
-from coregw.gateway.problems import STATUS_BY_CODE
+from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
 from coregw.store.memory import MemoryStore
 
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -32,7 +31,9 @@ def test_the_table_is_the_protocols() -> None:
     507 storage_full
     """
     rows = [line.split() for line in text.splitlines() if line.strip()]
-    assert {code: int(status) for status, *codes in rows for code in codes} == STATUS_BY_CODE
+    assert {code: int(status) for status, *codes in rows for code in codes} == {
+        code: each.status for code, each in ERROR_CODES.items()
+    }
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])

@@ -12,7 +12,7 @@ import pytest
 
 import documented
 import serving
-from coregw.gateway.problems import STATUS_BY_CODE
+from coregw.errors import ERROR_CODES
 
 OWN_FILES = re.compile(r"/docs.*|/openapi\.json")
 """Routes whose answers are files of the gateway's own; nobody needs an example of them."""
@@ -101,7 +101,7 @@ def test_the_codes_of_a_status_are_of_that_status(document: dict[str, Any]) -> N
             for status, answer in operation["responses"].items():
                 if int(status) >= 400 and "content" in answer:
                     codes = re.findall(r"`(\w+)`", answer["description"])
-                    assert {STATUS_BY_CODE[code] for code in codes} == {int(status)}
+                    assert {ERROR_CODES[code].status for code in codes} == {int(status)}
 
 
 def test_what_may_answer_401_names_the_scheme_and_nothing_else_does(document: dict[str, Any]) -> None:

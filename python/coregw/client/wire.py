@@ -15,7 +15,7 @@ import msgspec
 
 from coregw import errors
 from coregw.client.settings import ClientSettings
-from coregw.errors import CoregwError, ProofError, StorageFull, TooLarge, Unavailable
+from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 
 __all__ = ["Answer", "Body", "Call", "Receiver", "Sink", "decode", "error_from", "printable", "worth_retrying"]
 
@@ -23,34 +23,7 @@ _MAX_MESSAGE = 500
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
-# Protocol section 5, the error table, read from right to left. What is not here is decided by its status below.
-_BY_CODE: Mapping[str, type[CoregwError]] = {
-    "invalid_request": errors.InvalidInput,
-    "invalid_cid": errors.InvalidInput,
-    "invalid_path": errors.InvalidInput,
-    "invalid_codec": errors.InvalidInput,
-    "unknown_profile": errors.InvalidInput,
-    "kind_mismatch": errors.InvalidInput,
-    "method_not_allowed": errors.InvalidInput,
-    "unsupported_media_type": errors.InvalidInput,
-    "range_not_satisfiable": errors.InvalidInput,
-    "too_large": errors.TooLarge,
-    "unauthorized": errors.Unauthorized,
-    "root_not_found": errors.RootNotFound,
-    "path_not_found": errors.PathNotFound,
-    "payload_not_found": errors.PayloadNotFound,
-    "record_not_found": errors.RecordNotFound,
-    "route_not_found": errors.NotFound,
-    "before_mismatch": errors.Conflict,
-    "expected_root_mismatch": errors.Conflict,
-    "revision_mismatch": errors.Conflict,
-    "record_frozen": errors.Conflict,
-    "invalid_change": errors.Conflict,
-    "internal": errors.CoregwError,
-    "unavailable": errors.Unavailable,
-    "storage_full": errors.StorageFull,
-}
-
+# For responses whose code is unknown or missing: a proxy's, for example.
 _BY_STATUS: Mapping[int, tuple[str, type[CoregwError]]] = {
     401: ("unauthorized", errors.Unauthorized),
     403: ("unauthorized", errors.Unauthorized),
@@ -202,8 +175,8 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
     except _NOT_JSON:
         code, kind = _BY_STATUS.get(status, ("internal", CoregwError))
         return kind(f"{call.what}: the gateway answered {status} without saying why", code=code)
-    kind_by_code = _BY_CODE.get(said.error)
-    code, kind = (said.error, kind_by_code) if kind_by_code else _BY_STATUS.get(status, ("internal", CoregwError))
+    known = ERROR_CODES.get(said.error)
+    code, kind = (said.error, known.exception) if known else _BY_STATUS.get(status, ("internal", CoregwError))
     details = bytes(said.details) if said.details else None
     return kind(f"{call.what}: {printable(said.message)} ({code})", code=code, details=details)
 

@@ -6,46 +6,14 @@ down; a test sends them again. Leaves out where they stand in the document (`ope
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["SAYINGS", "Example", "all_examples"]
-
-SAYINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "invalid_request": "not a message of this route: Object contains unknown field `colour`",
-        "invalid_cid": "this is no CID",
-        "invalid_path": "a segment is empty",
-        "invalid_codec": "there is no multicodec of this name",
-        "unknown_profile": "this is not the profile of the route",
-        "kind_mismatch": "this is not the root of a map",
-        "unauthorized": "this route needs a bearer token",
-        "root_not_found": "the root is not held here",
-        "path_not_found": "the path leads nowhere",
-        "payload_not_found": "the payload is not held here",
-        "record_not_found": "nothing was published under this name",
-        "route_not_found": "there is nothing at '/v1/cas/a/b'",
-        "method_not_allowed": "GET is not one of OPTIONS, POST",
-        "before_mismatch": "the target before the change is another one",
-        "expected_root_mismatch": "the result of the delta is another root",
-        "revision_mismatch": "the newest revision is another one",
-        "record_frozen": "the record is frozen",
-        "invalid_change": "the change removes what is not there",
-        "too_large": "the body is longer than 1048576 bytes",
-        "unsupported_media_type": "the body comes as 'text/plain'; send it with Content-Type: application/json",
-        "range_not_satisfiable": "there are 5 bytes",
-        "internal": "something went wrong in the gateway; its log says what",
-        "unavailable": "too many large requests at once; try again",
-        "storage_full": "the disk has too little room left",
-    }
-)
-"""What an error of each code may say, where no request of the examples brings it about."""
+__all__ = ["Example", "all_examples"]
 
 
 class Example(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

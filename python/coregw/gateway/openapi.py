@@ -17,10 +17,11 @@ from litestar import Litestar, Response, route
 from litestar.routes import HTTPRoute
 
 from coregw._core import __version__
+from coregw.errors import ERROR_CODES
 from coregw.gateway import problems
 from coregw.gateway.bodies import query_parameters
 from coregw.gateway.context import json_response
-from coregw.gateway.examples import SAYINGS, all_examples
+from coregw.gateway.examples import all_examples
 from coregw.messages import Error
 
 if TYPE_CHECKING:
@@ -161,7 +162,9 @@ def build_document(app: Litestar) -> bytes:
         "paths": paths,
         "components": {
             "schemas": _schemas(list(structs.values())),
-            "examples": {code: {"value": {"error": code, "message": text}} for code, text in SAYINGS.items()},
+            "examples": {
+                code: {"value": {"error": code, "message": each.meaning}} for code, each in ERROR_CODES.items()
+            },
             "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
         },
         "x-examples": [[each.operation, each.name] for each in all_examples() if each.operation in ids],
@@ -241,7 +244,7 @@ class _Operation:
         may_miss = self._in_path and "path" not in self._in_path  # `path` takes whatever is left
         of_path = ("route_not_found",) if may_miss else ()
         for code in dict.fromkeys((*_EVERYWHERE, *self.doc.codes, *of_path)):
-            by_status.setdefault(problems.STATUS_BY_CODE[code], []).append(code)
+            by_status.setdefault(ERROR_CODES[code].status, []).append(code)
         return {str(status): self._failure(status, codes) for status, codes in sorted(by_status.items())}
 
     def _failure(self, status: int, codes: list[str]) -> dict[str, Any]:

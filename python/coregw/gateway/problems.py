@@ -17,41 +17,12 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 from msgspec import UNSET
 
-from coregw.errors import CoregwError, InvalidInput
+from coregw.errors import ERROR_CODES, CoregwError, InvalidInput
 from coregw.messages import Error, encode
 
-__all__ = ["STATUS_BY_CODE", "AnyRequest", "ClientGone", "Problem", "handle_exception", "judge", "problem"]
+__all__ = ["AnyRequest", "ClientGone", "Problem", "handle_exception", "judge", "problem"]
 
 logger = logging.getLogger("coregw.gateway")
-
-STATUS_BY_CODE: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "invalid_request": 400,
-        "invalid_cid": 400,
-        "invalid_path": 400,
-        "invalid_codec": 400,
-        "unknown_profile": 400,
-        "kind_mismatch": 400,
-        "unauthorized": 401,
-        "root_not_found": 404,
-        "path_not_found": 404,
-        "payload_not_found": 404,
-        "record_not_found": 404,
-        "route_not_found": 404,
-        "method_not_allowed": 405,
-        "before_mismatch": 409,
-        "expected_root_mismatch": 409,
-        "revision_mismatch": 409,
-        "record_frozen": 409,
-        "invalid_change": 409,
-        "too_large": 413,
-        "unsupported_media_type": 415,
-        "range_not_satisfiable": 416,
-        "internal": 500,
-        "unavailable": 503,
-        "storage_full": 507,
-    }
-)
 
 _HEADERS_BY_CODE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {"unavailable": {"Retry-After": "1"}, "unauthorized": {"WWW-Authenticate": "Bearer"}}
@@ -72,7 +43,7 @@ def problem(
     """The answer for an error code of the table.
 
     Args:
-        code: A key of `STATUS_BY_CODE`.
+        code: A key of `coregw.errors.ERROR_CODES`.
         message: One sentence for a person.
         details: JSON text of the ``details`` member, or None.
         headers: Further headers.
@@ -98,7 +69,7 @@ class Problem(NamedTuple):
     @property
     def status(self) -> int:
         """The HTTP status of the code."""
-        return STATUS_BY_CODE[self.code]
+        return ERROR_CODES[self.code].status
 
     @property
     def all_headers(self) -> dict[str, str]:
@@ -114,7 +85,7 @@ def handle_exception(request: AnyRequest, error: Exception) -> Response[bytes]:
 
 def judge(request: AnyRequest, error: Exception) -> Problem:
     """What a client is told of any exception. What is nobody's business but the operator's goes to the log."""
-    if isinstance(error, CoregwError) and error.code in STATUS_BY_CODE and STATUS_BY_CODE[error.code] != 500:
+    if isinstance(error, CoregwError) and error.code in ERROR_CODES and ERROR_CODES[error.code].status != 500:
         return Problem(error.code, error.message, error.details)
     method, path = request.scope["method"], request.scope["path"]
     if isinstance(error, NotFoundException):
