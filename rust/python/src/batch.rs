@@ -7,12 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::CidLike;
+use crate::detach::{self, Work};
 use crate::engine::{PageCache, Turn};
-use crate::errors::{call, call_detached};
+use crate::errors::call;
 use crate::parallel;
-
-/// Paths that go on, and pages that are parsed, before the interpreter is let go: some 50 µs.
-const ATTACHED: usize = 3;
 
 /// Resolves of many paths of one root. Runs like an `Operation`; each outcome is what a resolve of that path alone
 /// would have answered.
@@ -46,8 +44,7 @@ impl ResolveBatch {
     /// Raises `InvalidInput` if the root is a payload and a path leads on from it, `TooLarge` if the outcomes are too
     /// long, and `StoreDamaged` as `supply_pages`.
     fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
-        let long = self.0.len() > ATTACHED;
-        let turn = call_detached(py, long, || {
+        let turn = detach::run(py, Work::Paths { count: self.0.len() }, || {
             let turns: Vec<_> = self.0.turns(budget).into_iter().map(Mutex::new).collect();
             parallel::map(&turns, |turn| turn.lock().unwrap_or_else(PoisonError::into_inner).run());
             drop(turns);
@@ -63,7 +60,7 @@ impl ResolveBatch {
     /// None or does not have its digest.
     fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
         let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
-        call_detached(py, bytes.len() > ATTACHED, || {
+        detach::run(py, Work::Pages { count: bytes.len() }, || {
             let supplied: Vec<_> = self.0.wanted().iter().zip(bytes).collect();
             let pages = parallel::map(&supplied, |(wanted, bytes)| wanted.parse(*bytes));
             self.0.supply_pages(pages.into_iter().collect::<core::Result<_>>()?)

@@ -9,11 +9,9 @@ use pyo3::types::PyBytes;
 
 use crate::cid::Cid;
 use crate::convert::CidLike;
+use crate::detach::{self, Work};
 use crate::engine::{Need, PageCache, Pages, known_root, page_pairs, root_bytes};
-use crate::errors::{call, call_detached};
-
-/// Bytes that are hashed before the interpreter is let go: some 20 to 50 µs.
-const ATTACHED_BYTES: usize = 16 << 10;
+use crate::errors::call;
 
 /// Takes in the bytes of a CARv1, in pieces of any size, and checks the hash of every block.
 ///
@@ -42,7 +40,7 @@ impl CarReader {
     /// Takes the next bytes. O(bytes) hashing. Raises `InvalidInput`, naming the block and its first byte, for what is
     /// no CAR or has another hash, and `TooLarge` for what is past a limit. The reader is of no use after that.
     fn feed(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
-        call_detached(py, data.len() > ATTACHED_BYTES, || self.reader.feed(data))
+        detach::run(py, Work::Hash { bytes: data.len() }, || self.reader.feed(data))
     }
 
     /// The roots that the header names, as text, or None before it is read.
@@ -66,7 +64,7 @@ impl CarReader {
     /// Ends the bytes. The reader begins anew. O(n log n) of blocks. Raises `InvalidInput` if they end inside a block.
     fn finish(&mut self, py: Python<'_>) -> PyResult<Car> {
         let reader = std::mem::replace(&mut self.reader, car::Reader::new(self.limits));
-        let archive = call_detached(py, true, || reader.finish())?;
+        let archive = detach::run(py, Work::Unbounded, || reader.finish())?;
         Ok(Car { archive, given: 0 })
     }
 }
@@ -93,7 +91,7 @@ impl Car {
     /// Checks that the blocks are whole trees. Raises `InvalidInput`, naming the block, where a tree is wrong or lacks
     /// a node, and for a node that no root leads to.
     fn check(&mut self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
-        Ok(call_detached(py, true, || self.archive.check())?.map(ends))
+        Ok(detach::run(py, Work::Unbounded, || self.archive.check())?.map(ends))
     }
 
     /// Takes bytes that were asked for.
@@ -115,7 +113,7 @@ impl Car {
 
     /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left. Or a span.
     fn next_pages<'py>(&mut self, py: Python<'py>, max_bytes: usize) -> PyResult<Formed<'py>> {
-        Ok(match call_detached(py, true, || self.archive.next_pages(max_bytes))? {
+        Ok(match detach::run(py, Work::Unbounded, || self.archive.next_pages(max_bytes))? {
             Ok(pages) => Formed::Pages(page_pairs(py, pages)),
             Err(span) => Formed::Span(ends(span)),
         })
@@ -157,7 +155,7 @@ impl CarExport {
     /// Goes on until some `max_bytes` are written. None: that was all. Raises `RootNotFound` if the root is not held,
     /// `StoreDamaged` if its trees are not what they must be, `TooLarge` for too many nested roots.
     fn run<'py>(&mut self, py: Python<'py>, max_bytes: usize) -> PyResult<Option<Exported<'py>>> {
-        Ok(match call_detached(py, true, || self.0.run(max_bytes))? {
+        Ok(match detach::run(py, Work::Unbounded, || self.0.run(max_bytes))? {
             Progress::Needs(need) => Some(Exported::Needs(Need(need))),
             Progress::Part(bytes, payloads) => {
                 let payloads = payloads.into_iter().map(Cid).collect();
@@ -171,7 +169,7 @@ impl CarExport {
     /// None or does not have its digest.
     fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
         let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
-        call_detached(py, true, || self.0.supply_pages(&bytes))
+        detach::run(py, Work::Unbounded, || self.0.supply_pages(&bytes))
     }
 
     /// Says of each root of the last need whether the store has its record.

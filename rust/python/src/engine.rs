@@ -9,14 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::CidLike;
-use crate::errors::{call, call_detached, invalid};
+use crate::detach::{self, MAX_ATTACHED_NODES, Work};
+use crate::errors::{call, invalid};
 use crate::operations;
-
-/// Nodes that are visited before the interpreter is let go: some 50 µs.
-const ATTACHED_NODES: u64 = 512;
-/// Pages that are parsed, and bytes that are read, before the interpreter is let go: some 50 µs.
-const ATTACHED_PAGES: usize = 3;
-const ATTACHED_BYTES: usize = 4096;
 
 /// What is known of a store: parsed pages by digest, and roots that it holds. Shared by threads without the
 /// interpreter's lock.
@@ -208,9 +203,9 @@ impl Operation {
     /// Raises `RootNotFound`, `PathNotFound` or `IndexNotFound`, the last two of a read with the prooflist of the
     /// proven absence in `details`, or `TooLarge`.
     fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
-        let mut need = call(|| self.0.run(budget.min(ATTACHED_NODES)))?;
-        if need == Some(core::Need::Budget) && budget > ATTACHED_NODES {
-            need = call_detached(py, true, || self.0.run(budget - ATTACHED_NODES))?;
+        let mut need = call(|| self.0.run(budget.min(MAX_ATTACHED_NODES)))?;
+        if need == Some(core::Need::Budget) && budget > MAX_ATTACHED_NODES {
+            need = detach::run(py, Work::Unbounded, || self.0.run(budget - MAX_ATTACHED_NODES))?;
         }
         match need {
             Some(need) => Ok(Turn::Needs(Need(need))),
@@ -222,7 +217,7 @@ impl Operation {
     /// None or does not have its digest.
     fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
         let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
-        call_detached(py, bytes.len() > ATTACHED_PAGES, || self.0.supply_pages(&bytes))
+        detach::run(py, Work::Pages { count: bytes.len() }, || self.0.supply_pages(&bytes))
     }
 
     /// Says of each root of the last need whether the store has its record.
@@ -240,7 +235,7 @@ impl Build {
     /// Reads `{"arcs": {path: cid}, "suite"?}` and builds the map. O(n log n). Raises `InvalidInput` naming the arc.
     #[staticmethod]
     fn arcs(py: Python<'_>, request: &[u8]) -> PyResult<Self> {
-        call_detached(py, request.len() > ATTACHED_BYTES, || core::Build::request(request)).map(Self)
+        detach::run(py, Work::JsonArcs { bytes: request.len() }, || core::Build::request(request)).map(Self)
     }
 
     /// The root CID.
@@ -257,7 +252,7 @@ impl Build {
 
     /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left.
     fn next_pages<'py>(&mut self, py: Python<'py>, max_bytes: usize) -> PyResult<Pages<'py>> {
-        let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
+        let pages = detach::run(py, Work::Unbounded, || Ok(self.0.next_pages(max_bytes)))?;
         Ok(page_pairs(py, pages))
     }
 }
@@ -272,14 +267,14 @@ impl Mutation {
     fn new(py: Python<'_>, cache: &PageCache, base_root: CidLike, request: &[u8]) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
         let base = base_root.0;
-        let long = request.len() > ATTACHED_BYTES;
-        call_detached(py, long, || core::Mutation::new(cache, &base, request)).map(Self)
+        detach::run(py, Work::JsonArcs { bytes: request.len() }, || core::Mutation::new(cache, &base, request))
+            .map(Self)
     }
 
     /// Goes on as far as it can: the receipt as JSON, or what it needs. Raises `Conflict` or `InvalidInput` naming
     /// delta and coordinate; then nothing is to be stored.
     fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
-        let turn = call_detached(py, true, || match self.0.run(budget)? {
+        let turn = detach::run(py, Work::Unbounded, || match self.0.run(budget)? {
             Some(need) => Ok(Err(need)),
             None => self.0.result().map(Ok),
         })?;
@@ -290,7 +285,7 @@ impl Mutation {
     /// None or does not have its digest.
     fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
         let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
-        call_detached(py, true, || self.0.supply_pages(&bytes))
+        detach::run(py, Work::Unbounded, || self.0.supply_pages(&bytes))
     }
 
     /// Says of each root of the last need whether the store has its record.
@@ -306,7 +301,7 @@ impl Mutation {
 
     /// The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left.
     fn next_pages<'py>(&mut self, py: Python<'py>, max_bytes: usize) -> PyResult<Pages<'py>> {
-        let pages = call_detached(py, true, || Ok(self.0.next_pages(max_bytes)))?;
+        let pages = detach::run(py, Work::Unbounded, || Ok(self.0.next_pages(max_bytes)))?;
         Ok(page_pairs(py, pages))
     }
 }

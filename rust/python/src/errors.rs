@@ -105,24 +105,15 @@ fn fault(panic: &(dyn Any + Send)) -> PyErr {
     })
 }
 
-/// Does a piece of the core's work. For work under some 50 µs: the interpreter is held.
+/// Calls the core with the GIL held: for work that is always short (`detach` has the rule).
 #[inline]
 pub fn call<T>(work: impl FnOnce() -> core::Result<T>) -> PyResult<T> {
     settle(catch_unwind(AssertUnwindSafe(work)))
 }
 
-/// Does a piece of the core's work, and lets other Python threads run meanwhile if it is `long`.
+/// The value of a finished call, or the exception for its error or its panic.
 #[inline]
-pub fn call_detached<T: Send>(
-    py: Python<'_>,
-    long: bool,
-    work: impl FnOnce() -> core::Result<T> + Send,
-) -> PyResult<T> {
-    if long { settle(py.detach(|| catch_unwind(AssertUnwindSafe(work)))) } else { call(work) }
-}
-
-#[inline]
-fn settle<T>(outcome: std::thread::Result<core::Result<T>>) -> PyResult<T> {
+pub fn settle<T>(outcome: std::thread::Result<core::Result<T>>) -> PyResult<T> {
     match outcome {
         Ok(result) => result.map_err(raise),
         Err(panic) => Err(fault(&*panic)),

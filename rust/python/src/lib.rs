@@ -8,6 +8,7 @@ mod batch;
 mod car;
 mod cid;
 mod convert;
+mod detach;
 mod engine;
 mod errors;
 mod list;

@@ -10,11 +10,9 @@ use pyo3::types::{PyBytes, PyList, PySlice, PyString, PyTuple};
 
 use crate::cid::{hash, text};
 use crate::convert::{self, Fault};
-use crate::errors::{call, call_detached, invalid, missing, type_name};
+use crate::detach::{self, Work};
+use crate::errors::{call, invalid, missing, type_name};
 use crate::tuples;
-
-/// Elements or changes that are worked on before the interpreter is let go: some 50 µs.
-const ATTACHED_ITEMS: usize = 32;
 
 /// A list of targets: the tree of protocol section 3, whole and in memory. Immutable, hashable by its root.
 ///
@@ -50,7 +48,7 @@ impl List {
     ) -> PyResult<Self> {
         let suite = call(|| Suite::from_name(suite))?;
         let elements = collect(elements, sizes)?;
-        call_detached(py, elements.len() > ATTACHED_ITEMS, || Snapshot::list(suite, &elements)).map(Self)
+        detach::run(py, Work::Items { count: elements.len() }, || Snapshot::list(suite, &elements)).map(Self)
     }
 
     /// The root's CID as text.
@@ -148,7 +146,7 @@ impl List {
 
     /// For pickling and copying: the elements, their sizes, and the suite.
     fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let whole = call_detached(py, self.__len__() > ATTACHED_ITEMS, || self.0.range(0, None))?.0;
+        let whole = detach::run(py, Work::Entries { count: self.__len__() }, || self.0.range(0, None))?.0;
         let elements: Vec<_> = whole.segments.iter().map(|target| text(py, target)).collect();
         (elements, whole.sizes, self.0.root().suite.name()).into_pyobject(py)
     }
@@ -195,8 +193,8 @@ impl List {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let start = convert::amount(start, "start")?;
         let end = end.map(|end| convert::amount(end, "end")).transpose()?;
-        let long = self.elements_in(start, end) > ATTACHED_ITEMS as u64;
-        let (_, proof) = call_detached(py, long, || self.0.range(start, end))?;
+        let work = Work::Entries { count: self.elements_in(start, end) };
+        let (_, proof) = detach::run(py, work, || self.0.range(start, end))?;
         Ok(PyBytes::new(py, &proof))
     }
 
@@ -222,7 +220,7 @@ impl List {
     /// (2, 6)
     fn apply<'py>(&self, py: Python<'py>, changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let changes = convert::list_changes(changes)?;
-        let (tree, proof) = call_detached(py, changes.len() > ATTACHED_ITEMS, || self.0.change_list(changes))?;
+        let (tree, proof) = detach::run(py, Work::Items { count: changes.len() }, || self.0.change_list(changes))?;
         tuples::APPLIED.fill(py, (Self(tree), PyBytes::new(py, &proof)))
     }
 }
@@ -233,10 +231,10 @@ impl List {
     }
 
     /// About how many elements a range meets, if they are of like sizes.
-    fn elements_in(&self, start: u64, end: Option<u64>) -> u64 {
+    fn elements_in(&self, start: u64, end: Option<u64>) -> usize {
         let total = self.0.measure();
         let width = end.unwrap_or(total).min(total).saturating_sub(start);
-        width / (total / self.0.count().max(1)).max(1)
+        (width / (total / self.0.count().max(1)).max(1)) as usize
     }
 
     fn slice<'py>(&self, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyList>> {

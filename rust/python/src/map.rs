@@ -11,15 +11,9 @@ use pyo3::types::{PyBytes, PyList, PyMapping, PyNotImplemented, PyString, PyTupl
 
 use crate::cid::{hash, text};
 use crate::convert::{self, Fault, PathLike};
-use crate::errors::{call, call_detached, missing, type_name};
+use crate::detach::{self, Work};
+use crate::errors::{call, missing, type_name};
 use crate::{parallel, tuples, verify};
-
-/// Arcs, keys or changes that are worked on before the interpreter is let go: some 50 µs.
-const ATTACHED_ITEMS: usize = 16;
-/// Entries that are listed before it is.
-const ATTACHED_ENTRIES: usize = 128;
-/// Bytes of JSON that are read before it is.
-const ATTACHED_BYTES: usize = 4 << 10;
 
 /// A map from paths to targets: the tree of protocol section 3, whole and in memory. Immutable, hashable by its root.
 ///
@@ -53,7 +47,7 @@ impl Map {
     fn new(py: Python<'_>, arcs: &Bound<'_, PyAny>, suite: &str) -> PyResult<Self> {
         let suite = call(|| Suite::from_name(suite))?;
         let arcs = collect(arcs)?;
-        call_detached(py, arcs.len() > ATTACHED_ITEMS, || Snapshot::map(suite, arcs)).map(Self)
+        detach::run(py, Work::Items { count: arcs.len() }, || Snapshot::map(suite, arcs)).map(Self)
     }
 
     /// The root's CID as text.
@@ -183,7 +177,7 @@ impl Map {
             convert::key(&path?).map_err(|fault| PyErr::from(fault.within(&format!("path {i}"))))
         };
         let keys: Vec<Key> = paths.try_iter()?.enumerate().map(one).collect::<PyResult<_>>()?;
-        let proofs = call_detached(py, keys.len() > ATTACHED_ITEMS, || {
+        let proofs = detach::run(py, Work::Items { count: keys.len() }, || {
             parallel::map(&keys, |key| self.prove_key(key)).into_iter().collect::<core::Result<Vec<Vec<u8>>>>()
         })?;
         Ok(proofs.iter().map(|proof| PyBytes::new(py, proof)).collect())
@@ -221,7 +215,7 @@ impl Map {
     ) -> PyResult<Bound<'py, PyAny>> {
         let window = convert::window(prefix, after)?;
         let limit = limit.map_or(Ok(1000), convert::limit)?;
-        let (listing, proof) = call_detached(py, limit.min(self.__len__()) > ATTACHED_ENTRIES, || {
+        let (listing, proof) = detach::run(py, Work::Entries { count: limit.min(self.__len__()) }, || {
             let (listing, proof) = self.0.scan(window, limit)?;
             Ok((listing, proof()))
         })?;
@@ -250,7 +244,7 @@ impl Map {
     /// (['b/c'], ['a'])
     fn apply<'py>(&self, py: Python<'py>, changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let changes = convert::map_changes(changes)?;
-        let (tree, proof) = call_detached(py, changes.len() > ATTACHED_ITEMS, || self.0.change_map(changes))?;
+        let (tree, proof) = detach::run(py, Work::Items { count: changes.len() }, || self.0.change_map(changes))?;
         tuples::APPLIED.fill(py, (Self(tree), PyBytes::new(py, &proof)))
     }
 }
@@ -288,7 +282,7 @@ impl Map {
 fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
     if let Ok(body) = given.cast::<PyBytes>() {
         let body = body.as_bytes();
-        return call_detached(given.py(), body.len() > ATTACHED_BYTES, || json::arcs(body));
+        return detach::run(given.py(), Work::JsonArcs { bytes: body.len() }, || json::arcs(body));
     }
     let pairs = match given.cast::<PyMapping>() {
         Ok(mapping) => mapping.call_method0("items")?,

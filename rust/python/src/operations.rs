@@ -8,11 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::{self, CidLike};
-use crate::errors::{call, call_detached};
+use crate::detach::{self, Work};
+use crate::errors::call;
 use crate::tuples;
-
-/// Bytes of request and result that are checked with the interpreter held: some 50 µs.
-const ATTACHED_BYTES: usize = 16 << 10;
 
 /// JSON text: `bytes` or `str`.
 pub struct Json<'a>(&'a [u8]);
@@ -28,7 +26,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Json<'a> {
     }
 }
 
-/// Runs a verifier of request and result, letting the interpreter go if they are long.
+/// Runs a verifier of request and result.
 fn verify<T: Send>(
     py: Python<'_>,
     request: &Json<'_>,
@@ -36,7 +34,7 @@ fn verify<T: Send>(
     verifier: impl FnOnce(&[u8], &[u8]) -> core::Result<T> + Send,
 ) -> PyResult<T> {
     let (request, result) = (request.0, result.0);
-    call_detached(py, request.len() + result.len() > ATTACHED_BYTES, || verifier(request, result))
+    detach::run(py, Work::Json { bytes: request.len() + result.len() }, || verifier(request, result))
 }
 
 /// Checks the result of a resolve and returns the target's CID. O(steps x depth) hashes.
@@ -170,7 +168,7 @@ pub fn verify_diff<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = diff_request(&a, &b, prefix, after, limit)?;
     let bytes = response.0;
-    let found = call_detached(py, bytes.len() > ATTACHED_BYTES, || request.verify(bytes))?;
+    let found = detach::run(py, Work::Json { bytes: bytes.len() }, || request.verify(bytes))?;
     let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
     let entries: Vec<_> = found.entries.into_iter().map(|d| (d.segments, text(d.before), text(d.after))).collect();
     tuples::DIFF.fill(py, (entries, found.more))
@@ -192,7 +190,7 @@ pub fn verify_diff<'py>(
 #[pyo3(signature = (body, int64 = false))]
 pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
     let integers = if int64 { Integers::Signed64 } else { Integers::Unsigned53 };
-    call_detached(py, body.len() > ATTACHED_BYTES, || core::json::check(body, integers))
+    detach::run(py, Work::Json { bytes: body.len() }, || core::json::check(body, integers))
 }
 
 /// The texts of the members `request` and `result` of a verification's body, each exactly as written. O(bytes).

@@ -9,10 +9,8 @@ use pyo3::types::PyString;
 
 use crate::cid::text;
 use crate::convert::{CidLike, CodecLike};
-use crate::errors::{call, call_detached};
-
-/// Bytes that are hashed before the interpreter is let go: some 20 to 50 µs.
-const ATTACHED_BYTES: usize = 32 << 10;
+use crate::detach::{self, Work};
+use crate::errors::call;
 
 /// The number of a multicodec given by name or number.
 ///
@@ -31,7 +29,7 @@ pub fn codec_code(codec: CodecLike) -> u64 {
     codec.0.number()
 }
 
-/// The CID of a payload, as text (protocol section 1). O(bytes); lets other threads run above 32 KiB.
+/// The CID of a payload, as text (protocol section 1). O(bytes); releases the GIL above 32 KiB.
 ///
 /// Args:
 ///     data: The payload.
@@ -47,8 +45,9 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 #[pyo3(signature = (data, codec = CodecLike::default(), hash = "sha2-256"),
        text_signature = "(data, codec='raw', hash='sha2-256')")]
 pub fn payload_cid<'py>(py: Python<'py>, data: &[u8], codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
-    let cid =
-        call_detached(py, data.len() > ATTACHED_BYTES, || Ok(payload::cid(data, codec.0, payload::function(hash)?)))?;
+    let cid = detach::run(py, Work::Hash { bytes: data.len() }, || {
+        Ok(payload::cid(data, codec.0, payload::function(hash)?))
+    })?;
     Ok(text(py, &cid))
 }
 
@@ -79,9 +78,10 @@ impl PayloadHasher {
         Ok(Self(Mutex::new(payload::Hasher::new(codec.0, function))))
     }
 
-    /// Adds the next bytes. O(bytes); lets other threads run above 32 KiB.
+    /// Adds the next bytes. O(bytes); releases the GIL above 32 KiB.
     fn update(&self, py: Python<'_>, chunk: &[u8]) -> PyResult<()> {
-        if chunk.len() <= ATTACHED_BYTES {
+        let work = Work::Hash { bytes: chunk.len() };
+        if !work.is_long() {
             let mut hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
             return call(|| {
                 hasher.update(chunk);
@@ -89,7 +89,7 @@ impl PayloadHasher {
             });
         }
         // The lock is taken and given back without the interpreter, so who waits for it keeps nobody waiting.
-        call_detached(py, true, || {
+        detach::run(py, work, || {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).update(chunk);
             Ok(())
         })
@@ -107,7 +107,7 @@ impl PayloadHasher {
 
 /// Whether `data` has the digest that `cid` names. All five hash functions of protocol section 1 work.
 ///
-/// Of a root, `data` is the encoding of the tree's top node. O(bytes); lets other threads run above 32 KiB.
+/// Of a root, `data` is the encoding of the tree's top node. O(bytes); releases the GIL above 32 KiB.
 ///
 /// Args:
 ///     cid: The CID that was asked for; not one that came with the bytes.
@@ -121,5 +121,5 @@ impl PayloadHasher {
 /// (True, False)
 #[pyfunction]
 pub fn payload_matches(py: Python<'_>, cid: CidLike, data: &[u8]) -> PyResult<bool> {
-    call_detached(py, data.len() > ATTACHED_BYTES, || Ok(payload::matches(&cid.0, data)))
+    detach::run(py, Work::Hash { bytes: data.len() }, || Ok(payload::matches(&cid.0, data)))
 }

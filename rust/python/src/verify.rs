@@ -9,13 +9,9 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::cid::text;
 use crate::convert::{self, CidLike, Fault, Path, PathLike};
-use crate::errors::{call, call_detached, invalid};
+use crate::detach::{self, Work};
+use crate::errors::{call, invalid};
 use crate::{parallel, tuples};
-
-/// The longest proof that is replayed without letting the interpreter go: some 50 µs.
-const ATTACHED_BYTES: usize = 8 << 10;
-/// The most small proofs that are: likewise.
-const ATTACHED_PROOFS: usize = 16;
 
 /// The key that a tree holds for a path (protocol section 2). O(bytes).
 ///
@@ -61,10 +57,9 @@ pub fn verify_key<'py>(
     path: PathLike,
     proof: &[u8],
 ) -> PyResult<Option<Bound<'py, PyString>>> {
-    let long = proof.len() > ATTACHED_BYTES;
-    let target = call_detached(py, long, || {
-        verify::key(&RootCid::of(&root.0, Kind::Map)?, &path.0, proof, verify::PROOF_LIMIT)
-    })?;
+    let work = Work::ProofBytes { bytes: proof.len() };
+    let target =
+        detach::run(py, work, || verify::key(&RootCid::of(&root.0, Kind::Map)?, &path.0, proof, verify::PROOF_LIMIT))?;
     Ok(target.map(|target| text(py, &target)))
 }
 
@@ -102,7 +97,7 @@ pub fn verify_key_many<'py>(
             Err(fault) => return Err(no_path(&asked).map_or(fault, Fault::Core).into()),
         }
     }
-    let targets = call_detached(py, asked.len() > ATTACHED_PROOFS, || {
+    let targets = detach::run(py, Work::Proofs { count: asked.len() }, || {
         let verified = parallel::map(&asked, |(path, proof)| {
             let target = verify::key(&root, &*path.key()?, proof, verify::PROOF_LIMIT)?;
             Ok(target.map(|target| target.text()))
@@ -160,7 +155,7 @@ pub fn verify_index<'py>(
     proof: &[u8],
 ) -> PyResult<Bound<'py, PyAny>> {
     let index = convert::amount(index, "index")?;
-    let element = call_detached(py, proof.len() > ATTACHED_BYTES, || {
+    let element = detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
         verify::index(&RootCid::of(&root.0, Kind::List)?, index, proof, verify::PROOF_LIMIT)
     })?;
     let target = element.target.map(|target| text(py, &target));
@@ -198,7 +193,7 @@ pub fn verify_range<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let start = convert::amount(start, "start")?;
     let end = end.map(|end| convert::amount(end, "end")).transpose()?;
-    let span = call_detached(py, proof.len() > ATTACHED_BYTES, || {
+    let span = detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
         verify::range(&RootCid::of(&root.0, Kind::List)?, start, end, proof, verify::WIDE_PROOF_LIMIT)
     })?;
     let segments: Vec<_> = span.segments.iter().map(|target| text(py, target)).collect();
@@ -240,7 +235,7 @@ pub fn verify_scan<'py>(
     let window = convert::window(Some(prefix), after)?;
     let limit = convert::limit(limit)?;
     let bytes = proof.as_bytes();
-    let listing = call_detached(py, bytes.len() > ATTACHED_BYTES, || {
+    let listing = detach::run(py, Work::ProofBytes { bytes: bytes.len() }, || {
         verify::scan(&RootCid::of(&root.0, Kind::Map)?, window, limit, bytes, verify::WIDE_PROOF_LIMIT)
     })?;
     page(py, listing, proof)
@@ -287,15 +282,15 @@ pub fn verify_changes<'py>(
         ));
     };
     let limit = verify::WIDE_PROOF_LIMIT;
-    let long = proof.len() > ATTACHED_BYTES;
+    let work = Work::ProofBytes { bytes: proof.len() };
     let changed = match root.kind {
         Kind::Map => {
             let changes = convert::map_changes(changes)?;
-            call_detached(py, long, || verify::map_changes(&root, changes, proof, limit))
+            detach::run(py, work, || verify::map_changes(&root, changes, proof, limit))
         }
         Kind::List => {
             let changes = convert::list_changes(changes)?;
-            call_detached(py, long, || verify::list_changes(&root, changes, proof, limit))
+            detach::run(py, work, || verify::list_changes(&root, changes, proof, limit))
         }
     }?;
     Ok(text(py, &changed.cid()))
