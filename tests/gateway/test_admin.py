@@ -1,4 +1,4 @@
-"""Published roots, row by row of the service page: routes, token, records, listings, freezing."""
+"""Published roots as docs/gateway.md describes them: routes, token, records, listings, freezing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the service page that no other test is about."""
+"""Rules of docs/gateway.md that no other test covers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = {
     ("GET", "/admin/v1/scopes/{scope}/roots/{name}"): 200,
     ("POST", "/admin/v1/scopes/{scope}/roots/{name}/freeze"): 200,
 }
-"""The endpoints of the page. That examples of all of them get these statuses is shown in `test_openapi`."""
+"""Endpoints of docs/gateway.md and their success statuses. `test_openapi` sends an example to each of them."""
 
 
 @pytest.fixture(scope="module")

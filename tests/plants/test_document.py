@@ -1,4 +1,4 @@
-"""The plant store's OpenAPI document says what its service page says, and its examples work."""
+"""The plant store's OpenAPI document agrees with docs/plant-store.md, and its examples work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the plant store's service page, one test or more each, named after them."""
+"""The rules of docs/plant-store.md, one test or more each, named after them."""
 
 from __future__ import annotations
 
