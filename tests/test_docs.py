@@ -1,4 +1,4 @@
-"""The documentation says what the code does: settings, limits, error codes, links."""
+"""The documentation agrees with the code: settings, error codes, CIDs, links, paths and make targets."""
 
 from __future__ import annotations
 
@@ -12,27 +12,37 @@ from coregw.errors import ERROR_CODES
 from coregw.gateway.settings import Settings
 
 TOP = Path(__file__).parent.parent
-OPERATIONS = (TOP / "docs" / "operations.md").read_text("utf-8")
-PROTOCOL = (TOP / "docs" / "protocol.md").read_text("utf-8")
-PAGES = sorted([TOP / "README.md", TOP / "CHANGELOG.md", *(TOP / "docs").rglob("*.md"), *TOP.glob("benches/*.md")])
+DOCS = TOP / "docs"
+PAGES = sorted([*TOP.glob("*.md"), *DOCS.rglob("*.md"), *TOP.glob("benches/*.md")])
 
 
-def test_the_table_of_settings_is_the_code_s_own() -> None:
-    documented = [line for line in OPERATIONS.splitlines() if line.startswith("| `COREGW_")]
+def read(page: str) -> str:
+    return (TOP / page).read_text("utf-8")
+
+
+def test_operations_lists_every_setting_with_its_default() -> None:
+    documented = [line for line in read("docs/operations.md").splitlines() if line.startswith("| `COREGW_")]
     assert documented == [
         f"| `{variable}` | `{default}` | {about} |" for variable, default, about in Settings.describe()
     ]
 
 
-def test_the_table_of_errors_is_the_code_s_own() -> None:
-    table = PROTOCOL.split("### Errors")[1].split("###")[0]
+def test_gateway_page_lists_every_error_code_with_status_and_meaning() -> None:
+    documented = [
+        line for line in read("docs/gateway.md").splitlines() if re.match(r"\| `[a-z_]+` \| [45]\d\d \|", line)
+    ]
+    assert documented == [f"| `{code}` | {error.status} | {error.meaning} |" for code, error in ERROR_CODES.items()]
+
+
+def test_protocol_lists_every_error_code_under_its_status() -> None:
+    table = read("docs/protocol.md").split("### Errors")[1].split("###")[0]
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", table, re.MULTILINE)
     documented = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
-    assert documented == {code: each.status for code, each in ERROR_CODES.items()}
+    assert documented == {code: error.status for code, error in ERROR_CODES.items()}
 
 
-def test_the_quick_start_shows_the_cid_and_the_root_that_one_gets() -> None:
-    readme = (TOP / "README.md").read_text("utf-8")
+def test_quick_start_shows_the_actual_cid_and_root() -> None:
+    readme = read("README.md")
     cid = coregw.payload_cid(b"hello")
     root = coregw.Map({"docs/readme": cid}).root
     assert readme.count(f'{{"cid":"{cid}"}}') == readme.count(f'{{"root":"{root}"}}') == 1
@@ -40,7 +50,7 @@ def test_the_quick_start_shows_the_cid_and_the_root_that_one_gets() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
-def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
+def test_links_within_the_project_resolve(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if target.startswith("https://"):
@@ -53,6 +63,21 @@ def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that a page's headings have where it is rendered."""
+    """The anchors that a page's headings get when it is rendered."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_source_paths_in_documentation_exist(page: Path) -> None:
+    named = re.findall(r"`((?:python|rust|tests|benches|docs)/[\w./-]+\.\w+)`", page.read_text("utf-8"))
+    assert [name for name in named if not (TOP / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_make_targets_in_documentation_exist(page: Path) -> None:
+    makefile = read("Makefile")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    targets |= {f"bench-{bench.stem.removeprefix('bench_')}" for bench in TOP.glob("benches/bench_*.py")}
+    named = set(re.findall(r"`make ([a-z][a-z-]*)(?![a-z<-])", page.read_text("utf-8")))
+    assert named <= targets
