@@ -1,6 +1,6 @@
 """The core by itself: proving, verifying, building, changing and listing maps and lists, from Rust and from Python.
 
-The Rust part is ``rust/core/benches/core/``; its figures come as JSON. The Python part asks for the same work through
+The Rust part is ``rust/ops/benches/core/``; its figures come as JSON. The Python part asks for the same work through
 the extension. The ratios' other sides are bare work, such as hashing the same bytes, measured in the same run.
 """
 
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 def rust(sizes: tuple[int, ...]) -> list[Measured]:
     """The figures of the Rust bench, as it says them."""
-    command = ["cargo", "bench", "--quiet", "--package", "coregw-core", "--bench", "core", "--", "--json"]
+    command = ["cargo", "bench", "--quiet", "--package", "coregw-ops", "--bench", "core", "--", "--json"]
     done = subprocess.run([*command, *map(str, sizes)], cwd=report.HOUSE, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 

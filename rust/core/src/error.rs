@@ -115,28 +115,33 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn input(code: InputCode, what: impl Into<String>) -> Self {
+    /// Input that breaks the rule `code`.
+    pub fn input(code: InputCode, what: impl Into<String>) -> Self {
         Self::Input { code, what: what.into() }
     }
 
-    pub(crate) fn request(what: impl Into<String>) -> Self {
+    /// An invalid request or argument.
+    pub fn request(what: impl Into<String>) -> Self {
         Self::input(InputCode::InvalidRequest, what)
     }
 
-    pub(crate) fn proof(check: impl Into<String>) -> Self {
+    /// A check that a proof fails.
+    pub fn proof(check: impl Into<String>) -> Self {
         Self::Proof { check: check.into(), step: None, at: None }
     }
 
-    pub(crate) fn conflict(code: ConflictCode, what: impl Into<String>) -> Self {
+    /// A change that does not fit.
+    pub fn conflict(code: ConflictCode, what: impl Into<String>) -> Self {
         Self::Conflict { code, what: what.into() }
     }
 
-    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+    /// Stored bytes that are wrong.
+    pub fn damaged(what: impl Into<String>) -> Self {
         Self::Damaged { what: what.into() }
     }
 
     /// The same error, with the prooflist step it belongs to.
-    pub(crate) fn in_step(self, index: usize) -> Self {
+    pub fn in_step(self, index: usize) -> Self {
         match self {
             Self::Proof { check, at, .. } => Self::Proof { check, step: Some(index), at },
             other => other,
@@ -144,7 +149,7 @@ impl Error {
     }
 
     /// The same error, with the delta it belongs to: the step of a proof, a place in words for the rest.
-    pub(crate) fn in_delta(self, index: usize) -> Self {
+    pub fn in_delta(self, index: usize) -> Self {
         match self {
             Self::Proof { .. } => self.in_step(index),
             other => other.within(&format!("delta {index}")),

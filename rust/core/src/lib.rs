@@ -20,60 +20,32 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod arcs;
-mod arena;
-mod batch;
-mod block;
-mod build;
-pub mod car;
-pub mod cid;
-pub mod codec;
-mod cut;
-mod deltas;
-mod diff;
-mod diffing;
 mod error;
-pub mod json;
-pub mod list;
-mod lookup;
-pub mod map;
-mod memory;
-mod messages;
-mod node;
-mod ops;
+mod id;
+pub mod key;
 mod page;
-mod paging;
-pub mod path;
-pub mod payload;
-pub mod prooflist;
-mod prove;
-mod pruned;
-mod question;
-mod reader;
-mod resolving;
-mod scan;
-mod suite;
-mod trail;
-mod transition;
+mod proof;
+mod snapshot;
 mod tree;
-pub mod varint;
-pub mod verify;
-mod writes;
-mod writing;
 
-pub use arcs::Arcs;
-pub use batch::{ResolveBatch, Turn, WantedPage};
-pub use cid::{Cid, Kind, RootCid};
-pub use deltas::MAX_DELTAS;
-pub use diff::{Difference, Differences, verify_diff};
-pub use diffing::DiffRequest;
 pub use error::{ConflictCode, Error, InputCode, Missing, Result};
-pub use memory::Snapshot;
-pub use node::SUM_LIMIT;
-pub use ops::{Need, Operation};
+pub use id::cid::{Cid, Kind, RootCid};
+pub use id::suite::{Digest, Suite};
+pub use id::{cid, codec, payload, varint};
+pub use key::{Key, Window};
 pub use page::{MAX_PAGE, NodeSource, Page, PageCache};
-pub use path::{Key, Window};
-pub use prove::{Element, Progress};
-pub use suite::{Digest, Suite};
-pub use transition::verify_transition;
-pub use writes::{Build, Mutation};
+pub use proof::prove::{Element, Progress};
+pub use proof::verify;
+pub use snapshot::Snapshot;
+pub use tree::arcs::Arcs;
+pub use tree::diff::{Difference, Differences, verify_diff};
+pub use tree::node::SUM_LIMIT;
+pub use tree::{list, map};
+
+/// What coregw-ops builds on: no part of the stable interface.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::page::cut;
+    pub use crate::proof::{prove, pruned};
+    pub use crate::tree::{arena, block, diff, node};
+}

@@ -4,8 +4,8 @@
 //! each forgery stands its honest neighbour, which is let through.
 
 use coregw_core::{
-    Cid, Digest, Error, InputCode, Key, Kind, Page, Result, RootCid, SUM_LIMIT, Suite, Window, list, map, path, varint,
-    verify,
+    Cid, Digest, Error, InputCode, Key, Kind, Page, Result, RootCid, SUM_LIMIT, Suite, Window, key as path, list, map,
+    varint, verify,
 };
 
 const SUITE: Suite = Suite::Sha2_256;

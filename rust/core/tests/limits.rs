@@ -1,12 +1,10 @@
 //! What is very long, very deep or past a limit: it works in a small stack, or is refused by its name.
 
-#[path = "support/store.rs"]
-mod store;
 mod support;
 
-use coregw_core::{Arcs, Cid, Error, InputCode, Key, Kind, MAX_PAGE, Page, Snapshot, Suite, list, map, path, verify};
-use serde_json::json;
-use store::{Store, payload};
+use coregw_core::{
+    Arcs, Cid, Error, InputCode, Key, Kind, MAX_PAGE, Page, Snapshot, Suite, key as path, list, map, verify,
+};
 use support::query::{Answer, Query};
 use support::{Path, target};
 
@@ -192,23 +190,4 @@ fn a_page_past_the_limit_is_refused_by_name() {
     let digest = Suite::Sha2_256.digest(b"");
     let refused = Page::parse(&vec![0; MAX_PAGE + 1], Kind::Map, Suite::Sha2_256, &digest).expect_err("too long");
     assert!(refused.to_string().contains(&format!("{MAX_PAGE} is the limit")), "{refused}");
-}
-
-#[test]
-fn a_change_whose_proof_is_too_long_is_made_without_proof_only() {
-    let mut store = Store::new(0, u64::MAX);
-    let paths: Vec<_> = (0..4200).map(|i| format!("{i:04}{}", "x".repeat(4092))).collect();
-    let arcs = paths.iter().map(|path| (path.clone(), payload(1))).collect();
-    let base = store.build(Suite::Sha2_256, &arcs);
-    let change = |path: &String| json!({"path": path, "before": {"target": payload(1).text()}, "after": {"target": payload(2).text()}});
-    let deltas = |paths: &[String]| json!([{"kind": "map", "changes": paths.iter().map(change).collect::<Vec<_>>()}]);
-    let kept = store.pages.len();
-    let refused = store.mutate(&base, &json!({"deltas": deltas(&paths), "prove": true}));
-    let Err(Error::Input { code: InputCode::TooLarge, what }) = &refused else { panic!("{refused:?}") };
-    assert!(what.starts_with("delta 0: the proof is "), "{what}");
-    assert_eq!(store.pages.len(), kept);
-    store.mutate(&base, &json!({"deltas": deltas(&paths)})).expect("it fits");
-    let fewer = json!({"root": base.cid().text(), "deltas": deltas(&paths[..4000]), "prove": true});
-    let receipt = store.mutate(&base, &json!({"deltas": fewer["deltas"], "prove": true})).expect("it fits");
-    coregw_core::verify_transition(fewer.to_string().as_bytes(), receipt.to_string().as_bytes()).expect("a proof");
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use coregw_core::codec::Codec;
-use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, payload, prooflist, verify};
+use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, payload, verify};
 use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
@@ -235,32 +235,4 @@ fn hostile_proofs_and_changes() {
         seen += 1;
     }
     assert_eq!(seen, 122);
-}
-
-fn check_operation(case: &Value) {
-    let text_or = |name: &str, value: &Value| match case.get(name) {
-        Some(text) => text.as_str().expect("a text").as_bytes().to_vec(),
-        None => value.to_string().into_bytes(),
-    };
-    let (request, result) = (text_or("request_text", &case["request"]), text_or("result_text", &case["result"]));
-    let proven = match text(&case["operation"]) {
-        "resolve" => prooflist::verify_resolve(&request, &result).map(|_| ()),
-        "read" => prooflist::verify_read(&request, &result).map(|_| ()),
-        "map_proof" => prooflist::verify_map_proof(&request, &result).map(|_| ()),
-        "scan" => prooflist::verify_scan(&request, &result).map(|_| ()),
-        other => panic!("unknown operation {other}"),
-    };
-    assert_eq!(proven.is_ok(), case["valid"].as_bool().expect("valid"), "{proven:?}: {case}");
-}
-
-#[test]
-fn operations() {
-    cases("operations.json").iter().for_each(check_operation);
-}
-
-#[test]
-fn hostile_operations() {
-    let cases = cases("hostile.json");
-    let operations = cases.iter().filter(|case| !["proof", "changes"].contains(&text(&case["operation"])));
-    assert_eq!(operations.map(check_operation).count(), 146);
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use coregw_core::car::{Limits, Reader};
+use coregw_ops::car::{Limits, Reader};
 use coregw_core::{Digest, Page};
 use libfuzzer_sys::fuzz_target;
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use coregw_core::codec::Codec;
-use coregw_core::{Build, Cid, Key, Mutation, Need, Operation, PageCache, Snapshot, Suite, prooflist};
+use coregw_core::{Cid, Key, PageCache, Snapshot, Suite};
+use coregw_ops::{Build, Mutation, Need, Operation, prooflist};
 use libfuzzer_sys::fuzz_target;
 
 /// Runs an operation on a store that has the record of every root and no page.

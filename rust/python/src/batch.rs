@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coregw_core as core;
+use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -21,13 +22,13 @@ use crate::parallel;
 ///     max_lookups: Look-ups that one path may need.
 ///     max_bytes: The most bytes of all outcomes together.
 #[pyclass(module = "coregw._core")]
-pub struct ResolveBatch(core::ResolveBatch);
+pub struct ResolveBatch(ops::ResolveBatch);
 
 #[pymethods]
 impl ResolveBatch {
     #[new]
     fn new(cache: &PageCache, root: CidLike, max_lookups: usize, max_bytes: usize) -> Self {
-        Self(core::ResolveBatch::new(Arc::clone(&cache.0), root.0, max_lookups, max_bytes))
+        Self(ops::ResolveBatch::new(Arc::clone(&cache.0), root.0, max_lookups, max_bytes))
     }
 
     /// Adds a path. Raises `InvalidInput` for segments that are none.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use core::car::{self, Limits, Progress, Span};
-use coregw_core as core;
+use coregw_ops as ops;
+use ops::car::{self, Limits, Progress, Span};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use coregw_core as core;
+use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -77,7 +78,7 @@ impl PageCache {
 
 /// What an `Operation` or `Mutation` waits for. Exactly one of `pages`, `roots`, `budget` is set.
 #[pyclass(frozen, module = "coregw._core")]
-pub struct Need(pub core::Need);
+pub struct Need(pub ops::Need);
 
 #[pymethods]
 impl Need {
@@ -85,7 +86,7 @@ impl Need {
     #[getter]
     fn pages<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyBytes>>> {
         match &self.0 {
-            core::Need::Pages(digests) => Some(digests.iter().map(|digest| PyBytes::new(py, &digest.0)).collect()),
+            ops::Need::Pages(digests) => Some(digests.iter().map(|digest| PyBytes::new(py, &digest.0)).collect()),
             _ => None,
         }
     }
@@ -94,7 +95,7 @@ impl Need {
     #[getter]
     fn roots<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyBytes>>> {
         match &self.0 {
-            core::Need::Roots(roots) => Some(roots.iter().map(|root| root_bytes(py, root)).collect()),
+            ops::Need::Roots(roots) => Some(roots.iter().map(|root| root_bytes(py, root)).collect()),
             _ => None,
         }
     }
@@ -102,14 +103,14 @@ impl Need {
     /// Whether the budget of nodes is spent: then call `run` again, best in a worker thread.
     #[getter]
     fn budget(&self) -> bool {
-        matches!(self.0, core::Need::Budget)
+        matches!(self.0, ops::Need::Budget)
     }
 
     fn __repr__(&self) -> String {
         match &self.0 {
-            core::Need::Pages(digests) => format!("<Need {} pages>", digests.len()),
-            core::Need::Roots(roots) => format!("<Need {} roots>", roots.len()),
-            core::Need::Budget => "<Need budget>".to_owned(),
+            ops::Need::Pages(digests) => format!("<Need {} pages>", digests.len()),
+            ops::Need::Roots(roots) => format!("<Need {} roots>", roots.len()),
+            ops::Need::Budget => "<Need budget>".to_owned(),
         }
     }
 }
@@ -122,7 +123,7 @@ pub enum Turn<'py> {
 }
 
 impl<'py> Turn<'py> {
-    pub fn of(py: Python<'py>, turn: Result<String, core::Need>) -> Self {
+    pub fn of(py: Python<'py>, turn: Result<String, ops::Need>) -> Self {
         match turn {
             Ok(body) => Self::Ends(PyBytes::new(py, body.as_bytes())),
             Err(need) => Self::Needs(Need(need)),
@@ -151,7 +152,7 @@ pub fn page_pairs(py: Python<'_>, pages: Vec<(core::Digest, Vec<u8>)>) -> Pages<
 /// `run` until it returns the response, supplying what it needs. The first need is the record of the request's own
 /// root, unless the cache remembers it or the path is empty.
 #[pyclass(module = "coregw._core")]
-pub struct Operation(core::Operation);
+pub struct Operation(ops::Operation);
 
 #[pymethods]
 impl Operation {
@@ -159,25 +160,25 @@ impl Operation {
     #[staticmethod]
     #[pyo3(signature = (cache, request, max_lookups = 10_000))]
     fn resolve(cache: &PageCache, request: &[u8], max_lookups: usize) -> PyResult<Self> {
-        call(|| core::Operation::resolve(Arc::clone(&cache.0), request, max_lookups)).map(Self)
+        call(|| ops::Operation::resolve(Arc::clone(&cache.0), request, max_lookups)).map(Self)
     }
 
     /// A `core.read` request. Raises `InvalidInput` for a request that is none.
     #[staticmethod]
     fn read(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        call(|| core::Operation::read(Arc::clone(&cache.0), request)).map(Self)
+        call(|| ops::Operation::read(Arc::clone(&cache.0), request)).map(Self)
     }
 
     /// A `core.map-proof` request. Raises `InvalidInput` for a request that is none.
     #[staticmethod]
     fn map_proof(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        call(|| core::Operation::map_proof(Arc::clone(&cache.0), request)).map(Self)
+        call(|| ops::Operation::map_proof(Arc::clone(&cache.0), request)).map(Self)
     }
 
     /// A `core.scan` request. Raises `InvalidInput` for a request that is none.
     #[staticmethod]
     fn scan(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        call(|| core::Operation::scan(Arc::clone(&cache.0), request)).map(Self)
+        call(|| ops::Operation::scan(Arc::clone(&cache.0), request)).map(Self)
     }
 
     /// The differences between two maps of one suite, a page of them (docs/protocol.md, *diff*).
@@ -195,7 +196,7 @@ impl Operation {
         limit: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let request = operations::diff_request(&a, &b, prefix, after, limit)?;
-        call(|| Ok(Self(core::Operation::diff(Arc::clone(&cache.0), request))))
+        call(|| Ok(Self(ops::Operation::diff(Arc::clone(&cache.0), request))))
     }
 
     /// Goes on as far as it can, visiting some `budget` nodes at most: the response body, or what it needs.
@@ -204,7 +205,7 @@ impl Operation {
     /// proven absence in `details`, or `TooLarge`.
     fn run<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Turn<'py>> {
         let mut need = call(|| self.0.run(budget.min(MAX_ATTACHED_NODES)))?;
-        if need == Some(core::Need::Budget) && budget > MAX_ATTACHED_NODES {
+        if need == Some(ops::Need::Budget) && budget > MAX_ATTACHED_NODES {
             need = detach::run(py, Work::Unbounded, || self.0.run(budget - MAX_ATTACHED_NODES))?;
         }
         match need {
@@ -228,14 +229,14 @@ impl Operation {
 
 /// A new map, from the JSON body of `POST /v1/roots`: its root and the pages to store.
 #[pyclass(module = "coregw._core")]
-pub struct Build(core::Build);
+pub struct Build(ops::Build);
 
 #[pymethods]
 impl Build {
     /// Reads `{"arcs": {path: cid}, "suite"?}` and builds the map. O(n log n). Raises `InvalidInput` naming the arc.
     #[staticmethod]
     fn arcs(py: Python<'_>, request: &[u8]) -> PyResult<Self> {
-        detach::run(py, Work::JsonArcs { bytes: request.len() }, || core::Build::request(request)).map(Self)
+        detach::run(py, Work::JsonArcs { bytes: request.len() }, || ops::Build::request(request)).map(Self)
     }
 
     /// The root CID.
@@ -259,7 +260,7 @@ impl Build {
 
 /// The deltas of `POST /v1/roots/{root}/mutations` applied to stored trees. Runs like an `Operation`.
 #[pyclass(module = "coregw._core")]
-pub struct Mutation(core::Mutation);
+pub struct Mutation(ops::Mutation);
 
 #[pymethods]
 impl Mutation {
@@ -267,8 +268,7 @@ impl Mutation {
     fn new(py: Python<'_>, cache: &PageCache, base_root: CidLike, request: &[u8]) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
         let base = base_root.0;
-        detach::run(py, Work::JsonArcs { bytes: request.len() }, || core::Mutation::new(cache, &base, request))
-            .map(Self)
+        detach::run(py, Work::JsonArcs { bytes: request.len() }, || ops::Mutation::new(cache, &base, request)).map(Self)
     }
 
     /// Goes on as far as it can: the receipt as JSON, or what it needs. Raises `Conflict` or `InvalidInput` naming

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use core::{Arcs, Cid, Key, Missing, Snapshot, Suite, Window, json};
+use core::{Arcs, Cid, Key, Missing, Snapshot, Suite, Window};
 use coregw_core as core;
+use coregw_ops::json;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,9 +1,10 @@
 //! Whole operations (protocol section 5): request and result as JSON text, checked together.
 
 use core::Cid;
-use core::json::Integers;
-use core::prooflist::{self, ReadOutcome};
 use coregw_core as core;
+use coregw_ops as ops;
+use ops::json::Integers;
+use ops::prooflist::{self, ReadOutcome};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -123,7 +124,7 @@ pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<
 ///     ProofError: Anything is wrong with the receipt; `step` is the delta concerned.
 #[pyfunction]
 pub fn verify_transition(py: Python<'_>, request: Json<'_>, receipt: Json<'_>) -> PyResult<String> {
-    verify(py, &request, &receipt, core::verify_transition).map(|cid| cid.text())
+    verify(py, &request, &receipt, ops::verify_transition).map(|cid| cid.text())
 }
 
 /// The parameters of a diff.
@@ -133,10 +134,10 @@ pub fn diff_request(
     prefix: Option<&Bound<'_, PyAny>>,
     after: Option<&Bound<'_, PyAny>>,
     limit: Option<&Bound<'_, PyAny>>,
-) -> PyResult<core::DiffRequest> {
+) -> PyResult<ops::DiffRequest> {
     let window = convert::window(prefix, after)?;
     let limit = limit.map_or(Ok(MAX_ENTRIES), |limit| convert::amount(limit, "limit"))?;
-    call(|| core::DiffRequest::new(&a.0, &b.0, window, limit))
+    call(|| ops::DiffRequest::new(&a.0, &b.0, window, limit))
 }
 
 /// Entries of one page of differences, unless asked otherwise.
@@ -190,7 +191,7 @@ pub fn verify_diff<'py>(
 #[pyo3(signature = (body, int64 = false))]
 pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
     let integers = if int64 { Integers::Signed64 } else { Integers::Unsigned53 };
-    detach::run(py, Work::Json { bytes: body.len() }, || core::json::check(body, integers))
+    detach::run(py, Work::Json { bytes: body.len() }, || ops::json::check(body, integers))
 }
 
 /// The texts of the members `request` and `result` of a verification's body, each exactly as written. O(bytes).
@@ -199,6 +200,6 @@ pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
 ///     InvalidInput: The body is no object of exactly these two members.
 #[pyfunction]
 pub fn split_envelope<'py>(py: Python<'py>, body: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let (request, result) = call(|| core::json::envelope(body))?;
+    let (request, result) = call(|| ops::json::envelope(body))?;
     Ok((PyBytes::new(py, request.as_bytes()), PyBytes::new(py, result.as_bytes())))
 }

@@ -1,0 +1,343 @@
+//! Content identifiers: CIDv1 in binary form, the five hash functions of protocol section 1, and root CIDs.
+//!
+//! A [`Cid`] in hand is valid: known hash function, its full digest length, nothing after it, and a root codec only
+//! on a true root. [`RootCid`] is the part of it that names a tree.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use data_encoding::{Encoding, Specification};
+
+use crate::error::{Error, InputCode, Result};
+use crate::id::suite::{Digest, Suite};
+use crate::id::varint;
+use crate::tree::node::copy;
+
+/// The longest binary CID: version, codec (9), function (3), length, digest (64).
+pub const MAX_LEN: usize = 78;
+/// The longest text that is looked at, in bytes; base 16 needs 2 a byte, and a prefix.
+const MAX_TEXT: usize = 2 * MAX_LEN + 1;
+/// Codecs of this range are roots or nothing.
+pub const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
+
+static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut spec = Specification::new();
+    spec.symbols.push_str("abcdefghijklmnopqrstuvwxyz234567");
+    spec.encoding().expect("32 distinct symbols make an encoding")
+});
+
+/// A hash function that a CID may name: its code, its name, its digest length in bytes.
+const FUNCTIONS: [(u64, &str, usize); 5] = [
+    (0x12, "sha2-256", 32),
+    (0x13, "sha2-512", 64),
+    (0x16, "sha3-256", 32),
+    (0xb220, "blake2b-256", 32),
+    (0x1e, "blake3", 32),
+];
+
+/// What a CID names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The root of a map.
+    Map,
+    /// The root of a list.
+    List,
+}
+
+impl Kind {
+    fn id(self) -> u64 {
+        match self {
+            Self::Map => 1,
+            Self::List => 2,
+        }
+    }
+
+    /// The word in requests: `map` or `list`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::List => "list",
+        }
+    }
+}
+
+/// A valid CID in binary form. Equality is equality of that form.
+#[derive(Clone, Copy)]
+pub struct Cid {
+    len: u8,
+    bytes: [u8; MAX_LEN],
+}
+
+/// The parts of a binary CID, as offsets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Parts {
+    codec: u64,
+    function: u64,
+    multihash: usize,
+    digest: usize,
+}
+
+fn parse(bytes: &[u8]) -> Result<Parts, &'static str> {
+    // The common case first: CIDv1, a one-byte codec that is not special, sha2-256.
+    if let [1, codec, 0x12, 32, digest @ ..] = bytes
+        && *codec < 0x80
+        && digest.len() == 32
+    {
+        return Ok(Parts { codec: u64::from(*codec), function: 0x12, multihash: 2, digest: 4 });
+    }
+    if bytes.first() != Some(&1) {
+        return Err("it is not a CIDv1");
+    }
+    let mut at = 1;
+    let mut next = || -> Result<u64, &'static str> {
+        let (value, n) = varint::read(&bytes[at..])?;
+        at += n;
+        Ok(value)
+    };
+    let codec = next()?;
+    let function = next()?;
+    let length = next()?;
+    let digest = at;
+    let Some((.., full)) = FUNCTIONS.iter().find(|f| f.0 == function) else {
+        return Err("its hash function is not one of sha2-256, sha2-512, sha3-256, blake2b-256, blake3");
+    };
+    if length != *full as u64 {
+        return Err("its digest has not the full length of its hash function");
+    }
+    match bytes.len() - digest {
+        n if n < *full => return Err("it ends inside its digest"),
+        n if n > *full => return Err("bytes follow its digest"),
+        _ => {}
+    }
+    if ROOT_CODECS.contains(&codec) {
+        root_of_codec(codec, function)?;
+    }
+    let multihash = digest - varint::len(length) - varint::len(function);
+    Ok(Parts { codec, function, multihash, digest })
+}
+
+fn root_of_codec(codec: u64, function: u64) -> Result<(Kind, Suite), &'static str> {
+    if codec >> 12 & 0xf != 3 {
+        return Err("it is a root of an unknown version");
+    }
+    let kind = match codec >> 8 & 0xf {
+        1 => Kind::Map,
+        2 => Kind::List,
+        _ => return Err("it is a root of an unknown kind"),
+    };
+    let suite = Suite::from_id(codec & 0xff).ok_or("it is a root of an unknown suite")?;
+    if suite.multihash() != function {
+        return Err("it is a root with another hash function than its suite's");
+    }
+    Ok((kind, suite))
+}
+
+impl Cid {
+    /// Reads a binary CID; the whole of `bytes` must be one.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidCid`], saying what is wrong.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::try_bytes(bytes).map_err(|why| Error::input(InputCode::InvalidCid, format!("CID in binary form: {why}")))
+    }
+
+    /// Reads the binary CID that `bytes` begin with, and gives what follows it.
+    pub fn split(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
+        let (mut at, mut value) = (0, 0);
+        for _ in ["version", "codec", "hash function", "digest length"] {
+            let n;
+            (value, n) = varint::read(&bytes[at..])?;
+            at += n;
+        }
+        let end = usize::try_from(value).unwrap_or(usize::MAX).saturating_add(at);
+        let (cid, rest) = bytes.split_at(end.min(bytes.len()));
+        Ok((Self::try_bytes(cid)?, rest))
+    }
+
+    /// Reads a CID, which is all of `bytes`; the error says what is wrong.
+    pub fn try_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
+        parse(bytes)?;
+        Ok(Self::trusted(bytes))
+    }
+
+    /// Bytes that were checked when they came in.
+    pub fn trusted(bytes: &[u8]) -> Self {
+        let mut cid = Self { len: bytes.len() as u8, bytes: [0; MAX_LEN] };
+        copy(&mut cid.bytes[..bytes.len()], bytes);
+        cid
+    }
+
+    /// Whether `bytes` are a CID of section 1.
+    #[inline]
+    pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
+        parse(bytes).map(|_| ())
+    }
+
+    /// Reads the text form: base32 (`b`), or `f`, `k`, `z`, `m`, `u`, or a CIDv0 (`Qm`), which becomes a CIDv1.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidCid`], naming the text and what is wrong.
+    pub fn from_text(text: &str) -> Result<Self> {
+        let refuse = |why: &str| {
+            let shown: String = text.chars().take(80).collect();
+            Error::input(InputCode::InvalidCid, format!("CID {shown:?}: {why}"))
+        };
+        if text.len() > MAX_TEXT {
+            return Err(refuse("it is too long"));
+        }
+        if let Some(symbols) = text.strip_prefix('b') {
+            let mut bytes = [0; MAX_TEXT];
+            let n = BASE32.decode_len(symbols.len()).map_err(|_| refuse("its base32 has a wrong length"))?;
+            let n = BASE32.decode_mut(symbols.as_bytes(), &mut bytes[..n]).map_err(|_| refuse("it is not base32"))?;
+            return Self::try_bytes(&bytes[..n]).map_err(refuse);
+        }
+        if text.len() == 46 && text.starts_with("Qm") {
+            let (_, hash) = multibase::decode(format!("z{text}")).map_err(|_| refuse("it is not base58"))?;
+            if hash.len() != 34 || hash[..2] != [0x12, 32] {
+                return Err(refuse("it is not a CIDv0"));
+            }
+            let mut bytes = vec![1, 0x70];
+            bytes.extend_from_slice(&hash);
+            return Self::try_bytes(&bytes).map_err(refuse);
+        }
+        if !matches!(text.bytes().next(), Some(b'f' | b'k' | b'z' | b'm' | b'u')) {
+            return Err(refuse("it has none of the prefixes b, f, k, z, m, u, Qm"));
+        }
+        let (_, bytes) = multibase::decode(text).map_err(|_| refuse("it is not in the base of its prefix"))?;
+        Self::try_bytes(&bytes).map_err(refuse)
+    }
+
+    /// The CID of a payload: its codec and the digest of its bytes under the named function.
+    pub fn of_payload(codec: u64, suite: Suite, digest: &Digest) -> Self {
+        let mut bytes = vec![1];
+        varint::write(&mut bytes, codec);
+        varint::write(&mut bytes, suite.multihash());
+        varint::write(&mut bytes, 32);
+        bytes.extend_from_slice(&digest.0);
+        Self::trusted(&bytes)
+    }
+
+    /// The binary form.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// CIDv1 in lower-case base32, `b...`.
+    pub fn text(&self) -> String {
+        let mut out = String::with_capacity(1 + usize::from(self.len) * 8 / 5 + 1);
+        out.push('b');
+        BASE32.encode_append(self.as_bytes(), &mut out);
+        out
+    }
+
+    fn parts(&self) -> Parts {
+        parse(self.as_bytes()).expect("a Cid is checked when it is made")
+    }
+
+    /// The multicodec.
+    pub fn codec(&self) -> u64 {
+        self.parts().codec
+    }
+
+    /// The multihash function code.
+    pub fn function(&self) -> u64 {
+        self.parts().function
+    }
+
+    /// The name of the hash function.
+    pub fn function_name(&self) -> &'static str {
+        let code = self.function();
+        FUNCTIONS.iter().find(|f| f.0 == code).map_or("", |f| f.1)
+    }
+
+    /// The digest without its multihash prefix.
+    pub fn digest(&self) -> &[u8] {
+        &self.as_bytes()[self.parts().digest..]
+    }
+
+    /// Function code, length and digest.
+    pub fn multihash(&self) -> &[u8] {
+        &self.as_bytes()[self.parts().multihash..]
+    }
+
+    /// The root that this CID is, or None for a payload.
+    pub fn root(&self) -> Option<RootCid> {
+        let parts = self.parts();
+        if !ROOT_CODECS.contains(&parts.codec) {
+            return None;
+        }
+        let (kind, suite) = root_of_codec(parts.codec, parts.function).ok()?;
+        let digest = Digest(self.as_bytes()[parts.digest..].try_into().ok()?);
+        Some(RootCid { kind, suite, digest })
+    }
+
+    /// `map`, `list` or `cas`: the target kind of protocol section 1.
+    pub fn kind_name(&self) -> &'static str {
+        self.root().map_or("cas", |root| root.kind.name())
+    }
+}
+
+impl PartialEq for Cid {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Cid {}
+
+impl std::hash::Hash for Cid {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl fmt::Debug for Cid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl fmt::Display for Cid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+/// A root: the kind, suite and top digest of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RootCid {
+    /// Map or list.
+    pub kind: Kind,
+    /// The hash function.
+    pub suite: Suite,
+    /// Digest of the top node.
+    pub digest: Digest,
+}
+
+impl RootCid {
+    /// The CID that names this root.
+    pub fn cid(&self) -> Cid {
+        let codec = 0x30_0000 | 3 << 12 | self.kind.id() << 8 | self.suite.id();
+        Cid::of_payload(codec, self.suite, &self.digest)
+    }
+
+    /// The root that `cid` is.
+    ///
+    /// # Errors
+    /// [`InputCode::KindMismatch`] if it is a payload, or a root of another kind than `kind`.
+    pub fn of(cid: &Cid, kind: Kind) -> Result<Self> {
+        match cid.root() {
+            Some(root) if root.kind == kind => Ok(root),
+            _ => Err(Error::input(
+                InputCode::KindMismatch,
+                format!("{cid} is a {}, not the root of a {}", cid.kind_name(), kind.name()),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for RootCid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cid().fmt(f)
+    }
+}

@@ -1,0 +1,7 @@
+//! Small values, each a type with its invariant: varints, CIDs, codecs, suites, payload CIDs.
+
+pub mod cid;
+pub mod codec;
+pub mod payload;
+pub(crate) mod suite;
+pub mod varint;

@@ -1,0 +1,235 @@
+//! Cutting a tree in hand into pages: those of a changed tree that are not stored yet.
+//!
+//! Where to cut is decided in `cut` and noted on fresh nodes; here nodes are copied to pages accordingly.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::id::cid::Kind;
+use crate::page::Page;
+use crate::tree::arena::{
+    Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail,
+};
+use crate::tree::{Halt, Step, Tree};
+
+impl Tree {
+    /// The pages of the tree below `top` that are not stored yet, the top's first. With `linked`, each holds on to
+    /// the pages below it. O(fresh nodes and the pages they are in).
+    ///
+    /// # Errors
+    /// [`Halt::Pages`] if a cut-off sibling fits again and its page is not at hand; call again when it is.
+    pub(crate) fn new_pages(&mut self, top: NodeId, linked: bool) -> Step<Vec<Arc<Page>>> {
+        self.load_kept(top)?;
+        if self.has_page(top) {
+            return Ok(Vec::new());
+        }
+        let mut tops = vec![Top { id: top, floor: 0, prefix: Vec::new() }];
+        let mut drafts = Vec::new();
+        while let Some(top) = tops.get_mut(drafts.len()) {
+            let top = Top { prefix: std::mem::take(&mut top.prefix), ..*top };
+            let mut draft = Draft::default();
+            self.draft(top, &mut tops, &mut draft)?;
+            draft.arena.nodes.shrink_to_fit();
+            draft.arena.bytes.shrink_to_fit();
+            drafts.push(draft);
+        }
+        let mut built = BTreeMap::new();
+        // Pages below come after those above, so from the last to the first each finds what it links to.
+        for (draft, top) in drafts.into_iter().zip(&tops).rev() {
+            let next = match linked {
+                true => draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Step<_>>()?,
+                false => Vec::new(),
+            };
+            built.insert(top.id, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
+        }
+        tops.iter().map(|top| built.remove(&top.id).ok_or(Halt::Faulty("a page is needed twice"))).collect()
+    }
+
+    /// Makes sure of the nodes that stay in a fresh node's page and may be on another page now.
+    fn load_kept(&mut self, top: NodeId) -> Step<()> {
+        let mut rest = vec![top];
+        let mut missing = false;
+        while let Some(id) = rest.pop() {
+            let State::Inner { left, right, .. } = self.state(id) else {
+                continue;
+            };
+            if !self.node(id).has(FRESH) {
+                continue;
+            }
+            for (child, keep) in [(left, KEEP_LEFT), (right, KEEP_RIGHT)] {
+                if self.node(id).has(keep) {
+                    match self.load(child) {
+                        Err(Halt::Pages) => missing = true,
+                        other => other?,
+                    }
+                }
+                rest.push(child);
+            }
+        }
+        if missing { Err(Halt::Pages) } else { Ok(()) }
+    }
+
+    /// Whether the node is the top of a page that exists.
+    fn has_page(&self, id: NodeId) -> bool {
+        match self.state(id) {
+            _ if self.node(id).has(FRESH) => false,
+            State::Remote { page, node } => {
+                matches!(self.pages[page as usize].arena.node(node).state, State::Stub { .. })
+            }
+            State::Stub { .. } => true,
+            _ => self.node(id).has(PAGE_TOP),
+        }
+    }
+
+    /// Whether the node is on a page that is in hand, but not its top, and was not copied yet.
+    pub(crate) fn on_same_page(&self, id: NodeId) -> bool {
+        matches!(self.state(id), State::Remote { .. }) && !self.has_page(id)
+    }
+
+    /// Copies one page's nodes below `top`; tops of further new pages are added to `tops`.
+    fn draft(&mut self, top: Top, tops: &mut Vec<Top>, draft: &mut Draft) -> Step<()> {
+        let mut path = PathBuffer(top.prefix);
+        draft.rest.push(Ahead { id: top.id, floor: top.floor, parent: None, kept: true });
+        while let Some(Ahead { id, floor, parent, kept }) = draft.rest.pop() {
+            if let Some((_, bit, side)) = parent {
+                path.turn(bit, side);
+            }
+            let has_page = self.has_page(id);
+            if kept || !has_page {
+                self.load(id)?;
+            }
+            let there = match kept {
+                true => self.draft_node(id, floor, parent.is_none(), &mut path, draft),
+                false => {
+                    if !has_page {
+                        let prefix = path.0[..path.0.len().min(floor.div_ceil(8) as usize)].to_vec();
+                        tops.push(Top { id, floor, prefix });
+                    }
+                    self.draft_stub(id, draft)
+                }
+            };
+            if let Some((parent, _, side)) = parent
+                && let State::Inner { left, right, .. } = &mut draft.arena.node_mut(parent).state
+            {
+                *(if side == Side::Left { left } else { right }) = there;
+            }
+            if let (true, State::Inner { bit, left, right, .. }) = (kept, self.state(id)) {
+                let fresh = self.node(id).has(FRESH);
+                for (child, side, keep) in [(right, Side::Right, KEEP_RIGHT), (left, Side::Left, KEEP_LEFT)] {
+                    let kept = if fresh { self.node(id).has(keep) } else { !self.has_page(child) };
+                    draft.rest.push(Ahead { id: child, floor: bit + 1, parent: Some((there, bit, side)), kept });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the page of a subtree that is being built, all of whose pages further below exist.
+    pub(crate) fn draft_built(&mut self, top: NodeId, draft: &mut Draft) -> Step<()> {
+        let mut tops = Vec::new();
+        self.draft(Top { id: top, floor: 0, prefix: Vec::new() }, &mut tops, draft)?;
+        match tops.is_empty() {
+            true => Ok(()),
+            false => Err(Halt::Faulty("a subtree that was cut off has no page")),
+        }
+    }
+
+    /// Holds on to a new page.
+    pub(crate) fn pin(&mut self, page: Page) -> u32 {
+        self.pages.push(Arc::new(page));
+        self.pages.len() as u32 - 1
+    }
+
+    /// Copies a node to a page. The page's top says all its bits, the others only those from their floor on.
+    fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
+        let arena = &mut draft.arena;
+        let from = self.node(id);
+        let mut own = |own: &[u8], extent: u32| -> (u16, u32, u16) {
+            if self.kind == Kind::List {
+                return (0, 0, 0);
+            }
+            path.put(floor, own);
+            let own = if is_top { &path.0[..extent.div_ceil(8) as usize] } else { own };
+            (extent.div_ceil(8) as u16 - own.len() as u16, arena.store(own), own.len() as u16)
+        };
+        let state = match from.state {
+            State::Leaf { tail, target_len, .. } => {
+                let extent = 8 * (u32::from(tail.start) + u32::from(tail.len));
+                let (start, offset, len) = own(self.arena.tail(tail, floor), extent);
+                let target = arena.store(self.arena.target(id));
+                State::Leaf { tail: Tail { offset, start, len }, target, target_len }
+            }
+            State::Inner { bit, label, start, .. } => {
+                let (start, label, _) = own(self.arena.label(label, start, floor, bit), bit);
+                State::Inner { bit, label, start, left: Tree::TOP, right: Tree::TOP }
+            }
+            other => other,
+        };
+        let mut node = Node::new(from.sum, state);
+        (node.height, node.weight, node.flags) = (from.height, from.weight, SHOWN);
+        arena.push(node)
+    }
+
+    fn draft_stub(&self, id: NodeId, draft: &mut Draft) -> NodeId {
+        let from = self.there(id);
+        let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
+        let mut node = Node::new(from.sum, state);
+        (node.height, node.weight) = (from.height, from.weight);
+        draft.stubs.push(id);
+        draft.arena.push(node)
+    }
+
+    fn linked_page(&self, id: NodeId, built: &BTreeMap<NodeId, Arc<Page>>) -> Step<Arc<Page>> {
+        if let Some(page) = built.get(&id) {
+            return Ok(Arc::clone(page));
+        }
+        let page = match self.state(id) {
+            State::Remote { page, node } => match self.pages[page as usize].arena.node(node).state {
+                State::Stub { ordinal, .. } => self.pages[page as usize].next.get(ordinal as usize),
+                _ => None,
+            },
+            _ => self.pages.get(self.node(id).home as usize),
+        };
+        page.map(Arc::clone).ok_or(Halt::Faulty("a page in memory links to none"))
+    }
+
+    /// The page in memory whose top the node is.
+    pub(crate) fn page_of(&self, id: NodeId) -> Step<Arc<Page>> {
+        match self.has_page(id) {
+            true => self.linked_page(id, &BTreeMap::new()),
+            false => Err(Halt::Faulty("a page in memory links to none")),
+        }
+    }
+}
+
+/// The top of a page to be made, and the bits that lead to it.
+struct Top {
+    id: NodeId,
+    floor: u32,
+    prefix: Vec<u8>,
+}
+
+/// A node to copy to a page: its parent there, the parent's bit and the side.
+struct Ahead {
+    id: NodeId,
+    floor: u32,
+    parent: Option<(NodeId, u32, Side)>,
+    kept: bool,
+}
+
+/// A page on its way, and the nodes that its stubs stand for.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) arena: Arena,
+    pub(crate) stubs: Vec<NodeId>,
+    rest: Vec<Ahead>,
+}
+
+impl Draft {
+    pub(crate) fn clear(&mut self) {
+        self.arena.nodes.clear();
+        self.arena.bytes.clear();
+        self.stubs.clear();
+        self.rest.clear();
+    }
+}

@@ -1,0 +1,153 @@
+//! Reading what a pruned tree says of a node, each with its checks (protocol section 4): strict, and never behind the end.
+//!
+//! What becomes of it, a tree (`pruned`) or no more than a digest (`lookup`), is not known here.
+
+use crate::id::cid::Cid;
+use crate::id::varint;
+use crate::key::{MAX_BITS, MAX_KEY, top_bits};
+use crate::tree::node::SUM_LIMIT;
+
+/// Why bytes are no pruned tree, and at which of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) why: &'static str,
+    pub(crate) at: usize,
+}
+
+/// The bytes, and where reading is.
+pub(crate) struct Reader<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
+}
+
+impl<'a> Reader<'a> {
+    #[inline(always)]
+    pub(crate) fn fail<T>(&self, why: &'static str) -> Result<T, Fault> {
+        Err(Fault { why, at: self.at })
+    }
+
+    #[inline(always)]
+    pub(crate) fn varint(&mut self) -> Result<u64, Fault> {
+        if let Some(&byte) = self.bytes.get(self.at)
+            && byte < 0x80
+        {
+            self.at += 1;
+            return Ok(byte.into());
+        }
+        self.long_varint()
+    }
+
+    /// Counts near the top are long, so this is no rare case.
+    #[inline(always)]
+    fn long_varint(&mut self) -> Result<u64, Fault> {
+        if let Some(&[a, b, c, ..]) = self.bytes.get(self.at..) {
+            let [a, b, c] = [a & 0x7f, b, c].map(u64::from);
+            if b < 0x80 && b > 0 {
+                self.at += 2;
+                return Ok(a | b << 7);
+            }
+            if b >= 0x80 && c < 0x80 && c > 0 {
+                self.at += 3;
+                return Ok(a | (b & 0x7f) << 7 | c << 14);
+            }
+        }
+        let (value, n) = any_varint(&self.bytes[self.at..]).or_else(|why| self.fail(why))?;
+        self.at += n;
+        Ok(value)
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], Fault> {
+        match self.bytes.get(self.at..).and_then(|rest| rest.get(..n)) {
+            Some(bytes) => {
+                self.at += n;
+                Ok(bytes)
+            }
+            None => self.fail("the bytes end inside a node"),
+        }
+    }
+
+    /// A count or measure: at least 1 and below the limit.
+    #[inline(always)]
+    pub(crate) fn amount(&mut self, zero: &'static str, over: &'static str) -> Result<u64, Fault> {
+        let at = self.at;
+        match self.varint()? {
+            0 => Err(Fault { why: zero, at }),
+            n if n >= SUM_LIMIT => Err(Fault { why: over, at }),
+            n => Ok(n),
+        }
+    }
+
+    /// A target: its place in the bytes and its length.
+    #[inline(always)]
+    pub(crate) fn target(&mut self) -> Result<(u32, u8), Fault> {
+        let len = self.varint()?;
+        let at = self.at;
+        let bytes = self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+        match Cid::check(bytes) {
+            Ok(()) => Ok((at as u32, len as u8)),
+            Err(_) => Err(Fault { why: "a shown target is not a valid CID", at }),
+        }
+    }
+
+    /// An inner node of a map, behind its tag: its bit and its label.
+    #[inline(always)]
+    pub(crate) fn map_inner(&mut self, floor: u32) -> Result<(u32, &'a [u8]), Fault> {
+        let at = self.at;
+        let gap = self.varint()?;
+        let bit = match u32::try_from(gap).ok().and_then(|gap| gap.checked_add(floor)) {
+            Some(bit) if bit < MAX_BITS => bit,
+            _ => return Err(Fault { why: "a bit past the longest key", at: at - 1 }),
+        };
+        let len = if gap == 0 { 0 } else { bit.div_ceil(8) - floor / 8 };
+        let at = self.at;
+        let label = self.take(len as usize)?;
+        if let (Some(first), Some(last)) = (label.first(), label.last()) {
+            let stray_end = if bit.is_multiple_of(8) { 0 } else { last & !top_bits(bit % 8) };
+            if first & top_bits(floor % 8) != 0 || stray_end != 0 {
+                return Err(Fault { why: "a stray bit in a label", at });
+            }
+        }
+        Ok((bit, label))
+    }
+
+    /// The tail of a leaf of a map, behind its tag: where it is, the length of the whole key, and the tail.
+    #[inline(always)]
+    pub(crate) fn map_tail(&mut self, floor: u32) -> Result<(usize, usize, &'a [u8]), Fault> {
+        let n = self.varint()?;
+        let at = self.at;
+        let from = (floor / 8) as usize;
+        if n > (MAX_KEY - from.min(MAX_KEY)) as u64 {
+            return Err(Fault { why: "a key is longer than 8,194 bytes", at });
+        }
+        let len = from + n as usize;
+        if 8 * len < floor as usize {
+            return Err(Fault { why: "a tail shorter than the path above it", at });
+        }
+        let tail = self.take(n as usize)?;
+        if tail.first().is_some_and(|first| first & top_bits(floor % 8) != 0) {
+            return Err(Fault { why: "a stray bit in a tail", at });
+        }
+        Ok((at, len, tail))
+    }
+
+    /// What a stub of a map says, behind its tag: a count, and where its digest is.
+    #[inline(always)]
+    pub(crate) fn map_stub(&mut self) -> Result<(u64, u32), Fault> {
+        let count = self.count()?;
+        let at = self.at;
+        self.take(32)?;
+        Ok((count, at as u32))
+    }
+
+    /// The count of a stub.
+    #[inline(always)]
+    pub(crate) fn count(&mut self) -> Result<u64, Fault> {
+        self.amount("a stub of count 0", "a count of 2^53 or more")
+    }
+}
+
+#[cold]
+fn any_varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
+    varint::read(bytes)
+}

@@ -1,0 +1,160 @@
+//! Pages behind a store: how many a cold look-up loads, how much a change writes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use coregw_core::{Digest, Key, Page, PageCache, RootCid, Snapshot};
+use coregw_ops::{Mutation, Need, Operation};
+
+use crate::data::{Numbers, target};
+use crate::measure::Place;
+
+/// Look-ups and changes of each kind that are counted.
+const TRIES: usize = 2_000;
+
+/// The body of a request for the proof of a key.
+pub fn map_proof_request(root: &RootCid, key: &Key) -> Vec<u8> {
+    let segments: Vec<_> = key.text().split('/').map(str::to_owned).collect();
+    let profile = "core.map-proof/v0alpha1";
+    serde_json::json!({"profile": profile, "root": root.cid().text(), "key": segments}).to_string().into_bytes()
+}
+
+/// All pages of a tree in a cache that holds them.
+pub struct Cached(Arc<PageCache>);
+
+impl Cached {
+    pub fn new(tree: &Snapshot) -> Self {
+        let cache = PageCache::new(16 << 30, 0);
+        tree.pages().for_each(|page| cache.insert(page));
+        Self(Arc::new(cache))
+    }
+
+    /// Serves one request from the cache alone; the length of the response.
+    pub fn serve(&self, request: &[u8]) -> usize {
+        let mut op = Operation::map_proof(Arc::clone(&self.0), request).expect("a request");
+        while let Some(need) = op.run(u64::MAX).expect("a whole tree") {
+            match need {
+                Need::Roots(_) => op.supply_roots(&[true]).expect("one root"),
+                other => unreachable!("all pages are cached: {other:?}"),
+            }
+        }
+        op.result().expect("a proof").len()
+    }
+}
+
+/// The pages of a tree as stored, without a cache.
+struct Stored {
+    pages: HashMap<Digest, Vec<u8>>,
+    loads: usize,
+}
+
+impl Stored {
+    fn load(&mut self, digests: &[Digest]) -> Vec<Option<Vec<u8>>> {
+        self.loads += digests.len();
+        digests.iter().map(|digest| self.pages.get(digest).cloned()).collect()
+    }
+
+    fn look_up(&mut self, request: &[u8]) -> usize {
+        self.loads = 0;
+        let mut op = Operation::map_proof(Arc::new(PageCache::new(0, 0)), request).expect("a request");
+        while let Some(need) = op.run(u64::MAX).expect("a whole tree") {
+            match need {
+                Need::Roots(_) => op.supply_roots(&[true]).expect("one root"),
+                Need::Pages(digests) => op.supply_pages(&self.load(&digests)).expect("sound pages"),
+                Need::Budget => {}
+            }
+        }
+        self.loads
+    }
+
+    /// Bytes of the new pages of one change.
+    fn change(&mut self, root: &RootCid, change: serde_json::Value) -> usize {
+        self.loads = 0;
+        let body = serde_json::json!({"deltas": [{"kind": "map", "changes": [change]}]}).to_string();
+        let cache = Arc::new(PageCache::new(0, 0));
+        let mut op = Mutation::new(cache, &root.cid(), body.as_bytes()).expect("a request");
+        while let Some(need) = op.run(u64::MAX).expect("a change that fits") {
+            match need {
+                Need::Roots(roots) => op.supply_roots(&vec![true; roots.len()]).expect("roots"),
+                Need::Pages(digests) => op.supply_pages(&self.load(&digests)).expect("sound pages"),
+                Need::Budget => {}
+            }
+        }
+        op.next_pages(usize::MAX).iter().map(|page| page.1.len()).sum()
+    }
+
+    /// The number of pages from the top to the lowest one.
+    fn depth(&self, root: &RootCid) -> usize {
+        let mut level = vec![root.digest];
+        for depth in 1.. {
+            let page = |digest| Page::parse(&self.pages[digest], root.kind, root.suite, digest).expect("a page");
+            level = level.iter().flat_map(|digest| page(digest).stubs().collect::<Vec<_>>()).collect();
+            if level.is_empty() {
+                return depth;
+            }
+        }
+        0
+    }
+}
+
+fn mean_and_most(counts: &[usize]) -> (f64, f64) {
+    let most = counts.iter().copied().max().unwrap_or(0);
+    (counts.iter().sum::<usize>() as f64 / counts.len() as f64, most as f64)
+}
+
+/// Memory that the tree takes: its parsed pages, and how they hold on to each other.
+pub fn memory(place: Place, tree: &Snapshot) {
+    let page = |page: Arc<Page>| page.memory() + 2 * size_of::<usize>() + page.stubs().count() * size_of::<Arc<Page>>();
+    let bytes = tree.pages().map(page).sum::<usize>() as f64;
+    place.line("memory an arc", bytes / tree.count() as f64, "bytes", None, "of the tree held in memory, pages parsed");
+}
+
+/// Bytes that a store is given.
+pub fn stored(place: Place, tree: &Snapshot) {
+    let (count, bytes) = tree.pages().fold((0, 0), |(n, bytes), page| (n + 1, bytes + page.to_bytes().len()));
+    let note = format!("{count} pages of {} bytes", bytes / count);
+    place.line("stored bytes an arc", bytes as f64 / tree.count() as f64, "bytes", None, &note);
+}
+
+/// Counts loads and writes.
+pub fn pages(place: Place, keys: &[Key], tree: &Snapshot) {
+    stored(place, tree);
+    let root = tree.root();
+    let pages = tree.pages().map(|page| (page.digest(), page.to_bytes())).collect();
+    let mut stored = Stored { pages, loads: 0 };
+    let mut numbers = Numbers::new(2);
+    let picks: Vec<_> = (0..TRIES).map(|_| numbers.below(keys.len())).collect();
+    let loads: Vec<_> = picks.iter().map(|i| stored.look_up(&map_proof_request(&root, &keys[*i]))).collect();
+    let (mean, most) = mean_and_most(&loads);
+    let note = format!("{TRIES} random keys, {most} at most");
+    place.line("page loads of a cold look-up, mean", mean, "pages", Some(4.0), &note);
+    let note = "of all keys: the tree's height in pages";
+    place.line("page loads of a cold look-up, worst", stored.depth(&root) as f64, "pages", Some(5.0), note);
+    changes(place, keys, &mut stored, &root, picks);
+}
+
+fn changes(place: Place, keys: &[Key], stored: &mut Stored, root: &RootCid, picks: Vec<usize>) {
+    let text = |i: u64| target(i).text();
+    let (mut written, mut loads) = (Vec::new(), Vec::new());
+    for i in picks {
+        let path = keys[i].text();
+        let there = serde_json::json!({"target": text(i as u64)});
+        let other = serde_json::json!({"target": text(u64::MAX - i as u64)});
+        let beside = format!("{path}{}", ["~", "/new", ".bak"][i % 3]);
+        for change in [
+            serde_json::json!({"path": path, "before": there, "after": other}),
+            serde_json::json!({"path": path, "before": there}),
+            serde_json::json!({"path": beside, "after": other}),
+        ] {
+            written.push(stored.change(root, change));
+            loads.push(stored.loads);
+        }
+    }
+    for (what, kind) in ["replace", "remove", "insert"].iter().zip(0..) {
+        let of = |all: &[usize]| all.iter().copied().skip(kind).step_by(3).collect::<Vec<_>>();
+        let ((mean, most), (load_mean, load_most)) = (mean_and_most(&of(&written)), mean_and_most(&of(&loads)));
+        let note = format!("mean {:.1}; loads {load_mean:.2} mean, {load_most} most", mean / 1024.0);
+        let what = format!("pages written to {what} one arc, worst");
+        place.line(&what, most / 1024.0, "KiB", Some(32.0), &note);
+    }
+}

@@ -1,0 +1,127 @@
+//! What is asked of one tree, and the prooflist step that answers it (protocol section 5).
+
+use crate::messages::{Int, Link, Step};
+use crate::writing::Proof;
+use coregw_core::internals::prove::{Answer, Ask};
+use coregw_core::verify;
+use coregw_core::{Cid, Kind, RootCid};
+use coregw_core::{Error, Result};
+use coregw_core::{Key, Window};
+
+/// The coordinate whose step is a `payload_binding`.
+const PAYLOAD: &str = "@payload";
+/// Segments that one range may answer with.
+pub(crate) const MAX_SEGMENTS: usize = 10_000;
+/// Entries on a page of a listing, at most and unless asked otherwise.
+pub(crate) const MAX_ENTRIES: u64 = 1000;
+
+/// What is asked of one tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question {
+    Key(Vec<String>),
+    Index(u64),
+    Range { start: u64, end: Option<u64> },
+    Scan { prefix: Vec<String>, after: Option<Vec<String>>, limit: u64 },
+}
+
+impl Question {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Key(_) | Self::Scan { .. } => Kind::Map,
+            Self::Index(_) | Self::Range { .. } => Kind::List,
+        }
+    }
+
+    /// The query to run.
+    pub(crate) fn ask(&self) -> Result<Ask> {
+        Ok(match self {
+            Self::Key(segments) => Ask::Key(Key::from_segments(segments)?),
+            Self::Index(index) => Ask::Index(*index),
+            Self::Range { start, end } => Ask::Range { start: *start, end: *end, max_segments: MAX_SEGMENTS },
+            Self::Scan { prefix, after, limit } => {
+                Ask::Scan(Window::new(prefix, after.as_deref())?, usize::try_from(*limit).unwrap_or(usize::MAX))
+            }
+        })
+    }
+
+    fn proof_limit(&self) -> usize {
+        match self {
+            Self::Key(_) | Self::Index(_) => verify::PROOF_LIMIT,
+            Self::Range { .. } | Self::Scan { .. } => verify::WIDE_PROOF_LIMIT,
+        }
+    }
+
+    /// The `query` member of a prooflist that answers this alone.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Key(segments) => segments.join("/"),
+            Self::Index(index) => format!("list:{index}"),
+            Self::Range { start, end } => {
+                format!("range:{start}:{}", end.map_or_else(String::new, |end| end.to_string()))
+            }
+            Self::Scan { prefix, .. } => format!("scan:{}", prefix.join("/")),
+        }
+    }
+
+    /// The step that answers this.
+    pub(crate) fn step<'a>(&self, root: &RootCid, answer: &Answer, proof: Proof<'a>) -> Step<'a> {
+        let new = |kind, proof| Step::new(kind, root.cid().text(), root.suite.name(), proof);
+        let link = |cid: Option<&Cid>| Some(cid.map(|cid| Link::to(cid.text())));
+        match (self, answer) {
+            (Self::Key(segments), Answer::Key(target)) => {
+                let kind = match target {
+                    None => "map_absence",
+                    Some(_) if matches!(&segments[..], [one] if one == PAYLOAD) => "payload_binding",
+                    Some(_) => "map_step",
+                };
+                let mut step = new(kind, proof);
+                step.target = link(target.as_ref());
+                step.path = Some(segments.join("/"));
+                step
+            }
+            (Self::Index(index), Answer::Element(element)) => {
+                let mut step = new("list_index", proof);
+                step.target = link(element.target.as_ref());
+                step.index = Some(Int(*index));
+                step.length = Some(Int(element.length));
+                step
+            }
+            (Self::Range { start, end }, Answer::Span(span)) => {
+                let mut step = new("list_range", proof);
+                step.target = Some(Some(step.from.clone()));
+                step.start = Some(Int(*start));
+                step.end = end.map(Int);
+                step.length = Some(Int(span.length));
+                step.total_size = Some(Int(span.total_size));
+                step.segments = Some(span.segments.iter().map(|cid| Link::to(cid.text())).collect());
+                step.sizes = Some(span.sizes.iter().map(|&size| Int(size)).collect());
+                step.offset = Some(span.offset.map(Int));
+                step
+            }
+            (Self::Scan { prefix, after, limit }, Answer::Listing(listing)) => {
+                let mut step = new("map_scan", proof);
+                step.target = Some(Some(step.from.clone()));
+                step.prefix = Some(prefix.clone());
+                step.after = after.clone();
+                step.limit = Some(Int(*limit));
+                step.more = Some(listing.more);
+                step
+            }
+            // An answer of another kind than its question can't come from `ask`; no verifier accepts this step.
+            _ => new("", proof),
+        }
+    }
+
+    /// Checks a step that was sent and gives back what it proves.
+    pub(crate) fn check(&self, index: usize, sent: &Step<'_>, root: &RootCid) -> Result<Answer> {
+        let check = || {
+            let proof = sent.proof.decode()?;
+            let answer = verify::replay(root, self.ask()?, &proof, self.proof_limit())?;
+            match self.step(root, &answer, Proof::Bytes(proof)).difference(sent) {
+                None => Ok(answer),
+                Some(member) => Err(Error::proof(format!("member {member:?} is not what is asked and proven"))),
+            }
+        };
+        check().map_err(|error| error.in_step(index))
+    }
+}

@@ -1,0 +1,368 @@
+//! CARs: what is written is read back to the same pages, and nothing that was damaged or made up is taken.
+
+#[path = "support/store.rs"]
+mod store;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use coregw_core::{Cid, Digest, Error, Kind, RootCid, Suite, varint};
+use coregw_ops::Need;
+use coregw_ops::car::{Archive, Export, Limits, Progress, Reader, block_cid, block_head};
+use serde_json::json;
+use store::{Store, payload};
+
+const LIMITS: Limits = Limits { payload_bytes: 1 << 20, blocks: 1 << 20 };
+
+fn arcs(n: u64) -> BTreeMap<String, Cid> {
+    (0..n).map(|i| (format!("logs/{}/2024-{i:06}.txt", i % 7), payload(i))).collect()
+}
+
+/// A list of these targets, grown on an empty map of the suite.
+fn list(store: &mut Store, suite: Suite, targets: &[Cid]) -> RootCid {
+    let base = store.build(suite, &BTreeMap::new());
+    let change = |(i, cid): (usize, &Cid)| json!({"index": i, "after": {"target": cid.text(), "size": 1 + i % 300}});
+    let changes: Vec<_> = targets.iter().enumerate().map(change).collect();
+    let receipt = store.mutate(&base, &json!({"deltas": [{"kind": "list", "changes": changes}]})).expect("a list");
+    let root = Cid::from_text(receipt["new_root"].as_str().expect("text")).expect("a CID");
+    root.root().expect("a root")
+}
+
+/// The export of a root, with 8 bytes for each payload, those that `payload` names.
+fn export(store: &mut Store, root: &RootCid, payloads: bool) -> Result<Vec<u8>, Error> {
+    let mut export = Export::new(Arc::clone(&store.cache), *root, payloads);
+    let mut out = Vec::new();
+    loop {
+        match export.run(5000)? {
+            Progress::Needs(Need::Pages(digests)) => export.supply_pages(&store.load(&digests))?,
+            Progress::Needs(Need::Roots(roots)) => {
+                export.supply_roots(&roots.iter().map(|root| store.roots.contains(root)).collect::<Vec<_>>())?;
+            }
+            Progress::Needs(Need::Budget) => {}
+            Progress::Part(bytes, cids) => {
+                out.extend(bytes);
+                for cid in cids {
+                    let n = (0..10_000u64).find(|&n| payload(n) == cid).expect("a payload of these tests");
+                    out.extend(block_head(&cid, 8));
+                    out.extend(n.to_be_bytes());
+                }
+            }
+            Progress::Done => return Ok(out),
+        }
+    }
+}
+
+fn read(car: &[u8], pieces: usize) -> Result<Archive, Error> {
+    let mut reader = Reader::new(LIMITS);
+    for piece in car.chunks(pieces) {
+        reader.feed(piece)?;
+    }
+    assert_eq!(reader.bytes(), car.len() as u64);
+    let mut archive = reader.finish()?;
+    while let Some(span) = archive.check()? {
+        let end = (span.end as usize).min(car.len());
+        archive.supply(span.start, car[span.start as usize..end].to_vec());
+    }
+    Ok(archive)
+}
+
+fn pages(archive: &mut Archive, car: &[u8]) -> BTreeMap<Digest, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    loop {
+        match archive.next_pages(10_000).expect("a checked CAR") {
+            Err(span) => {
+                let end = (span.end as usize).min(car.len());
+                archive.supply(span.start, car[span.start as usize..end].to_vec());
+            }
+            Ok(pages) if pages.is_empty() => return all,
+            Ok(pages) => {
+                assert!(pages.len() == 1 || pages.iter().map(|page| page.1.len()).sum::<usize>() <= 10_000);
+                for (digest, page) in pages {
+                    assert!(all.insert(digest, page).is_none(), "page {digest} twice");
+                }
+            }
+        }
+    }
+}
+
+/// The frames of a CAR: the header, then the blocks.
+fn frames(car: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut frames) = (0, Vec::new());
+    while at < car.len() {
+        let (len, n) = varint::read(&car[at..]).expect("a varint");
+        frames.push(car[at..at + n + len as usize].to_vec());
+        at += n + len as usize;
+    }
+    frames
+}
+
+fn refusal(car: &[u8]) -> String {
+    match read(car, 777) {
+        Err(Error::Input { what, .. }) => what,
+        Err(other) => panic!("refused as {other:?}"),
+        Ok(_) => panic!("was taken"),
+    }
+}
+
+/// A block of any bytes, named as a root of that kind.
+fn block(kind: Kind, bytes: &[u8]) -> (RootCid, Vec<u8>) {
+    let root = RootCid { kind, suite: Suite::Sha2_256, digest: Suite::Sha2_256.digest(bytes) };
+    (root, [&block_head(&root.cid(), bytes.len() as u64), bytes].concat())
+}
+
+fn header(root: &RootCid) -> Vec<u8> {
+    let cid = root.cid();
+    let cbor = [
+        &b"\xa2\x65roots\x81\xd8\x2a\x58"[..],
+        &[cid.as_bytes().len() as u8 + 1, 0],
+        cid.as_bytes(),
+        b"\x67version\x01",
+    ]
+    .concat();
+    [&[cbor.len() as u8][..], &cbor].concat()
+}
+
+#[test]
+fn pages_of_what_was_exported_are_those_that_were_stored() {
+    for suite in Suite::ALL {
+        for n in [0, 1, 2, 3, 100, 1000, 5000] {
+            let mut store = Store::new(1 << 16, 1000);
+            let map = store.build(suite, &arcs(n));
+            let stored: BTreeMap<_, _> = store.pages.clone().into_iter().collect();
+            let car = export(&mut store, &map, false).expect("a held root");
+            let mut archive = read(&car, 1 + n as usize).expect("a CAR");
+            assert_eq!(archive.found().collect::<Vec<_>>(), [map]);
+            assert_eq!(archive.missing_payloads(), n);
+            assert!(pages(&mut archive, &car) == stored, "{n} arcs");
+
+            let mut store = Store::new(1 << 16, 1000);
+            let list = list(&mut store, suite, &(0..n.max(1)).map(payload).collect::<Vec<_>>());
+            let car = export(&mut store, &list, false).expect("a held root");
+            let mut archive = read(&car, 4096).expect("a CAR");
+            for (digest, page) in pages(&mut archive, &car) {
+                assert_eq!(store.pages.get(&digest), Some(&page), "{n} elements");
+            }
+        }
+    }
+}
+
+#[test]
+fn nested_roots_come_along_once_if_they_are_held() {
+    let mut store = Store::new(1 << 20, 1000);
+    let inner = store.build(Suite::Sha2_256, &arcs(300));
+    let list = list(&mut store, Suite::Blake3, &[inner.cid(), payload(1), inner.cid()]);
+    let unheld = RootCid { kind: Kind::Map, suite: Suite::Sha2_256, digest: Digest([9; 32]) };
+    let mut outer = arcs(10);
+    outer.extend([("a/list".into(), list.cid()), ("b".into(), inner.cid()), ("c".into(), unheld.cid())]);
+    let root = store.build(Suite::Sha2_256, &outer);
+    let car = export(&mut store, &root, true).expect("a held root");
+    let mut archive = read(&car, 999).expect("a CAR");
+    assert_eq!(archive.found().collect::<Vec<_>>(), [root, list, inner]);
+    assert_eq!((archive.missing_payloads(), archive.payloads().len()), (0, 300));
+    for (offset, len) in archive.payloads() {
+        assert_eq!(len, 36 + 8);
+        assert_eq!(car[offset as usize..][..2], [1, 0x55]);
+    }
+    let formed = pages(&mut archive, &car);
+    for (digest, page) in &formed {
+        assert_eq!(store.pages.get(digest), Some(page));
+    }
+    for held in [root, list, inner] {
+        assert!(formed.contains_key(&held.digest));
+    }
+}
+
+#[test]
+fn blocks_may_come_in_any_order_and_again() {
+    let mut store = Store::new(1 << 20, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(400));
+    let car = export(&mut store, &root, true).expect("a held root");
+    let mut frames = frames(&car);
+    let count = frames.len() - 1;
+    frames[1..].reverse();
+    frames.extend_from_within(5..50);
+    let shuffled = frames.concat();
+    let mut archive = read(&shuffled, 100).expect("a CAR");
+    assert_eq!(archive.missing_payloads(), 0);
+    assert_eq!(archive.payloads().len() + 799, count);
+    assert_eq!(pages(&mut archive, &shuffled), store.pages.into_iter().collect());
+}
+
+#[test]
+fn a_car_cut_anywhere_is_refused() {
+    let mut store = Store::new(1 << 20, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(3));
+    let car = export(&mut store, &root, true).expect("a held root");
+    for cut in 0..car.len() {
+        let said = refusal(&car[..cut]);
+        assert!(["the header: the CAR ends", "block ", "root 0"].iter().any(|p| said.starts_with(p)), "{cut}: {said}");
+    }
+    let said = refusal(&car[..car.len() - 1]);
+    let last = format!("block 7 at byte {}", car.len() - frames(&car)[8].len());
+    assert!(said.starts_with(&last) && said.contains("ends inside it"), "{said}");
+}
+
+#[test]
+fn any_flipped_bit_of_a_block_is_refused() {
+    let mut store = Store::new(1 << 20, 1000);
+    let root = store.build(Suite::Blake3, &arcs(3));
+    let car = export(&mut store, &root, true).expect("a held root");
+    let mut at = frames(&car)[0].len();
+    for (number, frame) in frames(&car).iter().enumerate().skip(1) {
+        for i in at..at + frame.len() {
+            for bit in [1, 0x80] {
+                let mut bad = car.clone();
+                bad[i] ^= bit;
+                // A payload's codec is no part of what is hashed.
+                let codec = frame[1..4] == [1, 0x55, 0x12] && i == at + 2;
+                assert!(codec || read(&bad, 50).is_err(), "byte {i}, in block {}", number - 1);
+            }
+        }
+        at += frame.len();
+    }
+}
+
+#[test]
+fn a_missing_or_stray_node_is_named() {
+    let mut store = Store::new(1 << 20, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(20));
+    let car = export(&mut store, &root, false).expect("a held root");
+    let all = frames(&car);
+    for gone in 1..all.len() {
+        let mut frames = all.clone();
+        let (_, n) = varint::read(&frames[gone]).expect("a varint");
+        let cid = block_cid(&frames[gone][n..]).expect("a root CID");
+        frames.remove(gone);
+        let said = refusal(&frames.concat());
+        assert!(said.contains(&format!("{cid}, is not among the blocks")), "{said}");
+    }
+    let (_, stray) = block(Kind::List, &[0x10]);
+    let said = refusal(&[&car[..], &stray].concat());
+    assert!(said.starts_with("block 39 (") && said.contains("no root leads to it"), "{said}");
+}
+
+#[test]
+fn a_node_where_it_does_not_belong_is_refused() {
+    let leaf = |key: &[u8], n| {
+        let target = payload(n);
+        block(Kind::Map, &[&[1, key.len() as u8], key, &[36], target.as_bytes()].concat())
+    };
+    let inner = |bit: u8, prefix: &[u8], l: (u8, &RootCid), r: (u8, &RootCid)| {
+        let node = [&[2, bit], prefix, &[l.0], &l.1.digest.0, &[r.0], &r.1.digest.0].concat();
+        block(Kind::Map, &node)
+    };
+    let ((a, a_bytes), (b, b_bytes)) = (leaf(b"a\0\0", 1), leaf(b"b\0\0", 2));
+    let car = |(root, top): (RootCid, Vec<u8>)| [header(&root), top, a_bytes.clone(), b_bytes.clone()].concat();
+    assert!(read(&car(inner(6, &[0x60], (1, &a), (1, &b))), 9).is_ok());
+    let refused = [
+        (inner(6, &[0x60], (1, &b), (1, &a)), "do not belong"),
+        (inner(6, &[0x70], (1, &a), (1, &b)), "do not belong"),
+        (inner(5, &[0x60], (1, &a), (1, &b)), "do not belong"),
+        (inner(7, &[0x60], (1, &a), (1, &b)), "do not belong"),
+        (inner(6, &[0x60], (2, &a), (1, &b)), "other amounts"),
+        (inner(6, &[0x60], (1, &a), (1, &a)), "do not belong"),
+        (inner(6, &[0x62], (1, &a), (1, &b)), "stray bit"),
+    ];
+    for (top, why) in refused {
+        let said = refusal(&car(top));
+        assert!(said.contains(why), "{why}: {said}");
+    }
+}
+
+#[test]
+fn a_list_of_another_shape_or_measure_is_refused() {
+    let leaf = |n| block(Kind::List, &[&[0x11, 5, 36], payload(n).as_bytes()].concat());
+    let inner = |l: [u8; 2], left: &RootCid, r: [u8; 2], right: &RootCid| {
+        block(Kind::List, &[&[0x12][..], &l, &left.digest.0, &r, &right.digest.0].concat())
+    };
+    let (a, a_bytes) = leaf(1);
+    let (two, two_bytes) = inner([1, 5], &a, [1, 5], &a);
+    let car = |(root, top): (RootCid, Vec<u8>)| [header(&root), top, two_bytes.clone(), a_bytes.clone()].concat();
+    assert!(read(&car(inner([2, 10], &two, [1, 5], &a)), 9).is_ok());
+    for (top, why) in [
+        (inner([1, 5], &a, [2, 10], &two), "another shape"),
+        (inner([2, 11], &two, [1, 5], &a), "other amounts"),
+        (inner([2, 10], &a, [1, 5], &a), "other amounts"),
+        (inner([2, 10], &two, [1, 0], &a), "of 0"),
+    ] {
+        let said = refusal(&car(top));
+        assert!(said.contains(why), "{why}: {said}");
+    }
+}
+
+#[test]
+fn a_few_blocks_may_stand_for_a_list_of_2_to_the_52_elements() {
+    let (mut below, mut bytes) = block(Kind::List, &[&[0x11, 1, 36], payload(1).as_bytes()].concat());
+    let mut blocks = bytes;
+    for height in 0..52 {
+        let mut count = Vec::new();
+        varint::write(&mut count, 1 << height);
+        let half = [&count[..], &count, &below.digest.0].concat();
+        (below, bytes) = block(Kind::List, &[&[0x12][..], &half, &half].concat());
+        blocks.extend(bytes);
+    }
+    let car = [header(&below), blocks].concat();
+    let mut archive = read(&car, 4096).expect("a CAR");
+    let mut store = Store::new(1 << 20, 1000);
+    store.pages.extend(pages(&mut archive, &car));
+    assert!(store.pages.len() < 53, "{} pages", store.pages.len());
+    store.roots.insert(below);
+    let again = export(&mut store, &below, true).expect("a held root");
+    assert!(again.len() < 1 << 20, "{} bytes", again.len());
+    assert!(pages(&mut read(&again, 4096).expect("a CAR"), &again) == store.pages.into_iter().collect());
+}
+
+#[test]
+fn bad_headers_and_frames_are_refused() {
+    let (root, empty) = block(Kind::Map, &[0]);
+    let good = [header(&root), empty.clone()].concat();
+    assert!(read(&good, 1).is_ok());
+    let node = RootCid { digest: Suite::Sha2_256.digest(&[0, 0]), ..root }.cid();
+    let big = RootCid { digest: Digest([1; 32]), ..root }.cid();
+    let cidv0 = [&[0x12, 32][..], &[7; 32]].concat();
+    for (car, why) in [
+        (vec![], "the header: the CAR ends inside it, after 0 bytes"),
+        (vec![0], "the header: it has no bytes"),
+        (vec![0xff; 9], "the header: its length: a varint is longer"),
+        (vec![0x80, 0x80, 0x05], "longer than 64 KiB"),
+        (b"\x11\xa2\x65roots\x80\x67version\x01".to_vec(), "names no roots"),
+        (b"\x0a\xa1\x67version\x02".to_vec(), "not {\"roots\""),
+        ([&header(&root)[..], &[0]].concat(), "block 0 at byte 62: it has no bytes"),
+        ([&good[..], &[0x80, 0x00]].concat(), "not in minimal form"),
+        ([&good[..], &[0xff; 9]].concat(), "longer than 9 bytes"),
+        ([&good[..], &[34], &cidv0].concat(), "block 1 at byte 103: its CID"),
+        ([&good[..], &block_head(&node, 2), &[0, 0]].concat(), "bytes follow the node"),
+        ([&good[..], &block_head(&big, 9000), &[0; 100]].concat(), "no tree node has more than"),
+        ([&good[..], &block_head(&payload(1), (1 << 20) + 1), &[0; 99]].concat(), "is the limit"),
+        ([&good[..], &block_head(&payload(1), 0)].concat(), "another hash"),
+    ] {
+        let said = refusal(&car);
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    let payload_root = [&header(&root)[..1], b"\xa2\x65roots\x81\xd8\x2a\x58\x25\0", payload(1).as_bytes()].concat();
+    let mut payload_root = [&payload_root[..], b"\x67version\x01"].concat();
+    payload_root[0] = payload_root.len() as u8 - 1;
+    assert!(refusal(&payload_root).contains("a payload, no map or list"));
+    let mut few = Reader::new(Limits { blocks: 1, ..LIMITS });
+    let said = few.feed(&[&good[..], &empty].concat()).expect_err("two blocks");
+    assert!(said.to_string().contains("more than 1 blocks"));
+}
+
+#[test]
+fn what_the_store_lacks_or_has_damaged_is_said() {
+    let mut store = Store::new(1, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(1000));
+    let digests: Vec<_> = store.pages.keys().copied().collect();
+    for digest in digests {
+        let page = store.pages.remove(&digest).expect("a page");
+        let missing = export(&mut store, &root, false).expect_err("a page is missing");
+        assert!(matches!(missing, Error::Damaged { .. }) && missing.to_string().contains(&digest.to_string()));
+        let mut bad = page.clone();
+        *bad.last_mut().expect("bytes") ^= 1;
+        store.pages.insert(digest, bad);
+        assert!(matches!(export(&mut store, &root, false), Err(Error::Damaged { .. })));
+        store.pages.insert(digest, page);
+    }
+    store.roots.clear();
+    assert!(matches!(export(&mut store, &root, false), Err(Error::NotFound { .. })));
+}
