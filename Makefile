@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
-documented := coregw $(addprefix coregw.,errors verify messages messages.batches messages.records messages.cars messages.diffs engine store gateway plants client cli)
+documented := coregw $(addprefix coregw.,errors verify messages messages.batch messages.car messages.diff messages.record engine store gateway plants client cli)
 benches := $(patsubst benches/bench_%.py,%,$(sort $(wildcard benches/bench_*.py)))
 pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links

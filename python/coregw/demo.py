@@ -33,9 +33,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 import coregw
-from coregw.client import AsyncClient, Client, Proven, questions
-from coregw.client.adding import Added, add_folder
-from coregw.client.folders import Survey, shown, survey
+from coregw.client import AsyncClient, Client, Proven, query
+from coregw.client.folders.add import Added, add_folder
+from coregw.client.folders.survey import Survey, display_name, survey
 from coregw.errors import CoregwError, ProofError
 
 __all__ = ["main"]
@@ -85,7 +85,7 @@ def main(top: Path | None = None) -> int:
 def _run(console: Console, top: Path) -> None:
     report = Report()
     found = survey(top, LEAVE_OUT)
-    console.print(f"[bold]coregw {coregw.__version__}[/]: {len(found.sources):,} files of {escape(shown(top))}")
+    console.print(f"[bold]coregw {coregw.__version__}[/]: {len(found.sources):,} files of {escape(display_name(top))}")
     with tempfile.TemporaryDirectory(prefix="coregw-demo-") as scratch:
         with report.phase("start"):
             gateway = Gateway(Path(scratch))
@@ -111,7 +111,7 @@ async def _add(console: Console, url: str, found: Survey, report: Report) -> Add
             stored = _Counter(advance, found)
             added = await add_folder(client, found, progress=stored.add, workers=WORKERS)
     for skipped in added.skipped:
-        console.print(f"  [yellow]skipped[/] {escape(shown(skipped.file))}: {skipped.why}")
+        console.print(f"  [yellow]skipped[/] {escape(display_name(skipped.file))}: {skipped.why}")
     large = f", {added.lists:,} of them lists of chunks" if added.lists else ""
     _done(console, "added", f"{len(added.arcs):,} files, {added.bytes:,} bytes{large}")
     _done(console, "root", added.root)
@@ -120,7 +120,7 @@ async def _add(console: Console, url: str, found: Survey, report: Report) -> Add
 
 def _resolve_all(console: Console, client: Client, added: Added, report: Report) -> None:
     def resolve(path: str) -> Proven[str]:
-        proven = client.ask(questions.resolve(added.root, path))
+        proven = client.query(query.resolve(added.root, path))
         if proven.value != added.arcs[path]:
             raise DemoFailed(f"{path} leads to {proven.value}, not to {added.arcs[path]}")
         return proven

@@ -19,7 +19,7 @@ import pytest
 from click.testing import Result
 
 from coregw import List, Map, payload_cid
-from coregw.client import Client, questions
+from coregw.client import Client, query
 from coregw.client.settings import DEFAULT_GATEWAY
 from gateways import Told, lying_gateway
 
@@ -102,21 +102,19 @@ def test_every_kind_of_answer_can_be_saved_and_verified(run: Run, gateway: str, 
     with Client(gateway) as client:
         listed = client.create_list([CID, CID], [7, 7])
         answers = {
-            f"read 'docs/readme' in {root}\n  {CID}": client.ask(questions.read_key(root, "docs/readme")),
-            f"read 'docs/none' in {root}\n  absent": client.ask(questions.read_key(root, "docs/none")),
-            f"read element 1 in {listed}\n  {CID}": client.ask(questions.read_index(listed, 1)),
-            f"read element 2 in {listed}\n  absent: the list has 2 elements": client.ask(
-                questions.read_index(listed, 2)
+            f"read 'docs/readme' in {root}\n  {CID}": client.query(query.read_key(root, "docs/readme")),
+            f"read 'docs/none' in {root}\n  absent": client.query(query.read_key(root, "docs/none")),
+            f"read element 1 in {listed}\n  {CID}": client.query(query.read_index(listed, 1)),
+            f"read element 2 in {listed}\n  absent: the list has 2 elements": client.query(query.read_index(listed, 2)),
+            f"read range 8: in {listed}\n  {CID}  7\n  1 of 2 elements, from 7, of 14 in all": client.query(
+                query.read_range(listed, 8)
             ),
-            f"read range 8: in {listed}\n  {CID}  7\n  1 of 2 elements, from 7, of 14 in all": client.ask(
-                questions.read_range(listed, 8)
+            f"prove 'docs/readme' in {root}\n  {CID}": client.query(query.map_proof(root, "docs/readme")),
+            f"prove 'docs' in {root}\n  absent": client.query(query.map_proof(root, "docs")),
+            f"list 'docs' in {root}\n  {payload_cid(b'guide')}  docs/guide\n  more follow": client.query(
+                query.scan(root, "docs", limit=1)
             ),
-            f"prove 'docs/readme' in {root}\n  {CID}": client.ask(questions.map_proof(root, "docs/readme")),
-            f"prove 'docs' in {root}\n  absent": client.ask(questions.map_proof(root, "docs")),
-            f"list 'docs' in {root}\n  {payload_cid(b'guide')}  docs/guide\n  more follow": client.ask(
-                questions.scan(root, "docs", limit=1)
-            ),
-            f"list 'none' in {root}\n  nothing else (0 entries)": client.ask(questions.scan(root, "none")),
+            f"list 'none' in {root}\n  nothing else (0 entries)": client.query(query.scan(root, "none")),
         }
     for number, (expected, proven) in enumerate(answers.items()):
         saved = tmp_path / f"{number}.json"
@@ -154,8 +152,8 @@ def test_a_map_is_no_file_and_a_payload_no_folder(run: Run, root: str, tmp_path:
     assert "is a map, not a file" in run("cat", root, "").stderr
     assert run("cat", root, "docs").stderr == "coregw: docs: a folder; coregw ls shows what is in it\n"
     assert "a folder" not in run("cat", root, "none").stderr
-    assert "is no map root" in run("get", CID, tmp_path / "out").stderr
-    assert "is no map root" in run("get", List([CID]).root, tmp_path / "out").stderr
+    assert "is not a map root" in run("get", CID, tmp_path / "out").stderr
+    assert "is not a map root" in run("get", List([CID]).root, tmp_path / "out").stderr
 
 
 def test_a_gateway_that_is_not_there_is_one_line_and_exit_code_1(run: Run, root: str) -> None:

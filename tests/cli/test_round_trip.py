@@ -132,12 +132,12 @@ def test_hostile_names_are_refused_and_nothing_is_written(run: Run, gateway: str
             root = client.create_root({path: file, "fine": file})
             got = run("get", root, tmp_path / "out")
             assert got.exit_code == 1
-            assert "can't be the name of a file" in got.stderr
+            assert "can't be a file name" in got.stderr
             assert len(got.stderr.splitlines()) == 1
             assert names(tmp_path) == []
         root = client.create_root({"a": file, "a/b": file})
     got = run("get", root, tmp_path / "out")
-    assert (got.exit_code, got.stderr) == (1, "coregw: a: it is a file and also a folder\n")
+    assert (got.exit_code, got.stderr) == (1, "coregw: a: it is both a file and a folder\n")
     assert names(tmp_path) == []
 
 

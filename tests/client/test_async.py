@@ -10,9 +10,9 @@ import anyio.lowlevel
 import pytest
 
 import coregw
-from coregw.client import AsyncClient, Client, ClientSettings, questions
-from coregw.client.parallel import for_each
-from coregw.client.payloads import CHUNK_BYTES
+from coregw.client import AsyncClient, Client, ClientSettings, query
+from coregw.client.files import CHUNK_BYTES
+from coregw.client.folders.parallel import for_each
 from coregw.errors import PathNotFound, ProofError
 from gateways import Told, lying_gateway, names
 
@@ -58,7 +58,7 @@ async def test_every_operation_works(gateway: str, tmp_path: Path) -> None:
         assert [entry.name async for entry in client.children(root, "docs")] == ["a", "b"]
         assert [leaf.target async for leaf in client.walk(root)] == [small, listed]
         assert [leaf.segments async for leaf in client.entries(root, "docs")] == [["docs", "a"], ["docs", "b"]]
-        proven = await client.ask(questions.resolve(root, "docs/a"))
+        proven = await client.query(query.resolve(root, "docs/a"))
         assert coregw.verify_resolve(proven.request, proven.result) == small
         with pytest.raises(PathNotFound):
             await client.resolve(root, "nothing")

@@ -12,7 +12,7 @@ import pytest
 
 import coregw
 from coregw.client import Client, ClientSettings
-from coregw.client.payloads import CHUNK_BYTES, Upload
+from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import Conflict, InvalidInput, PayloadNotFound, ProofError, TooLarge, Unavailable
 from gateways import Liar, Told, names
 
@@ -63,9 +63,9 @@ def test_a_missing_payload_is_not_found(client: Client, tmp_path: Path) -> None:
 def test_wrong_bytes_are_refused_and_leave_no_file(liar: Liar, client: Client, tmp_path: Path, lie: Change) -> None:
     cid = client.put_payload(DATA)
     lying = liar(lambda told: told.saying(lie(told.body)))
-    with pytest.raises(ProofError, match="another hash"):
+    with pytest.raises(ProofError, match="different hash"):
         lying.get_payload(cid)
-    with pytest.raises(ProofError, match="another hash"):
+    with pytest.raises(ProofError, match="different hash"):
         lying.save_payload(cid, tmp_path / "target")
     assert names(tmp_path) == []
 

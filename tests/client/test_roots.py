@@ -58,7 +58,7 @@ def test_a_list_can_begin_at_a_base_with_content(client: Client) -> None:
 
 def test_a_base_that_is_no_map_is_refused(client: Client) -> None:
     for base in (cid(1), coregw.List([cid(1)]).root):
-        with pytest.raises(InvalidInput, match="no map root"):
+        with pytest.raises(InvalidInput, match="not a map root"):
             client.create_list([cid(2)], base=base)
 
 

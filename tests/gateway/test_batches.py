@@ -19,7 +19,7 @@ import serving
 from coregw._core import Cid as CoreCid
 from coregw.engine import Engine
 from coregw.errors import StoreDamaged
-from coregw.messages.batches import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PATHS
+from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PATHS
 from coregw.store.memory import MemoryStore
 
 Ask = Callable[..., httpx2.Response]

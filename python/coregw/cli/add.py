@@ -13,8 +13,8 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coregw.client.adding import Added
-    from coregw.client.folders import Survey
+    from coregw.client.folders.add import Added
+    from coregw.client.folders.survey import Survey
 
 __all__ = ["command"]
 
@@ -41,23 +41,23 @@ def command(path: Path, suite: str, gateway: str) -> None:
     """
     import anyio
 
-    from coregw.client.folders import shown, survey
+    from coregw.client.folders.survey import display_name, survey
 
     found = survey(path)
     with progress(f"adding {counted(len(found.sources), 'file')}") as (set_total, advance):
         set_total(found.total_bytes)
         added = anyio.run(_add, gateway, found, suite, advance)
     if added.skipped and not path.is_dir():
-        raise InvalidInput(f"{shown(path)}: {added.skipped[0].why}")
+        raise InvalidInput(f"{display_name(path)}: {added.skipped[0].why}")
     for skipped in sorted(added.skipped):
-        click.echo(f"coregw: skipped {shown(skipped.file)}: {skipped.why}", err=True)
+        click.echo(f"coregw: skipped {display_name(skipped.file)}: {skipped.why}", err=True)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
     click.echo(f"coregw: added {counted(len(added.arcs), 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
     click.echo(added.root)
 
 
 async def _add(gateway: str, found: Survey, suite: str, advance: Callable[[int], None]) -> Added:
-    from coregw.client.adding import add_folder
+    from coregw.client.folders.add import add_folder
 
     async with async_client(gateway) as client:
         return await add_folder(client, found, suite, advance)

@@ -48,7 +48,7 @@ def async_client(gateway: str) -> AsyncClient:
 
 def printable(text: str) -> str:
     """A name as it may be shown on a terminal: control characters and the backslash as escapes."""
-    from coregw.client.wire import printable as one_line
+    from coregw.client.exchange import printable as one_line
 
     return one_line(text.replace("\\", "\\\\"), limit=1 << 16)
 

@@ -13,7 +13,7 @@ import rich_click as click
 from coregw.cli.common import client, counted, gateway_option, progress
 
 if TYPE_CHECKING:
-    from coregw.client.cars import ExportedCar
+    from coregw.client.operations.car import ExportedCar
 
 __all__ = ["command"]
 

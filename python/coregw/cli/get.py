@@ -12,7 +12,7 @@ from coregw.cli.common import async_client, counted, gateway_option, progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coregw.client.restoring import Restored
+    from coregw.client.folders.restore import Restored
 
 __all__ = ["command"]
 
@@ -36,7 +36,7 @@ def command(root: str, dest: Path, gateway: str) -> None:
 
 
 async def _get(gateway: str, root: str, dest: Path, advance: Callable[[int], None]) -> Restored:
-    from coregw.client.restoring import restore_folder
+    from coregw.client.folders.restore import restore_folder
 
     async with async_client(gateway) as client:
         return await restore_folder(client, root, dest, progress=advance)

@@ -19,8 +19,8 @@ def command(root: str, path: str, as_json: bool, gateway: str) -> None:
 
     The derivation is verified; that it is the only one, or the longest, is not proven. An empty PATH is ROOT itself.
     """
-    from coregw.client import questions
+    from coregw.client import query
 
     with client(gateway) as opened:
-        proven = opened.ask(questions.resolve(root, path))
+        proven = opened.query(query.resolve(root, path))
     click.echo(proven.saved() if as_json else proven.value)

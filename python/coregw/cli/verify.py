@@ -52,11 +52,11 @@ def _read(file: Path) -> bytes:
 def _verified(document: bytes) -> list[str]:
     """What the document proves, in lines."""
     from coregw import messages
-    from coregw.client.questions import saved_question
+    from coregw.client.query import saved_query
 
     saved = messages.decode(document, messages.VerifyResolveRequest)  # any profile: both are taken as they are
     request = bytes(saved.request)
-    question = saved_question(request)
+    question = saved_query(request)
     value = question.verify(request, bytes(saved.result))
     return [f"proven: {question.what}", *_told(value)]
 

@@ -1,17 +1,16 @@
-"""Clients that verify everything, always: `Client` (blocking) and `AsyncClient`. The gateway is not trusted.
+"""Clients that verify every answer: `Client` (blocking) and `AsyncClient`. The gateway need not be trusted.
 
-``operations``, ``trees``, ``diffs``, ``cars`` and ``batches`` hold what is sent and checked, once for both;
-``questions`` what can be asked; ``wire`` and ``transport`` how. Leaves out which roots to accept: that is the caller's
-decision.
+``query`` holds the queries with their verifiers, ``operations`` what both clients send and check, ``exchange`` and
+``transport`` the HTTP side, ``folders`` whole folders. Which roots to trust is the caller's decision.
 """
 
 from coregw.client.aio import AsyncClient
-from coregw.client.cars import ExportedCar, ImportedCar
-from coregw.client.diffs import Difference
-from coregw.client.questions import Proven, Question
+from coregw.client.operations.car import ExportedCar, ImportedCar
+from coregw.client.operations.diff import Difference
+from coregw.client.operations.tree import Entry, Leaf
+from coregw.client.query import Proven, Query
 from coregw.client.settings import ClientSettings
 from coregw.client.sync import Client
-from coregw.client.trees import Entry, Leaf
 
 __all__ = [
     "AsyncClient",
@@ -23,5 +22,5 @@ __all__ = [
     "ImportedCar",
     "Leaf",
     "Proven",
-    "Question",
+    "Query",
 ]

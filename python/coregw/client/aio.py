@@ -1,4 +1,4 @@
-"""The asyncio client: moves the bytes of ``operations`` and ``trees`` over httpx2. Leaves out all deciding."""
+"""The asyncio client: drives ``operations`` over httpx2. What is sent and verified is decided there."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client import batches, cars, changing, diffs, operations, trees
-from coregw.client.operations import Piece, Steps, Stream, resume
-from coregw.client.questions import (
-    CidLike,
-    PathLike,
-    Proven,
-    Question,
-    map_proof,
-    resolve,
-    scan,
-)
+from coregw.client.exchange import Answer, Body, Call, Receiver
+from coregw.client.operations import batch, car, lookup, payload, tree
+from coregw.client.operations import diff as diffs
+from coregw.client.operations import mutate as mutations
+from coregw.client.operations import root as roots
+from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport import http_options, retries, transport_errors
-from coregw.client.wire import Answer, Body, Call, Receiver
 from coregw.errors import CoregwError
 from coregw.messages import Delta, MutationReceipt
 
@@ -36,11 +31,11 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A client that need not trust its gateway: every answer is verified or recomputed before it is returned.
+    """A client that does not trust its gateway: every answer is verified or recomputed before it is returned.
 
-    Every method raises `Unavailable` if the gateway can't be reached or can't answer now (after retries),
-    `InvalidInput` for arguments that the protocol does not allow, and `ProofError` for an answer that is not proven.
-    Safe to share between the tasks of one event loop. Use it as an asynchronous context manager, or `aclose` it.
+    Every method raises `Unavailable` if the gateway can't be reached or is unavailable (after retries),
+    `InvalidInput` if an argument is not valid, and `ProofError` if an answer is not proven.
+    Safe to share between the tasks of one event loop. Use it as an asynchronous context manager, or call `aclose`.
 
     Args:
         base_url: The gateway's address.
@@ -61,7 +56,7 @@ class AsyncClient:
 
     @property
     def base_url(self) -> str:
-        """The gateway's address, without a slash at its end."""
+        """The gateway's address, without a trailing slash."""
         return str(self._http.base_url).rstrip("/")
 
     async def __aenter__(self) -> Self:
@@ -73,26 +68,26 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
-    # Storing
+    # Payloads and new roots
 
     async def put_payload(self, data: bytes | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
-        """Stores a payload and returns its CID; see `operations.put_payload`."""
-        return await self._run(operations.put_payload(self.settings, data, codec, hash))
+        """Store a payload and return its CID; see `operations.payload.put_payload`."""
+        return await self._run(payload.put_payload(self.settings, data, codec, hash))
 
     async def put_payloads(self, datas: Iterable[bytes], codec: str | int = "raw") -> list[str]:
-        """Stores payloads in batches and returns their CIDs; see `batches.put_payloads`."""
-        return await self._run(batches.put_payloads(self.settings, datas, codec))
+        """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
+        return await self._run(batch.put_payloads(self.settings, datas, codec))
 
     async def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
-        """Whether the gateway says that it has each payload; see `batches.has_payloads`."""
-        return await self._run(batches.has_payloads(self.settings, cids))
+        """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
+        return await self._run(batch.has_payloads(self.settings, cids))
 
     async def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
-        """Makes a map and returns its root; see `operations.create_root`."""
-        return await self._run(operations.create_root(self.settings, arcs, suite))
+        """Create a map and return its root; see `operations.root.create_root`."""
+        return await self._run(roots.create_root(self.settings, arcs, suite))
 
     async def create_list(
         self,
@@ -102,114 +97,114 @@ class AsyncClient:
         suite: str = "sha2-256",
         base: CidLike | None = None,
     ) -> str:
-        """Makes a list and returns its root; see `operations.create_list`."""
-        return await self._run(operations.create_list(self.settings, elements, sizes, suite=suite, base=base))
+        """Create a list and return its root; see `operations.root.create_list`."""
+        return await self._run(roots.create_list(self.settings, elements, sizes, suite=suite, base=base))
 
-    # Changing
+    # Mutations
 
     async def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
-        """Binds and removes paths of a map and returns the proven new root; see `changing.update`."""
-        return await self._run(changing.update(self.settings, root, set, remove))
+        """Bind and remove paths of a map and return the proven new root; see `operations.mutate.update`."""
+        return await self._run(mutations.update(self.settings, root, set, remove))
 
     async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
-        """Changes maps and lists by deltas; the receipt is proven. See `changing.mutate`."""
-        return await self._run(changing.mutate(self.settings, root, deltas))
+        """Apply deltas to maps and lists and return the verified receipt; see `operations.mutate.mutate`."""
+        return await self._run(mutations.mutate(self.settings, root, deltas))
 
-    # Asking
+    # Queries
 
-    async def ask(self, question: Question[T]) -> Proven[T]:
-        """Asks, verifies, and returns the pair that proves the answer; see `operations.ask`."""
-        return await self._run(operations.ask(self.settings, question))
+    async def query(self, query: Query[T]) -> Proven[T]:
+        """Send a query and return the verified value with its proof; see `operations.lookup.prove`."""
+        return await self._run(lookup.prove(self.settings, query))
 
     async def resolve(self, root: CidLike, path: PathLike) -> str:
-        """The CID that a path leads to. Raises `PathNotFound` if the gateway finds none; that is not proven."""
-        return await self._run(operations.answered(self.settings, resolve(root, path)))
+        """Return the target of a path. Raises `PathNotFound` if the gateway finds nothing; that is not proven."""
+        return await self._run(lookup.value(self.settings, resolve(root, path)))
 
     async def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
-        """The CID that each path leads to, None where the gateway finds none; see `batches.resolve_many`."""
-        return await self._run(batches.resolve_many(self.settings, root, paths))
+        """Return the target of each path, None where nothing is found; see `operations.batch.resolve_many`."""
+        return await self._run(batch.resolve_many(self.settings, root, paths))
 
     async def read_key(self, root: CidLike, path: PathLike) -> str:
-        """The target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
-        return await self._run(operations.key_target(self.settings, root, path))
+        """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
+        return await self._run(lookup.key_target(self.settings, root, path))
 
     async def read_index(self, root: CidLike, index: int) -> str:
-        """The target of an element of a list. Raises `IndexNotFound` for a list proven to be shorter."""
-        return await self._run(operations.index_target(self.settings, root, index))
+        """Return the target of a list element. Raises `IndexNotFound` for a list proven to be shorter."""
+        return await self._run(lookup.index_target(self.settings, root, index))
 
     async def read_range(self, root: CidLike, start: int, end: int | None = None) -> _core.ReadOutcome:
-        """The elements of a list that meet ``[start, end)``, in units of its measure."""
-        return await self._run(operations.range_outcome(self.settings, root, start, end))
+        """Return the elements of a list that intersect ``[start, end)``, in units of its measure."""
+        return await self._run(lookup.range_outcome(self.settings, root, start, end))
 
     async def prove_key(self, root: CidLike, path: PathLike) -> str | None:
-        """The target of a key of a map, or None: proven absent."""
-        return await self._run(operations.answered(self.settings, map_proof(root, path)))
+        """Return the target of a key of a map, or None if the key is proven absent."""
+        return await self._run(lookup.value(self.settings, map_proof(root, path)))
 
     async def scan(
         self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
     ) -> _core.Scan:
-        """One page of a map's entries at and below `prefix`, proven to be without a gap."""
-        return await self._run(operations.answered(self.settings, scan(root, prefix, after, limit)))
+        """Return one page of a map's entries at and below `prefix`, proven to have no gaps."""
+        return await self._run(lookup.value(self.settings, scan(root, prefix, after, limit)))
 
-    # Payloads and trees
+    # Reading payloads and trees
 
     async def get_payload(self, cid: CidLike, max_bytes: int | None = None) -> bytes:
-        """The bytes of a payload, hashed before they are returned; see `operations.get_payload`."""
-        return await self._run(operations.get_payload(self.settings, cid, max_bytes))
+        """Return the verified bytes of a payload; see `operations.payload.get_payload`."""
+        return await self._run(payload.get_payload(self.settings, cid, max_bytes))
 
     async def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
-        """Streams a payload into an open file and returns its size; see `operations.download`."""
-        return await self._run(operations.download(self.settings, cid, file, max_bytes))
+        """Stream a payload into an open file and return its size; see `operations.payload.download`."""
+        return await self._run(payload.download(self.settings, cid, file, max_bytes))
 
     async def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
-        """Streams a payload to a new file and returns its size; see `operations.save_payload`."""
-        return await self._run(operations.save_payload(self.settings, cid, path, max_bytes))
+        """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
+        return await self._run(payload.save_payload(self.settings, cid, path, max_bytes))
 
     def contents(self, target: CidLike) -> AsyncGenerator[bytes, None]:
-        """The verified bytes of a payload or a measured list, piece by piece; see `trees.contents`."""
-        return self._stream(trees.contents(self.settings, target))
+        """Yield the verified bytes of a payload or measured list in chunks; see `operations.tree.contents`."""
+        return self._stream(tree.contents(self.settings, target))
 
     async def list_size(self, target: CidLike) -> int:
-        """The proven sum of a list's measures."""
-        return await self._run(trees.list_size(self.settings, target))
+        """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
+        return await self._run(tree.list_size(self.settings, target))
 
-    def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[trees.Leaf, None]:
-        """Every entry of one map at and below `prefix`; see `trees.entries`."""
-        return self._stream(trees.entries(self.settings, root, prefix))
+    def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
+        """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
+        return self._stream(tree.entries(self.settings, root, prefix))
 
-    def children(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[trees.Entry, None]:
-        """One level of a map, as a directory; see `trees.children`."""
-        return self._stream(trees.children(self.settings, root, prefix))
+    def children(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Entry, None]:
+        """Yield one level of a map, as a directory; see `operations.tree.children`."""
+        return self._stream(tree.children(self.settings, root, prefix))
 
-    def walk(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[trees.Leaf, None]:
-        """Every payload and list of a tree, nested maps followed; see `trees.walk`."""
-        return self._stream(trees.walk(self.settings, root, prefix))
+    def walk(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
+        """Yield every payload and list of a tree, following nested maps; see `operations.tree.walk`."""
+        return self._stream(tree.walk(self.settings, root, prefix))
 
     def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> AsyncGenerator[diffs.Difference, None]:
-        """Every difference between two maps at and below `prefix`; see `diffs.differences`."""
+        """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
         return self._stream(diffs.differences(self.settings, a, b, prefix))
 
     async def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
-        """What to list for a path; see `trees.locate`."""
-        return await self._run(trees.locate(self.settings, root, path))
+        """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
+        return await self._run(tree.locate(self.settings, root, path))
 
     # CAR files
 
     async def export_car(
-        self, root: CidLike, path: Path, *, payloads: bool = False, progress: cars.Advance | None = None
-    ) -> cars.ExportedCar:
-        """Writes a root's whole tree to a new CAR file, verified before it gets its name; see `cars.NewCar`."""
-        with cars.NewCar(self.settings, root, path, payloads, progress) as new:
+        self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
+    ) -> car.ExportedCar:
+        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
+        with car.NewCar(self.settings, root, path, payloads, progress) as new:
             await self._run(new.fetch())
             return await anyio.to_thread.run_sync(new.finish)
 
     async def import_car(
-        self, path: Path, *, name: str | None = None, progress: cars.Advance | None = None
-    ) -> cars.ImportedCar:
-        """Sends a CAR file to the gateway, which takes all of it or nothing; see `cars.import_car`."""
-        return await self._run(cars.import_car(self.settings, path, name, progress))
+        self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
+    ) -> car.ImportedCar:
+        """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
+        return await self._run(car.import_car(self.settings, path, name, progress))
 
-    # Moving bytes
+    # Driving the operations
 
     async def _run(self, steps: Steps[T]) -> T:
         try:
@@ -226,7 +221,7 @@ class AsyncClient:
         try:
             item = next(steps)
             while True:
-                if isinstance(item, Piece):
+                if isinstance(item, Item):
                     yield item.value
                     item = next(steps)
                 else:
@@ -256,7 +251,7 @@ class AsyncClient:
 
 
 async def _chunks(body: Body) -> AsyncGenerator[bytes, None]:
-    """A body made in a worker thread, so that reading a file does not hold up the event loop."""
-    with closing(body.chunks()) as pieces:
-        while (chunk := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
+    """Yield the chunks of a body, produced in a worker thread because reading a file blocks."""
+    with closing(body.chunks()) as chunks:
+        while (chunk := await anyio.to_thread.run_sync(next, chunks, None)) is not None:
             yield chunk

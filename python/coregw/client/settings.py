@@ -1,8 +1,4 @@
-"""The client's limits and timeouts, each a named setting with a stated default.
-
-Leaves out the gateway's address, which every client is given on its own, and the limits on proofs, which the
-verifiers of ``coregw._core`` hold themselves (protocol section 4).
-"""
+"""The client's limits and timeouts. The limits on proofs are fixed by the verifiers (protocol section 4)."""
 
 from __future__ import annotations
 
@@ -18,29 +14,29 @@ DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What a client waits for, how often it tries, and how much it takes from a gateway.
+    """The limits and timeouts of a client.
 
     Attributes:
-        connect_seconds: Longest wait for a connection.
-        idle_seconds: Longest silence while sending or receiving.
-        answer_seconds: Longest time for one whole answer, so that a gateway that drips bytes is given up.
-        connections: Most connections at a time, and most that are kept open.
-        attempts: How often a request is tried when the gateway is unreachable or says that it can't answer now.
-            Every request here is idempotent, so that trying again is always safe. 1 means no retries.
-        backoff_seconds: The wait before the second attempt; it doubles from there, and is jittered.
-        backoff_max_seconds: Longest wait between two attempts.
-        max_result_bytes: Most bytes of a JSON answer, an error's included.
-        max_payload_bytes: Most bytes of a payload, sent or received; the gateway's own limit by default.
-        max_car_bytes: Most bytes of a CAR that is exported.
-        max_car_blocks: Most blocks of a CAR, exported or imported; each takes some 60 bytes of memory.
-        list_changes: Most elements that one mutation appends to a list.
-        batch_bytes: Most bytes of payloads in one batch.
-        window_bytes: How much of a list one range read covers at first, in units of its measure.
-        max_entries: Most entries, nested maps included, that a walk of a tree yields.
-        max_nesting: Deepest nesting of maps inside maps that a walk follows.
+        connect_seconds: Timeout of a connection attempt.
+        idle_seconds: Timeout between two chunks, sent or received.
+        answer_seconds: Timeout of one whole answer, so that a gateway that sends byte by byte does not hold a client.
+        connections: Maximum number of connections, open and kept alive.
+        attempts: Maximum attempts of a request if the gateway is unreachable or answers that it is unavailable. All
+            requests are idempotent, so repeating them is safe. 1 disables retries.
+        backoff_seconds: The wait before the second attempt; it doubles with each further attempt, and is jittered.
+        backoff_max_seconds: Maximum wait between two attempts.
+        max_result_bytes: Maximum size of a JSON answer, errors included.
+        max_payload_bytes: Maximum size of a payload, sent or received; by default the gateway's own limit.
+        max_car_bytes: Maximum size of an exported CAR.
+        max_car_blocks: Maximum number of blocks of a CAR, exported or imported; each needs about 60 bytes of memory.
+        list_changes: Maximum number of elements that one mutation appends to a list.
+        batch_bytes: Maximum size of the payloads in one batch.
+        window_bytes: The initial span of a range read of a list, in units of its measure.
+        max_entries: Maximum number of entries that a walk of a tree yields, nested maps included.
+        max_nesting: Maximum depth of maps inside maps that a walk follows.
 
     Raises:
-        InvalidInput: A setting that is not above 0.
+        InvalidInput: A setting is not above 0.
     """
 
     connect_seconds: float = 5.0

@@ -1,7 +1,4 @@
-"""What the sync and the async client share of HTTP: how a connection is set up, when to try again, what failures mean.
-
-Leaves out the protocol (``operations``) and the moving of bytes (``sync``, ``aio``).
-"""
+"""HTTP configuration shared by both clients: connections, retries, and the mapping of httpx2's failures."""
 
 from __future__ import annotations
 
@@ -14,27 +11,27 @@ from typing import TypedDict
 import httpx2
 import tenacity
 
+from coregw.client.exchange import Call, is_retryable, printable
 from coregw.client.settings import ClientSettings
-from coregw.client.wire import Call, printable, worth_retrying
 from coregw.errors import InvalidInput, ProofError, Unavailable
 
 __all__ = ["HttpOptions", "Retries", "http_options", "retries", "transport_errors"]
 
-# Below the 30 s of the gateway, so that a kept connection is seldom closed by the gateway just as it is used again.
+# Below the gateway's 30 s, so that it seldom closes a kept-alive connection just as it is reused.
 _KEEPALIVE_SECONDS = 20.0
 
-_WORDS: dict[type[httpx2.TransportError], str] = {
-    httpx2.ConnectTimeout: "no connection in time",
-    httpx2.ReadTimeout: "no answer in time",
-    httpx2.WriteTimeout: "it stopped taking the request",
-    httpx2.PoolTimeout: "no connection is free",
-    httpx2.ReadError: "the connection broke off",
-    httpx2.WriteError: "the connection broke off",
+_REASONS: dict[type[httpx2.TransportError], str] = {
+    httpx2.ConnectTimeout: "connecting timed out",
+    httpx2.ReadTimeout: "the answer timed out",
+    httpx2.WriteTimeout: "sending the request timed out",
+    httpx2.PoolTimeout: "no connection became free in time",
+    httpx2.ReadError: "the connection was lost",
+    httpx2.WriteError: "the connection was lost",
 }
 
 
 class HttpOptions(TypedDict):
-    """The keyword arguments of both of httpx2's clients."""
+    """Keyword arguments of httpx2's clients."""
 
     base_url: httpx2.URL
     verify: ssl.SSLContext | bool
@@ -45,7 +42,7 @@ class HttpOptions(TypedDict):
 
 
 class Retries(TypedDict):
-    """The keyword arguments of both of tenacity's controllers."""
+    """Keyword arguments of tenacity's controllers."""
 
     stop: tenacity.stop_after_attempt
     wait: tenacity.wait_exponential_jitter
@@ -54,19 +51,19 @@ class Retries(TypedDict):
 
 
 def http_options(base_url: str, settings: ClientSettings) -> HttpOptions:
-    """How to talk to the gateway at `base_url`. Proxies of the environment are not asked for loopback addresses.
+    """Return the options for the gateway at `base_url`. Proxies of the environment do not apply to loopback addresses.
 
     Raises:
-        InvalidInput: `base_url` is no ``http`` or ``https`` address, or has a query or a fragment.
+        InvalidInput: `base_url` is not an ``http`` or ``https`` URL, or has a query or a fragment.
     """
     try:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL as error:
         raise InvalidInput(f"gateway address {printable(base_url)!r}: {error}") from None
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        raise InvalidInput(f"gateway address {printable(base_url)!r}: not an address such as http://127.0.0.1:8080")
+        raise InvalidInput(f"gateway address {printable(base_url)!r}: expected a URL such as http://127.0.0.1:8080")
     direct = _is_loopback(url.host)
-    # Without TLS and without a proxy nothing is ever verified, and loading the system's certificates takes 20 ms.
+    # Without TLS and without a proxy no certificate is ever verified, and loading the system's takes 20 ms.
     needs_no_tls = url.scheme == "http" and direct
     return HttpOptions(
         base_url=url,
@@ -83,25 +80,25 @@ def http_options(base_url: str, settings: ClientSettings) -> HttpOptions:
 
 
 def retries(settings: ClientSettings) -> Retries:
-    """When to try again: only what may pass by itself, at most ``attempts`` times, with jittered backoff."""
+    """Return the retry policy: only transient failures, at most ``attempts``, exponential backoff with jitter."""
     wait = tenacity.wait_exponential_jitter(
         multiplier=settings.backoff_seconds, max=settings.backoff_max_seconds, jitter=settings.backoff_seconds
     )
     return Retries(
         stop=tenacity.stop_after_attempt(settings.attempts),
         wait=wait,
-        retry=tenacity.retry_if_exception(worth_retrying),
+        retry=tenacity.retry_if_exception(is_retryable),
         reraise=True,
     )
 
 
 @contextmanager
 def transport_errors(call: Call, base_url: httpx2.URL) -> Iterator[None]:
-    """Turns httpx2's failures into this package's: what breaks on the way is `Unavailable`."""
+    """Map httpx2's exceptions to this package's. A transport failure is `Unavailable`, and thereby retried."""
     try:
         yield
     except httpx2.TransportError as error:
-        why = _WORDS.get(type(error)) or printable(str(error)) or type(error).__name__
+        why = _REASONS.get(type(error)) or printable(str(error)) or type(error).__name__
         raise Unavailable(f"{call.what}: gateway {base_url}: {why}") from error
     except httpx2.RequestError as error:
         raise ProofError(f"{call.what}: gateway {base_url}: {printable(str(error))}", check="answer") from error

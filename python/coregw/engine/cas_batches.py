@@ -15,7 +15,7 @@ from coregw._core import Cid, payload_cid
 from coregw.engine.items import check_count, of_item
 from coregw.errors import InvalidInput, TooLarge
 from coregw.messages import decode
-from coregw.messages.batches import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, Block, HasBatchRequest, PutBatchRequest
+from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, Block, HasBatchRequest, PutBatchRequest
 from coregw.messages.common import decode_checked
 
 __all__ = ["Payload", "read_cas_batch"]

@@ -16,7 +16,7 @@ from coregw.engine.cas_batches import Payload, read_cas_batch
 from coregw.engine.driver import Driver
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
-from coregw.messages.batches import HasBatchResult, Presence, PutBatchResult, PutOutcome
+from coregw.messages.batch import HasBatchResult, Presence, PutBatchResult, PutOutcome
 from coregw.store import CHUNK_BYTES, Store
 
 __all__ = ["Payloads", "StoredPayload"]

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from coregw._core import Cid
 from coregw.engine.driver import Driver
 from coregw.errors import InvalidInput, RecordNotFound, RootNotFound
-from coregw.messages.records import PublishedRecord
+from coregw.messages.record import PublishedRecord
 from coregw.store import Record, Store
 
 __all__ = ["Records"]

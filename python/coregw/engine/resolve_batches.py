@@ -9,7 +9,7 @@ from coregw._core import PageCache, ResolveBatch
 from coregw.engine.items import check_count, of_item
 from coregw.errors import InvalidInput
 from coregw.messages import decode
-from coregw.messages.batches import MAX_BATCH_PATHS, ResolveBatchRequest
+from coregw.messages.batch import MAX_BATCH_PATHS, ResolveBatchRequest
 
 __all__ = ["read_resolve_batch"]
 

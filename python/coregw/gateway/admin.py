@@ -22,7 +22,7 @@ from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
 from coregw.gateway.tokens import AccessToken
 from coregw.messages import MAX_INTEGER, decode, encode
-from coregw.messages.records import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
+from coregw.messages.record import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 
 __all__ = ["TOKEN_VARIABLE", "admin_router"]
 

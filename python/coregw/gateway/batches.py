@@ -14,7 +14,7 @@ from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, Doc
 from coregw.gateway.problems import AnyRequest
 from coregw.messages import ResolveResult
-from coregw.messages.batches import (
+from coregw.messages.batch import (
     HasBatchRequest,
     HasBatchResult,
     PutBatchRequest,

@@ -22,7 +22,7 @@ from coregw.gateway.problems import AnyRequest
 from coregw.gateway.settings import MIB
 from coregw.gateway.streams import Pieces
 from coregw.messages import encode
-from coregw.messages.cars import CarTaken
+from coregw.messages.car import CarTaken
 
 __all__ = ["handlers"]
 

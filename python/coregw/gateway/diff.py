@@ -16,7 +16,7 @@ from coregw.gateway.bodies import query_parameters
 from coregw.gateway.context import Gateway, json_response
 from coregw.gateway.openapi import DOC, Doc, Parameter
 from coregw.gateway.problems import AnyRequest
-from coregw.messages.diffs import MAX_DIFFERENCES, DiffResult
+from coregw.messages.diff import MAX_DIFFERENCES, DiffResult
 
 __all__ = ["handlers"]
 

@@ -1,14 +1,14 @@
 """The JSON messages of protocol section 5 as msgspec structs, for clients, documentation and tests.
 
 Each struct has exactly the members that the protocol gives it; others are refused when decoding. The messages of some
-routes stand in modules of their own, for who needs them: ``coregw.messages.batches``, ``diffs`` and ``records``.
+routes stand in modules of their own, for who needs them: ``coregw.messages.batch``, ``diffs`` and ``records``.
 Leaves out what the members mean and whether a result is proven: that is `coregw.verify_resolve` and its siblings.
 Leaves out also what only the text of a message shows (duplicate members, depth): `decode` asks the extension for that.
 """
 
-from coregw.messages.changes import (
-    ArcMap,
-    CasCreated,
+from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, decode, encode
+from coregw.messages.creation import ArcMap, CasCreated, RootCreated
+from coregw.messages.mutation import (
     Change,
     Commit,
     Delta,
@@ -17,25 +17,26 @@ from coregw.messages.changes import (
     FixedList,
     MutationReceipt,
     MutationRequest,
-    RootCreated,
     TransitionRequest,
 )
-from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, decode, encode
-from coregw.messages.questions import (
+from coregw.messages.prooflist import (
     MAX_SCAN_LIMIT,
     Link,
-    ListIndexQuery,
     ListIndexStep,
-    ListRangeQuery,
     ListRangeStep,
     MapAbsenceStep,
-    MapKeyQuery,
-    MapProofRequest,
-    MapProofResult,
     MapScanStep,
     MapStep,
     PayloadBindingStep,
     Prooflist,
+    Step,
+)
+from coregw.messages.query import (
+    ListIndexQuery,
+    ListRangeQuery,
+    MapKeyQuery,
+    MapProofRequest,
+    MapProofResult,
     ReadNotFound,
     ReadRequest,
     ReadResult,
@@ -44,7 +45,6 @@ from coregw.messages.questions import (
     ScanEntry,
     ScanRequest,
     ScanResult,
-    Step,
     Verification,
     VerifyReadRequest,
     VerifyResolveRequest,

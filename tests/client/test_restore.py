@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 import coregw
-from coregw.client import AsyncClient, Client, Leaf, restoring
-from coregw.client.payloads import open_new
-from coregw.client.restoring import Restored, check_names, restore_folder
+from coregw.client import AsyncClient, Client, Leaf
+from coregw.client.files import create_file
+from coregw.client.folders.restore import Restored, check_names, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError
 from gateways import lying_gateway, names
 
@@ -72,12 +72,12 @@ def test_a_folder_that_can_not_be_filled_stays_empty(
 
 
 HOSTILE = {
-    "dot dot": {"a/../../evil": "can't be the name of a file"},
-    "dot": {"./evil": "can't be the name of a file"},
-    "only dot dot": {"..": "can't be the name of a file"},
-    "nul": {"a\0b": "can't be the name of a file"},
-    "file and folder": {"a": "it is a file and also a folder", "a/b": ""},
-    "file above folders": {"a/b": "it is a file and also a folder", "a/b/c/d": ""},
+    "dot dot": {"a/../../evil": "can't be a file name"},
+    "dot": {"./evil": "can't be a file name"},
+    "only dot dot": {"..": "can't be a file name"},
+    "nul": {"a\0b": "can't be a file name"},
+    "file and folder": {"a": "it is both a file and a folder", "a/b": ""},
+    "file above folders": {"a/b": "it is both a file and a folder", "a/b/c/d": ""},
 }
 
 
@@ -103,7 +103,7 @@ def test_a_path_that_two_maps_give_is_refused(gateway: str, client: Client, stor
 
 def test_a_map_whose_place_is_a_file_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     root = client.create_root({"a": client.create_root({"b/c": stored}), "a/b": stored})
-    with pytest.raises(InvalidInput, match="a/b: it is a file and also a folder"):
+    with pytest.raises(InvalidInput, match="a/b: it is both a file and a folder"):
         restore(gateway, root, tmp_path / "out")
 
 
@@ -112,7 +112,7 @@ def test_another_systems_separator_is_refused_there(monkeypatch: pytest.MonkeyPa
     leaf = Leaf([f"a{mark}b"], cid("x"))
     check_names([leaf])
     monkeypatch.setattr(os, "altsep", mark)
-    with pytest.raises(InvalidInput, match="can't be the name of a file"):
+    with pytest.raises(InvalidInput, match="can't be a file name"):
         check_names([leaf])
 
 
@@ -125,7 +125,7 @@ def test_names_that_clash_on_this_disk_are_refused_by_name(
     def caseless(path: Path) -> Path:
         return path.with_name(path.name.lower())
 
-    monkeypatch.setattr(restoring, "open_new", lambda path: open_new(caseless(path)))
+    monkeypatch.setattr("coregw.client.folders.restore.create_file", lambda path: create_file(caseless(path)))
     monkeypatch.setattr(Path, "mkdir", lambda path, *args, **kwargs: real_mkdir(caseless(path), *args, **kwargs))
     root = client.create_root(dict.fromkeys(arcs, stored))
     with pytest.raises(InvalidInput, match=r"(?i)(readme|docs): another path of the tree has the same name"):
@@ -174,7 +174,7 @@ def test_a_name_that_is_too_long_for_the_disk_is_refused_by_its_path(
 
 def test_what_is_no_map_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     for root in (stored, client.create_list([stored])):
-        with pytest.raises(InvalidInput, match="no map root"):
+        with pytest.raises(InvalidInput, match="not a map root"):
             restore(gateway, root, tmp_path / "out")
     assert names(tmp_path) == []
 

@@ -1,6 +1,6 @@
-"""Changes of maps and lists through a gateway that need not be trusted: the new root is derived here.
+"""Mutations of maps and lists (``/v1/roots/{root}/mutations``). The new root is always derived here.
 
-Sans-I/O, as ``operations``. Leaves out how a transition is proven, which is ``coregw.verify_transition``.
+The derivation itself is ``coregw.verify_transition``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.operations import Steps, answered, naming
-from coregw.client.questions import CidLike, PathLike, encode, map_proof, segments_of
+from coregw.client.exchange import Answer, Call, decode
+from coregw.client.operations.lookup import value
+from coregw.client.operations.steps import Steps, in_context
+from coregw.client.query import CidLike, PathLike, encode, map_proof, segments_of
 from coregw.client.settings import ClientSettings
-from coregw.client.wire import Answer, Call, decode
 from coregw.errors import InvalidInput, PathNotFound
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, TransitionRequest
 
@@ -21,23 +22,23 @@ __all__ = ["mutate", "update"]
 
 
 def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> Steps[MutationReceipt]:
-    """Changes a map or list, and derives every result, and the new root, from the changes and the receipt's proofs.
+    """Apply deltas to maps and lists, and derive every result from them and the receipt's transition proofs.
 
-    What the gateway stored is a candidate: nothing changes for anybody who holds the old root.
+    The base root and its tree stay as they are; the new root is a candidate.
 
     Args:
         settings: The client's settings.
         root: The base root, which the caller trusts.
-        deltas: The changes (protocol section 5, *mutate*), at least one.
+        deltas: At least one delta (protocol section 5, *mutate*).
 
     Returns:
-        The receipt, all of it proven. O(changes x depth).
+        The verified receipt. O(changes x depth).
 
     Raises:
-        InvalidInput: Changes that the protocol does not allow.
-        Conflict: A delta does not fit what is there; nothing was changed.
-        RootNotFound: The gateway says that it does not have the base root, or an object of a delta.
-        ProofError: The receipt is not what follows from the changes.
+        InvalidInput: The protocol does not allow these changes.
+        Conflict: A delta does not match the current content; nothing was changed.
+        RootNotFound: The gateway says that it does not hold the base root, or an object of a delta.
+        ProofError: The receipt does not follow from the changes.
     """
     base = _core.Cid(root).text
     what = f"change {base}"
@@ -45,7 +46,7 @@ def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> 
     call = Call("POST", f"/v1/roots/{base}/mutations", settings.max_result_bytes, what, content=body)
     answer: Answer = yield call
     request = encode(TransitionRequest(root=base, deltas=list(deltas), prove=True))
-    with naming(what):
+    with in_context(what):
         _core.verify_transition(request, answer.body)
     return decode(call, answer, MutationReceipt)
 
@@ -56,20 +57,20 @@ def update(
     set: Mapping[str, CidLike],
     remove: Iterable[PathLike] = (),
 ) -> Steps[str]:
-    """Binds and removes paths of one map, whatever they lead to now, and returns the proven root of the result.
+    """Bind and remove paths of one map, whatever their current targets, and return the proven new root.
 
-    What a path leads to now is asked for first, with a proof; so this takes a request for each path, and one more.
+    Costs one map proof per path, for its current target, and one mutation.
 
     Args:
         settings: The client's settings.
         root: The map's root, which the caller trusts.
-        set: The target of each path (text form) to bind. What is bound so already is no change.
+        set: The new target of each path (text form). A path that has this target already is left out.
         remove: The paths to remove.
 
     Raises:
-        InvalidInput: A path or CID that the protocol does not allow, or a path named twice.
+        InvalidInput: A path or CID is not valid, or a path is named twice.
         PathNotFound: A path to remove is proven absent.
-        Conflict: The gateway says that another change came in between, which no honest one can of an immutable root.
+        Conflict: The gateway reports a concurrent change, which an honest one can't for an immutable root.
         ProofError: An answer is not proven.
     """
     wanted: dict[str, str | None] = {}
@@ -81,12 +82,12 @@ def update(
         wanted[text] = target
     changes = []
     for path, target in wanted.items():
-        question = map_proof(root, path)
-        now = yield from answered(settings, question)
-        if now is None and target is None:
-            raise PathNotFound(f"{question.what}: proven absent, so it can't be removed")
-        if now != target:
-            changes.append(Change(path=path, before=_endpoint(now), after=_endpoint(target)))
+        query = map_proof(root, path)
+        current = yield from value(settings, query)
+        if current is None and target is None:
+            raise PathNotFound(f"{query.what}: proven absent, so it can't be removed")
+        if current != target:
+            changes.append(Change(path=path, before=_endpoint(current), after=_endpoint(target)))
     if not changes:
         return _core.Cid(root).text
     receipt = yield from mutate(settings, root, [Delta(kind="map", changes=changes)])
@@ -94,7 +95,7 @@ def update(
 
 
 def _text(path: PathLike) -> str:
-    """The text form of a path, of which there are many: what is wrong names it."""
+    """Return the text form of a path. As there may be many paths, an error names the one concerned."""
     try:
         return "/".join(segments_of(path))
     except InvalidInput as error:

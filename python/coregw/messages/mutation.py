@@ -1,6 +1,6 @@
-"""Storing payloads, making roots, changing them (protocol section 5).
+"""Mutations of maps and lists, and their receipts (protocol section 5).
 
-Leaves out whether a receipt is right: `coregw.verify_transition`.
+Whether a receipt is right is decided by `coregw.verify_transition`, not by these structs.
 """
 
 from __future__ import annotations
@@ -9,26 +9,19 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from coregw.messages.common import Message, Natural, Size, Suite
+from coregw.messages.common import Message, Natural, Size
 
-
-class CasCreated(Message, frozen=True, kw_only=True):
-    """The answer to ``POST /v1/cas``."""
-
-    cid: str
-
-
-class ArcMap(Message, frozen=True, kw_only=True):
-    """``POST /v1/roots``: every path (text form) with its target's CID."""
-
-    arcs: dict[str, str]
-    suite: Suite | UnsetType = UNSET
-
-
-class RootCreated(Message, frozen=True, kw_only=True):
-    """The answer to ``POST /v1/roots``: an untrusted candidate."""
-
-    root: str
+__all__ = [
+    "Change",
+    "Commit",
+    "Delta",
+    "DeltaResult",
+    "Endpoint",
+    "FixedList",
+    "MutationReceipt",
+    "MutationRequest",
+    "TransitionRequest",
+]
 
 
 class Endpoint(Message, frozen=True, kw_only=True):

@@ -1,7 +1,4 @@
-"""Many payloads, or many paths of one root, in few requests: cut to what a batch may hold, and checked one by one.
-
-Leaves out everything about single ones (``operations``, ``questions``); large payloads travel alone.
-"""
+"""Batches of payloads or paths (``/v1/cas/batch``, ``/v1/resolve/batch``); each result is verified."""
 
 from __future__ import annotations
 
@@ -12,12 +9,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.operations import Steps, put_payload, same_cid, verified
-from coregw.client.questions import CidLike, PathLike, Question, encode, resolve, segments_of
+from coregw.client.exchange import Answer, Call, decode, error_from
+from coregw.client.operations.lookup import verified
+from coregw.client.operations.payload import put_payload
+from coregw.client.operations.steps import Steps, check_same_cid
+from coregw.client.query import CidLike, PathLike, Query, encode, resolve, segments_of
 from coregw.client.settings import ClientSettings
-from coregw.client.wire import Answer, Call, decode, error_from
 from coregw.errors import ProofError, TooLarge
-from coregw.messages.batches import (
+from coregw.messages.batch import (
     MAX_BATCH_BLOCKS,
     MAX_BATCH_PATHS,
     Block,
@@ -34,14 +33,14 @@ __all__ = ["has_payloads", "put_payloads", "resolve_many"]
 
 
 def put_payloads(settings: ClientSettings, datas: Iterable[bytes], codec: str | int = "raw") -> Steps[list[str]]:
-    """Stores payloads in batches, and returns their CIDs in order; each is computed here, and the gateway's compared.
+    """Store payloads in batches and return their CIDs, in order.
 
-    Takes from `datas` as it goes, about ``batch_bytes`` ahead. A payload of that size or more travels alone.
+    Consumes `datas` lazily, about ``batch_bytes`` ahead. A payload of at least that size is sent on its own.
 
     Raises:
-        InvalidInput: An unknown codec.
-        ProofError: The gateway names another CID than the bytes have.
-        TooLarge: One has more bytes than ``max_payload_bytes``.
+        InvalidInput: The codec is unknown.
+        ProofError: The gateway's CID of a payload is not the one computed here.
+        TooLarge: A payload has more than ``max_payload_bytes`` bytes.
     """
     number = _core.codec_code(codec)
     cids: list[str] = []
@@ -59,19 +58,19 @@ def _put(settings: ClientSettings, batch: Sequence[bytes], codec: int) -> Steps[
     call = Call("POST", "/v1/cas/batch", settings.max_result_bytes, f"put {len(batch)} payloads", content=content)
     answer: Answer = yield call
     results = decode(call, answer, PutBatchResult).results
-    _same_count(call, len(results), len(batch))
+    _check_count(call, len(results), len(batch))
     cids = [_core.payload_cid(data, codec) for data in batch]
     for computed, result in zip(cids, results, strict=True):
-        same_cid(call.what, result.cid, computed)
+        check_same_cid(call.what, result.cid, computed)
     return cids
 
 
-def _batches(datas: Iterable[bytes], most_bytes: int) -> Generator[list[bytes], None, None]:
-    """Cuts payloads into runs that fit into a batch; one that is too large is a run of its own."""
+def _batches(datas: Iterable[bytes], max_bytes: int) -> Generator[list[bytes], None, None]:
+    """Group payloads into runs that fit a batch; an oversized payload is a run of its own."""
     batch: list[bytes] = []
     size = 0
     for data in datas:
-        if batch and (size + len(data) > most_bytes or len(batch) == MAX_BATCH_BLOCKS):
+        if batch and (size + len(data) > max_bytes or len(batch) == MAX_BATCH_BLOCKS):
             yield batch
             batch, size = [], 0
         batch.append(data)
@@ -81,33 +80,33 @@ def _batches(datas: Iterable[bytes], most_bytes: int) -> Generator[list[bytes], 
 
 
 def has_payloads(settings: ClientSettings, cids: Iterable[CidLike]) -> Steps[list[bool]]:
-    """Whether the gateway says that it has each payload, in order; nothing proves that.
+    """Return whether the gateway says that it holds each payload, in order; nothing proves that.
 
     Raises:
-        ProofError: The answer is about other payloads.
+        ProofError: The answer names other payloads.
     """
     texts = [_core.Cid(cid).text for cid in cids]
     present: list[bool] = []
     for start in range(0, len(texts), MAX_BATCH_BLOCKS):
-        asked = texts[start : start + MAX_BATCH_BLOCKS]
-        what = f"ask for {len(asked)} payloads"
-        content = encode(HasBatchRequest(cids=asked))
+        batch = texts[start : start + MAX_BATCH_BLOCKS]
+        what = f"look up {len(batch)} payloads"
+        content = encode(HasBatchRequest(cids=batch))
         call = Call("POST", "/v1/cas/batch", settings.max_result_bytes, what, content=content)
         answer: Answer = yield call
         results = decode(call, answer, HasBatchResult).results
-        _same_count(call, len(results), len(asked))
-        for cid, result in zip(asked, results, strict=True):
-            same_cid(call.what, result.cid, cid)
+        _check_count(call, len(results), len(batch))
+        for cid, result in zip(batch, results, strict=True):
+            check_same_cid(call.what, result.cid, cid)
             present.append(result.present)
     return present
 
 
 def resolve_many(settings: ClientSettings, root: CidLike, paths: Iterable[PathLike]) -> Steps[list[str | None]]:
-    """What each path of one root leads to, in order, every target proven. None: the gateway found none, unproven.
+    """Return the proven target of each path of one root, in order; None, unproven, where the gateway finds nothing.
 
     Raises:
         ProofError: A result is not proven.
-        RootNotFound: The gateway says that it has no such root; nothing proves that.
+        RootNotFound: The gateway says that it does not hold the root; nothing proves that.
     """
     every = [segments_of(path) for path in paths]
     targets: list[str | None] = []
@@ -117,7 +116,7 @@ def resolve_many(settings: ClientSettings, root: CidLike, paths: Iterable[PathLi
 
 
 def _resolve(settings: ClientSettings, root: CidLike, paths: list[list[str]]) -> Steps[list[str | None]]:
-    """One batch; in halves, where its answer would be too long."""
+    """Resolve one batch; split it in halves if the answer would be too large."""
     what = f"resolve {len(paths)} paths in {_core.Cid(root).text}"
     content = encode(ResolveBatchRequest(root=_core.Cid(root).text, paths=paths))
     call = Call("POST", "/v1/resolve/batch", settings.max_result_bytes, what, content=content)
@@ -130,21 +129,21 @@ def _resolve(settings: ClientSettings, root: CidLike, paths: list[list[str]]) ->
         first = yield from _resolve(settings, root, paths[:half])
         return first + (yield from _resolve(settings, root, paths[half:]))
     results = decode(call, answer, ResolveBatchResult).results
-    _same_count(call, len(results), len(paths))
+    _check_count(call, len(results), len(paths))
     return [_target(call, resolve(root, path), result) for path, result in zip(paths, results, strict=True)]
 
 
-def _target(call: Call, question: Question[str], outcome: ResolveOutcome) -> str | None:
-    """The proven target of one path, or None where the gateway found none."""
+def _target(call: Call, query: Query[str], outcome: ResolveOutcome) -> str | None:
+    """Return the proven target of one path, or None if the gateway found nothing."""
     if (outcome.result is UNSET) == (outcome.error is UNSET):
-        raise ProofError(f"{question.what}: the answer is neither a result nor an error", check="answer")
+        raise ProofError(f"{query.what}: the outcome must have either a result or an error", check="answer")
     if isinstance(outcome.error, UnsetType):
-        return verified(question, bytes(outcome.result or b""))
+        return verified(query, bytes(outcome.result or b""))
     if outcome.error.error == "path_not_found":
         return None
     raise error_from(call, 404, encode(outcome.error))
 
 
-def _same_count(call: Call, answered: int, asked: int) -> None:
-    if answered != asked:
-        raise ProofError(f"{call.what}: {asked} were asked for, {answered} were answered", check="answer")
+def _check_count(call: Call, received: int, requested: int) -> None:
+    if received != requested:
+        raise ProofError(f"{call.what}: requested {requested} results, received {received}", check="answer")

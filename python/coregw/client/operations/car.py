@@ -1,44 +1,46 @@
-"""Roots as CAR files: out of a gateway into a file that is proven, and from a file into a gateway.
+"""CAR files: export a root to a file (``/v1/roots/{root}/car``) and import one (``/v1/car``).
 
-An export is checked here block by block while it is written, and as a whole before it gets its name: the hash of each
-block, the root, and that no node of the tree is missing. Leaves out the format (the extension) and HTTP.
+An export is checked while it is written (the hash of each block) and as a whole before the file gets its name (the
+root, and that no node of the tree is missing). The format itself is implemented by the extension.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from coregw._core import Car, CarReader, Cid
-from coregw.client.operations import Steps
-from coregw.client.payloads import CHUNK_BYTES, FileState, NewFile
-from coregw.client.questions import CidLike
+from coregw.client.exchange import Answer, Call, decode
+from coregw.client.files import CHUNK_BYTES, FileState, NewFile
+from coregw.client.operations.steps import Steps
+from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
-from coregw.client.wire import Answer, Call, decode
 from coregw.errors import Conflict, InvalidInput, ProofError, TooLarge
-from coregw.messages.cars import CarTaken
+from coregw.messages.car import CarTaken
 
 __all__ = ["ExportedCar", "ImportedCar", "NewCar", "import_car"]
 
 CAR_TYPE = "application/vnd.ipld.car; version=1"
 
 Advance = Callable[[int], None]
+"""A progress callback: called with the bytes of each chunk, and with a negative number when an attempt restarts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedCar:
-    """What a CAR file that was written holds.
+    """The content of a CAR file that was written.
 
     Attributes:
-        root: The root, whose tree is whole.
-        nested_roots: How many roots nested in it are there as well, whole too.
+        root: The root; its tree is complete.
+        nested_roots: Number of roots nested in it that are included, complete too.
         blocks: Number of blocks.
         bytes: Size of the file in bytes.
-        missing_payloads: How many leaves name a payload that is not in the file.
+        missing_payloads: Number of leaves whose payload is not in the file.
     """
 
     root: str
@@ -50,7 +52,7 @@ class ExportedCar:
 
 @dataclass(frozen=True, slots=True)
 class ImportedCar:
-    """What a gateway took in: the roots of the file's header, and how many blocks and bytes."""
+    """What a gateway imported: the roots of the file's header, and the number of blocks and bytes."""
 
     roots: list[str]
     blocks: int
@@ -58,17 +60,17 @@ class ImportedCar:
 
 
 class NewCar:
-    """An export on its way to a new file, which appears whole and verified, or not at all. A context manager.
+    """An export in progress to a new file, which appears complete and verified or not at all. A context manager.
 
     Args:
         settings: The client's settings.
         root: The root to export.
-        path: The file to make.
-        payloads: Whether to ask for the payloads that leaves name.
-        progress: Is told the number of bytes of each piece; fewer than none when an attempt begins anew.
+        path: The file to create.
+        payloads: Whether to include the payloads that leaves name.
+        progress: Progress callback; see `Advance`.
 
     Raises:
-        InvalidInput: `root` is no root, or something exists at `path` (code ``invalid_path``).
+        InvalidInput: `root` is not a root, or `path` exists already (code ``invalid_path``).
     """
 
     def __init__(
@@ -94,13 +96,13 @@ class NewCar:
         self._new.__exit__(kind, error, traceback)
 
     def fetch(self) -> Steps[None]:
-        """Writes the file, checking the hash of every block.
+        """Write the file, and check the hash of every block.
 
         Raises:
-            ProofError: It is no CAR of this root, or a block has another hash.
-            RootNotFound: The gateway says that it has no such root.
-            TooLarge: It is past ``max_car_bytes``, ``max_car_blocks`` or ``max_payload_bytes``.
-            Unavailable: The stream broke off, again and again.
+            ProofError: The answer is not a CAR of this root, or a block does not have its CID's hash.
+            RootNotFound: The gateway says that it does not hold the root.
+            TooLarge: The CAR exceeds ``max_car_bytes``, ``max_car_blocks`` or ``max_payload_bytes``.
+            Unavailable: Every attempt was truncated.
         """
         yield Call(
             "GET",
@@ -112,11 +114,11 @@ class NewCar:
         )
 
     def finish(self) -> ExportedCar:
-        """Checks that the tree is whole, and gives the file its name. O(n log n) of blocks; reads the file again.
+        """Check that the tree is complete, and give the file its name. O(n log n) of blocks; reads the file again.
 
         Raises:
-            InvalidInput: Something appeared at the path meanwhile (code ``invalid_path``).
-            ProofError: A node is missing, or is where it does not belong.
+            InvalidInput: `path` was created by somebody else meanwhile (code ``invalid_path``).
+            ProofError: A node is missing or misplaced.
         """
         blocks, size = self._reader.blocks, self._reader.bytes
         self._file.flush()
@@ -130,7 +132,7 @@ class NewCar:
         return ExportedCar(self._root.text, len(car.roots) - 1, blocks, size, car.missing_payloads)
 
     def write(self, chunk: bytes) -> None:
-        """Takes the next piece, as a `Sink`."""
+        """Check and write the next chunk (the `Sink` protocol)."""
         try:
             self._reader.feed(chunk)
         except TooLarge:
@@ -138,12 +140,12 @@ class NewCar:
         except InvalidInput as error:
             raise self._not_proven(error) from None
         if self._reader.roots not in (None, [self._root.text]):
-            raise ProofError(f"{self._what}: the CAR is of other roots", check="car")
+            raise ProofError(f"{self._what}: the header of the CAR names other roots", check="car")
         self._file.write(chunk)
         self._progress(len(chunk))
 
     def _restarted(self) -> Self:
-        """Begins anew: an attempt that broke off leaves nothing."""
+        """Discard what an earlier attempt wrote."""
         self._progress(-self._file.tell())
         self._file.seek(0)
         self._file.truncate()
@@ -164,7 +166,7 @@ def _check(car: Car, file: BinaryIO) -> None:
 
 
 class _Upload:
-    """A CAR file to send, checked block by block as it goes, so that a damaged one is found here."""
+    """A CAR file as a request body; each block is checked as it is sent, so that a damaged file is found here."""
 
     def __init__(self, settings: ClientSettings, path: Path, name: str, progress: Advance | None) -> None:
         self._settings = settings
@@ -175,48 +177,53 @@ class _Upload:
         self.outcome = ImportedCar([], 0, 0)
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """The file in pieces. Raises `InvalidInput`, naming the block, `Conflict` if it changes, or `OSError`."""
+        """Yield the file in chunks.
+
+        Raises:
+            InvalidInput: The file is not a valid CAR; the message names the block.
+            Conflict: The file changed while it was read.
+            OSError: The file can't be read.
+        """
         self._progress(-self._sent)
         self._sent = 0
         reader = CarReader(self._settings.max_payload_bytes, self._settings.max_car_blocks)
         with self._path.open("rb", buffering=0) as file:
             before = FileState(file.fileno())
             while chunk := file.read(CHUNK_BYTES):
-                self._feed(reader, chunk)
+                with self._naming_the_file():
+                    reader.feed(chunk)
                 yield chunk
                 self._sent += len(chunk)
                 self._progress(len(chunk))
             if FileState(file.fileno()) != before:
                 raise Conflict(f"{self._name} changed while it was read")
         self.outcome = ImportedCar(reader.roots or [], reader.blocks, reader.bytes)
-        self._feed(reader, b"")
+        with self._naming_the_file():
+            reader.finish()
 
-    def _feed(self, reader: CarReader, chunk: bytes) -> None:
-        """The next piece; no bytes are the end."""
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
         try:
-            if chunk:
-                reader.feed(chunk)
-            else:
-                reader.finish()
+            yield
         except InvalidInput as error:
             raise type(error)(f"{self._name}: {error.message}", code=error.code) from None
 
 
 def import_car(settings: ClientSettings, path: Path, name: str | None, progress: Advance | None) -> Steps[ImportedCar]:
-    """Sends a CAR file to the gateway, which takes all of it or nothing.
+    """Send a CAR file to the gateway, which imports all of it or nothing.
 
     Args:
         settings: The client's settings.
-        path: The file. It is read anew for each attempt.
-        name: What messages call it; its path if not given.
-        progress: Is told the number of bytes of each piece; fewer than none when an attempt begins anew.
+        path: The file; each attempt reads it from the start.
+        name: The file's name in messages; by default its path.
+        progress: Progress callback; see `Advance`.
 
     Raises:
-        InvalidInput: It is no CAR, a block has another hash (found here), or the blocks are not whole trees (found by
-            the gateway); the message names the block.
+        InvalidInput: The file is not a CAR, a block does not have its CID's hash (both found here), or a tree is
+            incomplete (found by the gateway); the message names the block.
         OSError: The file can't be read.
-        ProofError: The gateway says that it took something else.
-        TooLarge: It is past a limit, here or there.
+        ProofError: The gateway's answer describes something other than this file.
+        TooLarge: The file exceeds a limit, of this client or of the gateway.
     """
     name = str(path) if name is None else name
     upload = _Upload(settings, path, name, progress)
@@ -224,5 +231,5 @@ def import_car(settings: ClientSettings, path: Path, name: str | None, progress:
     answer: Answer = yield call
     taken = decode(call, answer, CarTaken)
     if ImportedCar(taken.roots, taken.blocks, taken.bytes) != upload.outcome:
-        raise ProofError(f"{call.what}: the gateway says that it took something else", check="car")
+        raise ProofError(f"{call.what}: the gateway imported something other than this file", check="car")
     return upload.outcome

@@ -1,7 +1,4 @@
-"""A bounded number of workers over many items: the first failure stops the rest and is raised by itself.
-
-Leaves out queues and results; a worker's function keeps what it makes.
-"""
+"""Bounded concurrency over many items; the first failure cancels the rest and is raised unwrapped."""
 
 from __future__ import annotations
 
@@ -16,16 +13,16 @@ T = TypeVar("T")
 
 
 async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
-    """Awaits ``work(item)`` for every item, at most `workers` at a time, beginning in the order of the items.
+    """Await ``work(item)`` for every item, at most `workers` at a time, starting in the order of the items.
 
     Raises:
-        Exception: The first failure of any `work`, after the others were cancelled; not wrapped in a group, so that
-            callers catch it by its class.
+        Exception: The first failure of any `work`, after the others were cancelled. It is not wrapped in a group, so
+            callers can catch it by its class.
     """
-    left = iter(items)  # shared: tasks of one event loop take turns only at awaits
+    remaining = iter(items)  # shared: tasks switch only at awaits, so each item goes to one worker
 
     async def worker() -> None:
-        for item in left:
+        for item in remaining:
             await work(item)
 
     try:

@@ -1,7 +1,7 @@
-"""A proven tree back on disk: every name judged before anything is written, everything there or nothing.
+"""Restoring a folder from a map root: all names are checked before anything is written, and all files appear or none.
 
-The tree is written into a folder that nobody else knows, and gets its name when it is whole; so a failure or an
-interruption leaves nothing half done. Leaves out modes, times and owners: a map holds names and bytes only.
+The tree is written into a temporary folder, which is renamed when it is complete; a failure or an interruption leaves
+nothing behind. Modes, times and owners are those of new files: a map holds names and bytes only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from coregw import _core
 from coregw.client.aio import AsyncClient
-from coregw.client.parallel import for_each
-from coregw.client.payloads import open_new, standing_for
-from coregw.client.questions import CidLike
-from coregw.client.trees import Leaf
-from coregw.client.wire import printable
+from coregw.client.exchange import printable
+from coregw.client.files import create_file, reported_as
+from coregw.client.folders.parallel import for_each
+from coregw.client.operations.tree import Leaf
+from coregw.client.query import CidLike
 from coregw.errors import InvalidInput
 
 __all__ = ["Restored", "check_names", "restore_folder"]
@@ -31,7 +31,7 @@ WORKERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """How much was written."""
+    """The number of files and bytes that were written."""
 
     files: int
     bytes: int
@@ -45,25 +45,25 @@ async def restore_folder(
     progress: Callable[[int], None] = lambda count: None,
     workers: int = WORKERS,
 ) -> Restored:
-    """Writes the tree of a map root to `destination`, which must not exist yet, or be an empty folder.
+    """Write the tree of a map root to `destination`, which must be new or an empty folder.
 
     Args:
         client: The client to fetch with.
         root: A map root; nested maps become folders.
-        destination: The folder to make or to fill. Its parent must exist.
-        started: Is told the number of files, once all names are known and judged.
-        progress: Is told the number of bytes of each file that is written.
-        workers: Most files at a time.
+        destination: The folder to create or fill. Its parent must exist.
+        started: Called with the number of files, once all names are known and checked.
+        progress: Called with the size in bytes of each file that is written.
+        workers: Maximum number of files in progress.
 
     Raises:
-        InvalidInput: The root is no map; a name that can't be a file's here, named (code ``invalid_path``); a target
-            that is no file; or a `destination` that is not empty.
-        OSError: The disk refuses.
-        ProofError: The gateway's answers are not proven.
+        InvalidInput: `root` is not a map root; a path can't be a file name here (code ``invalid_path``; the message
+            names it); a target is not a file; or `destination` is not empty.
+        OSError: The file system refused an operation.
+        ProofError: An answer is not proven.
     """
     cid = _core.Cid(root)
     if cid.kind != "map":
-        raise InvalidInput(f"{cid.text} is no map root", code="kind_mismatch")
+        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
     _check_destination(destination)
     leaves: list[Leaf] = []
     async with aclosing(client.walk(cid)) as found:
@@ -81,11 +81,11 @@ async def restore_folder(
             nonlocal total
             with os.fdopen(writer.new_file(leaf.segments), "wb") as file:
                 if _core.Cid(leaf.target).kind == "cas":
-                    await client.download(leaf.target, file)  # in pieces, however large it is
+                    await client.download(leaf.target, file)  # streamed: it may be large
                 else:
-                    async with aclosing(client.contents(leaf.target)) as pieces:
-                        async for piece in pieces:
-                            file.write(piece)
+                    async with aclosing(client.contents(leaf.target)) as chunks:
+                        async for chunk in chunks:
+                            file.write(chunk)
                 size = file.tell()
             total += size
             progress(size)
@@ -95,11 +95,11 @@ async def restore_folder(
 
 
 def check_names(leaves: Sequence[Leaf]) -> None:
-    """Refuses, by name, what can't be a tree of files.
+    """Check that the leaves can be a tree of files.
 
     Raises:
-        InvalidInput: A segment ``.`` or ``..``, one with a NUL or a path separator, a path that occurs twice, or a file
-            that is also a folder (code ``invalid_path``).
+        InvalidInput: A segment is ``.`` or ``..``, or contains a NUL or a path separator; a path occurs twice; or a
+            path is both a file and a folder (code ``invalid_path``). The message names the path.
     """
     files: set[tuple[str, ...]] = set()
     folders: set[tuple[str, ...]] = set()
@@ -107,13 +107,13 @@ def check_names(leaves: Sequence[Leaf]) -> None:
         path = tuple(leaf.segments)
         for segment in path:
             if segment in (".", "..") or "\0" in segment or any(mark in segment for mark in _separators()):
-                raise _refused(path, f"{printable(segment)!r} can't be the name of a file")
+                raise _refused(path, f"{printable(segment)!r} can't be a file name")
         if path in files:
             raise _refused(path, "the tree has this path twice")
         files.add(path)
         folders.update(path[:cut] for cut in range(1, len(path)))
     for path in sorted(files & folders):
-        raise _refused(path, "it is a file and also a folder")
+        raise _refused(path, "it is both a file and a folder")
 
 
 def _separators() -> set[str]:
@@ -130,7 +130,7 @@ def _check_destination(destination: Path) -> None:
             raise InvalidInput(f"{destination.parent}: no such folder", code="invalid_path")
         return
     if not destination.is_dir():
-        raise InvalidInput(f"{destination}: exists and is no folder", code="invalid_path")
+        raise InvalidInput(f"{destination}: exists and is not a folder", code="invalid_path")
     with os.scandir(destination) as listing:
         if next(listing, None) is not None:
             raise InvalidInput(f"{destination}: the folder is not empty", code="invalid_path")
@@ -138,20 +138,20 @@ def _check_destination(destination: Path) -> None:
 
 @contextmanager
 def _staging(destination: Path) -> Iterator[Path]:
-    """A new folder to write in, which becomes `destination` if all goes well, and vanishes if not."""
+    """A temporary folder that becomes `destination` on success and is removed on failure."""
     existed = destination.exists()
     name = f".coregw-{secrets.token_hex(8)}.partial"
     folder = destination / name if existed else destination.absolute().with_name(name)
-    with standing_for(destination):
+    with reported_as(destination):
         folder.mkdir()
     try:
         yield folder
         if existed:
-            # The folder keeps its identity (somebody may stand in it), so what is in the new one moves up.
+            # The folder must stay the same inode, as it may be a working directory: so its new content is moved up.
             moves = [(child, destination / child.name) for child in sorted(folder.iterdir())]
             for _, place in moves:
                 if os.path.lexists(place):
-                    raise InvalidInput(f"{place}: appeared meanwhile", code="invalid_path")
+                    raise InvalidInput(f"{place}: was created by somebody else meanwhile", code="invalid_path")
             with ExitStack() as undo:
                 for child, place in moves:
                     child.rename(place)
@@ -166,7 +166,7 @@ def _staging(destination: Path) -> Iterator[Path]:
 
 
 class _Writer:
-    """Makes folders and files that do not exist; one that does was made under another name, so the two clash."""
+    """Creates the folders and files of a tree. If one exists already, it was created for another path: a clash."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -187,16 +187,16 @@ class _Writer:
 
     def new_file(self, segments: Sequence[str]) -> int:
         try:
-            return open_new(self._top.joinpath(*segments))
+            return create_file(self._top.joinpath(*segments))
         except InvalidInput:
             raise self._clash(segments) from None
         except OSError as error:
             raise self._unnameable(segments, error) from None
 
     def _unnameable(self, path: Sequence[str], error: OSError) -> Exception:
-        """What is wrong with the name, if it is the name that the disk refuses; else the error itself."""
+        """Return an error that names the path if the file system refuses the name, else the error itself."""
         if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ):
-            return _refused(path, (error.strerror or "no name for a file here").lower())
+            return _refused(path, (error.strerror or "not a valid file name here").lower())
         return error
 
     def _clash(self, path: Sequence[str]) -> InvalidInput:

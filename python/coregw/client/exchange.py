@@ -1,7 +1,7 @@
-"""One exchange with a gateway as values: the call, the bounded answer, and the error that a status stands for.
+"""One HTTP exchange as values: the call, the bounded answer, and the exception that an error answer maps to.
 
-Sans-I/O: the clients in ``sync`` and ``aio`` move the bytes, this module decides. Leaves out what the answers mean
-(``operations``). Whatever a gateway says is untrusted text: it is bounded, and made printable, before anybody sees it.
+Sans-I/O: ``sync`` and ``aio`` move the bytes. A gateway's text is untrusted: it is bounded and made printable before
+it becomes part of a message.
 """
 
 from __future__ import annotations
@@ -13,65 +13,64 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from coregw import errors
 from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 
-__all__ = ["Answer", "Body", "Call", "Receiver", "Sink", "decode", "error_from", "printable", "worth_retrying"]
+__all__ = ["Answer", "Body", "Call", "Receiver", "Sink", "decode", "error_from", "is_retryable", "printable"]
 
 _MAX_MESSAGE = 500
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
-# For responses whose code is unknown or missing: a proxy's, for example.
-_BY_STATUS: Mapping[int, tuple[str, type[CoregwError]]] = {
-    401: ("unauthorized", errors.Unauthorized),
-    403: ("unauthorized", errors.Unauthorized),
-    404: ("route_not_found", errors.NotFound),
-    409: ("invalid_change", errors.Conflict),
-    413: ("too_large", errors.TooLarge),
-    429: ("unavailable", errors.Unavailable),
-    502: ("unavailable", errors.Unavailable),
-    503: ("unavailable", errors.Unavailable),
-    504: ("unavailable", errors.Unavailable),
-    507: ("storage_full", errors.StorageFull),
+# The codes for answers without a known one, such as those of proxies. All other statuses are "internal".
+_CODE_BY_STATUS: Mapping[int, str] = {
+    401: "unauthorized",
+    403: "unauthorized",
+    404: "route_not_found",
+    409: "invalid_change",
+    413: "too_large",
+    429: "unavailable",
+    502: "unavailable",
+    503: "unavailable",
+    504: "unavailable",
+    507: "storage_full",
 }
 
 
 class Answer(NamedTuple):
-    """A success: its status, and its body (empty when the body went to a sink)."""
+    """A successful answer: its status, and its body (empty if the body went to a sink)."""
 
     status: int
     body: bytes
 
 
 class Sink(Protocol):
-    """Where the bytes of a success go piece by piece, instead of into memory."""
+    """A destination for the body of a successful answer, instead of memory."""
 
     def write(self, chunk: bytes) -> None:
-        """Takes the next piece."""
+        """Write the next chunk."""
 
 
 class Body(Protocol):
-    """A request body that is made while it is sent; `chunks` begins anew for every attempt."""
+    """A streamed request body; every attempt calls `chunks` again."""
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """The pieces of the body, in order."""
+        """Yield the chunks of the body, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, and how much of an answer is taken.
+    """One request, and the limit on its answer.
 
     Attributes:
         method: The HTTP method.
-        path: The path below the gateway's address; everything in it is already safe in a URL.
-        content: The whole body, a body made while it is sent, or nothing.
+        path: The path below the gateway's address, already safe in a URL.
+        max_bytes: The maximum size of a successful answer.
+        what: The call in words, for messages.
+        content: The whole body, a streamed body, or None.
         content_type: The body's media type.
         params: Query parameters.
-        max_bytes: Most bytes of a success.
-        sink: Makes the place where a success goes; called once for every attempt. None keeps it in memory.
-        what: The call in words, for messages.
+        sink: Returns the destination of a successful answer; called once per attempt. None keeps it in memory.
     """
 
     method: str
@@ -85,7 +84,7 @@ class Call:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Request headers. Identity coding, because a limit on bytes must not be a limit on compressed bytes."""
+        """The request headers. They forbid compression, so that limits on bytes are limits on memory."""
         headers = {"accept": "*/*", "accept-encoding": "identity"}
         if self.content is not None:
             headers["content-type"] = self.content_type
@@ -93,7 +92,7 @@ class Call:
 
 
 class _Memory:
-    """The sink that keeps everything."""
+    """A sink that keeps the body in memory."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
@@ -106,14 +105,14 @@ class _Memory:
 
 
 class Receiver:
-    """Takes one answer: bounded in bytes and in time, and either an `Answer` or the error that it stands for."""
+    """Collects one answer, bounded in bytes and in time."""
 
     def __init__(self, call: Call, settings: ClientSettings, status: int, headers: Mapping[str, str]) -> None:
-        """Begins an answer.
+        """Start with the status and headers of the answer.
 
         Raises:
-            ProofError: The answer is coded (compressed), though identity was asked for.
-            TooLarge: It says that it is longer than the limit.
+            ProofError: The answer is compressed, though the request forbids it.
+            TooLarge: Its content length exceeds the limit.
         """
         self._call = call
         self._status = status
@@ -125,17 +124,17 @@ class Receiver:
         self._memory = _Memory()
         self._sink: Sink = call.sink() if self._success and call.sink is not None else self._memory
         if headers.get("content-encoding", "identity") != "identity":
-            raise ProofError(f"{call.what}: the answer is compressed, which was not asked for", check="answer")
+            raise ProofError(f"{call.what}: the answer is compressed, which the request forbids", check="answer")
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared) > self._limit:
             raise self._too_large()
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next piece of the body.
+        """Take the next chunk of the body.
 
         Raises:
-            TooLarge: The answer is past its limit of bytes.
-            Unavailable: It is past its limit of time.
+            TooLarge: The answer exceeds its limit in bytes.
+            Unavailable: The answer exceeds ``answer_seconds``.
         """
         self._count += len(chunk)
         if self._count > self._limit:
@@ -145,7 +144,7 @@ class Receiver:
         self._sink.write(chunk)
 
     def end(self) -> Answer:
-        """The whole answer. Raises the error that the gateway answered with, if it did."""
+        """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
         if self._success:
             return Answer(self._status, self._memory.value())
         raise error_from(self._call, self._status, self._memory.value())
@@ -155,7 +154,7 @@ class Receiver:
 
 
 class _ErrorBody(msgspec.Struct):
-    """``{error, message, details?}``; read leniently, since proxies answer too."""
+    """``{error, message, details?}``; decoded leniently, since proxies answer too."""
 
     error: str
     message: str
@@ -163,43 +162,46 @@ class _ErrorBody(msgspec.Struct):
 
 
 def error_from(call: Call, status: int, body: bytes) -> CoregwError:
-    """The exception that an error answer stands for: by its code if that is known, else by its status.
+    """Return the exception for an error answer: by its code if that is known, else by its status.
 
     Args:
-        call: What was asked, for the message.
+        call: The call, for the message.
         status: The HTTP status, not a success.
         body: The whole body.
     """
+    fallback = _CODE_BY_STATUS.get(status, "internal")
     try:
-        said = msgspec.json.decode(body, type=_ErrorBody)
+        problem = msgspec.json.decode(body, type=_ErrorBody)
     except _NOT_JSON:
-        code, kind = _BY_STATUS.get(status, ("internal", CoregwError))
-        return kind(f"{call.what}: the gateway answered {status} without saying why", code=code)
-    known = ERROR_CODES.get(said.error)
-    code, kind = (said.error, known.exception) if known else _BY_STATUS.get(status, ("internal", CoregwError))
-    details = bytes(said.details) if said.details else None
-    return kind(f"{call.what}: {printable(said.message)} ({code})", code=code, details=details)
+        return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, None)
+    code = problem.error if problem.error in ERROR_CODES else fallback
+    details = bytes(problem.details) if problem.details else None
+    return _exception(f"{call.what}: {printable(problem.message)} ({code})", code, details)
+
+
+def _exception(message: str, code: str, details: bytes | None) -> CoregwError:
+    return ERROR_CODES[code].exception(message, code=code, details=details)
 
 
 def printable(text: str, limit: int = _MAX_MESSAGE) -> str:
-    """`text` on one line, without control characters, and no longer than `limit` characters."""
+    """Return `text` on one line, with control characters escaped, cut to `limit` characters."""
     short = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in short)
 
 
-def worth_retrying(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later. A full store won't be emptier by then."""
+def is_retryable(error: BaseException) -> bool:
+    """Return whether the same request may succeed shortly after. A full store will still be full."""
     return isinstance(error, Unavailable) and not isinstance(error, StorageFull)
 
 
 def decode(call: Call, answer: Answer, kind: type[_T]) -> _T:
-    """The answer's body as `kind`.
+    """Return the answer's body as a `kind`.
 
     Raises:
-        ProofError: It has another shape, so that nothing in it may be believed.
+        ProofError: The body is not a valid `kind`, so nothing in it may be trusted.
     """
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except _NOT_JSON as error:
         why = printable(str(error), 120)
-        raise ProofError(f"{call.what}: the answer can't be read: {why}", check="answer") from None
+        raise ProofError(f"{call.what}: the answer is not a valid {kind.__name__}: {why}", check="answer") from None

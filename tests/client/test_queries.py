@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import coregw
-from coregw.client import Client, questions
+from coregw.client import Client, query
 from coregw.errors import IndexNotFound, InvalidInput, PathNotFound, ProofError, RootNotFound
 from gateways import Liar, Told
 
@@ -89,7 +89,7 @@ def test_what_is_not_there_is_proven_absent(client: Client, root: str, listed: s
 
 
 def test_an_absence_is_evidence_too(client: Client, root: str) -> None:
-    proven = client.ask(questions.read_key(root, "docs/missing"))
+    proven = client.query(query.read_key(root, "docs/missing"))
     assert proven.value.present is False
     assert coregw.verify_read(proven.request, proven.result).present is False
 
@@ -145,14 +145,14 @@ def test_a_range_with_a_segment_left_out_is_refused(liar: Liar, listed: str) -> 
 
 
 def test_the_right_answer_to_another_question_is_refused(liar: Liar, client: Client, root: str) -> None:
-    other = client.ask(questions.resolve(root, "src/main")).result
+    other = client.query(query.resolve(root, "src/main")).result
     with pytest.raises(ProofError):
         liar(lambda told: told.saying(other)).resolve(root, "docs/readme")
 
 
 def test_the_right_answer_for_another_root_is_refused(liar: Liar, client: Client, root: str) -> None:
     another = client.create_root(ARCS | {"docs/readme": cid("newer")})
-    answer = client.ask(questions.resolve(another, "docs/readme")).result
+    answer = client.query(query.resolve(another, "docs/readme")).result
     with pytest.raises(ProofError):
         liar(lambda told: told.saying(answer)).resolve(root, "docs/readme")
 
@@ -175,14 +175,14 @@ def test_an_absence_without_a_proof_is_refused(liar: Liar, root: str, listed: st
 
 
 def test_the_absence_of_another_key_is_refused(liar: Liar, client: Client, root: str) -> None:
-    absent = client.ask(questions.read_key(root, "docs/missing")).result
+    absent = client.query(query.read_key(root, "docs/missing")).result
     body = b'{"error": "path_not_found", "message": "gone", "details": %s}' % absent
     with pytest.raises(ProofError):
         liar(lambda told: told.saying(body, 404)).read_key(root, "docs/readme")
 
 
 def test_a_presence_told_as_an_absence_is_refused(liar: Liar, client: Client, root: str) -> None:
-    present = json.loads(client.ask(questions.read_key(root, "docs/readme")).result)
+    present = json.loads(client.query(query.read_key(root, "docs/readme")).result)
     details = json.dumps({"prooflist": present["prooflist"]}).encode()
     body = b'{"error": "path_not_found", "message": "gone", "details": %s}' % details
     with pytest.raises(ProofError):

@@ -1,7 +1,7 @@
-"""Adding a folder: each file a payload or a measured list, the folder one map of their paths; nothing taken on trust.
+"""Adding a folder: each file becomes a payload or a measured list, the folder one map of their paths.
 
-A file of at most 1 MiB is one raw payload; a larger one is a list of chunks of 1 MiB, measured in bytes. The map holds
-no folders of its own: an empty folder leaves no trace, and a folder without files is the empty map.
+A file of at most 1 MiB is one raw payload; a larger one is a list of 1 MiB chunks, measured in bytes. The map has no
+entries for folders: an empty folder leaves no trace, and a folder without files is the empty map.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import anyio.to_thread
 
 from coregw import _core
 from coregw.client.aio import AsyncClient
-from coregw.client.folders import CHUNK_BYTES, ChunkReader, Skip, Skipped, Source, Survey, shown
-from coregw.client.parallel import for_each
+from coregw.client.folders.parallel import for_each
+from coregw.client.folders.survey import CHUNK_BYTES, ChunkReader, SkipFile, Skipped, Source, Survey, display_name
 from coregw.errors import Conflict
 
 __all__ = ["Added", "add_folder"]
 
 WORKERS = 8
-_READINGS = 3
+_MAX_READS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was added.
+    """The result of `add_folder`.
 
     Attributes:
-        root: The candidate root, as computed here.
-        arcs: Every file's path with its target.
-        lists: How many of the targets are lists.
-        bytes: The bytes of all files.
+        root: The candidate root, computed here.
+        arcs: The target of every file's path.
+        lists: Number of targets that are lists.
+        bytes: Total size of all files.
         skipped: What was left out, and why.
     """
 
@@ -49,30 +49,30 @@ async def add_folder(
     progress: Callable[[int], None] = lambda count: None,
     workers: int = WORKERS,
 ) -> Added:
-    """Stores every file of a survey and makes their map.
+    """Store every file of a survey and create the map of their paths.
 
     Args:
         client: The client to send with.
-        found: What to add.
+        found: The files to add.
         suite: The suite of the map and of the lists.
-        progress: Is told the number of bytes of each chunk that is stored.
-        workers: Most files at a time; each holds at most one chunk in memory.
+        progress: Called with the size in bytes of each chunk that is stored.
+        workers: Maximum number of files in progress; each holds at most one chunk in memory.
 
     Raises:
         Conflict: A file kept changing while it was read.
         ProofError: The gateway's CIDs are not those computed here.
         Unavailable: The gateway can't be reached, or can't store more.
     """
-    adding = _Adding(client, suite, progress, [*found.skipped])
-    await for_each(found.sources, adding.add, workers)
-    arcs = {source.path: adding.targets[source.path] for source in found.sources if source.path in adding.targets}
+    upload = _FolderUpload(client, suite, progress, [*found.skipped])
+    await for_each(found.sources, upload.add, workers)
+    arcs = {source.path: upload.targets[source.path] for source in found.sources if source.path in upload.targets}
     root = await client.create_root(arcs, suite)
     lists = sum(_core.Cid(target).kind == "list" for target in arcs.values())
-    return Added(root, arcs, lists, adding.bytes, adding.skipped)
+    return Added(root, arcs, lists, upload.bytes, upload.skipped)
 
 
-class _Adding:
-    """One run of `add_folder`: what is stored so far."""
+class _FolderUpload:
+    """The state of one `add_folder`: what is stored so far."""
 
     def __init__(
         self, client: AsyncClient, suite: str, progress: Callable[[int], None], skipped: list[Skipped]
@@ -87,26 +87,26 @@ class _Adding:
         self._empty_root: str | None = None
 
     async def add(self, source: Source) -> None:
-        """Stores one file; one that can't be read is noted and left out."""
+        """Store one file; record it as skipped if it can't be read."""
         try:
-            chunks = await self._store_whole(source)
-        except Skip as skip:
+            chunks = await self._store_one_version(source)
+        except SkipFile as skip:
             self.skipped.append(skip.skipped)
             return
         self.bytes += sum(size for _, size in chunks)
         self.targets[source.path] = chunks[0][0] if len(chunks) == 1 else await self._store_list(chunks)
 
-    async def _store_whole(self, source: Source) -> list[tuple[str, int]]:
-        """The chunks of one version of the file: it is read again if it changed meanwhile."""
-        for _ in range(_READINGS):
+    async def _store_one_version(self, source: Source) -> list[tuple[str, int]]:
+        """Store the chunks of one version of the file, reading again if it changed meanwhile."""
+        for _ in range(_MAX_READS):
             reader = ChunkReader(source)
             try:
                 chunks = await self._store_chunks(reader)
-                if not reader.changed():
+                if not reader.has_changed():
                     return chunks
             finally:
                 reader.close()
-        raise Conflict(f"{shown(source.file)}: changed each of the {_READINGS} times that it was read")
+        raise Conflict(f"{display_name(source.file)}: changed each of the {_MAX_READS} times that it was read")
 
     async def _store_chunks(self, reader: ChunkReader) -> list[tuple[str, int]]:
         chunks: list[tuple[str, int]] = []

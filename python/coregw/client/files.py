@@ -1,7 +1,6 @@
-"""Payload bytes on their way between a file and a gateway: hashed as they pass, bounded, never half done on disk.
+"""Files as sources and destinations of payloads: hashed while streamed, bounded, and never left half written.
 
-Leaves out the requests themselves (``operations``). Files are read and written in pieces, so that 64 MiB cost less
-than one MiB of memory.
+Files are read and written in chunks, so a payload of 64 MiB needs less than 1 MiB of memory.
 """
 
 from __future__ import annotations
@@ -19,37 +18,37 @@ from typing import BinaryIO, Protocol, Self
 from coregw import _core
 from coregw.errors import Conflict, InvalidInput, TooLarge
 
-__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "open_new", "standing_for"]
+__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "create_file", "reported_as"]
 
 CHUNK_BYTES = 256 * 1024
 
-# Where the system has them: never follow a symbolic link, never wait for the other end of a named pipe.
+# Where the platform has the flags: do not follow a symbolic link, do not block on a named pipe.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class FileState:
-    """What tells that a file was changed while it was read: its identity, size and times."""
+    """A file's identity, size and times: equal before and after a read if the file was not changed meanwhile."""
 
     def __init__(self, descriptor: int) -> None:
-        """Notes the state of an open file."""
-        at = os.fstat(descriptor)
-        self.mode = at.st_mode
-        self._seen = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+        """Record the state of an open file."""
+        status = os.fstat(descriptor)
+        self.mode = status.st_mode
+        self._key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileState) and self._seen == other._seen
+        return isinstance(other, FileState) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._seen)
+        return hash(self._key)
 
 
 class Upload:
-    """A payload to send, from memory or from a file; knows its CID once all of it was sent.
+    """A payload to send, from memory or from a file. Its CID is known once all of it was sent.
 
     Raises:
-        InvalidInput: An unknown codec or hash function.
-        TooLarge: More than `limit` bytes.
+        InvalidInput: The codec or hash function is unknown.
+        TooLarge: The payload in memory has more than `limit` bytes.
     """
 
     def __init__(self, data: bytes | Path, codec: str | int, hash: str, limit: int) -> None:
@@ -66,7 +65,7 @@ class Upload:
 
     @property
     def content(self) -> bytes | Upload:
-        """What to give a `Call`: the bytes, or this object, which reads the file anew for each attempt."""
+        """The content for a `Call`: the bytes, or this object, which reads the file again for each attempt."""
         return self._data if isinstance(self._data, bytes) else self
 
     @property
@@ -75,12 +74,12 @@ class Upload:
         return self._hasher.cid()
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """The file in pieces, each hashed as it goes.
+        """Yield the payload in chunks, and hash them.
 
         Raises:
-            Conflict: The file changed while it was read, so that the pieces are of no one version.
+            Conflict: The file changed while it was read, so the chunks may belong to different versions.
             OSError: The file can't be read.
-            TooLarge: It has more bytes than allowed.
+            TooLarge: The file has more than `limit` bytes.
         """
         if isinstance(self._data, bytes):
             yield self._data
@@ -108,7 +107,7 @@ class _Hash(Protocol):
 
 
 class _Blake3:
-    """BLAKE3 is not in hashlib; the extension's hasher gives a CID, whose digest is what is wanted."""
+    """BLAKE3, which hashlib lacks: the extension's hasher returns a CID, which contains the digest."""
 
     def __init__(self) -> None:
         self._hasher = _core.PayloadHasher("raw", "blake3")
@@ -129,78 +128,78 @@ _HASHES: dict[str, Callable[[], _Hash]] = {
 }
 
 
-def open_new(path: Path) -> int:
-    """Creates a file and opens it for writing; what exists there, a symbolic link too, is never touched.
-
-    Raises:
-        InvalidInput: Something with that name exists (code ``invalid_path``).
-        OSError: The file can't be created.
-    """
-    try:
-        return os.open(path, _NEW_FLAGS, 0o666)
-    except FileExistsError:
-        raise InvalidInput(f"{path}: exists already", code="invalid_path") from None
-
-
-@contextmanager
-def standing_for(path: Path) -> Iterator[None]:
-    """Lets an `OSError` of what stands for `path` until it is whole name `path`, which is the name that people know."""
-    try:
-        yield
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
-
-
 class Download:
-    """A payload on its way into an open file, hashed as it comes. The file is no payload before `matches` says so."""
+    """A payload that is streamed into an open file. The written bytes are unverified until `matches` is true."""
 
     def __init__(self, cid: _core.Cid, file: BinaryIO) -> None:
-        """Begins at the file's position, which must be one that it can be cut back to."""
+        """Start at the file's position; the file must be seekable and truncatable for a second attempt."""
         self._cid = cid
         self._file = file
         self._start = file.tell()
         self._hash = _HASHES[cid.hash_name]()
 
     def restarted(self) -> Self:
-        """Begins anew: an attempt that broke off leaves nothing in the file."""
+        """Discard what an earlier attempt wrote."""
         self._file.seek(self._start)
         self._file.truncate()
         self._hash = _HASHES[self._cid.hash_name]()
         return self
 
     def write(self, chunk: bytes) -> None:
-        """Takes the next piece."""
+        """Hash and write the next chunk."""
         self._hash.update(chunk)
         self._file.write(chunk)
 
     def matches(self) -> bool:
-        """Whether what was written is what the CID names."""
+        """Return whether the written bytes have the CID's hash."""
         return self._hash.digest() == self._cid.digest
 
     @property
     def size(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes written."""
         return self._file.tell() - self._start
 
 
-class NewFile:
-    """A file that appears under its name when it is whole: written beside it, and renamed by `commit`.
-
-    As a context manager it gives the open file, and leaves nothing behind unless `commit` was called.
+def create_file(path: Path) -> int:
+    """Create a file and return its descriptor, open for writing. Never touches what exists, not even a symbolic link.
 
     Raises:
-        InvalidInput: Something exists under the name already (code ``invalid_path``).
+        InvalidInput: `path` exists already (code ``invalid_path``).
+        OSError: The file can't be created.
+    """
+    try:
+        return os.open(path, _CREATE_FLAGS, 0o666)
+    except FileExistsError:
+        raise _exists(path) from None
+
+
+@contextmanager
+def reported_as(path: Path) -> Iterator[None]:
+    """Make an `OSError` of a temporary file name `path`, the file that the caller knows."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+
+
+class NewFile:
+    """A new file that appears when it is complete: written under a temporary name beside it, renamed by `commit`.
+
+    As a context manager it yields itself, with `file` open; without `commit` it leaves nothing behind.
+
+    Raises:
+        InvalidInput: `path` exists already (code ``invalid_path``).
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.partial = path.with_name(f".coregw-{secrets.token_hex(8)}.partial")
         if os.path.lexists(path):
-            raise InvalidInput(f"{path}: exists already", code="invalid_path")
+            raise _exists(path)
 
     def __enter__(self) -> Self:
-        with standing_for(self._path):
-            self.file: BinaryIO = os.fdopen(open_new(self.partial), "wb")
+        with reported_as(self._path):
+            self.file: BinaryIO = os.fdopen(create_file(self.partial), "wb")
         return self
 
     def __exit__(
@@ -210,21 +209,25 @@ class NewFile:
         self.partial.unlink(missing_ok=True)
 
     def commit(self) -> None:
-        """Gives the file its name, never over another file.
+        """Give the file its name, without ever replacing another file.
 
         Raises:
-            InvalidInput: Something appeared under the name meanwhile (code ``invalid_path``).
+            InvalidInput: `path` was created by somebody else meanwhile (code ``invalid_path``).
         """
         self.file.flush()
-        with standing_for(self._path):
+        with reported_as(self._path):
             try:
                 os.link(self.partial, self._path, follow_symlinks=False)
             except FileExistsError:
-                raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
+                raise _exists(self._path) from None
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
                     raise
-                # A file system without hard links: the check and the rename can't be one step there.
+                # Without hard links, this file system offers no atomic check and rename.
                 if os.path.lexists(self._path):
-                    raise InvalidInput(f"{self._path}: exists already", code="invalid_path") from None
+                    raise _exists(self._path) from None
                 self.partial.rename(self._path)
+
+
+def _exists(path: Path) -> InvalidInput:
+    return InvalidInput(f"{path}: exists already", code="invalid_path")

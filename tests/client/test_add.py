@@ -11,9 +11,9 @@ import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client
-from coregw.client.adding import Added, add_folder
-from coregw.client.folders import CHUNK_BYTES, ChunkReader, Skip, Source, survey
-from coregw.client.parallel import for_each
+from coregw.client.folders.add import Added, add_folder
+from coregw.client.folders.parallel import for_each
+from coregw.client.folders.survey import CHUNK_BYTES, ChunkReader, SkipFile, Source, survey
 from coregw.errors import Conflict, InvalidInput
 from gateways import Told, lying_gateway
 
@@ -59,7 +59,7 @@ def test_links_and_special_files_are_named_and_left_out(tmp_path: Path) -> None:
         "to-folder": "a symbolic link",
         "to-nothing": "a symbolic link",
         "loop": "a symbolic link",
-        "pipe": "no regular file",
+        "pipe": "not a regular file",
     }
 
 
@@ -73,7 +73,7 @@ def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(tmp_path: Path
 def test_a_path_past_the_protocols_limit_is_an_error_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coregw.client.folders._MAX_PATH_BYTES", 20)
+    monkeypatch.setattr("coregw.client.folders.survey._MAX_PATH_BYTES", 20)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / ("ü" * 8)).write_text("x")
     with pytest.raises(InvalidInput, match="longer than 20 bytes"):
@@ -127,7 +127,7 @@ def test_what_may_not_be_read_is_named_and_left_out(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "open", deny)
     monkeypatch.setattr(os, "scandir", deny_listing)
-    with pytest.raises(Skip) as skip:
+    with pytest.raises(SkipFile) as skip:
         ChunkReader(Source(tmp_path / "file", "file", 1)).read()
     assert skip.value.skipped.why == "permission denied"
     found = survey(tmp_path)
@@ -145,9 +145,9 @@ def test_a_file_that_became_something_else_is_left_out(tmp_path: Path, became: s
         os.mkfifo(path)
     elif became == "folder":
         path.mkdir()
-    with pytest.raises(Skip) as skip:
+    with pytest.raises(SkipFile) as skip:
         ChunkReader(Source(path, "file", 1)).read()
-    expected = {"gone": "no such file or directory", "link": "a symbolic link"}.get(became, "no regular file")
+    expected = {"gone": "no such file or directory", "link": "a symbolic link"}.get(became, "not a regular file")
     assert skip.value.skipped == (path, expected)
 
 
@@ -156,9 +156,9 @@ def test_a_reader_tells_that_its_file_changed(tmp_path: Path) -> None:
     path.write_bytes(b"before")
     reader = ChunkReader(Source(path, "file", 6))
     assert reader.read() == b"before"
-    assert not reader.changed()
+    assert not reader.has_changed()
     path.write_bytes(b"after and longer")
-    assert reader.changed()
+    assert reader.has_changed()
     reader.close()
 
 

@@ -1,0 +1,75 @@
+"""Single queries: send one, verify its answer, return the value (resolve, read, map proof, scan)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from coregw import _core
+from coregw.client.exchange import Answer, Call
+from coregw.client.operations.steps import Steps, in_context
+from coregw.client.query import CidLike, PathLike, Proven, Query, read_index, read_key, read_range
+from coregw.client.settings import ClientSettings
+from coregw.errors import IndexNotFound, PathNotFound, ProofError
+
+__all__ = ["index_target", "key_target", "prove", "range_outcome", "value", "verified"]
+
+T = TypeVar("T")
+
+
+def prove(settings: ClientSettings, query: Query[T]) -> Steps[Proven[T]]:
+    """Send a query and verify the answer.
+
+    The 404 of a query that proves absence is verified too; its value has ``present`` False.
+
+    Raises:
+        ProofError: The answer is not proven, or an absence came without its proof.
+        RootNotFound: The gateway says that it does not hold the root; nothing proves that.
+        PathNotFound: Only from a resolve: the gateway says that nothing is found; nothing proves that either.
+    """
+    call = Call("POST", query.route, settings.max_result_bytes, query.what, content=query.request)
+    try:
+        answer: Answer = yield call
+    except PathNotFound as absent:
+        if not query.proves_absence:
+            raise
+        if absent.details is None:
+            raise ProofError(f"{query.what}: an absence without a proof", check="absence") from None
+        result = absent.details
+    else:
+        result = answer.body
+    return Proven(verified(query, result), query.request, result)
+
+
+def value(settings: ClientSettings, query: Query[T]) -> Steps[T]:
+    """Send a query and return the verified value alone; see `prove`."""
+    proven = yield from prove(settings, query)
+    return proven.value
+
+
+def verified(query: Query[T], result: bytes) -> T:
+    """Return the value that a result proves. Raises `ProofError`, prefixed with the query, if it is not proven."""
+    with in_context(query.what):
+        return query.verify(query.request, result)
+
+
+def key_target(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[str]:
+    """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
+    query = read_key(root, path)
+    proven = yield from prove(settings, query)
+    if not proven.value.present or proven.value.target is None:
+        raise PathNotFound(f"{query.what}: proven absent", details=proven.result)
+    return proven.value.target
+
+
+def index_target(settings: ClientSettings, root: CidLike, index: int) -> Steps[str]:
+    """Return the target of a list element. Raises `IndexNotFound` for a list that is proven to be shorter."""
+    query = read_index(root, index)
+    proven = yield from prove(settings, query)
+    if not proven.value.present or proven.value.target is None:
+        raise IndexNotFound(f"{query.what}: the list has {proven.value.length} elements", details=proven.result)
+    return proven.value.target
+
+
+def range_outcome(settings: ClientSettings, root: CidLike, start: int, end: int | None) -> Steps[_core.ReadOutcome]:
+    """Return the elements of a list that intersect a range."""
+    return (yield from value(settings, read_range(root, start, end)))

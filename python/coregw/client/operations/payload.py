@@ -1,0 +1,104 @@
+"""Single payloads: put, get, download (``/v1/cas``). The CID is always computed here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from coregw import _core
+from coregw.client.exchange import Answer, Call, decode
+from coregw.client.files import Download, NewFile, Upload
+from coregw.client.operations.steps import Steps, check_same_cid
+from coregw.client.query import CidLike
+from coregw.client.settings import ClientSettings
+from coregw.errors import ProofError
+from coregw.messages import CasCreated
+
+__all__ = ["download", "get_payload", "put_payload", "save_payload"]
+
+
+def put_payload(
+    settings: ClientSettings, data: bytes | Path, codec: str | int = "raw", hash: str = "sha2-256"
+) -> Steps[str]:
+    """Store a payload, from memory or streamed from a file, and return its CID.
+
+    Raises:
+        InvalidInput: The codec or hash function is unknown.
+        ProofError: The gateway's CID is not the one computed here.
+        TooLarge: The payload has more than ``max_payload_bytes`` bytes.
+    """
+    upload = Upload(data, codec, hash, settings.max_payload_bytes)
+    params = {"codec": str(_core.codec_code(codec))}
+    if hash != "sha2-256":
+        params["hash"] = hash
+    call = Call(
+        "POST",
+        "/v1/cas",
+        settings.max_result_bytes,
+        f"put {upload.name}",
+        content=upload.content,
+        content_type="application/octet-stream",
+        params=params,
+    )
+    answer: Answer = yield call
+    check_same_cid(call.what, decode(call, answer, CasCreated).cid, upload.cid)
+    return upload.cid
+
+
+def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = None) -> Steps[bytes]:
+    """Return the bytes of a payload, after comparing their hash with the CID.
+
+    Raises:
+        PayloadNotFound: The gateway says that it does not hold the payload.
+        ProofError: The bytes do not have the CID's hash.
+        TooLarge: The payload has more bytes than `max_bytes`, by default ``max_payload_bytes``.
+    """
+    call = _get_call(settings, cid, max_bytes)
+    answer: Answer = yield call
+    if not _core.payload_matches(cid, answer.body):
+        raise _wrong_hash(call)
+    return answer.body
+
+
+def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:
+    """Stream a payload into an open file, in constant memory, and return its size in bytes.
+
+    The hash is known only at the end: after an exception, discard what was written.
+
+    Raises:
+        PayloadNotFound: The gateway says that it does not hold the payload.
+        ProofError: The bytes do not have the CID's hash.
+        TooLarge: As for `get_payload`.
+    """
+    incoming = Download(_core.Cid(cid), file)
+    call = replace(_get_call(settings, cid, max_bytes), sink=incoming.restarted)
+    yield call
+    if not incoming.matches():
+        raise _wrong_hash(call)
+    return incoming.size
+
+
+def save_payload(settings: ClientSettings, cid: CidLike, path: Path, max_bytes: int | None = None) -> Steps[int]:
+    """Stream a payload to a new file and return its size in bytes.
+
+    The file appears complete and verified, or not at all.
+
+    Raises:
+        InvalidInput: `path` exists already (code ``invalid_path``).
+        PayloadNotFound, ProofError, TooLarge: As for `download`.
+    """
+    with NewFile(path) as new:
+        size = yield from download(settings, cid, new.file, max_bytes)
+        new.commit()
+        return size
+
+
+def _get_call(settings: ClientSettings, cid: CidLike, max_bytes: int | None) -> Call:
+    text = _core.Cid(cid).text
+    limit = settings.max_payload_bytes if max_bytes is None else max_bytes
+    return Call("GET", f"/v1/cas/{text}", limit, f"get {text}")
+
+
+def _wrong_hash(call: Call) -> ProofError:
+    return ProofError(f"{call.what}: the received bytes have a different hash", check="payload hash")

@@ -1,0 +1,99 @@
+"""New maps and lists (``/v1/roots``). The root is always computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from coregw import _core
+from coregw.client.exchange import Answer, Call, decode
+from coregw.client.operations.steps import Steps, check_same_cid
+from coregw.client.query import CidLike, encode
+from coregw.client.settings import ClientSettings
+from coregw.errors import InvalidInput, ProofError
+from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, RootCreated
+
+__all__ = ["create_list", "create_root"]
+
+
+def create_root(settings: ClientSettings, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> Steps[str]:
+    """Create the map of `arcs` (path text to CID) and return its root. O(n log n).
+
+    Raises:
+        InvalidInput: A path, CID or suite is not valid.
+        ProofError: The gateway's root is not the one computed here.
+    """
+    plain = {path: cid if isinstance(cid, str) else _core.Cid(cid).text for path, cid in arcs.items()}
+    document = encode(plain)
+    expected = _core.Map(document, suite).root
+    body = b'{"arcs":' + document + b',"suite":' + encode(suite) + b"}"
+    call = Call("POST", "/v1/roots", settings.max_result_bytes, f"create a root of {len(plain)} arcs", content=body)
+    answer: Answer = yield call
+    check_same_cid(call.what, decode(call, answer, RootCreated).root, expected)
+    return expected
+
+
+def create_list(
+    settings: ClientSettings,
+    elements: Iterable[CidLike],
+    sizes: Iterable[int] | None = None,
+    *,
+    suite: str = "sha2-256",
+    base: CidLike | None = None,
+) -> Steps[str]:
+    """Create a list by list deltas and return its root. O(n).
+
+    Args:
+        settings: The client's settings; one mutation holds at most ``list_changes`` elements.
+        elements: The targets, in order.
+        sizes: The measure of each element, at least 1; by default 1 each.
+        suite: The suite of the list; ignored if `base` is given.
+        base: A map root to start the mutations from; the list gets its suite. By default the empty map, created first.
+
+    Raises:
+        InvalidInput: A CID, size, suite or the base is not valid.
+        ProofError: The gateway's root is not the one computed here.
+    """
+    targets = [cid if isinstance(cid, str) else _core.Cid(cid).text for cid in elements]
+    measures = [1] * len(targets) if sizes is None else list(sizes)
+    if base is not None:
+        start = _core.Cid(base)
+        if start.kind != "map" or start.suite is None:
+            raise InvalidInput(f"create a list: the base {start.text} is not a map root", code="kind_mismatch")
+        suite = start.suite
+    expected = _core.List(targets, measures, suite).root
+    current: str = _core.Cid(base).text if base is not None else (yield from create_root(settings, {}, suite))
+    what = f"create a list of {len(targets)} elements"
+    for deltas in _appends(targets, measures, suite, settings.list_changes):
+        body = encode(MutationRequest(deltas=deltas))
+        call = Call("POST", f"/v1/roots/{current}/mutations", settings.max_result_bytes, what, content=body)
+        answer: Answer = yield call
+        current = _list_root(call, decode(call, answer, MutationReceipt).new_root)
+    check_same_cid(what, current, expected)
+    return expected
+
+
+def _appends(targets: Sequence[str], measures: Sequence[int], suite: str, at_most: int) -> list[list[Delta]]:
+    """Return the deltas of each mutation. Without ``object``, a delta appends to a base list, else starts a list."""
+    if not targets:
+        # A delta needs at least one change, so the empty list is made by appending an element and removing it again.
+        element = Endpoint(target=_core.payload_cid(b""), size=1)
+        added, removed = Change(index=0, after=element), Change(index=0, before=element)
+        full = _core.List([element.target], [1], suite).root
+        return [[Delta(kind="list", changes=[added]), Delta(kind="list", object=full, changes=[removed])]]
+    changes = [
+        Change(index=index, after=Endpoint(target=target, size=size))
+        for index, (target, size) in enumerate(zip(targets, measures, strict=True))
+    ]
+    batches = range(0, len(changes), at_most)
+    return [[Delta(kind="list", changes=changes[at : at + at_most])] for at in batches]
+
+
+def _list_root(call: Call, root: str) -> str:
+    """Return `root` in a form that is safe in a URL. It stays untrusted until the last root is compared."""
+    try:
+        cid = _core.Cid(root)
+    except InvalidInput as error:
+        raise ProofError(f"{call.what}: the gateway's root is not a CID: {error.message}", check="root") from None
+    if cid.kind != "list":
+        raise ProofError(f"{call.what}: the gateway's root {cid.text} is not a list", check="root")
+    return cid.text

@@ -1,0 +1,215 @@
+"""Queries about a root, with the verifier of their answers: resolve, read, map proof, scan (protocol section 5).
+
+A `Query` is the exact bytes of a request. The clients send it; ``coregw verify`` restores one from a saved file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from coregw import _core, messages
+from coregw.client.exchange import printable
+from coregw.errors import InvalidInput
+
+__all__ = [
+    "Proven",
+    "Query",
+    "map_proof",
+    "read_index",
+    "read_key",
+    "read_range",
+    "resolve",
+    "saved_query",
+    "scan",
+    "segments_of",
+]
+
+T = TypeVar("T")
+
+PathLike = str | Sequence[str]
+CidLike = str | bytes | _core.Cid
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[T]):
+    """A request whose answer carries a proof.
+
+    Attributes:
+        route: The route that answers it.
+        request: The bytes of the request, as sent and as verified.
+        verify: ``(request, result) -> value``; raises `ProofError` if the result is not proven.
+        proves_absence: Whether a 404 ``path_not_found`` must carry a proof, as for reads.
+        what: The query in words, for messages.
+    """
+
+    route: str
+    request: bytes
+    verify: Callable[[bytes, bytes], T]
+    proves_absence: bool
+    what: str
+
+
+class Proven(NamedTuple, Generic[T]):
+    """A verified value, with the request and result that prove it to anybody who trusts the root."""
+
+    value: T
+    request: bytes
+    result: bytes
+
+    def saved(self) -> bytes:
+        """Return the document that ``coregw verify`` reads: ``{"request": ..., "result": ...}``, byte for byte."""
+        return b'{"request":' + self.request + b',"result":' + self.result + b"}"
+
+
+def segments_of(path: PathLike) -> list[str]:
+    """Return the segments of a path; none for the empty text and the empty sequence.
+
+    Raises:
+        InvalidInput: A segment is not valid by protocol section 2 (code ``invalid_path``).
+    """
+    segments = list(path) if not isinstance(path, str) else path.split("/") if path else []
+    if segments:
+        _core.encode_key(segments)
+    return segments
+
+
+def resolve(root: CidLike, path: PathLike) -> Query[str]:
+    """Query the target of a path, through nested maps and lists. The value is the target's CID."""
+    return _query(messages.ResolveRequest(root=_core.Cid(root).text, segments=segments_of(path)))
+
+
+def read_key(root: CidLike, path: PathLike) -> Query[_core.ReadOutcome]:
+    """Query the target of exactly this key of a map, if the key is present."""
+    return _read(root, messages.MapKeyQuery(segments=segments_of(path)))
+
+
+def read_index(root: CidLike, index: int) -> Query[_core.ReadOutcome]:
+    """Query element `index` of a list, from 0, if the list is long enough."""
+    return _read(root, messages.ListIndexQuery(index=index))
+
+
+def read_range(root: CidLike, start: int, end: int | None = None) -> Query[_core.ReadOutcome]:
+    """Query the elements of a list that intersect ``[start, end)``, in units of its measure; no `end` is its total."""
+    return _read(root, messages.ListRangeQuery(start=start, end=UNSET if end is None else end))
+
+
+def map_proof(root: CidLike, path: PathLike) -> Query[str | None]:
+    """Query whether a map has a key. The value is the target, or None for a proven absence."""
+    return _query(messages.MapProofRequest(root=_core.Cid(root).text, key=segments_of(path)))
+
+
+def scan(
+    root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
+) -> Query[_core.Scan]:
+    """Query one page of a map's entries at and below `prefix`, in key order, without gaps."""
+    return _query(
+        messages.ScanRequest(
+            root=_core.Cid(root).text,
+            prefix=segments_of(prefix),
+            after=UNSET if after is None else segments_of(after),
+            limit=UNSET if limit is None else limit,
+        )
+    )
+
+
+def saved_query(request: bytes) -> Query[Any]:
+    """Restore the query of a saved request from its ``profile``; the bytes stay as they are.
+
+    Raises:
+        InvalidInput: The request is malformed, or its profile is not one that can be verified (code
+            ``unknown_profile``).
+    """
+    _core.check_json(request)
+    try:
+        profile = msgspec.json.decode(request, type=_Profile).profile
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"request: {error}") from None
+    if profile not in _PROFILES:
+        known = ", ".join(_PROFILES)
+        raise InvalidInput(
+            f"request.profile: {printable(profile, 100)!r} is not one of {known}", code="unknown_profile"
+        )
+    kind = _PROFILES[profile]
+    return _of_kind(kind, request, messages.decode(request, kind.request))
+
+
+_Request = messages.ResolveRequest | messages.ReadRequest | messages.MapProofRequest | messages.ScanRequest
+_Selector = messages.MapKeyQuery | messages.ListIndexQuery | messages.ListRangeQuery
+
+
+class _Profile(msgspec.Struct):
+    profile: str
+
+
+class _Kind(NamedTuple):
+    request: type[_Request]
+    route: str
+    verify: Callable[[bytes, bytes], Any]
+    proves_absence: bool
+
+
+_PROFILES: Mapping[str, _Kind] = {
+    "core.resolve/v0alpha1": _Kind(messages.ResolveRequest, "/v1/resolve", _core.verify_resolve, False),
+    "core.read/v0alpha1": _Kind(messages.ReadRequest, "/v1/read", _core.verify_read, True),
+    "core.map-proof/v0alpha1": _Kind(messages.MapProofRequest, "/v1/map-proof", _core.verify_map_proof, False),
+    "core.scan/v0alpha1": _Kind(messages.ScanRequest, "/v1/scan", _core.verify_scan_result, False),
+}
+
+
+def _read(root: CidLike, selector: _Selector) -> Query[_core.ReadOutcome]:
+    return _query(messages.ReadRequest(root=_core.Cid(root).text, query=selector))
+
+
+def _query(request: _Request) -> Query[Any]:
+    return _of_kind(_PROFILES[request.profile], encode(request), request)
+
+
+def _of_kind(kind: _Kind, body: bytes, request: _Request) -> Query[Any]:
+    what = f"{_described(request)} in {printable(request.root)}"
+    return Query(kind.route, body, kind.verify, kind.proves_absence, what)
+
+
+def _described(request: _Request) -> str:
+    """Describe a request in words, on one line."""
+    match request:
+        case messages.ResolveRequest(segments=segments):
+            return f"resolve {_quoted(segments)}"
+        case messages.MapProofRequest(key=segments):
+            return f"prove {_quoted(segments)}"
+        case messages.ScanRequest(prefix=segments):
+            return f"list {_quoted(segments)}"
+        case messages.ReadRequest(query=selector):
+            return f"read {_selected(selector)}"
+
+
+def _selected(selector: _Selector) -> str:
+    match selector:
+        case messages.MapKeyQuery(segments=segments):
+            return _quoted(segments)
+        case messages.ListIndexQuery(index=index):
+            return f"element {index}"
+        case messages.ListRangeQuery(start=start, end=end):
+            return f"range {start}:{'' if end is UNSET else end}"
+
+
+def _quoted(segments: Sequence[str]) -> str:
+    return repr("/".join(segments)) if segments else "the root itself"
+
+
+def encode(document: object) -> bytes:
+    """Return `document` as JSON.
+
+    Raises:
+        InvalidInput: A text is not valid UTF-8 (it has lone surrogates), or an integer exceeds 64 bits.
+    """
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{error.object!r}: not UTF-8", code="invalid_path") from None
+    except OverflowError as error:
+        raise InvalidInput(str(error)) from None

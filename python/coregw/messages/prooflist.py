@@ -1,0 +1,103 @@
+"""Prooflists: the proofs of one answer as a chain of steps (protocol section 5)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from coregw.messages.common import Message, Natural, Segments, Size, Suite
+
+__all__ = [
+    "MAX_SCAN_LIMIT",
+    "Link",
+    "ListIndexStep",
+    "ListRangeStep",
+    "MapAbsenceStep",
+    "MapScanStep",
+    "MapStep",
+    "PayloadBindingStep",
+    "Prooflist",
+    "Step",
+]
+
+MAX_SCAN_LIMIT: Final = 1000
+"""The maximum number of entries in one page of a scan, and the default."""
+
+
+class Link(Message, frozen=True, kw_only=True, rename={"cid": "/"}):
+    """A link inside a prooflist: ``{"/": cid}``."""
+
+    cid: str
+
+
+class _Step(Message, frozen=True, kw_only=True, tag_field="kind", rename={"from_": "from"}):
+    """What every step has. `proof` is base64 (RFC 4648 section 4, padded)."""
+
+    from_: Link
+    evidence_kind: Literal["tree"]
+    evidence_backend: Suite
+    proof: str
+
+
+class MapStep(_Step, frozen=True, kw_only=True, tag="map_step"):
+    """One arc of a map was taken; `path` is the text form of the segments that it consumed."""
+
+    path: str
+    target: Link
+
+
+class PayloadBindingStep(_Step, frozen=True, kw_only=True, tag="payload_binding"):
+    """The arc taken is ``@payload`` alone."""
+
+    path: Literal["@payload"]
+    target: Link
+
+
+class MapAbsenceStep(_Step, frozen=True, kw_only=True, tag="map_absence"):
+    """The map has no such key."""
+
+    path: str
+    target: None
+
+
+class ListIndexStep(_Step, frozen=True, kw_only=True, tag="list_index"):
+    """Element `index` of a list of `length` elements; `target` is null where the list is shorter."""
+
+    index: Natural
+    length: Natural
+    target: Link | None
+
+
+class ListRangeStep(_Step, frozen=True, kw_only=True, tag="list_range"):
+    """The elements of a list that meet a range of its measure; `target` is the list itself."""
+
+    start: Natural
+    end: Natural | UnsetType = UNSET
+    length: Natural
+    total_size: Natural
+    segments: list[Link]
+    sizes: list[Size]
+    offset: Natural | None
+    target: Link
+
+
+class MapScanStep(_Step, frozen=True, kw_only=True, tag="map_scan"):
+    """A complete listing of a window of a map; `target` is the map itself."""
+
+    prefix: Segments
+    after: Segments | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_SCAN_LIMIT)]
+    more: bool
+    target: Link
+
+
+Step = MapStep | PayloadBindingStep | MapAbsenceStep | ListIndexStep | ListRangeStep | MapScanStep
+
+
+class Prooflist(Message, frozen=True, kw_only=True):
+    """The proofs of one answer: steps that chain from the root to the target."""
+
+    root: Link
+    query: str | UnsetType = UNSET
+    steps: list[Step]
