@@ -53,7 +53,7 @@ def test_python_imports_of_every_form_are_found(tmp_path: Path) -> None:
             "native.pyi": "X: int\n",
             "sub/__init__.py": "",
             "sub/typed.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack import sub\n",
-            "sub/late.py": "def f():\n    import pack.low\n    from pack.sub import typed\n\nfrom pack.native import X\n",
+            "sub/late.py": "def f():\n    import pack.low\n    from pack.sub import typed\nfrom pack.native import X",
         },
     )
     assert python_graph(package) == {
