@@ -57,7 +57,7 @@ $(VENV)/.bench-locked: requirements-bench.lock $(VENV)/.built
 
 .PHONY: lock
 lock: $(VENV)/.locked ## renew all lock files (ARGS=--upgrade: to the newest versions allowed)
-	$(pip_compile) --group dev $(ARGS) pyproject.toml --output-file requirements.lock
+	$(pip_compile) --extra all --group dev $(ARGS) pyproject.toml --output-file requirements.lock
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 

@@ -1,7 +1,7 @@
-"""Authenticated maps and lists: build them, prove what they hold, and verify what somebody else says they hold.
+"""Authenticated maps and lists: build them, prove their content, and verify proofs from others.
 
-The trees, the proofs and their verification are the extension `coregw._core`, written in Rust; the clients are
-imported when they are first asked for. This module only gathers names: importing it loads no HTTP and no server code.
+Trees, proofs and verification are implemented in Rust, in the extension `coregw._core`; they need no other package.
+`Client` and `AsyncClient` need the ``client`` extra, and are imported on first use, so `import coregw` stays fast.
 
     >>> import coregw
     >>> cid = coregw.payload_cid(b"hello")
@@ -9,9 +9,9 @@ imported when they are first asked for. This module only gathers names: importin
     'bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq'
     >>> m = coregw.Map({"docs/readme": cid, "docs/guide/intro": coregw.payload_cid(b"intro")})
     >>> proof = m.prove("docs/readme")                         # what a gateway sends
-    >>> coregw.verify_key(m.root, "docs/readme", proof) == cid # what a client checks, with the root alone
+    >>> coregw.verify_key(m.root, "docs/readme", proof) == cid # what a client checks, knowing only the root
     True
-    >>> coregw.verify_key(m.root, "docs/nothing", m.prove("docs/nothing")) is None # absence is proven too
+    >>> coregw.verify_key(m.root, "docs/nothing", m.prove("docs/nothing")) is None # absence is proven, too
     True
     >>> coregw.verify_key(m.root, "docs/readme", proof[:-1])
     Traceback (most recent call last):
@@ -121,15 +121,25 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """The clients, on first use: they bring in HTTP code that a verifier has no need of."""
-    if name not in {"AsyncClient", "Client"}:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from coregw import client
+_CLIENTS = {"AsyncClient", "Client"}
 
+
+def __getattr__(name: str) -> object:
+    """Import the clients on first use. Raises `ImportError`, naming the extra, if they can't be imported."""
+    if name not in _CLIENTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from coregw import client
+    except ModuleNotFoundError as error:
+        from coregw.extras import missing_extra
+
+        raise missing_extra(error, f"coregw.{name}", "client") from error
     globals().update(AsyncClient=client.AsyncClient, Client=client.Client)
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from importlib.util import find_spec
+
+    missing = set() if find_spec("httpx2") else _CLIENTS  # so that help() works without the extra
+    return sorted({*globals(), *__all__} - missing)

@@ -1,7 +1,6 @@
-"""Verification of whole operations, from request and result as JSON or as the structs of `coregw.messages`.
+"""Verifiers of whole operations: request and result as JSON text, or as structs of `coregw.messages`.
 
-A thin front: the checks themselves are in the extension. Holds no state, does no I/O, and imports msgspec only when
-it is given a struct.
+The verification itself is in the extension; this module adds documentation and accepts structs.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ __all__ = [
 ]
 
 
-# What the extension takes, said again where `help` and documentation can read it.
+# Repeated from the stub of the extension, so that `help` and pdoc can resolve them.
 CidLike: TypeAlias = str | bytes | Cid
 PathLike: TypeAlias = str | Sequence[str]
 
 
 def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
-    """The target that a resolve result proves for the caller's own request (protocol section 5).
+    """Verify a resolve result against the caller's own request, and return the proven target (protocol section 5).
 
-    The request names the trusted root and the segments; nothing in the result is believed without its proof. That a
-    target was found by the longest arcs, or is the only one, is not proven.
+    The request names the trusted root and the segments. It is not proven that the target is the only one, or that
+    the longest arcs were taken.
 
     Args:
         request: The request that was sent, ``{profile, root, segments}``.
-        result: The result that came back, ``{profile, target, prooflist}``.
+        result: The result that was received, ``{profile, target, prooflist}``.
 
     Returns:
-        The target's CID as text. For no segments it is the root itself.
+        The target's CID as text. For no segments, it is the root itself.
 
     Raises:
-        InvalidInput: The request is no resolve request.
-        ProofError: The result does not prove its target. Names the step and the check that failed.
+        InvalidInput: The request is malformed.
+        ProofError: The result does not prove its target. The error names the step and the check that failed.
 
     Linear in the length of the result.
 
@@ -70,7 +69,7 @@ def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) 
 
 
 def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> ReadOutcome:
-    """What a read result proves for the caller's own request: a key, an element, or a range (protocol section 5).
+    """Verify a read of a key, an element or a range against the caller's own request (protocol section 5).
 
     Args:
         request: The request that was sent, ``{profile, root, query}``.
@@ -81,8 +80,8 @@ def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> 
         The proven answer; ``present`` is False for a proven absence.
 
     Raises:
-        InvalidInput: The request is no read request.
-        ProofError: The result does not prove what it says. Names the check that failed.
+        InvalidInput: The request is malformed.
+        ProofError: The result is not proven. The error names the check that failed.
 
     Linear in the length of the result.
 
@@ -102,15 +101,15 @@ def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> 
 
 
 def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct) -> str | None:
-    """The target that a map proof shows for a key, or None: the key is proven absent (protocol section 5).
+    """Verify a map proof, and return the key's target, or None if the key is proven absent (protocol section 5).
 
     Args:
         request: The request that was sent, ``{profile, root, key}``.
         result: The result, ``{profile, present, target?, prooflist}``.
 
     Raises:
-        InvalidInput: The request is no map proof request.
-        ProofError: The result does not prove what it says. Names the check that failed.
+        InvalidInput: The request is malformed.
+        ProofError: The result is not proven. The error names the check that failed.
 
     Linear in the length of the result.
 
@@ -129,18 +128,18 @@ def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct
 
 
 def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Struct) -> Scan:
-    """A proven page of a map's listing: every entry in the window, in key order, none left out (protocol section 5).
+    """Verify a page of a map's listing: all entries of the window, in key order, without gaps (protocol section 5).
 
     Args:
         request: The request that was sent, ``{profile, root, prefix, after?, limit?}``.
         result: The result, ``{profile, entries, more, prooflist}``.
 
     Returns:
-        The entries, and whether more follow the last of them.
+        The entries, and whether more follow the last one.
 
     Raises:
-        InvalidInput: The request is no scan request.
-        ProofError: The result does not prove what it says. Names the check that failed.
+        InvalidInput: The request is malformed.
+        ProofError: The result is not proven. The error names the check that failed.
 
     Linear in the length of the result.
 
@@ -168,22 +167,23 @@ def verify_diff(
     after: PathLike | None = None,
     limit: int = 1000,
 ) -> Diff:
-    """A proven page of the differences between two maps: in key order, none left out (protocol section 5, *diff*).
+    """Verify a page of the differences between two maps: in key order, without gaps (protocol section 5, *diff*).
 
     Args:
         a: The root of the first map.
         b: The root of the second map, of the same suite.
-        response: What came back, ``{entries, more, proofs}``.
-        prefix: The path that was asked about, with all below it; empty for the whole maps.
-        after: The path behind which was asked, or None.
-        limit: How many differences were asked for at most, 1 to 1,000.
+        response: The response, ``{entries, more, proofs}``.
+        prefix: The requested prefix; empty for the whole maps.
+        after: The requested path to continue after, or None.
+        limit: The requested maximum number of differences, 1 to 1,000.
 
     Returns:
-        The differences as ``(segments, before, after)``, None for no target, and whether more follow the last of them.
+        The differences as ``(segments, before, after)``, None for no target, and whether more follow the last one.
 
     Raises:
-        InvalidInput: A root is no map, the suites differ (code ``kind_mismatch``), or a parameter is none.
-        ProofError: The response does not prove what it says. `step` 0 is the proof of `a`, 1 that of `b`.
+        InvalidInput: A root is not a map root, the suites differ (both with code ``kind_mismatch``), or a parameter is
+            not valid.
+        ProofError: The response is not proven. `step` 0 is the proof of `a`, 1 that of `b`.
 
     Linear in the length of the response.
 
@@ -204,28 +204,20 @@ def verify_diff(
     return _core.verify_diff(a, b, _json(response), prefix, after, limit)
 
 
-def _json(message: bytes | str | Struct) -> bytes | str:
-    if isinstance(message, bytes | str):
-        return message
-    import msgspec
-
-    return msgspec.json.encode(message)
-
-
 def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Struct) -> str:
-    """The new root of a mutation, derived from the caller's own changes without the data (protocol section 5).
+    """Verify a mutation receipt, and return the new root, derived from the caller's own changes (protocol section 5).
 
     Args:
         request: The mutation request with the base root that the caller chose, ``{root, deltas}``.
-        receipt: The receipt that came back for it, asked for with ``"prove": true``.
+        receipt: The receipt that was received, requested with ``"prove": true``.
 
     Returns:
-        The new root. Accepting it stays the caller's decision.
+        The new root. Whether to trust it is the caller's decision.
 
     Raises:
-        InvalidInput: The request is no mutation request, or its root is none.
+        InvalidInput: The request is malformed, or its root is not a root.
         Conflict: The changes contradict each other.
-        ProofError: The receipt is not what follows from the changes. `step` is the delta concerned.
+        ProofError: The receipt does not follow from the changes. `step` is the delta concerned.
 
     Linear in the length of the receipt.
 
@@ -240,3 +232,15 @@ def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Stru
     True
     """
     return _core.verify_transition(_json(request), _json(receipt))
+
+
+def _json(message: bytes | str | Struct) -> bytes | str:
+    if isinstance(message, bytes | str):
+        return message
+    try:
+        import msgspec
+    except ModuleNotFoundError as error:
+        from coregw.extras import missing_extra
+
+        raise missing_extra(error, f"a {type(message).__name__} instead of JSON text", "client") from error
+    return msgspec.json.encode(message)

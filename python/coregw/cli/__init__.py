@@ -1,7 +1,7 @@
-"""The command line: ``coregw serve | add | ls | cat | get | diff | ...``, one module a command.
+"""The ``coregw`` command: a group with one module per subcommand.
 
-Here are the group and what all commands share in failing: one line on stderr that names the place, and an exit code.
-A command is imported when it is called, and imports what it needs when it runs, so that starting is fast.
+The group turns every failure into one line on stderr and an exit code. A subcommand's module is imported when the
+subcommand is called, and imports what it needs when it runs, so that the command starts fast.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from click.exceptions import Exit
 
 from coregw import __version__
 from coregw.errors import CoregwError, ProofError
+from coregw.extras import missing_extra
 
 __all__ = ["EXIT_FAILURE", "EXIT_NOT_PROVEN", "cli", "main"]
 
@@ -38,11 +39,13 @@ _COMMANDS = (
     "serve-plants",
 )
 
-_EPILOG = "Exit codes: 0 done; 1 failure; 2 wrong usage; 3 not proven. COREGW_DEBUG=1 shows tracebacks."
+_SERVER_COMMANDS = ("serve", "serve-plants")
+
+_EPILOG = "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven. COREGW_DEBUG=1 shows tracebacks."
 
 
 class _Commands(click.RichGroup):
-    """The commands by name, imported when asked for, with failures turned into lines and exit codes."""
+    """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -62,20 +65,24 @@ class _Commands(click.RichGroup):
             _fail(f"not proven: {error.message}", EXIT_NOT_PROVEN)
         except CoregwError as error:
             _fail(error.message, EXIT_FAILURE)
+        except ModuleNotFoundError as error:
+            command = ctx.invoked_subcommand or ""
+            extra = "server" if command in _SERVER_COMMANDS else "cli"
+            _fail(str(missing_extra(error, f"coregw {command}", extra)), EXIT_FAILURE)
         except BrokenPipeError:
-            raise  # click ends quietly when the reader of a pipe has gone
+            raise  # click exits quietly when the reader of a pipe is gone
         except OSError as error:
             place = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
             _fail(f"{place}{error.strerror or error}", EXIT_FAILURE)
         except (click.ClickException, Exit, click.Abort):
             raise
-        except Exception as error:  # noqa: BLE001 - a bug: still one line, unless somebody asks for more
+        except Exception as error:  # noqa: BLE001 - a bug: one line as well, unless COREGW_DEBUG is set
             _fail(f"internal error, please report it: {type(error).__name__}: {error}", EXIT_FAILURE)
 
 
 def _fail(message: str, code: int) -> NoReturn:
     if os.environ.get("COREGW_DEBUG"):
-        raise  # noqa: PLE0704 - called while an exception is handled, and that is the one to show
+        raise  # noqa: PLE0704 - re-raises the exception that the caller is handling
     click.echo(f"coregw: {' '.join(message.splitlines())}", err=True)
     raise Exit(code)
 
@@ -83,13 +90,13 @@ def _fail(message: str, code: int) -> NoReturn:
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="coregw")
 def cli() -> None:
-    """Authenticated maps and lists: a gateway, and clients that need not trust it.
+    """Authenticated maps and lists: a gateway, and clients that do not trust it.
 
-    Every answer of a gateway is verified here before anything of it is shown or written.
+    Every answer of a gateway is verified before anything of it is shown or written.
     """
 
 
 def main() -> None:
-    """The entry point of ``coregw``: runs the command that ``sys.argv`` names, then exits."""
+    """Run the command that ``sys.argv`` names, then exit."""
     cli(prog_name="coregw")
     sys.exit(0)

@@ -4,13 +4,18 @@
 ``transport`` the HTTP side, ``folders`` whole folders. Which roots to trust is the caller's decision.
 """
 
-from coregw.client.aio import AsyncClient
-from coregw.client.operations.car import ExportedCar, ImportedCar
-from coregw.client.operations.diff import Difference
-from coregw.client.operations.tree import Entry, Leaf
-from coregw.client.query import Proven, Query
-from coregw.client.settings import ClientSettings
-from coregw.client.sync import Client
+from coregw.extras import missing_extra
+
+try:
+    from coregw.client.aio import AsyncClient
+    from coregw.client.operations.car import ExportedCar, ImportedCar
+    from coregw.client.operations.diff import Difference
+    from coregw.client.operations.tree import Entry, Leaf
+    from coregw.client.query import Proven, Query
+    from coregw.client.settings import ClientSettings
+    from coregw.client.sync import Client
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.client", "client") from error
 
 __all__ = [
     "AsyncClient",

@@ -6,49 +6,54 @@ Leaves out what the members mean and whether a result is proven: that is `coregw
 Leaves out also what only the text of a message shows (duplicate members, depth): `decode` asks the extension for that.
 """
 
-from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, decode, encode
-from coregw.messages.creation import ArcMap, CasCreated, RootCreated
-from coregw.messages.mutation import (
-    Change,
-    Commit,
-    Delta,
-    DeltaResult,
-    Endpoint,
-    FixedList,
-    MutationReceipt,
-    MutationRequest,
-    TransitionRequest,
-)
-from coregw.messages.prooflist import (
-    MAX_SCAN_LIMIT,
-    Link,
-    ListIndexStep,
-    ListRangeStep,
-    MapAbsenceStep,
-    MapScanStep,
-    MapStep,
-    PayloadBindingStep,
-    Prooflist,
-    Step,
-)
-from coregw.messages.query import (
-    ListIndexQuery,
-    ListRangeQuery,
-    MapKeyQuery,
-    MapProofRequest,
-    MapProofResult,
-    ReadNotFound,
-    ReadRequest,
-    ReadResult,
-    ResolveRequest,
-    ResolveResult,
-    ScanEntry,
-    ScanRequest,
-    ScanResult,
-    Verification,
-    VerifyReadRequest,
-    VerifyResolveRequest,
-)
+from coregw.extras import missing_extra
+
+try:
+    from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, decode, encode
+    from coregw.messages.creation import ArcMap, CasCreated, RootCreated
+    from coregw.messages.mutation import (
+        Change,
+        Commit,
+        Delta,
+        DeltaResult,
+        Endpoint,
+        FixedList,
+        MutationReceipt,
+        MutationRequest,
+        TransitionRequest,
+    )
+    from coregw.messages.prooflist import (
+        MAX_SCAN_LIMIT,
+        Link,
+        ListIndexStep,
+        ListRangeStep,
+        MapAbsenceStep,
+        MapScanStep,
+        MapStep,
+        PayloadBindingStep,
+        Prooflist,
+        Step,
+    )
+    from coregw.messages.query import (
+        ListIndexQuery,
+        ListRangeQuery,
+        MapKeyQuery,
+        MapProofRequest,
+        MapProofResult,
+        ReadNotFound,
+        ReadRequest,
+        ReadResult,
+        ResolveRequest,
+        ResolveResult,
+        ScanEntry,
+        ScanRequest,
+        ScanResult,
+        Verification,
+        VerifyReadRequest,
+        VerifyResolveRequest,
+    )
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.messages", "client") from error
 
 __all__ = [
     "MAX_INTEGER",
