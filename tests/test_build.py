@@ -20,6 +20,12 @@ PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
 PINS = {canonicalize_name(name): version for name, version in PIN.findall(LOCK)}
 DECLARED = [
     *PROJECT["project"]["dependencies"],
+    *(
+        text
+        for extra in PROJECT["project"]["optional-dependencies"].values()
+        for text in extra
+        if "coregw[" not in text
+    ),
     *PROJECT["dependency-groups"]["dev"],
     *PROJECT["build-system"]["requires"],
 ]

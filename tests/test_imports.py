@@ -21,17 +21,18 @@ CRATES = TOP / "rust"
 MAY_IMPORT: dict[str, set[str]] = {
     "_core": set(),
     "errors": set(),
-    "verify": {"_core", "errors", "messages"},
-    "": {"_core", "client", "errors", "verify"},
-    "messages": {"_core", "errors"},
+    "extras": set(),
+    "verify": {"_core", "errors", "extras", "messages"},
+    "": {"_core", "client", "errors", "extras", "verify"},
+    "messages": {"_core", "errors", "extras"},
     "store": {"errors"},
     "engine": {"_core", "errors", "messages", "store"},
     "gateway": {"", "_core", "engine", "errors", "messages", "store"},
     "plants": {"_core", "engine", "errors", "gateway"},
-    "client": {"", "_core", "errors", "messages", "verify"},
-    "cli": {"", "_core", "client", "errors", "gateway", "messages", "plants"},
+    "client": {"", "_core", "errors", "extras", "messages", "verify"},
+    "cli": {"", "_core", "client", "errors", "extras", "gateway", "messages", "plants"},
     "demo": {"", "_core", "client", "errors", "messages"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "extras"},
 }
 
 # The commands that start the plant service, alone or beside a gateway: nothing else names it.

@@ -1,0 +1,207 @@
+"""The base package verifies on its own; every other part names the extra that it lacks, in one sentence."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from coregw import _core
+
+TOP = Path(__file__).parent.parent
+PACKAGE = TOP / "python" / "coregw"
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+
+def distributions(extra: str) -> set[str]:
+    """The distributions that an extra installs, those of the extras that it includes as well."""
+    found: set[str] = set()
+    for requirement in map(Requirement, EXTRAS[extra]):
+        if requirement.name == "coregw":
+            found = found.union(*map(distributions, requirement.extras))
+        else:
+            found.add(requirement.name)
+    return found
+
+
+def third_party(part: str) -> set[str]:
+    """The distributions that a part of the package imports anywhere, named as in pyproject.toml."""
+    path = PACKAGE / part
+    found = set()
+    for file in path.rglob("*.py") if path.is_dir() else [path]:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add((node.module or "").partition(".")[0])
+    names = found - set(sys.stdlib_module_names) - {"coregw"}
+    return {name.replace("_", "-") for name in names} - {"click", "pytest"}  # click comes with rich-click
+
+
+def test_the_base_package_has_no_dependencies() -> None:
+    assert PROJECT["dependencies"] == []
+
+
+def test_cli_includes_client_and_all_includes_everything() -> None:
+    assert set(EXTRAS) == {"client", "cli", "server", "all"}
+    assert distributions("client") < distributions("cli")
+    assert distributions("all") == distributions("cli") | distributions("server")
+
+
+@pytest.mark.parametrize("part", ["__init__.py", "__main__.py", "errors.py", "extras.py"])
+def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
+    assert third_party(part) == set()
+
+
+@pytest.mark.parametrize(
+    ("part", "extra"),
+    [
+        ("messages", "client"),
+        ("client", "client"),
+        ("cli", "cli"),
+        ("demo.py", "all"),
+        ("messages", "server"),
+        ("engine", "server"),
+        ("gateway", "server"),
+        ("plants", "server"),
+        ("store", "server"),
+    ],
+)
+def test_an_extra_brings_what_its_part_imports(part: str, extra: str) -> None:
+    assert third_party(part) <= distributions(extra)
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel of coregw, and nothing else. Nothing is downloaded or compiled."""
+    folder = tmp_path_factory.mktemp("bare")
+    wheel = built_wheel(folder)
+    environment = folder / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", environment)
+    python = environment / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-compile", wheel)
+    return python
+
+
+def built_wheel(folder: Path) -> Path:
+    """A wheel of the working copy: its modules, the extension that is built, and the metadata of the build backend."""
+    installed = importlib.metadata.distribution("coregw")
+    name = f"coregw-{installed.version}"
+    info = f"{name}.dist-info"
+    files = {f"coregw/{path.relative_to(PACKAGE)}": path.read_bytes() for path in PACKAGE.rglob("*.py")}
+    extension = Path(_core.__file__)
+    files[f"coregw/{extension.name}"] = extension.read_bytes()
+    files[f"{info}/METADATA"] = (installed.read_text("METADATA") or "").encode()
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{info}/entry_points.txt"] = (installed.read_text("entry_points.txt") or "").encode()
+    record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    wheel = folder / f"{name}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, content in {**files, f"{info}/RECORD": record.encode()}.items():
+            archive.writestr(path, content)
+    return wheel
+
+
+def run(*command: str | Path, code: int = 0) -> str:
+    """Run a command that must exit with `code`; return its stdout and stderr."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COREGW_"))}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd="/", check=False
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+VERIFY = """
+import base64, json, sys
+import coregw
+cid = coregw.payload_cid(b"hello")
+tree = coregw.Map({"docs/readme": cid})
+proof = tree.prove("docs/readme")
+assert coregw.verify_key(tree.root, "docs/readme", proof) == cid
+request = {"profile": "core.resolve/v0alpha1", "root": tree.root, "segments": ["docs", "readme"]}
+step = {"kind": "map_step", "from": {"/": tree.root}, "target": {"/": cid}, "path": "docs/readme",
+        "evidence_kind": "tree", "evidence_backend": "sha2-256", "proof": base64.b64encode(proof).decode()}
+prooflist = {"root": {"/": tree.root}, "query": "docs/readme", "steps": [step]}
+result = {"profile": "core.resolve/v0alpha1", "target": cid, "prooflist": prooflist}
+assert coregw.verify_resolve(json.dumps(request), json.dumps(result)) == cid
+try:
+    coregw.verify_key(tree.root, "docs/readme", proof[:-1])
+except coregw.ProofError:
+    print("verified")
+"""
+
+
+def test_the_base_package_verifies(bare_python: Path) -> None:
+    assert run(bare_python, "-c", VERIFY) == "verified\n"
+
+
+def test_the_base_package_documents_itself(bare_python: Path) -> None:
+    shown = run(bare_python, "-c", "import coregw; help(coregw)")
+    assert "verify_resolve" in shown
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("coregw.Client", "coregw.Client"),
+        ("coregw.AsyncClient", "coregw.AsyncClient"),
+        ("from coregw import Client", "coregw.Client"),
+        ("import coregw.client", "coregw.client"),
+        ("from coregw.client.operations import tree", "coregw.client"),
+        ("import coregw.messages", "coregw.messages"),
+        ("from coregw.messages.batch import Block", "coregw.messages"),
+        ("coregw.verify_resolve({}, {})", "a dict instead of JSON text"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str) -> None:
+    last_line = run(bare_python, "-c", f"import coregw; {statement}", code=1).splitlines()[-1]
+    assert last_line == (
+        f'coregw.extras.MissingExtraError: {what} needs the "client" extra: pip install "coregw[client]"'
+    )
+
+
+def test_the_command_without_its_extra_is_one_line_and_exit_code_1(bare_python: Path) -> None:
+    sentence = 'coregw: the coregw command needs the "cli" extra: pip install "coregw[cli]"\n'
+    assert run(bare_python.with_name("coregw"), "ls", code=1) == sentence
+    assert run(bare_python, "-m", "coregw", code=1) == sentence
+
+
+def without(*packages: str, command: str) -> str:
+    """The output of a command in an interpreter that can't import some packages; its exit code must be 1."""
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({packages!r}))\n"
+        f"sys.argv[1:] = {command.split()!r}\n"
+        "from coregw.__main__ import main\n"
+        "main()\n"
+    )
+    return run(sys.executable, "-c", code, code=1)
+
+
+@pytest.mark.parametrize("command", ["serve", "serve-plants"])
+@pytest.mark.parametrize("missing", ["litestar", "rocksdict", "uvicorn", "msgspec"])
+def test_a_server_command_without_its_extra_is_one_line(command: str, missing: str, tmp_path: Path) -> None:
+    said = without(missing, command=f"{command} --data {tmp_path} --port 0")
+    assert said == f'coregw: coregw {command} needs the "server" extra: pip install "coregw[server]"\n'
+
+
+@pytest.mark.parametrize("missing", ["httpx2", "tenacity", "msgspec"])
+def test_a_client_command_without_its_extra_is_one_line(missing: str) -> None:
+    said = without(missing, command="ls bafkqaaa")
+    assert said == 'coregw: coregw ls needs the "cli" extra: pip install "coregw[cli]"\n'
+
+
+def test_a_missing_module_of_coregw_is_not_taken_for_a_missing_extra() -> None:
+    said = without("coregw.client.query", command="ls bafkqaaa")
+    assert "needs the" not in said
+    assert "coregw.client.query" in said
