@@ -55,6 +55,29 @@ def test_a_hasher_is_shared_by_threads_without_losing_a_piece() -> None:
     assert hasher.cid() == coregw.payload_cid(bytes(32 * ((64 << 10) + 64)))
 
 
+@given(st.binary(max_size=128), st.integers(1, 50))
+def test_identity_cids_hold_the_payload_itself(data: bytes, size: int) -> None:
+    cid = coregw.payload_cid(data, hash="identity")
+    assert (Cid(cid).hash_name, Cid(cid).hash_code, Cid(cid).digest, Cid(cid).kind) == ("identity", 0, data, "cas")
+    assert cid == str(multiformats.CID("base32", 1, "raw", ("identity", data)))
+    hasher = PayloadHasher(hash="identity")
+    for start in range(0, len(data), size):
+        hasher.update(data[start : start + size])
+    assert hasher.cid() == cid
+    assert payload_matches(cid, data)
+    assert not payload_matches(cid, data + b"x")
+    assert not payload_matches(cid, data[1:]) or not data
+
+
+def test_identity_cids_of_more_than_128_bytes_are_too_large() -> None:
+    with pytest.raises(coregw.TooLarge, match="at most 128 bytes; the payload has 129"):
+        coregw.payload_cid(bytes(129), hash="identity")
+    hasher = PayloadHasher(hash="identity")
+    hasher.update(bytes(129))
+    with pytest.raises(coregw.TooLarge):
+        hasher.cid()
+
+
 def digest(function: str, data: bytes) -> bytes:
     if function == "blake2b-256":
         return hashlib.blake2b(data, digest_size=32).digest()

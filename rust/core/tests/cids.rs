@@ -41,6 +41,31 @@ fn every_function_and_codec_is_read_whole_and_nothing_else() {
 }
 
 #[test]
+fn identity_cids_of_at_most_128_bytes_are_payloads_and_never_roots() {
+    for codec in CODECS {
+        for len in 0..=128 {
+            let bytes = cid(1, codec, 0, len, len as usize);
+            let read = Cid::from_bytes(&bytes).expect("an identity CID");
+            assert_eq!((read.codec(), read.function(), read.function_name()), (codec, 0, "identity"));
+            assert_eq!((read.identity(), read.root(), read.kind_name()), (Some(read.digest()), None, "cas"));
+            assert_eq!(Cid::from_text(&read.text()), Ok(read));
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(Cid::from_text(&format!("f{hex}")), Ok(read));
+            refused(&[&bytes[..], &[0]].concat());
+            (0..bytes.len()).for_each(|n| refused(&bytes[..n]));
+        }
+        for len in [129, 130, 255, 256, 1 << 40] {
+            refused(&cid(1, codec, 0, len, 129.min(len as usize)));
+        }
+    }
+    for codec in [0x30_0000, 0x30_3110, 0x30_3211, 0x30_ffff] {
+        refused(&cid(1, codec, 0, 32, 32));
+    }
+    refused(&[&[1, 0x55, 0x80, 0x00, 3][..], &[7; 3]].concat());
+    assert_eq!(Cid::from_text("bafkqaaa").map(|cid| cid.identity().map(<[u8]>::len)), Ok(Some(0)));
+}
+
+#[test]
 fn a_digest_has_its_functions_own_length() {
     for (function, len, _) in FUNCTIONS {
         for wrong in (0..=65).filter(|wrong| *wrong != len) {
@@ -56,11 +81,10 @@ fn other_versions_functions_and_forms_are_refused() {
     for version in (0..200).filter(|version| *version != 1) {
         refused(&cid(version, 0x55, 0x12, 32, 32));
     }
-    for function in (0..0x200).filter(|function| FUNCTIONS.iter().all(|known| known.0 != *function)) {
+    for function in (0..0x200).filter(|function| *function != 0 && FUNCTIONS.iter().all(|known| known.0 != *function)) {
         refused(&cid(1, 0x55, function, 32, 32));
     }
-    // Identity, sha1, and a digest cut off after 20 bytes.
-    refused(&cid(1, 0x55, 0, 3, 3));
+    // sha1, and a digest truncated to 20 bytes.
     refused(&cid(1, 0x55, 0x11, 20, 20));
     refused(&cid(1, 0x55, 0x12, 20, 20));
     let digest = [7; 32];

@@ -72,12 +72,12 @@ fn payloads() {
     for case in cases("payloads.json") {
         let data = bytes(&case["bytes"]);
         let codec = Codec::parse(text(&case["codec"])).expect("a codec");
-        let function = payload::function(text(&case["hash"])).expect("a hash function");
+        let function = payload::Function::from_name(text(&case["hash"])).expect("a hash function");
         let expected = cid(&case["cid"]);
-        assert_eq!(payload::cid(&data, codec, function), expected, "{case}");
+        assert_eq!(payload::cid(&data, codec, function), Ok(expected), "{case}");
         let mut hasher = payload::Hasher::new(codec, function);
-        data.chunks(7).for_each(|piece| hasher.update(piece));
-        assert_eq!(hasher.cid(), expected, "{case}");
+        data.chunks(7).for_each(|chunk| hasher.update(chunk));
+        assert_eq!(hasher.cid(), Ok(expected), "{case}");
         assert!(payload::matches(&expected, &data), "{case}");
         assert!(!payload::matches(&expected, &[&data[..], b"x"].concat()), "{case}");
     }
@@ -234,5 +234,5 @@ fn hostile_proofs_and_changes() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 122);
+    assert_eq!(seen, 142);
 }

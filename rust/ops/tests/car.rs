@@ -173,6 +173,23 @@ fn nested_roots_come_along_once_if_they_are_held() {
 }
 
 #[test]
+fn identity_payloads_need_no_block_and_are_never_missing() {
+    let mut store = Store::new(1 << 20, 1000);
+    let held = Cid::of_identity(0x55, b"hello").expect("a short payload");
+    let root = store.build(Suite::Sha2_256, &BTreeMap::from([("a".into(), held), ("b".into(), payload(1))]));
+    for payloads in [false, true] {
+        let car = export(&mut store, &root, payloads).expect("a held root");
+        let archive = read(&car, 64).expect("a CAR");
+        assert_eq!(archive.missing_payloads(), u64::from(!payloads));
+        assert_eq!(archive.payloads().len(), usize::from(payloads));
+        let with_block = [&car[..], &block_head(&held, 5), b"hello"].concat();
+        assert_eq!(read(&with_block, 64).expect("a CAR").payloads().len(), usize::from(payloads));
+        let wrong = [&car[..], &block_head(&held, 5), b"hullo"].concat();
+        assert!(refusal(&wrong).contains("another hash"));
+    }
+}
+
+#[test]
 fn blocks_may_come_in_any_order_and_again() {
     let mut store = Store::new(1 << 20, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(400));
@@ -332,8 +349,8 @@ fn bad_headers_and_frames_are_refused() {
         ([&good[..], &[0xff; 9]].concat(), "longer than 9 bytes"),
         ([&good[..], &[34], &cidv0].concat(), "block 1 at byte 103: its CID"),
         ([&good[..], &block_head(&node, 2), &[0, 0]].concat(), "bytes follow the node"),
-        ([&good[..], &block_head(&big, 9000), &[0; 100]].concat(), "no tree node has more than"),
-        ([&good[..], &block_head(&payload(1), (1 << 20) + 1), &[0; 99]].concat(), "is the limit"),
+        ([&good[..], &block_head(&big, 9000), &[0; 141]].concat(), "no tree node has more than"),
+        ([&good[..], &block_head(&payload(1), (1 << 20) + 1), &[0; 141]].concat(), "is the limit"),
         ([&good[..], &block_head(&payload(1), 0)].concat(), "another hash"),
     ] {
         let said = refusal(&car);

@@ -34,10 +34,11 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 /// Args:
 ///     data: The payload.
 ///     codec: What the bytes are, as `codec_code` takes it.
-///     hash: ``sha2-256`` or ``blake3``.
+///     hash: ``sha2-256``, ``blake3``, or ``identity``: the CID holds the payload itself, at most 128 bytes.
 ///
 /// Raises:
-///     InvalidInput: A codec that is none (code ``invalid_codec``) or another hash function.
+///     InvalidInput: An invalid codec (code ``invalid_codec``) or an unsupported hash function.
+///     TooLarge: More than 128 bytes for an identity CID.
 ///
 /// >>> payload_cid(b"hello")
 /// 'bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq'
@@ -46,7 +47,7 @@ pub fn codec_code(codec: CodecLike) -> u64 {
        text_signature = "(data, codec='raw', hash='sha2-256')")]
 pub fn payload_cid<'py>(py: Python<'py>, data: &[u8], codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
     let cid = detach::run(py, Work::Hash { bytes: data.len() }, || {
-        Ok(payload::cid(data, codec.0, payload::function(hash)?))
+        payload::cid(data, codec.0, payload::Function::from_name(hash)?)
     })?;
     Ok(text(py, &cid))
 }
@@ -55,10 +56,10 @@ pub fn payload_cid<'py>(py: Python<'py>, data: &[u8], codec: CodecLike, hash: &s
 ///
 /// Args:
 ///     codec: What the bytes are, as `codec_code` takes it.
-///     hash: ``sha2-256`` or ``blake3``.
+///     hash: ``sha2-256``, ``blake3`` or ``identity``.
 ///
 /// Raises:
-///     InvalidInput: A codec that is none (code ``invalid_codec``) or another hash function.
+///     InvalidInput: An invalid codec (code ``invalid_codec``) or an unsupported hash function.
 ///
 /// >>> hasher = PayloadHasher()
 /// >>> hasher.update(b"hel")
@@ -74,7 +75,7 @@ impl PayloadHasher {
     #[pyo3(signature = (codec = CodecLike::default(), hash = "sha2-256"),
            text_signature = "(codec='raw', hash='sha2-256')")]
     fn new(codec: CodecLike, hash: &str) -> PyResult<Self> {
-        let function = call(|| payload::function(hash))?;
+        let function = call(|| payload::Function::from_name(hash))?;
         Ok(Self(Mutex::new(payload::Hasher::new(codec.0, function))))
     }
 
@@ -95,17 +96,17 @@ impl PayloadHasher {
         })
     }
 
-    /// The CID of the bytes so far, as text; more may follow. O(1).
+    /// The CID of the bytes so far, as text; more may follow. O(1). Raises `TooLarge` if an identity CID cannot hold them.
     fn cid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         let cid = {
             let hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-            call(|| Ok(hasher.cid()))?
+            call(|| hasher.cid())?
         };
         Ok(text(py, &cid))
     }
 }
 
-/// Whether `data` has the digest that `cid` names. All five hash functions of protocol section 1 work.
+/// Whether `data` matches `cid`, whatever its hash function (protocol section 1); an identity CID holds the bytes.
 ///
 /// Of a root, `data` is the encoding of the tree's top node. O(bytes); releases the GIL above 32 KiB.
 ///

@@ -1,8 +1,15 @@
-//! Content identifiers: CIDv1 in binary form, the five hash functions of protocol section 1, and root CIDs.
+//! Content identifiers: CIDv1 in binary form, the hash functions of protocol section 1, and root CIDs.
 //!
-//! A [`Cid`] in hand is valid: known hash function, its full digest length, nothing after it, and a root codec only
-//! on a true root. [`RootCid`] is the part of it that names a tree.
+//! ```text
+//! varint(1) || varint(codec) || varint(hash function) || varint(digest length) || digest
+//!                               └───────────────────── multihash ─────────────────────┘
+//! ```
+//!
+//! Every [`Cid`] is valid: its hash function is known, its digest has that function's full length (an identity CID holds
+//! the payload itself, at most 128 bytes), nothing follows, and a root codec occurs only in the CID of a root.
+//! [`RootCid`] is a root's CID taken apart: the kind, suite and digest of a tree.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -13,11 +20,15 @@ use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
 use crate::tree::node::copy;
 
-/// The longest binary CID: version, codec (9), function (3), length, digest (64).
-pub const MAX_LEN: usize = 78;
-/// The longest text that is looked at, in bytes; base 16 needs 2 a byte, and a prefix.
-const MAX_TEXT: usize = 2 * MAX_LEN + 1;
-/// Codecs of this range are roots or nothing.
+/// The length of the longest payload that an identity CID can hold, in bytes.
+pub const MAX_IDENTITY_BYTES: usize = 128;
+/// The length of the longest binary CID, in bytes: an identity CID with a codec of 9 bytes.
+pub const MAX_LEN: usize = 1 + varint::MAX_LEN + 1 + 2 + MAX_IDENTITY_BYTES;
+/// The length of the longest text that is decoded, in bytes: a prefix and base 16.
+const MAX_TEXT: usize = 1 + 2 * MAX_LEN;
+/// The multihash code of the identity function, whose digest is the payload itself.
+const IDENTITY: u64 = 0x00;
+/// Codecs in this range are valid in root CIDs only.
 pub const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
 
 static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
@@ -26,8 +37,9 @@ static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
     spec.encoding().expect("32 distinct symbols make an encoding")
 });
 
-/// A hash function that a CID may name: its code, its name, its digest length in bytes.
-const FUNCTIONS: [(u64, &str, usize); 5] = [
+/// The hash functions that a CID may name: code, name, and digest length in bytes (of `identity`, the maximum).
+const FUNCTIONS: [(u64, &str, usize); 6] = [
+    (IDENTITY, "identity", MAX_IDENTITY_BYTES),
     (0x12, "sha2-256", 32),
     (0x13, "sha2-512", 64),
     (0x16, "sha3-256", 32),
@@ -99,15 +111,18 @@ fn parse(bytes: &[u8]) -> Result<Parts, &'static str> {
     let length = next()?;
     let digest = at;
     let Some((.., full)) = FUNCTIONS.iter().find(|f| f.0 == function) else {
-        return Err("its hash function is not one of sha2-256, sha2-512, sha3-256, blake2b-256, blake3");
+        return Err("its hash function is not one of sha2-256, sha2-512, sha3-256, blake2b-256, blake3, identity");
     };
-    if length != *full as u64 {
-        return Err("its digest has not the full length of its hash function");
+    match length.cmp(&(*full as u64)) {
+        Ordering::Greater if function == IDENTITY => return Err("its identity digest is longer than 128 bytes"),
+        Ordering::Less if function == IDENTITY => {}
+        Ordering::Equal => {}
+        _ => return Err("its digest does not have the full length of its hash function"),
     }
-    match bytes.len() - digest {
-        n if n < *full => return Err("it ends inside its digest"),
-        n if n > *full => return Err("bytes follow its digest"),
-        _ => {}
+    match ((bytes.len() - digest) as u64).cmp(&length) {
+        Ordering::Less => return Err("it ends inside its digest"),
+        Ordering::Greater => return Err("bytes follow its digest"),
+        Ordering::Equal => {}
     }
     if ROOT_CODECS.contains(&codec) {
         root_of_codec(codec, function)?;
@@ -215,6 +230,25 @@ impl Cid {
         varint::write(&mut bytes, 32);
         bytes.extend_from_slice(&digest.0);
         Self::trusted(&bytes)
+    }
+
+    /// The identity CID of a payload, which holds the payload itself; None if that is longer than 128 bytes.
+    pub fn of_identity(codec: u64, payload: &[u8]) -> Option<Self> {
+        if payload.len() > MAX_IDENTITY_BYTES {
+            return None;
+        }
+        let mut bytes = vec![1];
+        varint::write(&mut bytes, codec);
+        varint::write(&mut bytes, IDENTITY);
+        varint::write(&mut bytes, payload.len() as u64);
+        bytes.extend_from_slice(payload);
+        Some(Self::trusted(&bytes))
+    }
+
+    /// The payload that an identity CID holds; None for a CID with a hash.
+    pub fn identity(&self) -> Option<&[u8]> {
+        let parts = self.parts();
+        (parts.function == IDENTITY).then(|| &self.as_bytes()[parts.digest..])
     }
 
     /// The binary form.

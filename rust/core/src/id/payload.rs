@@ -1,33 +1,57 @@
-//! Payloads: the CIDs of bytes, made at once or piece by piece, and the check of bytes against a CID.
+//! Payload CIDs: computing them, and checking bytes against them, at once or in chunks.
 //!
-//! New CIDs use one of the two functions of the suites; a check takes any of the five of protocol section 1. Nothing
-//! here stores or streams.
+//! New CIDs use sha2-256, blake3 or identity; a check supports every hash function of protocol section 1.
 
 use sha2::Digest as _;
 
 use crate::error::{Error, InputCode, Result};
-use crate::id::cid::Cid;
+use crate::id::cid::{Cid, MAX_IDENTITY_BYTES};
 use crate::id::codec::Codec;
 use crate::id::suite::{Digest, Suite};
 
-/// The hash function of a payload's CID, by its name.
+/// A hash function for new payload CIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// The hash function of a suite.
+    Hash(Suite),
+    /// The CID holds the payload itself, at most [`MAX_IDENTITY_BYTES`].
+    Identity,
+}
+
+impl Function {
+    /// Looks a hash function up by its name.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidRequest`] for any name but `sha2-256`, `blake3` and `identity`.
+    pub fn from_name(name: &str) -> Result<Self> {
+        if name == "identity" {
+            return Ok(Self::Identity);
+        }
+        Suite::from_name(name).map(Self::Hash).map_err(|_| {
+            let shown: String = name.chars().take(80).collect();
+            let what = format!("hash {shown:?} is not supported for payloads; use sha2-256, blake3 or identity");
+            Error::input(InputCode::InvalidRequest, what)
+        })
+    }
+}
+
+/// Computes the CID of a payload. O(bytes) hashing.
 ///
 /// # Errors
-/// [`InputCode::InvalidRequest`] for any name but `sha2-256` and `blake3`.
-pub fn function(name: &str) -> Result<Suite> {
-    Suite::from_name(name).map_err(|_| {
-        let shown: String = name.chars().take(80).collect();
-        let what = format!("hash {shown:?} is not one that payloads are stored under; use sha2-256 or blake3");
-        Error::input(InputCode::InvalidRequest, what)
-    })
+/// [`InputCode::TooLarge`] for an identity CID of more than [`MAX_IDENTITY_BYTES`] bytes.
+pub fn cid(bytes: &[u8], codec: Codec, function: Function) -> Result<Cid> {
+    match function {
+        Function::Hash(suite) => Ok(Cid::of_payload(codec.number(), suite, &suite.digest(bytes))),
+        Function::Identity => Cid::of_identity(codec.number(), bytes).ok_or_else(|| too_long(bytes.len() as u64)),
+    }
 }
 
-/// The CID of `bytes`. O(bytes) hashing.
-pub fn cid(bytes: &[u8], codec: Codec, function: Suite) -> Cid {
-    Cid::of_payload(codec.number(), function, &function.digest(bytes))
+fn too_long(bytes: u64) -> Error {
+    let what = format!("an identity CID holds at most {MAX_IDENTITY_BYTES} bytes; the payload has {bytes}");
+    Error::input(InputCode::TooLarge, what)
 }
 
-/// Makes the CID of bytes that come in pieces.
+/// Incremental computation of a payload's CID.
 #[derive(Debug, Clone)]
 pub struct Hasher {
     codec: Codec,
@@ -37,49 +61,64 @@ pub struct Hasher {
 #[derive(Debug, Clone)]
 enum State {
     Sha2_256(sha2::Sha256),
-    // 2 KiB, so not in line.
+    // 2 KiB, so boxed.
     Blake3(Box<blake3::Hasher>),
+    /// The payload as far as an identity CID can hold it, and its length so far.
+    Identity(Vec<u8>, u64),
 }
 
 impl Hasher {
-    /// A hasher that has seen no bytes.
-    pub fn new(codec: Codec, function: Suite) -> Self {
+    /// Creates a hasher of the empty payload.
+    pub fn new(codec: Codec, function: Function) -> Self {
         let state = match function {
-            Suite::Sha2_256 => State::Sha2_256(sha2::Sha256::new()),
-            Suite::Blake3 => State::Blake3(Box::default()),
+            Function::Hash(Suite::Sha2_256) => State::Sha2_256(sha2::Sha256::new()),
+            Function::Hash(Suite::Blake3) => State::Blake3(Box::default()),
+            Function::Identity => State::Identity(Vec::new(), 0),
         };
         Self { codec, state }
     }
 
-    /// Adds the next bytes. O(bytes).
+    /// Appends the next chunk. O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
             State::Sha2_256(state) => state.update(bytes),
             State::Blake3(state) => {
                 state.update(bytes);
             }
+            State::Identity(held, len) => {
+                let room = MAX_IDENTITY_BYTES - held.len();
+                held.extend_from_slice(&bytes[..room.min(bytes.len())]);
+                *len += bytes.len() as u64;
+            }
         }
     }
 
     /// The CID of the bytes so far; more may follow. O(1).
-    pub fn cid(&self) -> Cid {
+    ///
+    /// # Errors
+    /// [`InputCode::TooLarge`] for an identity CID of more than [`MAX_IDENTITY_BYTES`] bytes.
+    pub fn cid(&self) -> Result<Cid> {
         let (function, digest) = match &self.state {
             State::Sha2_256(state) => (Suite::Sha2_256, Digest(state.clone().finalize().into())),
             State::Blake3(state) => (Suite::Blake3, Digest(*state.finalize().as_bytes())),
+            State::Identity(_, len) if *len > MAX_IDENTITY_BYTES as u64 => return Err(too_long(*len)),
+            State::Identity(held, _) => return cid(held, self.codec, Function::Identity),
         };
-        Cid::of_payload(self.codec.number(), function, &digest)
+        Ok(Cid::of_payload(self.codec.number(), function, &digest))
     }
 }
 
-/// The check of bytes that come in pieces against a CID, by any of the five functions.
+/// Incremental check of a payload against its CID, whatever the hash function.
 pub struct Check {
     cid: Cid,
     state: Checking,
 }
 
-// What is hashed is megabytes; the size of the states does not matter.
+// One value exists per payload of up to megabytes, so its own size does not matter.
 #[allow(clippy::large_enum_variant)]
 enum Checking {
+    /// How many bytes came, all of them as in the CID; None: another byte came, or too many.
+    Identity(Option<usize>),
     Sha2_256(sha2::Sha256),
     Sha2_512(sha2::Sha512),
     Sha3_256(sha3::Sha3_256),
@@ -88,21 +127,27 @@ enum Checking {
 }
 
 impl Check {
-    /// A check that has seen no bytes.
+    /// Creates a check of the empty payload.
     pub fn new(cid: &Cid) -> Self {
         let state = match cid.function_name() {
             "sha2-256" => Checking::Sha2_256(Default::default()),
             "sha2-512" => Checking::Sha2_512(Default::default()),
             "sha3-256" => Checking::Sha3_256(Default::default()),
             "blake2b-256" => Checking::Blake2b(Default::default()),
+            "identity" => Checking::Identity(Some(0)),
             _ => Checking::Blake3(Box::default()),
         };
         Self { cid: *cid, state }
     }
 
-    /// Adds the next bytes. O(bytes).
+    /// Appends the next chunk. O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
+            Checking::Identity(len) => {
+                let rest = len.and_then(|len| self.cid.digest().get(len..));
+                let agrees = rest.is_some_and(|rest| rest.starts_with(bytes));
+                *len = len.filter(|_| agrees).map(|len| len + bytes.len());
+            }
             Checking::Sha2_256(state) => state.update(bytes),
             Checking::Sha2_512(state) => state.update(bytes),
             Checking::Sha3_256(state) => state.update(bytes),
@@ -113,25 +158,30 @@ impl Check {
         }
     }
 
-    /// Ends the bytes; the error is the CID, if it names others.
-    pub fn end(self) -> Result<(), Cid> {
+    /// The CID that the payload is checked against.
+    pub fn cid(&self) -> &Cid {
+        &self.cid
+    }
+
+    /// Whether the bytes so far are the whole payload.
+    pub fn is_match(self) -> bool {
         let digest = self.cid.digest();
-        let same = match self.state {
+        match self.state {
+            Checking::Identity(len) => len == Some(digest.len()),
             Checking::Sha2_256(state) => state.finalize()[..] == *digest,
             Checking::Sha2_512(state) => state.finalize()[..] == *digest,
             Checking::Sha3_256(state) => state.finalize()[..] == *digest,
             Checking::Blake2b(state) => state.finalize()[..] == *digest,
             Checking::Blake3(state) => state.finalize().as_bytes()[..] == *digest,
-        };
-        if same { Ok(()) } else { Err(self.cid) }
+        }
     }
 }
 
-/// Whether `bytes` have the digest that `cid` names. Of a root, `bytes` are the encoding of its top node. O(bytes).
+/// Whether `bytes` match `cid`. For a root CID, `bytes` are the encoding of its top node. O(bytes).
 pub fn matches(cid: &Cid, bytes: &[u8]) -> bool {
     let mut check = Check::new(cid);
     check.update(bytes);
-    check.end().is_ok()
+    check.is_match()
 }
 
 #[cfg(test)]
@@ -139,7 +189,8 @@ mod tests {
     use super::*;
 
     /// Digests of "abc" from the functions' own standards.
-    const ABC: [(&str, &str); 5] = [
+    const ABC: [(&str, &str); 6] = [
+        ("0003", "616263"),
         ("1220", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
         (
             "1340",
@@ -155,37 +206,64 @@ mod tests {
     }
 
     #[test]
-    fn bytes_match_by_all_five_functions_and_others_do_not() {
+    fn every_hash_function_accepts_its_payload_and_rejects_others() {
         for (multihash, digest) in ABC {
             let cid = named(multihash, digest);
             assert!(matches(&cid, b"abc"), "{multihash}");
             assert!(!matches(&cid, b"abd"), "{multihash}");
+            assert!(!matches(&cid, b"ab"), "{multihash}");
+            assert!(!matches(&cid, b"abca"), "{multihash}");
             assert!(!matches(&cid, b""), "{multihash}");
+            let mut check = Check::new(&cid);
+            [&b"a"[..], b"", b"bc"].iter().for_each(|chunk| check.update(chunk));
+            assert!(check.is_match(), "{multihash}");
         }
     }
 
     #[test]
-    fn pieces_give_the_cid_of_the_whole() {
+    fn chunks_give_the_cid_of_the_whole() {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7 % 251) as u8).collect();
-        for function in Suite::ALL {
+        for function in Suite::ALL.map(Function::Hash) {
             for size in [1, 63, 64, 65, 1024, 4999] {
                 let mut hasher = Hasher::new(Codec::RAW, function);
                 for piece in bytes.chunks(size) {
-                    let _ = hasher.cid();
+                    hasher.cid().expect("a hash takes any length");
                     hasher.update(piece);
                 }
-                let whole = cid(&bytes, Codec::RAW, function);
-                assert_eq!(hasher.cid(), whole);
+                let whole = cid(&bytes, Codec::RAW, function).expect("a hash takes any length");
+                assert_eq!(hasher.cid(), Ok(whole));
                 assert!(matches(&whole, &bytes));
             }
         }
-        assert_eq!(Hasher::new(Codec::RAW, Suite::Blake3).cid(), cid(b"", Codec::RAW, Suite::Blake3));
+        let blake3 = Function::Hash(Suite::Blake3);
+        assert_eq!(Hasher::new(Codec::RAW, blake3).cid(), cid(b"", Codec::RAW, blake3));
     }
 
     #[test]
-    fn other_functions_are_refused_by_name() {
-        assert_eq!(function("blake3"), Ok(Suite::Blake3));
-        let refused = function("sha2-512").expect_err("no function of new payloads");
+    fn identity_cids_hold_payloads_of_at_most_128_bytes() {
+        let bytes: Vec<u8> = (0..130).collect();
+        for len in 0..=bytes.len() {
+            let bytes = &bytes[..len];
+            let whole = cid(bytes, Codec::RAW, Function::Identity);
+            for size in [1, 64, 127, 130] {
+                let mut hasher = Hasher::new(Codec::RAW, Function::Identity);
+                bytes.chunks(size).for_each(|chunk| hasher.update(chunk));
+                assert_eq!(hasher.cid(), whole, "{len} bytes");
+            }
+            match whole {
+                Ok(cid) => assert_eq!(cid.identity(), Some(bytes)),
+                Err(Error::Input { code, .. }) => assert_eq!((code, len > 128), (InputCode::TooLarge, true)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(cid(b"", Codec::RAW, Function::Identity).map(|cid| cid.text()), Ok("bafkqaaa".to_owned()));
+    }
+
+    #[test]
+    fn unsupported_hash_functions_are_rejected_by_name() {
+        assert_eq!(Function::from_name("blake3"), Ok(Function::Hash(Suite::Blake3)));
+        assert_eq!(Function::from_name("identity"), Ok(Function::Identity));
+        let refused = Function::from_name("sha2-512").expect_err("not for new payloads");
         assert!(refused.to_string().contains("sha2-512"));
     }
 }

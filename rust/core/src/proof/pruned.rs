@@ -24,8 +24,11 @@ pub enum Form {
 /// Inner nodes above a leaf of the longest list; more of them open at once can't be right.
 const MAX_LIST_DEPTH: usize = 53;
 
-/// The shortest encoding of a child of an inner node: a stub's tag, count and digest.
-const MIN_CHILD: usize = 34;
+/// The shortest encoding of a child of an inner node: a leaf whose tail is empty and whose target is `bafkqaaa`.
+const MIN_CHILD: usize = 7;
+
+/// The mean encoding of a node and its share of an inner node, in bytes; most nodes of a proof are stubs.
+const TYPICAL_CHILD: usize = 34;
 
 /// The parent of the top.
 const NONE: u32 = u32::MAX;
@@ -51,7 +54,7 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
 /// An inner node is not begun unless enough bytes are left for all children that are owed. So there are at most two
 /// nodes for each [`MIN_CHILD`] bytes, and memory stays in proportion whatever the bytes are. The nodes are added to `arena`, which is empty.
 pub(crate) fn decode(arena: &mut Arena, bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<(), Fault> {
-    arena.reserve(2 * bytes.len() / MIN_CHILD + 1, bytes.len());
+    arena.reserve(2 * bytes.len() / TYPICAL_CHILD + 1, bytes.len());
     arena.bytes.extend_from_slice(bytes);
     let encoder = &mut Encoder::new(suite);
     match (kind, form) {
@@ -117,7 +120,23 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     fn push_shown(&mut self, sum: Summary, state: State, home: u32) -> NodeId {
         self.arena.shown += 1;
         let flags = if PAGE { SHOWN } else { 0 };
-        self.arena.push(Node { home, flags, ..Node::new(sum, state) })
+        self.push(Node { home, flags, ..Node::new(sum, state) })
+    }
+
+    #[inline(always)]
+    fn push(&mut self, node: Node) -> NodeId {
+        if self.arena.nodes.len() == self.arena.nodes.capacity() {
+            self.grow();
+        }
+        self.arena.push(node)
+    }
+
+    /// Reserves capacity for all nodes that the rest of the bytes can hold, so that nodes are moved once at most.
+    #[cold]
+    fn grow(&mut self) {
+        let owed = self.owed + 1;
+        let rest = (self.reader.bytes.len() - self.reader.at).saturating_sub(MIN_CHILD * owed);
+        self.arena.nodes.reserve_exact(2 + owed + 2 * rest / (MIN_CHILD + 1));
     }
 
     #[inline(always)]
@@ -183,7 +202,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let mut digest = Digest::ZERO;
         digest.0.copy_from_slice(self.reader.take(32)?);
         let state = State::Stub { extent: 0, ordinal: self.stubs };
-        let id = self.arena.push(Node::new(Summary { count, measure, digest }, state));
+        let id = self.push(Node::new(Summary { count, measure, digest }, state));
         if PAGE {
             let [height, weight, extent] = [self.reader.varint()?, self.reader.varint()?, self.reader.varint()?];
             let (Ok(height), Ok(weight), Ok(extent)) = (height.try_into(), weight.try_into(), extent.try_into()) else {

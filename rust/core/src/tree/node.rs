@@ -4,6 +4,7 @@
 
 use sha2::block_api::compress256;
 
+use crate::id::cid::MAX_LEN;
 use crate::id::suite::{Digest, Suite};
 use crate::key::{self as path, top_bits};
 use crate::tree::arena::Side;
@@ -59,8 +60,8 @@ impl Out for Vec<u8> {
 
 /// Room in front of the path: a tag and the varint of a bit or of a key's length.
 const HEAD: usize = 4;
-/// Room behind the path: the rest of an encoding (two counts and digests, or a target) and the padding of SHA-256.
-const BEHIND: usize = 80 + PADDING.len() + 8;
+/// Room after the path: a target and its length (longer than two counts and digests), and the padding of SHA-256.
+const BEHIND: usize = 2 + MAX_LEN + PADDING.len() + 8;
 
 /// Where an encoding is made in place.
 struct Line {
@@ -184,7 +185,7 @@ pub struct Encoder {
 impl Encoder {
     pub fn new(suite: Suite) -> Self {
         let mut buffer = Vec::with_capacity(512);
-        buffer.resize(384, 0);
+        buffer.resize(448, 0);
         Self { suite, line: Line { buffer, end: 0 } }
     }
 
@@ -391,7 +392,7 @@ mod tests {
         for suite in Suite::ALL {
             let mut encoder = Encoder::new(suite);
             for len in (0..400).chain([path::MAX_KEY]).rev() {
-                let (key, target) = (&key[..len], vec![9; 1 + len % 78]);
+                let (key, target) = (&key[..len], vec![9; 1 + len % MAX_LEN]);
                 encoder.put(0, key);
                 assert_eq!(encoder.path(len), key);
                 let leaf = bytes(&MapLeaf { key, target: &target });

@@ -30,11 +30,12 @@ pub fn config(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A target: payloads of several hash functions and codecs, and roots.
+/// A target: payloads of several hash functions and codecs, identity CIDs of any length, and roots.
 pub fn target(n: u16) -> Cid {
-    let (codec, function, len): (u64, u64, u8) = match n % 7 {
+    let (codec, function, len): (u64, u64, u64) = match n % 8 {
         0..=2 => (0x55, 0x12, 32),
         3 => (0x71, 0x13, 64),
+        7 => (0x55, 0x00, 2 + u64::from(n / 8 % 127)),
         4 => (0x55, 0x1e, 32),
         5 => (0x30_3110, 0x12, 32),
         _ => (0x30_3211, 0x1e, 32),
@@ -42,8 +43,8 @@ pub fn target(n: u16) -> Cid {
     let mut bytes = vec![1];
     varint::write(&mut bytes, codec);
     varint::write(&mut bytes, function);
-    bytes.push(len);
-    bytes.extend(n.to_be_bytes().iter().cycle().take(len.into()));
+    varint::write(&mut bytes, len);
+    bytes.extend(n.to_be_bytes().iter().cycle().take(len as usize));
     Cid::from_bytes(&bytes).expect("a CID")
 }
 

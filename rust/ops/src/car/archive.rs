@@ -232,7 +232,7 @@ impl Archive {
                     find(&mut self.index, &mut self.found, top);
                 }
             }
-            Some((cid, None)) if !self.index.has_payload(&cid) => self.missing += 1,
+            Some((cid, None)) if cid.identity().is_none() && !self.index.has_payload(&cid) => self.missing += 1,
             _ => {}
         }
         Ok(None)

@@ -335,7 +335,13 @@ impl Export {
                     return Err(Error::input(InputCode::TooLarge, what));
                 }
             }
-            None if self.with_payloads && self.handed_out.insert(payload_key(target)) => self.payloads.push(*target),
+            // An identity CID holds its payload, so no block is needed for it.
+            None if self.with_payloads
+                && target.identity().is_none()
+                && self.handed_out.insert(payload_key(target)) =>
+            {
+                self.payloads.push(*target)
+            }
             _ => {}
         }
         Ok(())

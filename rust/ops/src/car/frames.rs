@@ -207,7 +207,9 @@ impl Reader {
             None => {
                 let mut check = Check::new(&cid);
                 check.update(rest);
-                self.index.payloads.push(PayloadRecord::new(&cid, self.body, len as u32));
+                if cid.identity().is_none() {
+                    self.index.payloads.push(PayloadRecord::new(&cid, self.body, len as u32));
+                }
                 State::Payload(Box::new(check), data - rest.len() as u64)
             }
         };
@@ -235,7 +237,8 @@ impl Reader {
     /// A payload is here.
     fn payload(&mut self) -> Result<()> {
         if let State::Payload(check, _) = std::mem::replace(&mut self.state, State::Length)
-            && let Err(cid) = check.end()
+            && let cid = *check.cid()
+            && !check.is_match()
         {
             return Err(self.refuse(&format!("{cid}: its bytes have another hash")));
         }
