@@ -1,9 +1,8 @@
-"""``make demo``: the main job, end to end, on a real folder: the standard library of the Python that runs this.
+"""``make demo``: the whole workflow on a real folder, the standard library of the Python that runs it.
 
 Starts a gateway process on a temporary RocksDB store and a free port, adds thousands of files, resolves all of them
 over HTTP, verifies every proof, fetches and compares every byte, shows that tampered answers are refused, and stops
-the gateway. Leaves nothing behind, and exits with 1 if anything is not as it should be. It measures nothing that a
-benchmark should: see ``make bench``.
+the gateway. Leaves nothing behind, and exits with code 1 if any check fails. For measurements, see ``make bench``.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ T = TypeVar("T")
 WORKERS = 8
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-LEAVE_OUT = ("site-packages", "dist-packages", "__pycache__")
+IGNORED_FOLDERS = ("site-packages", "dist-packages", "__pycache__")
 
 
 class DemoFailed(Exception):
-    """Something is not as it should be."""
+    """A check of the demo failed."""
 
 
 @dataclass
 class Report:
-    """What the table says at the end."""
+    """The data for the table at the end."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     proofs: list[Proven[str]] = field(default_factory=list)
@@ -62,14 +61,14 @@ class Report:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Notes how long a phase takes."""
+        """Record the duration of a phase."""
         begun = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - begun
 
 
 def main(top: Path | None = None) -> int:
-    """Runs the demo on a folder, the standard library if none is given; returns the exit code."""
+    """Run the demo on a folder, by default the standard library, and return the exit code."""
     console = Console()
     try:
         _run(console, top or Path(sysconfig.get_path("stdlib")))
@@ -84,7 +83,7 @@ def main(top: Path | None = None) -> int:
 
 def _run(console: Console, top: Path) -> None:
     report = Report()
-    found = survey(top, LEAVE_OUT)
+    found = survey(top, IGNORED_FOLDERS)
     console.print(f"[bold]coregw {coregw.__version__}[/]: {len(found.sources):,} files of {escape(display_name(top))}")
     with tempfile.TemporaryDirectory(prefix="coregw-demo-") as scratch:
         with report.phase("start"):
@@ -99,7 +98,7 @@ def _run(console: Console, top: Path) -> None:
             _tamper(console, report)
             with report.phase("stop"):
                 gateway.stop()
-            _done(console, "stopped", "the gateway, cleanly: exit code 0")
+            _done(console, "stopped", "the gateway, with exit code 0")
         finally:
             gateway.kill()
     _table(console, added, report)
@@ -122,20 +121,20 @@ def _resolve_all(console: Console, client: Client, added: Added, report: Report)
     def resolve(path: str) -> Proven[str]:
         proven = client.query(query.resolve(added.root, path))
         if proven.value != added.arcs[path]:
-            raise DemoFailed(f"{path} leads to {proven.value}, not to {added.arcs[path]}")
+            raise DemoFailed(f"{path} resolves to {proven.value}, not to {added.arcs[path]}")
         return proven
 
     with report.phase("resolve"), _progress(console, "resolving", len(added.arcs)) as advance:
         report.proofs = _for_each(added.arcs, resolve, advance)
-    _done(console, "resolved", f"{len(report.proofs):,} paths over HTTP, each proof verified as it came")
+    _done(console, "resolved", f"{len(report.proofs):,} paths over HTTP, each proof verified on arrival")
 
 
 def _verify_again(console: Console, added: Added, report: Report) -> None:
-    """Verification alone, without the network, to see what it costs."""
+    """Verify all proofs once more, to measure verification without the network."""
     with report.phase("verify"):
         for proven in report.proofs:
             if coregw.verify_resolve(proven.request, proven.result) != proven.value:
-                raise DemoFailed("a proof shows something else the second time")
+                raise DemoFailed("verifying a proof again gave a different target")
     _done(console, "verified", f"{len(report.proofs):,} proofs against {added.root[:16]}…, offline")
 
 
@@ -144,23 +143,23 @@ def _compare_all(console: Console, client: Client, added: Added, found: Survey, 
 
     def compare(path: str) -> int:
         with files[path].open("rb") as disk:
-            for piece in client.contents(added.arcs[path]):
-                if disk.read(len(piece)) != piece:
-                    raise DemoFailed(f"{path}: the bytes are not those on the disk")
+            for chunk in client.contents(added.arcs[path]):
+                if disk.read(len(chunk)) != chunk:
+                    raise DemoFailed(f"{path}: the fetched bytes differ from the file on disk")
             size = disk.tell()
             if disk.read(1):
-                raise DemoFailed(f"{path}: the file on the disk is longer")
+                raise DemoFailed(f"{path}: the file on disk is longer than the fetched bytes")
         return size
 
     with report.phase("fetch"), _progress(console, "fetching", len(added.arcs)) as advance:
         fetched = sum(_for_each(added.arcs, compare, advance))
     if fetched != added.bytes:
-        raise DemoFailed(f"fetched {fetched} bytes of {added.bytes}")
-    _done(console, "fetched", f"{fetched:,} bytes, hashed, and equal to the disk byte by byte")
+        raise DemoFailed(f"fetched {fetched} of {added.bytes} bytes")
+    _done(console, "fetched", f"{fetched:,} bytes, hashed, and identical to the files on disk")
 
 
 def _for_each(paths: Iterable[str], work: Callable[[str], T], advance: Callable[[float], None]) -> list[T]:
-    """``work(path)`` for every path in a few threads, which share the client and its connections."""
+    """Call ``work(path)`` for every path in a few threads, which share the client and its connections."""
     values = []
     with ThreadPoolExecutor(WORKERS) as threads:
         try:
@@ -174,7 +173,7 @@ def _for_each(paths: Iterable[str], work: Callable[[str], T], advance: Callable[
 
 
 def _tamper(console: Console, report: Report) -> None:
-    """A gateway that lies, as small as a lie can be."""
+    """Verify two minimally tampered answers, which must be refused."""
     honest = report.proofs[len(report.proofs) // 2]
     flipped: dict[str, Any] = json.loads(honest.result)
     step = flipped["prooflist"]["steps"][0]
@@ -194,17 +193,17 @@ def _tamper(console: Console, report: Report) -> None:
             report.refusals.append((what, str(error)))
             _done(console, "refused", f"{what}: [italic]{escape(str(error))}[/]", markup=True)
         else:
-            raise DemoFailed(f"a tampered answer was believed: {what}")
+            raise DemoFailed(f"a tampered answer was accepted: {what}")
 
 
 class Gateway:
-    """A gateway process on a store in a folder of its own."""
+    """A gateway process on a store in its own folder."""
 
     def __init__(self, scratch: Path) -> None:
-        """Starts it, and waits until it says where it listens.
+        """Start the process, and wait until it prints its address.
 
         Raises:
-            DemoFailed: It ended instead, or said nothing.
+            DemoFailed: The process exited or printed no address in time.
         """
         self._log = scratch / "gateway.log"
         command = [sys.executable, "-m", "coregw", "serve", "--data", str(scratch / "data"), "--port", "0"]
@@ -221,39 +220,39 @@ class Gateway:
 
     def _address(self) -> str:
         if self._process.stdout is None:
-            raise DemoFailed("the gateway has no output")
+            raise DemoFailed("the gateway has no stdout")
         ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
         line = self._process.stdout.readline().decode().strip() if ready else ""
         _, found, url = line.partition("listening on ")
         if not found:
-            raise DemoFailed(f"the gateway did not start: {line or self._last_words()}")
+            raise DemoFailed(f"the gateway did not start: {line or self._last_log_line()}")
         return url
 
     def stop(self) -> None:
-        """Asks it to end. Raises `DemoFailed` if it does not, or not cleanly."""
+        """Send SIGTERM. Raises `DemoFailed` if the gateway does not exit in time, or not with code 0."""
         self._process.send_signal(signal.SIGTERM)
         try:
             code = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             raise DemoFailed(f"the gateway did not stop within {STOP_SECONDS:g} s") from None
         if code != 0:
-            raise DemoFailed(f"the gateway stopped with exit code {code}: {self._last_words()}")
+            raise DemoFailed(f"the gateway stopped with exit code {code}: {self._last_log_line()}")
 
     def kill(self) -> None:
-        """Makes sure that it has ended."""
+        """Kill the process if it is still running."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
 class _Counter:
-    """Turns the bytes that were stored into files for the progress bar."""
+    """Converts stored bytes to a number of files, for the progress bar."""
 
     def __init__(self, advance: Callable[[float], None], found: Survey) -> None:
         self._advance = advance
@@ -264,15 +263,15 @@ class _Counter:
 
 
 @contextmanager
-def _progress(console: Console, words: str, total: int) -> Iterator[Callable[[float], None]]:
-    columns = (SpinnerColumn(), TextColumn(f"{words:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+def _progress(console: Console, label: str, total: int) -> Iterator[Callable[[float], None]]:
+    columns = (SpinnerColumn(), TextColumn(f"{label:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(words, total=total)
+        task = bar.add_task(label, total=total)
         yield lambda count: bar.advance(task, count)
 
 
-def _done(console: Console, what: str, words: str, markup: bool = False) -> None:
-    console.print(f"[green]✓[/] [bold]{what:<9}[/] {words if markup else escape(words)}", highlight=False)
+def _done(console: Console, what: str, text: str, markup: bool = False) -> None:
+    console.print(f"[green]✓[/] [bold]{what:<9}[/] {text if markup else escape(text)}", highlight=False)
 
 
 def _proof_bytes(proven: Proven[str]) -> int:
@@ -284,13 +283,13 @@ def _table(console: Console, added: Added, report: Report) -> None:
     count = len(report.proofs)
     sizes = [_proof_bytes(proven) for proven in report.proofs]
     seconds = report.seconds
-    table = Table(title="What happened", title_justify="left", show_header=False)
+    table = Table(title="Results", title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     table.add_row("files", f"{len(added.arcs):,}")
     table.add_row("bytes", f"{added.bytes:,}")
     table.add_row("root", added.root)
-    for phase, words in (
+    for phase, label in (
         ("start", "start the gateway"),
         ("add", "add all files"),
         ("resolve", "resolve, verify all"),
@@ -298,7 +297,7 @@ def _table(console: Console, added: Added, report: Report) -> None:
         ("fetch", "fetch, hash, compare all"),
         ("stop", "stop the gateway"),
     ):
-        table.add_row(f"seconds to {words}", f"{seconds[phase]:.2f}")
+        table.add_row(f"seconds to {label}", f"{seconds[phase]:.2f}")
     table.add_row("resolves/s", f"{count / seconds['resolve']:,.0f}  (HTTP and verified, {WORKERS} at a time)")
     table.add_row("verifies/s", f"{count / seconds['verify']:,.0f}  (one thread, from JSON)")
     table.add_row("proof bytes", f"{statistics.median(sizes):,.0f} median, {max(sizes):,} at most")

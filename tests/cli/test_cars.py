@@ -78,7 +78,7 @@ def test_a_car_file_is_not_for_a_terminal(root: str, gateway: str) -> None:
     try:
         refused = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False)
         assert refused.returncode == 2
-        assert b"not for a terminal" in refused.stderr
+        assert b"stdout is a terminal" in refused.stderr
         os.set_blocking(ours, False)
         with pytest.raises(BlockingIOError):
             os.read(ours, 1)

@@ -150,8 +150,8 @@ def test_a_root_that_is_none_is_exit_code_1(run: Run, tmp_path: Path, command: s
 
 def test_a_map_is_no_file_and_a_payload_no_folder(run: Run, root: str, tmp_path: Path) -> None:
     assert "is a map, not a file" in run("cat", root, "").stderr
-    assert run("cat", root, "docs").stderr == "coregw: docs: a folder; coregw ls shows what is in it\n"
-    assert "a folder" not in run("cat", root, "none").stderr
+    assert run("cat", root, "docs").stderr == "coregw: docs is a folder: list it with coregw ls\n"
+    assert "is a folder" not in run("cat", root, "none").stderr
     assert "is not a map root" in run("get", CID, tmp_path / "out").stderr
     assert "is not a map root" in run("get", List([CID]).root, tmp_path / "out").stderr
 

@@ -1,4 +1,4 @@
-"""``coregw add``: a folder or a file into a gateway; the candidate root alone on stdout."""
+"""``coregw add``: add a folder or a file to a gateway, and print the candidate root."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["command"]
 def command(path: Path, suite: str, gateway: str) -> None:
     """Add a folder, or one file, and print the candidate root.
 
-    Each file becomes a payload, or, past 1 MiB, a list of chunks of 1 MiB; the folder becomes one map from paths to
-    them. A single file becomes a map with its name as the only path. A folder without files is the empty map.
+    Each file becomes a payload, or a list of 1 MiB chunks if it is larger than 1 MiB; the folder becomes one map from
+    paths to files. A single file becomes a map with its name as the only path. A folder without files becomes the
+    empty map.
 
-    Symbolic links, special files and files that can't be read are named and left out, but a single FILE that can't be
-    read is an error. A name that is not UTF-8 is an error. Every CID and the root are computed here and compared with
-    the gateway's.
+    Symbolic links, special files and unreadable files are reported and skipped; an unreadable single FILE is an error.
+    A name that is not UTF-8 is an error. Every CID and the root are computed locally and compared with the gateway's.
     """
     import anyio
 

@@ -1,4 +1,4 @@
-"""``coregw cat``: the verified bytes of one file on stdout."""
+"""``coregw cat``: write the verified bytes of one file to stdout."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["command"]
 def command(root: str, path: str, gateway: str) -> None:
     """Write the bytes of the file at PATH in ROOT to stdout.
 
-    The way from ROOT to the file is proven and the bytes are hashed; of a list, chunk by chunk, so that what was
-    written before a failure is right, but not all. An empty PATH stands for ROOT itself.
+    The path from ROOT to the file is proven, and the bytes are hashed before they are written. A list is written chunk
+    by chunk, so after a failure the output is correct but incomplete. An empty PATH means ROOT itself.
     """
     with client(gateway) as opened:
-        for piece in opened.contents(_target(opened, root, path)):
-            sys.stdout.buffer.write(piece)
+        for chunk in opened.contents(_target(opened, root, path)):
+            sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
 
 
@@ -39,8 +39,8 @@ def _target(opened: Client, root: str, path: str) -> str:
         return opened.resolve(root, path)
     except PathNotFound:
         below = None
-        with suppress(CoregwError):  # where it is no folder either, the first answer says what is wrong
+        with suppress(CoregwError):  # if it is not a folder either, the first error says more
             below = next(opened.children(root, path), None)
         if below is None:
             raise
-        raise InvalidInput(f"{printable(path)}: a folder; coregw ls shows what is in it") from None
+        raise InvalidInput(f"{printable(path)} is a folder: list it with coregw ls") from None

@@ -1,7 +1,4 @@
-"""What several commands share: the gateway option, the clients, progress on stderr, and text safe for a terminal.
-
-Leaves out errors and exit codes, which are the group's (``coregw.cli``).
-"""
+"""Options and output shared by commands: ``--gateway``, clients, progress on stderr, text safe for a terminal."""
 
 from __future__ import annotations
 
@@ -20,47 +17,47 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def gateway_option(command: F) -> F:
-    """Adds ``--gateway URL``; the environment variable COREGW_GATEWAY does as well."""
+    """Add the option ``--gateway URL``, with the environment variable COREGW_GATEWAY."""
     return click.option(
         "--gateway",
         metavar="URL",
         envvar="COREGW_GATEWAY",
         show_envvar=True,
-        default="http://127.0.0.1:8080",  # as coregw.client.settings.DEFAULT_GATEWAY, which would load the HTTP client
+        default="http://127.0.0.1:8080",  # DEFAULT_GATEWAY, repeated: importing it would import the HTTP client
         show_default=True,
         help="Address of the gateway.",
     )(command)
 
 
 def client(gateway: str) -> Client:
-    """A blocking client of the gateway at this address."""
+    """Return a blocking client of the gateway at this address."""
     from coregw.client import Client
 
     return Client(gateway)
 
 
 def async_client(gateway: str) -> AsyncClient:
-    """An asyncio client of the gateway at this address."""
+    """Return an asyncio client of the gateway at this address."""
     from coregw.client import AsyncClient
 
     return AsyncClient(gateway)
 
 
 def printable(text: str) -> str:
-    """A name as it may be shown on a terminal: control characters and the backslash as escapes."""
-    from coregw.client.exchange import printable as one_line
+    """Return a name that is safe to show on a terminal: control characters and backslashes are escaped."""
+    from coregw.client.exchange import printable as on_one_line
 
-    return one_line(text.replace("\\", "\\\\"), limit=1 << 16)
+    return on_one_line(text.replace("\\", "\\\\"), limit=1 << 16)
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 file``, ``2,450 files``."""
+    """Return a number with its noun: ``1 file``, ``2,450 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 @contextmanager
-def progress(words: str) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
-    """A progress bar of bytes on stderr, if that is a terminal; gives ``set_total`` and ``advance``."""
+def progress(label: str) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    """Show a progress bar of bytes on stderr, if that is a terminal. Yields ``set_total`` and ``advance``."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -82,5 +79,5 @@ def progress(words: str) -> Iterator[tuple[Callable[[int], None], Callable[[int]
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(words, total=None)
+        task = bar.add_task(label, total=None)
         yield lambda total: bar.update(task, total=total), lambda count: bar.advance(task, count)

@@ -1,4 +1,4 @@
-"""``coregw diff``: a proven, complete list of what differs between two maps."""
+"""``coregw diff``: list the differences between two maps, proven to be complete."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("diff", short_help="List what differs between two maps.")
+@click.command("diff", short_help="List the differences between two maps.")
 @click.argument("a")
 @click.argument("b")
 @click.argument("prefix", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print each difference as a line of JSON, with its targets.")
 @gateway_option
 def command(a: str, b: str, prefix: str, as_json: bool, gateway: str) -> None:
-    """List what differs between the maps with the roots A and B, at and below PREFIX if one is given.
+    """List the differences between the maps with the roots A and B, at and below PREFIX if it is given.
 
-    A line is "+" (only in B), "-" (only in A) or "~" (another target), and a path. Everything shown is proven, and
-    nothing is left out if the exit code is 0, whether there are differences or none. Nested maps are not followed: a
-    map in a map is one target. Control characters in paths are shown as escapes; --json shows paths as they are.
+    Each line is "+" (only in B), "-" (only in A) or "~" (different targets), and a path. Every line is proven; with
+    exit code 0 the list is proven to be complete, even if it is empty. Nested maps are not followed: a map inside a
+    map is one target. Control characters in paths are shown as escapes; --json shows paths unchanged.
     """
     show = _json if as_json else _line
     with client(gateway) as opened:
@@ -39,7 +39,7 @@ def _line(difference: Difference) -> str:
 
 
 def _json(difference: Difference) -> str:
-    """As an entry of the protocol: what is absent is left out."""
+    """Format a difference like an entry of the protocol: an absent target is left out."""
     import json
 
     return json.dumps({name: value for name, value in difference._asdict().items() if value is not None})

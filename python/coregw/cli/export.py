@@ -1,4 +1,4 @@
-"""``coregw export``: a verified root as a CAR file."""
+"""``coregw export``: write the verified tree of a root to a CAR file."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["command"]
 @click.command("export", short_help="Write the tree of ROOT to a new CAR file.")
 @click.argument("root")
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--payloads", is_flag=True, help="Add the payloads that the tree names, as far as the gateway has them.")
+@click.option("--payloads", is_flag=True, help="Include the payloads that the tree names and the gateway holds.")
 @gateway_option
 def command(root: str, file: str, payloads: bool, gateway: str) -> None:
-    """Write the tree of ROOT to the new file FILE, as CARv1, with the trees of the roots nested in it.
+    """Write the tree of ROOT, and of the roots nested in it, to the new CARv1 file FILE.
 
-    Every block is verified, and that no node of the tree is missing, before FILE gets its name. Nested roots and
-    payloads that the gateway does not have are left out; how many payloads that are is said.
+    FILE appears when every block is verified and no node of the tree is missing. Nested roots and payloads that the
+    gateway does not hold are left out; the number of payloads left out is reported.
 
-    With "-" the bytes go to stdout. They wait in a temporary file until all of them are verified; TMPDIR says where.
+    With "-", the bytes are written to stdout after they were verified in a temporary file (in TMPDIR).
     """
     if file != "-":
         done = _export(root, Path(file), payloads, gateway)
     elif sys.stdout.isatty():
-        raise click.UsageError("a CAR file is not for a terminal: send stdout to a file or a pipe, or name a FILE")
+        raise click.UsageError("stdout is a terminal: redirect it to a file or a pipe, or give a FILE")
     else:
         with TemporaryDirectory(prefix="coregw-") as folder:
-            whole = Path(folder, "root.car")
-            done = _export(root, whole, payloads, gateway)
-            with whole.open("rb") as verified:
-                shutil.copyfileobj(verified, sys.stdout.buffer)
+            verified = Path(folder, "root.car")
+            done = _export(root, verified, payloads, gateway)
+            with verified.open("rb") as opened:
+                shutil.copyfileobj(opened, sys.stdout.buffer)
             sys.stdout.buffer.flush()
     left_out = (
         f"; {counted(done.missing_payloads, 'target')} without payload" if payloads and done.missing_payloads else ""

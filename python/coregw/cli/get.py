@@ -1,4 +1,4 @@
-"""``coregw get``: a verified tree back on disk."""
+"""``coregw get``: write the verified tree of a root to a folder."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["command"]
 def command(root: str, dest: Path, gateway: str) -> None:
     """Write the tree of ROOT to the folder DEST, which must be new or empty.
 
-    The listing and every byte are verified. Names that can't be files here are refused by name before anything is
-    written: "." and "..", NUL and path separators, a file that is also a folder, and names that clash on this file
+    The listing and every byte are verified. Before anything is written, paths that can't be files here are refused by
+    name: "." and "..", NUL and path separators, a file that is also a folder. So are names that clash on this file
     system. DEST gets the whole tree or nothing.
     """
     import anyio

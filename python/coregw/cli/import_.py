@@ -1,4 +1,4 @@
-"""``coregw import``: a CAR file into a gateway; its roots on stdout, one a line."""
+"""``coregw import``: send a CAR file to a gateway, and print its roots, one a line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["command"]
 def command(file: str, gateway: str) -> None:
     """Send the CAR file FILE to the gateway, and print the roots that its header names. "-" is stdin.
 
-    The gateway takes all of it or nothing: every block must have its hash, and the trees must be whole. The roots are
-    candidates, as good as where the file comes from.
+    The gateway imports all of it or nothing: every block must have its CID's hash, and every tree must be complete. The
+    roots are candidates: trust them as far as you trust the origin of FILE.
 
-    What comes from stdin is read to its end into a temporary file first; TMPDIR says where.
+    Input from stdin is first copied to a temporary file (in TMPDIR).
     """
     with _opened(file) as path, client(gateway) as opened, progress("importing") as (set_total, advance):
         set_total(path.stat().st_size)
@@ -37,7 +37,7 @@ def command(file: str, gateway: str) -> None:
 
 @contextmanager
 def _opened(file: str) -> Iterator[Path]:
-    """Where FILE can be read more than once, as an attempt that fails may be followed by another."""
+    """Yield a path that can be read repeatedly, as a failed request is retried from the start."""
     if file != "-":
         yield Path(file)
         return

@@ -1,4 +1,4 @@
-"""``coregw ls``: a proven, complete listing of a map or of a folder in it."""
+"""``coregw ls``: list a map or a folder in it, proven to be complete."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["command"]
 @click.command("ls")
 @click.argument("root")
 @click.argument("path", default="")
-@click.option("-R", "--recursive", is_flag=True, help="List all files below, nested maps included.")
-@click.option("-l", "--long", "with_targets", is_flag=True, help="Show the CID of each target as well.")
+@click.option("-R", "--recursive", is_flag=True, help="List all files below PATH, following nested maps.")
+@click.option("-l", "--long", "with_targets", is_flag=True, help="Show the CID of each target.")
 @gateway_option
 def command(root: str, path: str, recursive: bool, with_targets: bool, gateway: str) -> None:
-    """List what is at PATH in ROOT, one level, like a directory.
+    """List one level of the folder or file at PATH in ROOT.
 
-    A line is a size and a name. The size is that of a list in its measure (bytes, for a file), else "-": a payload's
-    size is not proven before its bytes are there. Folders and nested maps end in "/". Everything shown is proven, and
-    nothing is left out. Control characters in names are shown as escapes.
+    Each line is a size and a name. The size is that of a list in its measure (bytes, for a file), else "-": the size of
+    a payload is only known from its bytes. Folders and nested maps end in "/". The listing is proven, and proven to be
+    complete. Control characters in names are shown as escapes.
     """
     from coregw._core import Cid
 

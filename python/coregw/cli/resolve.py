@@ -1,4 +1,4 @@
-"""``coregw resolve``: which CID a path leads to, proven; with ``--json`` the proof as well."""
+"""``coregw resolve``: print the proven target of a path; with ``--json``, the proof."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ __all__ = ["command"]
 @click.command("resolve")
 @click.argument("root")
 @click.argument("path")
-@click.option("--json", "as_json", is_flag=True, help="Print the request and the result, for `coregw verify`.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the request and the result with its proof, as input for `coregw verify`.",
+)
 @gateway_option
 def command(root: str, path: str, as_json: bool, gateway: str) -> None:
-    """Print the CID that PATH leads to in ROOT.
+    """Print the CID of the target of PATH in ROOT.
 
-    The derivation is verified; that it is the only one, or the longest, is not proven. An empty PATH is ROOT itself.
+    It is proven that PATH leads to this target, but not that it leads to no other. An empty PATH means ROOT itself.
     """
     from coregw.client import query
 

@@ -1,4 +1,4 @@
-"""``coregw serve``: runs a gateway until it is told to stop. Its options are those of every command that listens."""
+"""``coregw serve``: run a gateway until it is stopped. Its options are shared by every command that serves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _show_settings(context: click.Context, parameter: click.Parameter, wanted: b
 
 
 def server_options(command: F) -> F:
-    """Adds what every command that listens takes: as `chosen_settings` and `run_service` do, and ``--settings``."""
+    """Add the options of every command that serves: those of `chosen_settings`, ``--worker`` and ``--settings``."""
     for option in (
         click.option(
             "--settings",
@@ -43,20 +43,22 @@ def server_options(command: F) -> F:
             is_eager=True,
             expose_value=False,
             callback=_show_settings,
-            help="Show all settings with their defaults, and stop.",
+            help="Show all settings with their defaults, and exit.",
         ),
         click.option(
-            "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated."
+            "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable."
         ),
         click.option(
             "--workers",
             type=click.IntRange(1, 256),
-            help="Processes that answer, on one store; 1 by default.",
+            help="Number of processes that serve one store; 1 by default.",
         ),
-        click.option("--worker", type=(int, int), hidden=True),  # how the process that owns the store starts the others
+        click.option(
+            "--worker", type=(int, int), hidden=True
+        ),  # given by the owner process to the workers that it starts
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one."),
-        click.option("--host", help="Address to listen on; loopback unless told otherwise."),
-        click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; made if missing."),
+        click.option("--host", help="Address to listen on; loopback by default."),
+        click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; created if missing."),
     ):
         command = option(command)
     return command
@@ -65,7 +67,7 @@ def server_options(command: F) -> F:
 def chosen_settings(
     data: Path | None, host: str | None, port: int | None, workers: int | None, assignments: tuple[str, ...]
 ) -> Settings:
-    """The settings of the environment and the options; these win."""
+    """Return the settings of the environment, overridden by the options."""
     from coregw.gateway.settings import Settings
 
     given: dict[str, object] = {"data": data, "host": host, "port": port, "workers": workers}
@@ -74,19 +76,21 @@ def chosen_settings(
         name, equals, value = text.partition("=")
         field = name.strip().lower().removeprefix("coregw_")
         if not equals or f"COREGW_{field.upper()}" not in known:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE with a name of --settings", param_hint="--set")
+            raise click.BadParameter(
+                f"{text!r}: expected NAME=VALUE with a name that --settings lists", param_hint="--set"
+            )
         given[field] = value
     return Settings.load(None, **given)
 
 
 def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, service: Callable[[], Service]) -> None:
-    """Runs a service as the options say: alone, as the owner of several workers, or as one of those.
+    """Run a service as a single process, as the owner of workers, or as a worker.
 
     Args:
-        name: The command that was called, by which workers are started.
-        settings: The settings, each worker's own if this is one.
-        worker: What the process that owns the store says to a worker, None otherwise.
-        service: Makes the service; not called where only others are started.
+        name: The name of the command, with which the owner process starts its workers.
+        settings: The settings.
+        worker: In a worker process, the value of ``--worker``; otherwise None.
+        service: Creates the service; not called in the owner process.
     """
     if worker is None and settings.workers > 1:
         from coregw.gateway import supervisor
@@ -104,10 +108,11 @@ def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, s
 @click.command("serve")
 @server_options
 def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: ANN401 - those of `chosen_settings`
-    """Run a gateway on RocksDB, and say where it listens.
+    """Run a gateway on a RocksDB store, and print its address.
 
-    Settings come from COREGW_* variables; options win over them. SIGINT or SIGTERM end it: requests under way finish,
-    and the store is closed. With a token in PLANTS_ACCESS_TOKEN the sample plant store is served too, under /plants.
+    Settings come from COREGW_* environment variables; options override them. On SIGINT or SIGTERM, requests in flight
+    finish, and the store is closed. If PLANTS_ACCESS_TOKEN is set, the sample plant store is served as well,
+    under /plants.
     """
 
     def service() -> Service:

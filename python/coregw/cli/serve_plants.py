@@ -1,4 +1,4 @@
-"""``coregw serve-plants``: runs the sample plant store alone until it is told to stop."""
+"""``coregw serve-plants``: run the sample plant store alone until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["command"]
 @click.command("serve-plants")
 @server_options
 def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: ANN401 - those of `chosen_settings`
-    """Run the sample plant store alone on RocksDB, and say where it listens.
+    """Run the sample plant store alone on a RocksDB store, and print its address.
 
-    Clients carry the bearer token that is in PLANTS_ACCESS_TOKEN; without one there is nothing to create plants by.
-    Settings, signals and the store are as those of serve.
+    Clients must send the bearer token of PLANTS_ACCESS_TOKEN; if it is not set, plants can't be created. Settings,
+    signals and the store are those of "coregw serve".
     """
 
     def service() -> Service:

@@ -1,4 +1,4 @@
-"""``coregw update``: bind and remove paths of a map; the new root is proven."""
+"""``coregw update``: bind and remove paths of a map, and print the proven new root."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ __all__ = ["command"]
 
 @click.command("update", short_help="Bind and remove paths of a map.")
 @click.argument("root")
-@click.option("--set", "new", type=(str, str), multiple=True, metavar="PATH CID", help="Bind PATH to CID. Repeatable.")
+@click.option("--set", "new", type=(str, str), multiple=True, metavar="PATH CID", help="Bind PATH to CID; repeatable.")
 @click.option("--remove", "removed", multiple=True, metavar="PATH", help="Remove PATH; repeatable.")
 @gateway_option
 def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...], gateway: str) -> None:
-    """Change the map with the root ROOT and print the root of the result, which is derived here from the changes.
+    """Change the map with the root ROOT, and print the new root, which is derived locally from the changes.
 
-    All changes are made, or none. ROOT itself stays as it is, and readable. What "coregw add" prints can be bound.
+    Either all changes are made or none. ROOT itself is unchanged and stays readable. CID may be a payload, a list or a
+    map, such as the root that "coregw add" prints.
     """
     from coregw.errors import InvalidInput
 

@@ -1,4 +1,4 @@
-"""``coregw verify``: a saved request and result, checked offline."""
+"""``coregw verify``: verify a saved request and result offline."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MAX_BYTES = 64 << 20
 @click.command("verify", short_help="Verify a saved request and result, offline.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 def command(file: Path) -> None:
-    """Verify FILE, which holds {"request": ..., "result": ...}, without a network. "-" is stdin.
+    """Verify FILE, which holds {"request": ..., "result": ...}, offline. "-" is stdin.
 
-    Takes what `coregw resolve --json` prints, and requests of read, map-proof and scan with their results (of a read
-    that found nothing: the details of the 404). Prints what is proven, for whoever trusts the root in the request.
-    Whatever is wrong with the content of FILE, the exit code is 3.
+    FILE is the output of `coregw resolve --json`, or a request for a read, map proof or scan with its result (for an
+    absent key or index, the details of the 404). Prints what is proven if the root in the request is trusted. If the
+    content of FILE is invalid in any way, the exit code is 3.
     """
     from coregw.errors import InvalidInput, ProofError
 
@@ -50,19 +50,19 @@ def _read(file: Path) -> bytes:
 
 
 def _verified(document: bytes) -> list[str]:
-    """What the document proves, in lines."""
+    """Verify the document, and describe what it proves, in lines."""
     from coregw import messages
     from coregw.client.query import saved_query
 
-    saved = messages.decode(document, messages.VerifyResolveRequest)  # any profile: both are taken as they are
+    saved = messages.decode(document, messages.VerifyResolveRequest)  # fits every profile: both members stay raw
     request = bytes(saved.request)
     question = saved_query(request)
     value = question.verify(request, bytes(saved.result))
-    return [f"proven: {question.what}", *_told(value)]
+    return [f"proven: {question.what}", *_described(value)]
 
 
-def _told(value: str | ReadOutcome | Scan | None) -> list[str]:
-    """A proven value in lines."""
+def _described(value: str | ReadOutcome | Scan | None) -> list[str]:
+    """Describe a proven value in lines."""
     from coregw._core import Scan
 
     if value is None or isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The answer to a CAR that was taken in (protocol section 5, *CAR*) as a msgspec struct."""
+"""CAR imports (protocol section 5, *CAR*)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ __all__ = ["CarTaken"]
 
 
 class CarTaken(Message, frozen=True, kw_only=True):
-    """The answer of ``POST /v1/car``: all of it is stored.
-
-    Attributes:
-        roots: The roots that the CAR's header names.
-        blocks: How many blocks it had.
-        bytes: How many bytes it had.
-    """
+    """The answer to ``POST /v1/car``: the roots of the CAR's header, and its number of blocks and bytes, all stored."""
 
     roots: list[str]
     blocks: Natural

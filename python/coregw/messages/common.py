@@ -1,7 +1,4 @@
-"""What all messages share: the base struct, numbers, strict reading and writing; errors and health.
-
-Leaves out the messages of the routes (`coregw.messages`).
-"""
+"""The base struct of all messages, bounded numbers, strict decoding; and the messages of errors and health."""
 
 from __future__ import annotations
 
@@ -29,7 +26,10 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = "0.0.6"
+"""The version of the protocol that this package implements."""
+
 MAX_INTEGER: Final = 2**53 - 1
+"""The largest integer that the protocol allows, exact in every JSON implementation."""
 
 T = TypeVar("T")
 
@@ -40,27 +40,27 @@ Suite = Literal["sha2-256", "blake3"]
 
 
 def encode(message: Struct) -> bytes:
-    """The JSON text of a message, compact, in O(size)."""
+    """Return a message as compact JSON text. O(size)."""
     return msgspec.json.encode(message)
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """Reads one message strictly, as protocol section 5 says.
+    """Decode a message strictly, as protocol section 5 requires.
 
     Args:
-        body: The JSON text, UTF-8.
-        kind: The struct to read, such as `ResolveResult`.
+        body: The JSON text in UTF-8.
+        kind: The struct to decode to, such as `ResolveResult`.
 
     Raises:
-        InvalidInput: The text is no strict JSON (with the byte offset), or its members are not those of `kind` (with
-            the place as a JSON path).
+        InvalidInput: The text is not strict JSON (the message has the byte offset), or its members are not those of
+            `kind` (the message has the JSON path).
     """
     check_json(body)
     return decode_checked(body, kind)
 
 
 def decode_checked(body: bytes, kind: type[T]) -> T:
-    """The same for a text that was checked before, as one that is read twice is."""
+    """Decode JSON text that was checked for strictness before; see `decode`."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -68,11 +68,11 @@ def decode_checked(body: bytes, kind: type[T]) -> T:
 
 
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all messages share."""
+    """The base of all messages: immutable, and without unknown members."""
 
 
 class Error(Message, frozen=True, kw_only=True):
-    """Every failure: a code of the protocol's table, a sentence, and details where a client can use them."""
+    """The body of every error: a code of the error table, a message, and details that a client can use."""
 
     error: str
     message: str
@@ -80,7 +80,7 @@ class Error(Message, frozen=True, kw_only=True):
 
 
 class Health(Message, frozen=True, kw_only=True):
-    """``GET /healthz``."""
+    """The answer to ``GET /healthz``."""
 
     status: Literal["ok"]
     version: str

@@ -1,4 +1,4 @@
-"""New payloads and roots (protocol section 5): the answers that name them, and the request for a map."""
+"""New payloads and maps (protocol section 5)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["ArcMap", "CasCreated", "RootCreated"]
 
 
 class CasCreated(Message, frozen=True, kw_only=True):
-    """The answer to ``POST /v1/cas``."""
+    """The answer to ``POST /v1/cas``: the CID of the stored payload."""
 
     cid: str
 
 
 class ArcMap(Message, frozen=True, kw_only=True):
-    """``POST /v1/roots``: every path (text form) with its target's CID."""
+    """The body of ``POST /v1/roots``: each path (text form) with the CID of its target, and the suite."""
 
     arcs: dict[str, str]
     suite: Suite | UnsetType = UNSET
 
 
 class RootCreated(Message, frozen=True, kw_only=True):
-    """The answer to ``POST /v1/roots``: an untrusted candidate."""
+    """The answer to ``POST /v1/roots``: the map's root, an untrusted candidate."""
 
     root: str

@@ -1,7 +1,4 @@
-"""The JSON messages of diffs (protocol section 5, *diff*) as msgspec structs.
-
-A diff is asked for by a URL, so there is no request. Leaves out whether a result is proven: `coregw.verify_diff`.
-"""
+"""Differences between two maps (protocol section 5, *diff*). The request is a URL, so there is no struct for it."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from coregw.messages.common import Message
 __all__ = ["MAX_DIFFERENCES", "DiffEntry", "DiffProofs", "DiffResult"]
 
 MAX_DIFFERENCES: Final = 1000
-"""The most differences in one page, and how many there are in a page unless fewer are asked for."""
+"""The maximum number of differences in one page, and the default."""
 
 
 class DiffEntry(Message, frozen=True, kw_only=True):
-    """A path with another target in each map. No `before`: only the second map has it. No `after`: only the first."""
+    """A path whose targets differ. Without `before`, only the second map has it; without `after`, only the first."""
 
     segments: list[str]
     before: str | UnsetType = UNSET
@@ -26,14 +23,14 @@ class DiffEntry(Message, frozen=True, kw_only=True):
 
 
 class DiffProofs(Message, frozen=True, kw_only=True):
-    """A pruned tree of each of the two maps, in canonical base64."""
+    """The pruned trees of both maps, in canonical base64."""
 
     a: str
     b: str
 
 
 class DiffResult(Message, frozen=True, kw_only=True):
-    """A page of differences in the order of keys, and whether more follow in the window."""
+    """A page of differences in key order, whether more follow, and their proofs."""
 
     entries: list[DiffEntry]
     more: bool

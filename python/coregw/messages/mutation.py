@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Endpoint(Message, frozen=True, kw_only=True):
-    """What a coordinate leads to, before or after a change."""
+    """The target of a path or index, before or after a change. `size` is the measure of a list element."""
 
     target: str
     target_kind: Literal["cas", "map", "list", "unknown"] | UnsetType = UNSET
@@ -33,7 +33,7 @@ class Endpoint(Message, frozen=True, kw_only=True):
 
 
 class Change(Message, frozen=True, kw_only=True):
-    """One coordinate: a map's `path` or a list's `index`. No `before`: absent now. No `after`: remove."""
+    """A change of a map's `path` or a list's `index`. No `before`: it must be absent. No `after`: it is removed."""
 
     path: str | UnsetType = UNSET
     index: Natural | UnsetType = UNSET
@@ -42,20 +42,20 @@ class Change(Message, frozen=True, kw_only=True):
 
 
 class FixedList(Message, frozen=True, kw_only=True):
-    """A list of chunks of one size, the last one shorter."""
+    """The shape of a list of equally sized chunks, of which only the last may be shorter."""
 
     total_size: Natural
     chunk_size: Size
 
 
 class Commit(Message, frozen=True, kw_only=True):
-    """What the resulting list must look like."""
+    """The shape that the resulting list must have."""
 
     fixed_list: FixedList
 
 
 class Delta(Message, frozen=True, kw_only=True):
-    """Changes to one map or list."""
+    """Changes of one map or list: `object`, by default the base root. `expected_root` is the root that must result."""
 
     kind: Literal["map", "list"]
     object: str | UnsetType = UNSET
@@ -65,14 +65,14 @@ class Delta(Message, frozen=True, kw_only=True):
 
 
 class MutationRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/roots/{root}/mutations``."""
+    """The body of ``POST /v1/roots/{root}/mutations``: deltas, and whether to return transition proofs."""
 
     deltas: list[Delta]
     prove: bool | UnsetType = UNSET
 
 
 class TransitionRequest(Message, frozen=True, kw_only=True):
-    """A mutation with the base root that the caller chose, as `coregw.verify_transition` takes it."""
+    """A mutation request with its base root, as `coregw.verify_transition` takes it."""
 
     root: str
     deltas: list[Delta]
@@ -80,7 +80,7 @@ class TransitionRequest(Message, frozen=True, kw_only=True):
 
 
 class DeltaResult(Message, frozen=True, kw_only=True):
-    """What one delta made of its object; `proof` is base64, there if asked for."""
+    """The result of one delta: the root before and after it, and, if requested, the transition proof in base64."""
 
     object: str
     result: str
@@ -88,7 +88,7 @@ class DeltaResult(Message, frozen=True, kw_only=True):
 
 
 class MutationReceipt(Message, frozen=True, kw_only=True):
-    """The answer to a mutation; `new_root` is an untrusted candidate."""
+    """The answer to a mutation. `new_root` is an untrusted candidate until `coregw.verify_transition` derives it."""
 
     base_root: str
     new_root: str

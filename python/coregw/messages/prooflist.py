@@ -32,7 +32,7 @@ class Link(Message, frozen=True, kw_only=True, rename={"cid": "/"}):
 
 
 class _Step(Message, frozen=True, kw_only=True, tag_field="kind", rename={"from_": "from"}):
-    """What every step has. `proof` is base64 (RFC 4648 section 4, padded)."""
+    """The members of every step. `proof` is base64 (RFC 4648 section 4, padded)."""
 
     from_: Link
     evidence_kind: Literal["tree"]
@@ -41,28 +41,28 @@ class _Step(Message, frozen=True, kw_only=True, tag_field="kind", rename={"from_
 
 
 class MapStep(_Step, frozen=True, kw_only=True, tag="map_step"):
-    """One arc of a map was taken; `path` is the text form of the segments that it consumed."""
+    """An arc of a map was followed; `path` is the text form of the segments that it consumes."""
 
     path: str
     target: Link
 
 
 class PayloadBindingStep(_Step, frozen=True, kw_only=True, tag="payload_binding"):
-    """The arc taken is ``@payload`` alone."""
+    """The arc ``@payload`` of a map was followed."""
 
     path: Literal["@payload"]
     target: Link
 
 
 class MapAbsenceStep(_Step, frozen=True, kw_only=True, tag="map_absence"):
-    """The map has no such key."""
+    """The map does not have the key `path`."""
 
     path: str
     target: None
 
 
 class ListIndexStep(_Step, frozen=True, kw_only=True, tag="list_index"):
-    """Element `index` of a list of `length` elements; `target` is null where the list is shorter."""
+    """Element `index` of a list of `length` elements; `target` is null if the list is too short."""
 
     index: Natural
     length: Natural
@@ -70,7 +70,7 @@ class ListIndexStep(_Step, frozen=True, kw_only=True, tag="list_index"):
 
 
 class ListRangeStep(_Step, frozen=True, kw_only=True, tag="list_range"):
-    """The elements of a list that meet a range of its measure; `target` is the list itself."""
+    """The elements of a list that intersect a range of its measure; `target` is the list itself."""
 
     start: Natural
     end: Natural | UnsetType = UNSET
@@ -83,7 +83,7 @@ class ListRangeStep(_Step, frozen=True, kw_only=True, tag="list_range"):
 
 
 class MapScanStep(_Step, frozen=True, kw_only=True, tag="map_scan"):
-    """A complete listing of a window of a map; `target` is the map itself."""
+    """A listing of a window of a map, without gaps; `target` is the map itself."""
 
     prefix: Segments
     after: Segments | UnsetType = UNSET
@@ -96,7 +96,7 @@ Step = MapStep | PayloadBindingStep | MapAbsenceStep | ListIndexStep | ListRange
 
 
 class Prooflist(Message, frozen=True, kw_only=True):
-    """The proofs of one answer: steps that chain from the root to the target."""
+    """The proofs of one answer: a chain of steps from the root to the target."""
 
     root: Link
     query: str | UnsetType = UNSET

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class ResolveRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/resolve``."""
+    """The body of ``POST /v1/resolve``."""
 
     profile: Literal["core.resolve/v0alpha1"] = "core.resolve/v0alpha1"
     root: str
@@ -42,7 +42,7 @@ class ResolveRequest(Message, frozen=True, kw_only=True):
 
 
 class ResolveResult(Message, frozen=True, kw_only=True):
-    """What the path leads to, and the derivation."""
+    """The target of a resolved path, with its proofs."""
 
     profile: Literal["core.resolve/v0alpha1"]
     target: str
@@ -50,26 +50,26 @@ class ResolveResult(Message, frozen=True, kw_only=True):
 
 
 class MapKeyQuery(Message, frozen=True, kw_only=True, tag_field="kind", tag="map_key"):
-    """One key of a map."""
+    """Selects one key of a map."""
 
     segments: Segments
 
 
 class ListIndexQuery(Message, frozen=True, kw_only=True, tag_field="kind", tag="list_index"):
-    """One element of a list."""
+    """Selects one element of a list."""
 
     index: Natural
 
 
 class ListRangeQuery(Message, frozen=True, kw_only=True, tag_field="kind", tag="list_range"):
-    """The elements that meet `start` to `end` (exclusive), in the list's measure; no `end` means its total."""
+    """Selects the elements that intersect `start` to `end` (exclusive, by default the total) in the list's measure."""
 
     start: Natural
     end: Natural | UnsetType = UNSET
 
 
 class ReadRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/read``."""
+    """The body of ``POST /v1/read``."""
 
     profile: Literal["core.read/v0alpha1"] = "core.read/v0alpha1"
     root: str
@@ -77,7 +77,7 @@ class ReadRequest(Message, frozen=True, kw_only=True):
 
 
 class ReadResult(Message, frozen=True, kw_only=True):
-    """The target read; `range_segments` for ranges, then always."""
+    """The target of a read, with its proofs. Ranges, and only they, have `range_segments`."""
 
     profile: Literal["core.read/v0alpha1"]
     target: str
@@ -86,13 +86,13 @@ class ReadResult(Message, frozen=True, kw_only=True):
 
 
 class ReadNotFound(Message, frozen=True, kw_only=True):
-    """The ``details`` of a read's 404: the proof that there is nothing."""
+    """The ``details`` of a read's 404: the proof that the key or index is absent."""
 
     prooflist: Prooflist
 
 
 class MapProofRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/map-proof``."""
+    """The body of ``POST /v1/map-proof``."""
 
     profile: Literal["core.map-proof/v0alpha1"] = "core.map-proof/v0alpha1"
     root: str
@@ -100,7 +100,7 @@ class MapProofRequest(Message, frozen=True, kw_only=True):
 
 
 class MapProofResult(Message, frozen=True, kw_only=True):
-    """Membership, with the target, or absence."""
+    """An inclusion proof, with the target, or an absence proof."""
 
     profile: Literal["core.map-proof/v0alpha1"]
     present: bool
@@ -109,7 +109,7 @@ class MapProofResult(Message, frozen=True, kw_only=True):
 
 
 class ScanRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/scan``: the arcs below `prefix` and behind `after`, in key order, at most `limit` (1000)."""
+    """The body of ``POST /v1/scan``: at most `limit` arcs at and below `prefix`, after `after`, in key order."""
 
     profile: Literal["core.scan/v0alpha1"] = "core.scan/v0alpha1"
     root: str
@@ -119,14 +119,14 @@ class ScanRequest(Message, frozen=True, kw_only=True):
 
 
 class ScanEntry(Message, frozen=True, kw_only=True):
-    """One arc of a listing; `segments` is its whole path."""
+    """An arc of a listing; `segments` is its whole path."""
 
     segments: Segments
     target: str
 
 
 class ScanResult(Message, frozen=True, kw_only=True):
-    """A page of a listing, and whether more follows in the window."""
+    """A page of a listing, whether more arcs follow, and its proofs."""
 
     profile: Literal["core.scan/v0alpha1"]
     entries: list[ScanEntry]
@@ -135,27 +135,27 @@ class ScanResult(Message, frozen=True, kw_only=True):
 
 
 def _refs(*names: str) -> Meta:
-    """Says in the JSON schema which structs the raw text may be."""
+    """Return the JSON schema of raw text that must be one of these structs."""
     refs: list[dict[str, object]] = [{"$ref": f"#/components/schemas/{name}"} for name in names]
     return Meta(extra_json_schema=refs[0] if len(refs) == 1 else {"oneOf": refs})
 
 
 class VerifyResolveRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/verify/resolve``: a request and what is claimed to answer it, each as it was written."""
+    """The body of ``POST /v1/verify/resolve``: a request and its claimed result, both byte for byte."""
 
     request: Annotated[msgspec.Raw, _refs("ResolveRequest")]
     result: Annotated[msgspec.Raw, _refs("ResolveResult")]
 
 
 class VerifyReadRequest(Message, frozen=True, kw_only=True):
-    """``POST /v1/verify/read``: a request and what is claimed to answer it, each as it was written."""
+    """The body of ``POST /v1/verify/read``: a request and its claimed result, both byte for byte."""
 
     request: Annotated[msgspec.Raw, _refs("ReadRequest")]
     result: Annotated[msgspec.Raw, _refs("ReadResult", "ReadNotFound")]
 
 
 class Verification(Message, frozen=True, kw_only=True):
-    """A diagnostic verdict; `error` says why a result is not valid."""
+    """A diagnostic verdict; `error` is the reason if the result is not valid."""
 
     profile: Literal["core.resolve/v0alpha1", "core.read/v0alpha1"]
     valid: bool

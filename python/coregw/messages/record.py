@@ -1,8 +1,4 @@
-"""The JSON messages of the administration routes (protocol section 5, *published record*) as msgspec structs.
-
-Kept apart from `coregw.messages`, which clients load: publication is operator policy. Leaves out the rules of
-revisions and freezing, which are the store's.
-"""
+"""Published roots: the messages of the administration routes (protocol section 5, *published record*)."""
 
 from __future__ import annotations
 
@@ -16,13 +12,13 @@ from coregw.messages.common import MAX_INTEGER, Message
 __all__ = ["MAX_RECORDS", "PublishRequest", "PublishedRecord", "PublishedRecords", "RecordHistory"]
 
 MAX_RECORDS = 1000
-"""The most records in one page of a listing or a history, and as many where no limit is given."""
+"""The maximum number of records in one page of a listing or history, and the default."""
 
 _Revision = Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
 
 
 class PublishRequest(Message, frozen=True, kw_only=True):
-    """``POST /admin/v1/scopes/{scope}/roots``: with `expected_revision`, only if that is the newest one (0: none)."""
+    """The body of ``POST /admin/v1/scopes/{scope}/roots``. `expected_revision`, if any, must be the newest (0: none)."""
 
     name: str
     root: str
@@ -30,7 +26,7 @@ class PublishRequest(Message, frozen=True, kw_only=True):
 
 
 class PublishedRecord(Message, frozen=True, kw_only=True):
-    """One revision of a published root; times are UTC."""
+    """One revision of a published root. Times are in UTC."""
 
     scope: str
     name: str
@@ -43,14 +39,14 @@ class PublishedRecord(Message, frozen=True, kw_only=True):
 
 
 class PublishedRecords(Message, frozen=True, kw_only=True):
-    """A page of a scope's records in the byte order of names; `next`, the next ``after``, is there if more follow."""
+    """A page of a scope's records in byte order of their names. If more follow, `next` is the next page's ``after``."""
 
     records: list[PublishedRecord]
     next: str | UnsetType = UNSET
 
 
 class RecordHistory(Message, frozen=True, kw_only=True):
-    """A page of a record's revisions, oldest first; `next`, the next ``after``, is there if more follow."""
+    """A page of a record's revisions, oldest first. If more follow, `next` is the next page's ``after``."""
 
     records: list[PublishedRecord]
     next: _Revision | UnsetType = UNSET
