@@ -18,7 +18,7 @@ _Revision = Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
 
 
 class PublishRequest(Message, frozen=True, kw_only=True):
-    """The body of ``POST /admin/v1/scopes/{scope}/roots``. `expected_revision`, if any, must be the newest (0: none)."""
+    """The body of ``POST /admin/v1/scopes/{scope}/roots``: `expected_revision` (0: none) must be the newest."""
 
     name: str
     root: str
