@@ -1,8 +1,8 @@
-"""Cold look-ups in a map larger than the cache, against bare rocksdict reads of the same pages.
+"""Cold look-ups in a map larger than the cache, compared with bare rocksdict reads of the same pages.
 
-Everything begins cold in each round: a new cache of parsed pages, a newly opened database, and table files that the
-operating system was told to forget. Batches of 1,000 random look-ups follow each other and fill the cache. The bare
-side reads what the batches asked the store for, one batched read for each batch of pages, and checks nothing.
+Each round starts cold: a new page cache, a newly opened database, and SST files evicted from the operating system's
+page cache. Consecutive batches of 1,000 random look-ups then fill the cache. The bare side reads the pages that the
+batches requested from the store, with one batched read per request, and checks nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from coregw.store.rocksdb import RocksStore, open_store
 BATCH = 1000
 
 
-class Noted:
-    """A store whose reads of pages are noted."""
+class RecordingStore:
+    """A store that records which pages are read."""
 
     def __init__(self, store: RocksStore) -> None:
         self.store = store
@@ -43,8 +43,8 @@ class Noted:
         return await self.store.get_pages(digests)
 
 
-class Timed:
-    """Seconds of the wall and of all threads' processors since it was made."""
+class Stopwatch:
+    """Wall-clock seconds, and CPU seconds of all threads, since its creation."""
 
     def __init__(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
@@ -53,10 +53,10 @@ class Timed:
         return time.perf_counter() - self.wall, time.process_time() - self.cpu
 
 
-def forget(path: Path) -> None:
-    """Has the operating system drop what it holds of the table files."""
+def evict(path: Path) -> None:
+    """Evict the SST files from the operating system's page cache."""
     for file in (path / "rocksdb").glob("*.sst"):
-        with suppress(FileNotFoundError):  # small files of other families come and go
+        with suppress(FileNotFoundError):  # compaction of other families deletes files meanwhile
             descriptor = os.open(file, os.O_RDONLY)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(descriptor)
@@ -65,17 +65,17 @@ def forget(path: Path) -> None:
 async def resolves(
     where: BigMap, bodies: list[bytes], caches: tuple[int, int], prepare: Callable[[Path], None]
 ) -> tuple[list[tuple[float, float]], list[list[list[bytes]]]]:
-    """Times of each batch through the engine, and which pages each read."""
-    noted = Noted(await open_store(where.path, cache_bytes=caches[1]))
-    engine = Engine(noted, cache_bytes=caches[0])  # type: ignore[arg-type]  # it has what a store has
+    """Return the wall and CPU time of each batch through the engine, and the pages that each read."""
+    recording = RecordingStore(await open_store(where.path, cache_bytes=caches[1]))
+    engine = Engine(recording, cache_bytes=caches[0])  # type: ignore[arg-type]  # it delegates to a store
     times, reads = [], []
     prepare(where.path)
     for body in bodies:
-        noted.reads = []
-        timed = Timed()
+        recording.reads = []
+        stopwatch = Stopwatch()
         answer = await engine.resolve_batch(body)
-        times.append(timed.stop())
-        reads.append(noted.reads)
+        times.append(stopwatch.stop())
+        reads.append(recording.reads)
         assert answer.count(b'{"result":') == BATCH
     await engine.close()
     return times, reads
@@ -84,36 +84,36 @@ async def resolves(
 def bare(
     where: BigMap, reads: list[list[list[bytes]]], cache_bytes: int, prepare: Callable[[Path], None]
 ) -> list[tuple[float, float]]:
-    """Times of the same reads, one batched read a level, of a database opened for it alone."""
+    """Return the times of the same reads, one batched read per level, on a database of their own."""
     options = family_options(Cache(cache_bytes))
     database = Rdict(str(where.path / "rocksdb"), database_options(create=False, salvage=False), options)
     pages = database.get_column_family(Family.PAGES)
     times = []
     prepare(where.path)
     for levels in reads:
-        timed = Timed()
+        stopwatch = Stopwatch()
         for digests in levels:
             found = pages.get(digests)
             assert all(found)
-        times.append(timed.stop())
+        times.append(stopwatch.stop())
     pages.close()
     database.close()
     return times
 
 
 async def one_by_one(where: BigMap, keys: list[str], caches: tuple[int, int]) -> tuple[float, float]:
-    """Look-ups a second, and pages read for each, of single look-ups that begin cold."""
-    noted = Noted(await open_store(where.path, cache_bytes=caches[1]))
-    engine = Engine(noted, cache_bytes=caches[0])  # type: ignore[arg-type]  # it has what a store has
-    forget(where.path)
-    timed = Timed()
+    """Return look-ups per second, and pages read per look-up, of single look-ups that start cold."""
+    recording = RecordingStore(await open_store(where.path, cache_bytes=caches[1]))
+    engine = Engine(recording, cache_bytes=caches[0])  # type: ignore[arg-type]  # it delegates to a store
+    evict(where.path)
+    stopwatch = Stopwatch()
     for text in keys:
         await engine.resolve(
             json.dumps({"profile": "core.resolve/v0alpha1", "root": where.root, "segments": [text]}).encode()
         )
-    wall, _ = timed.stop()
+    wall, _ = stopwatch.stop()
     await engine.close()
-    return len(keys) / wall, sum(map(len, noted.reads)) / len(keys)
+    return len(keys) / wall, sum(map(len, recording.reads)) / len(keys)
 
 
 def main() -> None:
@@ -127,13 +127,13 @@ def main() -> None:
         args,
         (
             f"{where.arcs:,} arcs in {where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB.",
-            f"A cache of {caches[0] >> 20} MiB of parsed pages.",
-            f"{batches} batches of {BATCH:,} random look-ups in a row; medians of {rounds} rounds.",
-            "Both sides: the time of the same page reads. Ours adds the checks of all pages, the proofs and the JSON.",
+            f"A page cache of {caches[0] >> 20} MiB.",
+            f"{batches} batches of {BATCH:,} random look-ups; medians of {rounds} rounds.",
+            "Both sides read the same pages. coregw also checks every page, and writes the proofs and the JSON.",
         ),
     )
     rng = random.Random(3)
-    cases: dict[str, Callable[[Path], None]] = {"files not in memory": forget, "files in memory": lambda _: None}
+    cases: dict[str, Callable[[Path], None]] = {"files not in page cache": evict, "files in page cache": lambda _: None}
     for case, prepare in cases.items():
         ratios: dict[str, list[float]] = {"time": [], "CPU time": []}
         rates, read = [], []
@@ -146,7 +146,7 @@ def main() -> None:
                 ratios[what].append(sum(times[i] for times in ours) / sum(times[i] for times in theirs))
             rates.append(batches * BATCH / sum(times[0] for times in ours))
             read.append(sum(len(level) for levels in reads for level in levels) / (batches * BATCH))
-        is_cold = prepare is forget
+        is_cold = prepare is evict
         for what, values in ratios.items():
             bar = 2.5 if is_cold and what == "time" else None
             median = statistics.median(values)
@@ -154,13 +154,20 @@ def main() -> None:
                 f"{what} / bare reads", median, series=case, better="lower", bar=bar, guarded=what == "CPU time"
             )
         figures.add(
-            "page reads a look-up", statistics.median(read), "pages", series=case, better="lower", recorded=is_cold
+            "page reads per look-up", statistics.median(read), "pages", series=case, better="lower", recorded=is_cold
         )
         figures.add("look-ups", statistics.median(rates), "1/s", series=case, recorded=False)
     keys = [key(rng.randrange(where.arcs)) for _ in range(500)]
     rate, pages = asyncio.run(one_by_one(where, keys, caches))
-    figures.add("page reads a look-up", pages, "pages", series="one by one, files not in memory", better="lower", bar=5)
-    figures.add("look-ups", rate, "1/s", series="one by one, files not in memory", recorded=False)
+    figures.add(
+        "page reads per look-up",
+        pages,
+        "pages",
+        series="single look-ups, files not in page cache",
+        better="lower",
+        bar=5,
+    )
+    figures.add("look-ups", rate, "1/s", series="single look-ups, files not in page cache", recorded=False)
     figures.finish()
 
 

@@ -1,7 +1,7 @@
-"""The core by itself: proving, verifying, building, changing and listing maps and lists, from Rust and from Python.
+"""The core alone: proving, verifying, building, changing and listing maps and lists, from Rust and from Python.
 
-The Rust part is ``rust/ops/benches/core/``; its figures come as JSON. The Python part asks for the same work through
-the extension. The ratios' other sides are bare work, such as hashing the same bytes, measured in the same run.
+The Rust part is ``rust/ops/benches/core/``, which prints its figures as JSON. The Python part does the same work
+through the extension. Ratios compare it with bare work, such as hashing the same bytes, measured in the same run.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import report
 
 QUICK, FULL, HUGE = (100_000,), (1_000, 100_000, 1_000_000), (10_000_000,)
 GUARDED_FROM = 100_000
-"""Smaller trees are verified in a microsecond, of which little is hashing."""
+"""Verifying in a smaller tree takes about a microsecond, little of which is hashing."""
 LOOKUPS = 2_000
 PANELS = {
     "verify one key / hash the same strings": "ratio",
     "verify one key": "µs",
     "prove one key": "µs",
     "proof of one key": "bytes",
-    "build, an arc": "µs an arc",
-    "memory an arc": "bytes an arc",
-    "stored bytes an arc": "bytes an arc",
+    "build, per arc": "µs per arc",
+    "memory per arc": "bytes per arc",
+    "stored bytes per arc": "bytes per arc",
 }
-"""What the picture shows over the number of arcs. Times are of the machine that the picture was made on."""
-LIST = {"key": "element", "an arc": "an element"}
-"""What a list says for what a map says; both are one line of the picture."""
+"""What the picture plots against the number of arcs, with units. Times are those of the recording machine."""
+LIST = {"key": "element", "per arc": "per element"}
+"""Words of the rows of lists that correspond to those of maps, so that both share a panel of the picture."""
 
 Measured = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """One key, its proof, and the same as the JSON of a resolve."""
+    """One key and its proof, also as request and result of a resolve in JSON."""
 
     key: str
     proof: bytes
@@ -49,18 +49,20 @@ class Answer(NamedTuple):
 
 
 def rust(sizes: tuple[int, ...]) -> list[Measured]:
-    """The figures of the Rust bench, as it says them."""
+    """Run the Rust bench and return its figures."""
     command = ["cargo", "bench", "--quiet", "--package", "coregw-ops", "--bench", "core", "--", "--json"]
-    done = subprocess.run([*command, *map(str, sizes)], cwd=report.HOUSE, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [*command, *map(str, sizes)], cwd=report.REPOSITORY, stdout=subprocess.PIPE, text=True, check=True
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def add(figures: report.Report, measured: list[Measured]) -> None:
-    """Takes the figures of the Rust bench into the report: ratios and sizes are kept, times shown."""
+    """Add the figures of the Rust bench to the report. Times are shown, but not recorded."""
     for one in measured:
         is_time, is_ratio = one["unit"] == "us", one["unit"] == "x"
-        # What a row costs when its pages come from memory varies with what else the machine's caches hold.
-        is_steady = is_ratio and "first time" not in one["what"] and one["arcs"] >= GUARDED_FROM
+        # The cost of the first access depends on what else uses the CPU caches.
+        is_steady = is_ratio and "first access" not in one["what"] and one["arcs"] >= GUARDED_FROM
         figures.add(
             f"{one['what']}, {one['arcs']:,} arcs",
             one["value"],
@@ -75,7 +77,7 @@ def add(figures: report.Report, measured: list[Measured]) -> None:
 
 
 def draw(figures: report.Report, measured: list[Measured]) -> None:
-    """How the figures grow with the number of arcs."""
+    """Plot the figures against the number of arcs."""
     for what, unit in PANELS.items():
         figures.panel(what, "arcs or elements", unit, logarithmic=True)
         names = {what, *(what.replace(ours, theirs) for ours, theirs in LIST.items())}
@@ -85,7 +87,7 @@ def draw(figures: report.Report, measured: list[Measured]) -> None:
 
 
 def best(work: Callable[[], object], rounds: int = 15) -> float:
-    """Seconds of the fastest of some rounds, as all that disturbs one makes it longer."""
+    """Return the seconds of the fastest round, since any disturbance only makes a round slower."""
     times = []
     for _ in range(rounds):
         start = perf_counter()
@@ -95,7 +97,7 @@ def best(work: Callable[[], object], rounds: int = 15) -> float:
 
 
 def answers(tree: coregw.Map, keys: list[str]) -> list[Answer]:
-    """Answers for some keys, as a gateway sends them."""
+    """Return answers for some keys, in the form that a gateway sends."""
     profile, root = "core.resolve/v0alpha1", tree.root
     found = []
     for key in random.Random(1).sample(keys, LOOKUPS):
@@ -110,11 +112,11 @@ def answers(tree: coregw.Map, keys: list[str]) -> list[Answer]:
 
 
 def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
-    """The same work through the extension. `one_thread` is what verifying a key takes in Rust, in microseconds."""
+    """Measure the same work through the extension. `one_thread` is the time to verify a key in Rust, in µs."""
     keys = [hashlib.sha256(i.to_bytes(8)).hexdigest()[:32] for i in range(arcs)]
     tree = coregw.Map(dict.fromkeys(keys, coregw.payload_cid(b"")))
     root, asked = tree.root, answers(tree, keys)
-    pairs = [(answer.key, tree.prove(answer.key)) for answer in asked]  # one behind the other in memory, as in Rust
+    pairs = [(answer.key, tree.prove(answer.key)) for answer in asked]  # adjacent in memory, as in Rust
 
     def each(work: Callable[[Answer], object]) -> float:
         return best(lambda: [work(answer) for answer in asked]) * 1e6 / LOOKUPS
@@ -122,7 +124,9 @@ def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
     verifying = each(lambda answer: coregw.verify_key(root, answer.key, answer.proof))
     proving = each(lambda answer: tree.prove(answer.key))
     resolving = each(lambda answer: coregw.verify_resolve(answer.request, answer.result))
-    many = best(lambda: coregw.verify_key_many(root, pairs), rounds=60) * 1e6 / LOOKUPS  # both cores must be free once
+    many = (
+        best(lambda: coregw.verify_key_many(root, pairs), rounds=60) * 1e6 / LOOKUPS
+    )  # all cores have to be idle in one round
     rows: tuple[tuple[str, float, report.Better, float | None, str], ...] = (
         ("verify_key_many: rate / that of one Rust thread", one_thread / many, "higher", 1.5, "needs idle cores"),
         ("verify_resolve on JSON / verify_key", resolving / verifying, "lower", 3.0, ""),
@@ -130,7 +134,7 @@ def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
         ("prove / verify_key", proving / verifying, "lower", None, ""),
     )
     for name, value, better, bar, note in rows:
-        # What two cores do at once depends on what else runs on them; the others compare one thread with itself.
+        # Parallel speed depends on what else runs on the cores; the other rows compare one thread with itself.
         is_guarded = bar is not None and better == "lower"
         figures.add(f"{name}, {arcs:,} arcs", value, series="Python, random hex", better=better, bar=bar,
                     guarded=is_guarded, note=note)  # fmt: skip
@@ -139,16 +143,16 @@ def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
 
 
 def main() -> None:
-    """Measures, prints and records."""
+    """Measure, print and record."""
     parser = report.parser(__doc__)
-    parser.add_argument("--huge", action="store_true", help=f"also {HUGE[0]:,} arcs: many minutes and 12 GiB")
+    parser.add_argument("--huge", action="store_true", help=f"also {HUGE[0]:,} arcs; takes many minutes and 12 GiB")
     args: argparse.Namespace = parser.parse_args()
     sizes = QUICK if args.quick else FULL + (HUGE if args.huge else ())
     notes = (
-        "One thread and SHA-256; the best time of each side counts.",
-        "Hashing a proof puts each digest into the next string; side by side: as if no string had another's digest.",
+        "One thread, SHA-256, the best time of each side.",
+        "The hashes of a proof form a chain. Independently: as if no string contained the digest of another.",
     )
-    figures = report.Report("core", "The core beside bare hashing and sorting", args, notes)
+    figures = report.Report("core", "The core compared with bare hashing and sorting", args, notes)
     measured = rust(sizes)
     add(figures, measured)
     arcs = min(sizes[-1], FULL[-1])

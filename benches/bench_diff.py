@@ -1,8 +1,8 @@
-"""Diffs of large maps: what they cost follows the number of differences, not the size of the maps.
+"""Diffs of large maps: the cost is proportional to the number of differences, not to the size of the maps.
 
-Maps of more and more arcs, with more and more of them changed: the pages read for one page of a diff from stored pages,
-all of them cold; the bytes of the answer; its time, and the time a client needs to verify it. The ratios say how much
-more the largest map costs than the smallest, for as many differences.
+For maps of increasing size with an increasing number of changed arcs: the stored pages read for the first page of a
+diff, all cold; the size of the response; the time to produce it, and the time to verify it. The ratios compare the
+largest map with the smallest, for the same number of differences.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ROUNDS = 5
 ARCS, QUICK_ARCS = (1_000, 10_000, 100_000, 1_000_000), (1_000, 100_000)
 CHANGES = (0, 1, 10, 100, 1_000)
 FEW = (1, 10)
-"""Numbers of changes that touch little of the smallest map, too."""
-TIMES = ("answer", "verify")
+"""Numbers of changes that affect only a small part even of the smallest map."""
+TIMES = ("response", "verify")
 OLD, NEW = payload_cid(b"old"), payload_cid(b"new")
 
 T = TypeVar("T")
 
 
 class Pages:
-    """Pages by digest in memory, and how many were read."""
+    """Pages in memory, by digest, and how many were read."""
 
     def __init__(self) -> None:
         self.held: dict[bytes, bytes] = {}
@@ -55,7 +55,7 @@ def path(number: int) -> str:
 
 
 def changed(pages: Pages, base: str, arcs: int, count: int) -> str:
-    """The root with `count` arcs changed, taken at random."""
+    """Change `count` random arcs and return the new root."""
     if count == 0:
         return base
     places = random.Random(7).sample(range(arcs), count)
@@ -68,7 +68,7 @@ def changed(pages: Pages, base: str, arcs: int, count: int) -> str:
 
 
 def milliseconds(function: Callable[[], T]) -> tuple[float, T]:
-    """The median time of `ROUNDS` calls, and what they give."""
+    """Return the median time of `ROUNDS` calls, and their value."""
     value = function()
     times = []
     for _ in range(ROUNDS):
@@ -79,18 +79,18 @@ def milliseconds(function: Callable[[], T]) -> tuple[float, T]:
 
 
 def measure(pages: Pages, a: str, b: str, count: int) -> tuple[int, int, dict[str, float]]:
-    """Pages read, bytes of the answer, and milliseconds. Each answer has a new cache: every page is read and parsed."""
+    """Return pages read, bytes of the response, and milliseconds. Every response starts with an empty cache."""
     pages.reads = 0
-    asking, answer = milliseconds(lambda: pages.drive(Operation.diff(PageCache(1 << 28), a, b)))
+    producing, response = milliseconds(lambda: pages.drive(Operation.diff(PageCache(1 << 28), a, b)))
     reads = pages.reads // (ROUNDS + 1)
-    verifying, found = milliseconds(lambda: verify_diff(a, b, answer))
+    verifying, found = milliseconds(lambda: verify_diff(a, b, response))
     if len(found.entries) != count:
         raise SystemExit(f"{len(found.entries)} differences of {count}")
-    return reads, len(answer), {"answer": asking, "verify": verifying}
+    return reads, len(response), {"response": producing, "verify": verifying}
 
 
 def measure_map(figures: report.Report, arcs: int) -> dict[tuple[str, int], float]:
-    """Adds what the diffs of a map of so many arcs read and send; their times, by what and number of differences."""
+    """Add the reads and sizes for a map of so many arcs. Return times by row and number of differences."""
     pages = Pages()
     build = Build.arcs(json.dumps({"arcs": {path(number): OLD for number in range(arcs)}}).encode())
     pages.keep(build.next_pages)
@@ -99,7 +99,7 @@ def measure_map(figures: report.Report, arcs: int) -> dict[tuple[str, int], floa
         reads, size, spent = measure(pages, build.root, changed(pages, build.root, arcs, count), count)
         name = f"{count:,} differences in {arcs:,} arcs"
         figures.add(name, reads, "pages read", better="lower", guarded=True)
-        figures.add(f"the answer for {name}", size, "bytes", better="lower", guarded=True)
+        figures.add(f"response for {name}", size, "bytes", better="lower", guarded=True)
         for what, milliseconds_spent in spent.items():
             figures.add(f"{what}: {name}", milliseconds_spent, "ms", recorded=False)
             times[what, count] = milliseconds_spent
@@ -107,19 +107,19 @@ def measure_map(figures: report.Report, arcs: int) -> dict[tuple[str, int], floa
 
 
 def main() -> None:
-    """Measures and reports."""
-    figures = report.Report("diff", "Diffs: the cost follows the differences", report.arguments(__doc__))
+    """Measure and report."""
+    figures = report.Report("diff", "Diffs: cost in proportion to the differences", report.arguments(__doc__))
     sizes = QUICK_ARCS if figures.run == "quick" else ARCS
     times = {arcs: measure_map(figures, arcs) for arcs in sizes}
     for what in TIMES:
-        title = f"{what}, all pages cold" if what == "answer" else what
+        title = f"{what}, all pages cold" if what == "response" else what
         figures.panel(title, "differences", "ms", logarithmic=True)
         for arcs, spent in times.items():
             counts = [count for count in CHANGES if count]
             figures.line(title, f"{arcs:,} arcs", [float(count) for count in counts], [spent[what, c] for c in counts])
         for count in FEW:
             ratio = times[sizes[-1]][what, count] / times[sizes[0]][what, count]
-            name = f"{what} {count:,} differences: {sizes[-1]:,} arcs by {sizes[0]:,}"
+            name = f"{what}, {count:,} differences: {sizes[-1]:,} / {sizes[0]:,} arcs"
             figures.add(name, ratio, better="lower", guarded=True)
     figures.finish()
 

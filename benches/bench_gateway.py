@@ -1,13 +1,13 @@
-"""The gateway under load: what a warm resolve costs above the framework, and what a batch saves.
+"""The gateway under load: what a warm resolve costs beyond the HTTP stack, and what a batch saves.
 
-wrk asks for keys of one map, uniformly and by Zipf's law, over 64 connections that stay open. Three servers get the
-same requests in turn: the gateway; the gateway with an engine that answers a constant of the same size, which is what
-the framework costs on that route; and an application without a framework on the same server. The server has one core
-and wrk another. What counts is the CPU time a request (user and system, all threads of the server's process), since
-others may use the machine; the least of all rounds is taken, for each server.
+wrk requests keys of one map over 64 keep-alive connections, with a uniform and with a Zipf distribution. Three servers
+get the same requests in turn: the gateway; the gateway with an engine that returns a constant of the same size, which
+measures the HTTP stack on that route; and a bare ASGI application on the same server. The server has one core
+and wrk another. The figure is the CPU time per request (user and system, all threads of the server process), since
+other processes may use the machine; the minimum over all rounds counts, per server.
 
-A batch may use all cores, so it is measured by its rate as well, the gateway having both cores: proofs a second, by
-single requests a second.
+A batch may use all cores, so its throughput is measured as well, with both cores for the gateway: proofs per second,
+relative to single requests per second.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ HERE = Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
 CONNECTIONS, BATCH_CONNECTIONS, BATCH = 64, 4, 1000
 ZIPF = 1.0
-"""The exponent: the key at place n of the order of liking is asked for 1/n as often as the first."""
+"""The exponent: the key of rank n is requested 1/n as often as the most popular one."""
 
 
 @dataclass
 class Measured:
-    """The best of all rounds with one server and one kind of request."""
+    """The best values over all rounds, for one server and one kind of request."""
 
     cpu: float = float("inf")
-    """CPU time a request, in seconds."""
+    """CPU seconds per request."""
     p50: float = float("inf")
     p99: float = float("inf")
-    """Seconds from sending a request to having its answer."""
+    """Seconds from sending a request to receiving its response."""
     rate: float = 0.0
-    """Requests a second."""
+    """Requests per second."""
 
-    def take(self, said: dict[str, int], cpu: float) -> None:
-        if said["failed"] or not said["requests"]:
-            sys.exit(f"wrk says that requests failed: {said}")
-        self.cpu = min(self.cpu, cpu / said["requests"])
-        self.p50, self.p99 = min(self.p50, said["p50"] / 1e6), min(self.p99, said["p99"] / 1e6)
-        self.rate = max(self.rate, said["requests"] / said["microseconds"] * 1e6)
+    def update(self, wrk: dict[str, int], cpu: float) -> None:
+        if wrk["failed"] or not wrk["requests"]:
+            sys.exit(f"wrk reports failed requests: {wrk}")
+        self.cpu = min(self.cpu, cpu / wrk["requests"])
+        self.p50, self.p99 = min(self.p50, wrk["p50"] / 1e6), min(self.p99, wrk["p99"] / 1e6)
+        self.rate = max(self.rate, wrk["requests"] / wrk["microseconds"] * 1e6)
 
 
 class Server:
-    """A child process with one of the variants."""
+    """A child process that runs one of the variants."""
 
     def __init__(self, kind: str, folder: Path, answer: Path) -> None:
         command = [sys.executable, str(HERE / "gateway_variants.py"), kind, str(folder / kind), str(answer)]
@@ -83,13 +83,13 @@ class Server:
         self.process.wait()
 
     def load(self, into: Measured, cores: str, requests: Path, connections: int, seconds: float) -> None:
-        """Sends requests for some seconds, and takes what wrk and the kernel say of it."""
-        wrk = ["taskset", "-c", cores, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
+        """Send requests for some seconds, and record what wrk and the kernel measured."""
+        command = ["taskset", "-c", cores, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
         before = self.cpu_seconds()
-        script = [*wrk, "-s", str(HERE / "requests.lua"), self.url, "--", str(requests)]
+        script = [*command, "-s", str(HERE / "requests.lua"), self.url, "--", str(requests)]
         done = subprocess.run(script, capture_output=True, text=True, check=True)
         cpu = self.cpu_seconds() - before
-        into.take(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
+        into.update(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
 
 
 def key(number: int) -> list[str]:
@@ -97,7 +97,7 @@ def key(number: int) -> list[str]:
 
 
 def create_map(url: str, arcs: int) -> str:
-    """Makes the map in the gateway and returns its root."""
+    """Create the map in the gateway and return its root."""
     target = payload_cid(b"profile")
     answer = httpx2.post(f"{url}/v1/roots", json={"arcs": {"/".join(key(n)): target for n in range(arcs)}}, timeout=300)
     return str(answer.raise_for_status().json()["root"])
@@ -109,7 +109,7 @@ def uniform(rng: random.Random, arcs: int) -> Iterator[int]:
 
 
 def zipf(rng: random.Random, arcs: int) -> Iterator[int]:
-    """Numbers of keys by Zipf's law; which keys are liked is random, so that they are all over the map."""
+    """Yield numbers of keys in a Zipf distribution; the popular keys are random, and so spread over the map."""
     sums = list(itertools.accumulate(1 / place**ZIPF for place in range(1, arcs + 1)))
     order = list(range(arcs))
     rng.shuffle(order)
@@ -131,7 +131,7 @@ def batch_requests(file: Path, root: str, numbers: Iterator[int], count: int) ->
 
 @contextlib.contextmanager
 def servers(folder: Path, arcs: int) -> Iterator[tuple[dict[str, Server], str]]:
-    """The three variants, and the root of the map in the gateway. The constant is one of the gateway's answers."""
+    """Start the three variants and create the map. The constant is one of the gateway's responses."""
     answer = folder / "answer.json"
     running = {"gateway": Server("gateway", folder, answer)}
     try:
@@ -149,7 +149,7 @@ def servers(folder: Path, arcs: int) -> Iterator[tuple[dict[str, Server], str]]:
 def main() -> None:
     args = report.arguments(__doc__)
     if shutil.which("wrk") is None:
-        sys.exit("this bench needs wrk, which loads the gateway: apt-get install wrk, or see github.com/wg/wrk")
+        sys.exit("this bench needs wrk, a load generator: apt-get install wrk, or see github.com/wg/wrk")
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         sys.exit("this bench needs two cores: one for the gateway, one for the load")
@@ -166,7 +166,7 @@ def main() -> None:
         kinds = [("gateway", "uniform"), ("constant", "uniform"), ("raw", "uniform"), ("gateway", "zipf")]
         measured = {kind: Measured() for kind in [*kinds, ("gateway", "single"), ("gateway", "batch")]}
         gateway, other = running["gateway"], str(cores[1])
-        for file in (batches, resolves["uniform"]):  # to warm it up
+        for file in (batches, resolves["uniform"]):  # warm-up
             gateway.load(Measured(), other, file, BATCH_CONNECTIONS, 2 * seconds)
         for _ in range(rounds):
             for server in running.values():
@@ -180,14 +180,14 @@ def main() -> None:
             gateway.load(into, both, resolves["uniform"], CONNECTIONS, seconds)
             into = measured["gateway", "batch"]
             gateway.load(into, both, batches, BATCH_CONNECTIONS, seconds)
-    told(args, measured, arcs)
+    add_figures(args, measured, arcs)
 
 
-def told(args: object, measured: dict[tuple[str, str], Measured], arcs: int) -> None:
-    """The figures: ratios, and what they are made of."""
+def add_figures(args: object, measured: dict[tuple[str, str], Measured], arcs: int) -> None:
+    """Report the ratios, and the values they are computed from."""
     notes = (
-        f"A map of {arcs:,} arcs, all pages cached; a process on one core, wrk on another, {CONNECTIONS} connections.",
-        "Constant: the same route, with an engine that knows one answer. Raw: no framework. Same server, same sizes.",
+        f"A map of {arcs:,} arcs, all pages cached; the server on one core, wrk on another, {CONNECTIONS} connections.",
+        "Constant: the same route, with an engine that returns a constant. Raw: bare ASGI. Same server, same sizes.",
     )
     figures = report.Report("gateway", "Resolves through HTTP", args, notes)  # type: ignore[arg-type]
     constant, raw = measured["constant", "uniform"], measured["raw", "uniform"]
@@ -195,17 +195,17 @@ def told(args: object, measured: dict[tuple[str, str], Measured], arcs: int) -> 
         real = measured["gateway", asked]
         name = f"resolve, {asked} keys"
         above = (real.cpu - constant.cpu) * 1e6
-        figures.add("CPU time above the constant's", above, "µs", series=name, better="lower", bar=15)
-        figures.add("CPU time / constant", real.cpu / constant.cpu, series=name, better="lower", guarded=True)
+        figures.add("CPU time above a constant response", above, "µs", series=name, better="lower", bar=15)
+        figures.add("CPU time / constant response", real.cpu / constant.cpu, series=name, better="lower", guarded=True)
         figures.add("CPU time / raw ASGI", real.cpu / raw.cpu, series=name, better="lower", guarded=True)
-        figures.add("p99 / constant's p99", real.p99 / constant.p99, series=name, better="lower", bar=2)
-        figures.add("p50 / constant's p50", real.p50 / constant.p50, series=name, better="lower")
+        figures.add("p99 / p99 of a constant response", real.p99 / constant.p99, series=name, better="lower", bar=2)
+        figures.add("p50 / p50 of a constant response", real.p50 / constant.p50, series=name, better="lower")
     batch, single = measured["gateway", "batch"], measured["gateway", "single"]
     name = f"resolve/batch of {BATCH:,} paths"
     gain = batch.rate * BATCH / single.rate
     figures.add("proofs/s / single requests/s", gain, series=name, better="higher", bar=10)
     gain = single.cpu * BATCH / batch.cpu
-    figures.add("the same by CPU time", gain, series=name, better="higher", guarded=True)
+    figures.add("the same, by CPU time", gain, series=name, better="higher", guarded=True)
     for (server, asked), each in measured.items():
         cells = {"CPU time": (each.cpu * 1e6, "µs"), "requests/s": (each.rate, "1/s")}
         cells |= {"p50": (each.p50 * 1e3, "ms"), "p99": (each.p99 * 1e3, "ms")}

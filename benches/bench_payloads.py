@@ -1,9 +1,9 @@
-"""Payloads through HTTP, against what the stages would give one after the other.
+"""Payloads through HTTP, compared with their stages in sequence.
 
-The stages of an upload are receiving it (the same server and route, where the engine drops the bytes), hashing it, and
-RocksDB's own synced writes of the same rows; those of a download are RocksDB's reads, and sending a constant. If each
-stage waited for the one before, the rate would be 1 / the sum of 1 / rate. Each round measures all of them one after
-the other, and the median of the rounds' ratios counts: a shared machine is slower at one time than at another.
+The stages of an upload are receiving it (the same server and route, with an engine that discards the bytes), hashing
+it, and RocksDB's synced writes of the same rows; those of a download are RocksDB's reads and sending a constant. If
+each stage waited for the previous one, the rate would be 1 / the sum of 1 / rate. Each round measures all of them, and
+the median of the rounds' ratios counts, because the speed of a shared machine varies over time.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ LARGE = 64 * MIB
 SMALL = 4096
 CONNECTIONS = 128
 GROUP = 64
-"""How many small payloads bare RocksDB writes and syncs at once: about as many as the gateway does with that many
-connections, since it receives half of what is under way while the other half waits for the disk."""
+"""Small payloads per batch and sync of bare RocksDB: about as many as per group commit of the gateway, which receives
+half of the uploads in flight while the other half waits for the disk."""
 PIECE = 1 << 16
 CID = "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq"
 
 
 class Constant(Payloads):
-    """Payloads of a gateway that drops what it gets, and sends the same chunk again and again."""
+    """The payloads of a gateway that discards uploads, and sends the same chunk repeatedly."""
 
     chunk = os.urandom(CHUNK_BYTES)
 
@@ -87,7 +87,7 @@ class Gateway(NamedTuple):
     address: str
 
     def post(self, data: bytes) -> str:
-        """Uploads a payload; its CID."""
+        """Upload a payload and return its CID."""
         connection = HTTPConnection(self.address)
         connection.request("POST", "/v1/cas", data)
         answer = connection.getresponse()
@@ -97,7 +97,7 @@ class Gateway(NamedTuple):
         return body.decode().split('"')[3]
 
     def get(self, cid: str) -> None:
-        """Downloads a payload, and drops it."""
+        """Download a payload and discard it."""
         connection = HTTPConnection(self.address)
         connection.request("GET", f"/v1/cas/{cid}")
         answer = connection.getresponse()
@@ -109,12 +109,12 @@ class Gateway(NamedTuple):
         connection.close()
 
     def memory(self, field: str) -> float:
-        """MiB that the process has (``VmRSS``) or had at most since `forget_peak` (``VmHWM``)."""
+        """Return the process's memory in MiB: current (``VmRSS``), or peak since the last reset (``VmHWM``)."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
     def growth(self, work: Callable[[], object]) -> float:
-        """How many MiB the peak of memory during `work` is above what was there before."""
+        """Return by how many MiB the peak memory during `work` exceeds the memory before it."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         before = self.memory("VmRSS")
         work()
@@ -123,7 +123,7 @@ class Gateway(NamedTuple):
 
 @contextmanager
 def serving(kind: str, data: Path) -> Iterator[Gateway]:
-    """A server in a process of its own."""
+    """Start a server in a process of its own."""
     process = subprocess.Popen([sys.executable, __file__, kind, str(data)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -134,7 +134,7 @@ def serving(kind: str, data: Path) -> Iterator[Gateway]:
 
 
 class Uploader(asyncio.Protocol):
-    """One connection that uploads one small payload after the other."""
+    """A connection that uploads small payloads one at a time."""
 
     def __init__(self, bodies: Iterator[bytes], done: asyncio.Future[None]) -> None:
         self.bodies, self.done, self.answer = bodies, done, b""
@@ -160,7 +160,7 @@ class Uploader(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.done.done():
-            self.done.set_exception(ConnectionError(f"cut off after {self.answer!r}"))
+            self.done.set_exception(ConnectionError(f"connection closed after {self.answer!r}"))
 
 
 def upload_small(gateway: Gateway, bodies: list[bytes], connections: int) -> None:
@@ -204,34 +204,34 @@ def read_large(bare: Bare, name: bytes) -> None:
 
 
 def write_small(bare: Bare, bodies: list[bytes]) -> None:
-    """One batch and one sync for each group."""
+    """Write one batch and make one sync per group."""
     for at in range(0, len(bodies), GROUP):
-        turn = [(b"small " + body[:32], body) for body in bodies[at : at + GROUP]]
-        bare.write(Family.CHUNKS, turn)
-        bare.write(Family.PAYLOADS, [(key, bytes(20)) for key, _ in turn])
+        group = [(b"small " + body[:32], body) for body in bodies[at : at + GROUP]]
+        bare.write(Family.CHUNKS, group)
+        bare.write(Family.PAYLOADS, [(key, bytes(20)) for key, _ in group])
         bare.db.flush_wal(True)
 
 
 class Rates:
-    """The rates of one thing that is done, and of its stages, in some rounds."""
+    """The rates of an operation and of its stages, round by round."""
 
     def __init__(self, amount: float) -> None:
         self.amount = amount
         self.rounds: list[dict[str, float]] = []
 
     def measure(self, **works: Callable[[], object]) -> None:
-        """One round: the rate of each, by name."""
+        """Measure one round: the rate of each, by name."""
         self.rounds.append({name.replace("_", " "): rate(self.amount, work) for name, work in works.items()})
 
-    def of_serial(self) -> float:
-        """What the gateway gives, by what the stages would give one after the other."""
+    def relative_to_sequence(self) -> float:
+        """Return the gateway's rate divided by the rate of its stages in sequence."""
         return statistics.median(
             each["gateway"] * sum(1 / value for name, value in each.items() if name != "gateway")
             for each in self.rounds
         )
 
     def medians(self) -> dict[str, float]:
-        """The median rate of each."""
+        """Return the median rate of each."""
         return {name: statistics.median(each[name] for each in self.rounds) for name in self.rounds[0]}
 
 
@@ -248,55 +248,56 @@ def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
             data, name = os.urandom(LARGE), b"large %d" % i
             up.measure(
                 gateway=partial(gateway.post, data),
-                received_and_dropped=partial(constant.post, data),
+                received_and_discarded=partial(constant.post, data),
                 hashed=partial(hash_all, [data]),
                 RocksDB=partial(write_large, bare, name, data),
             )
             cid = gateway.post(data)
-            for _ in range(5):  # short, and so easily disturbed
+            for _ in range(5):  # short, so easily disturbed
                 down.measure(
                     gateway=partial(gateway.get, cid),
-                    a_constant_sent=partial(constant.get, CID),
+                    constant_sent=partial(constant.get, CID),
                     RocksDB=partial(read_large, bare, name),
                 )
-        for _ in range(3 * rounds):  # three threads on few cores: the least steady of all
+        for _ in range(3 * rounds):  # three threads on few cores: the least steady rows
             bodies = [os.urandom(SMALL) for _ in range(small_count)]
             small.measure(
                 gateway=partial(upload_small, gateway, bodies, CONNECTIONS),
-                received_and_dropped=partial(upload_small, constant, bodies, CONNECTIONS),
+                received_and_discarded=partial(upload_small, constant, bodies, CONNECTIONS),
                 hashed=partial(hash_all, bodies),
                 RocksDB=partial(write_small, bare, bodies),
             )
             few = [os.urandom(SMALL) for _ in range(300)]
             alone.measure(gateway=partial(upload_small, gateway, few, 1))
         growths = memory(gateway, 1 if quick else 3)
-    for name, rates in (("64 MiB up", up), ("64 MiB down", down), (f"{small_count:,} times 4 KiB up", small)):
-        serial = rates.of_serial()
-        figures.add("gateway / its stages in a row", serial, series=name, better="higher", bar=0.7, guarded=True)
+    for name, rates in (("64 MiB upload", up), ("64 MiB download", down), (f"{small_count:,} uploads of 4 KiB", small)):
+        sequence = rates.relative_to_sequence()
+        figures.add("gateway / its stages in sequence", sequence, series=name, better="higher", bar=0.7, guarded=True)
         for stage, value in rates.medians().items():
             figures.add(stage, value, "1/s" if rates is small else "MiB/s", series=name, recorded=False)
     shared = small.medians()["gateway"] / alone.medians()["gateway"]
     figures.add(
-        f"{CONNECTIONS} connections / one", shared, series=f"{small_count:,} times 4 KiB up", better="higher", bar=2
+        f"{CONNECTIONS} connections / one", shared, series=f"{small_count:,} uploads of 4 KiB", better="higher", bar=2
     )
     series = "growth of peak memory"
     for name, value in growths.items():
         figures.add(name, value, "MiB each", series=series, better="lower", bar=16)
-    figures.add("the first upload, with write buffers", first, "MiB", series=series, note="these are there once")
+    figures.add("the first upload, with write buffers", first, "MiB", series=series, note="allocated once per process")
 
 
 def memory(gateway: Gateway, rounds: int) -> dict[str, float]:
-    """MiB by which the peak of memory grows for each upload or download, at the worst of some rounds."""
+    """Return the growth of peak memory per upload or download in MiB, in the worst round."""
     worst: dict[str, float] = {}
-    gateway.post(os.urandom(LARGE))  # fills RocksDB's write buffers again, which are not an upload's own
+    gateway.post(os.urandom(LARGE))  # fills RocksDB's write buffers again, which exist once
     with ThreadPoolExecutor(8) as pool:
         for _ in range(rounds):
             payloads = [os.urandom(LARGE) for _ in range(8)]
             cids: list[str] = []
             for name, value in {
                 "one upload": gateway.growth(lambda: gateway.post(os.urandom(LARGE))),
-                "8 uploads at once": gateway.growth(lambda p=payloads, c=cids: c.extend(pool.map(gateway.post, p))) / 8,
-                "8 downloads at once": gateway.growth(lambda c=cids: list(pool.map(gateway.get, c))) / 8,
+                "8 concurrent uploads": gateway.growth(lambda p=payloads, c=cids: c.extend(pool.map(gateway.post, p)))
+                / 8,
+                "8 concurrent downloads": gateway.growth(lambda c=cids: list(pool.map(gateway.get, c))) / 8,
             }.items():
                 worst[name] = max(value, worst.get(name, 0))
     return worst
@@ -305,12 +306,12 @@ def memory(gateway: Gateway, rounds: int) -> dict[str, float]:
 def main() -> None:
     args = report.arguments(__doc__)
     notes = (
-        "Stages in a row: 1 / the sum of 1 / rate; medians of all rounds. Uploads are answered when they are durable.",
-        f"Small payloads: {CONNECTIONS} connections; RocksDB alone writes {GROUP} a batch, and syncs each batch.",
-        "Memory: the peak of the process above what it had before, at the worst round.",
+        "Stages in sequence: 1 / the sum of 1 / rate; medians of all rounds. Uploads are acknowledged when durable.",
+        f"Small payloads: {CONNECTIONS} connections; bare RocksDB writes and syncs batches of {GROUP}.",
+        "Memory: growth of the process's peak, in the worst round.",
     )
     figures = report.Report("payloads", "Payloads through HTTP", args, notes)
-    with tempfile.TemporaryDirectory(dir=report.HOUSE / "target") as directory:
+    with tempfile.TemporaryDirectory(dir=report.REPOSITORY / "target") as directory:
         measure(figures, Path(directory), quick=args.quick)
     figures.finish()
 

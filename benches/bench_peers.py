@@ -1,8 +1,9 @@
-"""coregw beside other authenticated maps and lists: proving and verifying one key, each at its own best setting.
+"""coregw and other authenticated maps and lists: proving and verifying one key, each with its own best settings.
 
-Each peer has a driver in benches/peers/, built here with the peer from its own registry; one that can't be built on
-this machine is named and left out. Rounds of coregw and of the peer take turns in one run, on the same random hex keys.
-A ratio is the peer's time by coregw's: above 1, coregw is ahead. benches/README.md says what each peer proves.
+Each peer has a driver in benches/peers/, built here with the peer from its own registry. A peer that cannot be
+built on this machine is named and skipped. Rounds of coregw and of the peer alternate in one run, on the same random
+hex keys. A ratio is the peer's time divided by coregw's: above 1, coregw is faster. benches/README.md
+lists what each one proves.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from typing import NamedTuple
 import report
 
 HERE = Path(__file__).resolve().parent / "peers"
-BUILT = report.HOUSE / "target" / "peers"
+BUILT = report.REPOSITORY / "target" / "peers"
 PROXY = BUILT / "goproxy"
-"""Go modules for a machine that can't fetch them, laid out as a Go module proxy is."""
+"""Go modules for a machine that cannot fetch them, in the layout of a Go module proxy."""
 VENV = BUILT / "python"
 SIZES, QUICK_SIZES = (1_000, 100_000, 1_000_000), (10_000,)
 SLOW_SIZES, QUICK_SLOW_SIZES = (1_000, 10_000), (1_000,)
 LOOKUPS, PASSES = 2_000, 30
 QUICK_ROUNDS, FEWER_PASSES = 3, 3
 TIMES = ("spread", "prove", "verify")
-FAR = 10_000
-"""Ratios from here on are not guarded: a time below a microsecond, by one of many milliseconds."""
+MAX_GUARDED_RATIO = 10_000
+"""Ratios above this are not guarded: they divide many milliseconds by less than a microsecond."""
 
 Round = dict[str, float]
 
 
 class Build(NamedTuple):
-    """How a driver is built: a command and where it runs."""
+    """The command that builds a driver, and its working directory."""
 
     command: tuple[str, ...]
     folder: Path = HERE
@@ -48,7 +49,7 @@ class Build(NamedTuple):
 
 @dataclass(frozen=True)
 class Driver:
-    """A program that measures one tree; it is given a file of keys and a number of look-ups."""
+    """A program that measures one tree, given a file of keys and a number of look-ups."""
 
     name: str
     build: Build | None
@@ -57,7 +58,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer, what it is held against, and how far ahead of it coregw has to be."""
+    """A peer, what it is compared with, and the ratios that coregw has to reach."""
 
     driver: Driver
     against: str
@@ -70,20 +71,20 @@ class Peer:
 
 
 def rust(name: str, *args: str) -> Driver:
-    """A driver in benches/peers/rust; a peer's is built with the feature of its name."""
+    """Return a driver in benches/peers/rust. A peer's is built with the feature of the same name."""
     feature = () if name == "coregw" else ("--features", name)
     command = ("cargo", "build", "--release", "--quiet", "--target-dir", str(BUILT / "rust"), "--bin", name, *feature)
     return Driver(name, Build(command, HERE / "rust"), (str(BUILT / "rust" / "release" / name), *args))
 
 
 def go(name: str, module: str, kind: str) -> Driver:
-    """A driver in benches/peers/go."""
+    """Return a driver in benches/peers/go."""
     build = Build(("go", "build", "-o", str(BUILT / "go" / module), "."), HERE / "go" / module)
     return Driver(name, build, (str(BUILT / "go" / module), kind))
 
 
 def python(name: str) -> Driver:
-    """A peer behind the driver in benches/peers/python, from a virtual environment of the peers'."""
+    """Return a peer for the driver in benches/peers/python, in a virtual environment of its own."""
     requirements = str(HERE / "python" / "requirements.txt")
     build = Build((str(VENV / "bin" / "pip"), "install", "--quiet", "--requirement", requirements))
     return Driver(name, build, (str(VENV / "bin" / "python"), str(HERE / "python" / "driver.py"), name))
@@ -109,12 +110,12 @@ PEERS = (
 )
 
 
-class Unbuilt(Exception):
-    """A driver that can't be built on this machine."""
+class BuildFailed(Exception):
+    """A driver that cannot be built on this machine."""
 
 
 def build(driver: Driver) -> None:
-    """Builds a driver and fetches its peer. Raises `Unbuilt`."""
+    """Build a driver with its peer. Raises `BuildFailed`."""
     if driver.build is None:
         return
     environment = dict(os.environ)
@@ -128,14 +129,14 @@ def build(driver: Driver) -> None:
             driver.build.command, cwd=driver.build.folder, env=environment, capture_output=True, check=False
         )
     except FileNotFoundError as error:
-        raise Unbuilt(f"{driver.build.command[0]} is not there") from error
+        raise BuildFailed(f"{driver.build.command[0]} is not installed") from error
     if done.returncode:
         print(done.stderr.decode(errors="replace"), file=sys.stderr)
-        raise Unbuilt("it can't be built here")
+        raise BuildFailed("it cannot be built here")
 
 
 class Running:
-    """A driver at work, its tree built."""
+    """A running driver whose tree is built."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -145,12 +146,12 @@ class Running:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self.process.args!r} ended with {self.process.wait()}")
+            raise SystemExit(f"{self.process.args!r} exited with {self.process.wait()}")
         answer: Round = json.loads(line)
         return answer
 
     def round(self) -> Round:
-        """The times of one round, in seconds a look-up."""
+        """Run one round and return its times, in seconds per look-up."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -159,7 +160,7 @@ class Running:
 
 @contextmanager
 def running(driver: Driver, keys: Path, lookups: int, passes: int) -> Iterator[Running]:
-    """Starts a driver, and ends it."""
+    """Start a driver, and stop it afterwards."""
     command = [*driver.command, str(keys), str(lookups), str(passes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -169,7 +170,7 @@ def running(driver: Driver, keys: Path, lookups: int, passes: int) -> Iterator[R
 
 
 def key_file(count: int) -> Path:
-    """Random keys of 32 hex digits, the same at every run."""
+    """Return the file of random keys, 32 hex digits each, the same in every run."""
     path = BUILT / "keys" / str(count)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,23 +179,23 @@ def key_file(count: int) -> Path:
 
 
 def medians(ours: Running, theirs: Running, rounds: int) -> tuple[Round, Round]:
-    """The median times of rounds that take turns; a round of each before them warms them up."""
+    """Return the median times of alternating rounds, after one warm-up round of each."""
     both: list[tuple[Round, Round]] = [(ours.round(), theirs.round()) for _ in range(rounds + 1)][1:]
     first, second = ({name: statistics.median(pair[side][name] for pair in both) for name in TIMES} for side in (0, 1))
     return first, second
 
 
 def compare(figures: report.Report, peer: Peer, count: int, ours: Running, theirs: Running) -> None:
-    """Adds the rows of one peer at one size."""
+    """Add the rows of one peer at one size."""
     mine, its = medians(ours, theirs, peer.rounds if figures.run == "full" else QUICK_ROUNDS)
     name, keys = peer.driver.name, f"{count:,} keys"
     for what, bar in (("prove", peer.prove), ("verify", peer.verify)):
         note = f"{1e6 * its[what]:,.2f} / {1e6 * mine[what]:.2f} µs"
         ratio = its[what] / mine[what]
-        guarded = ratio < FAR
+        guarded = ratio < MAX_GUARDED_RATIO
         figures.add(f"{what}, {keys}", ratio, series=name, better="higher", bar=bar, guarded=guarded, note=note)
     for what, its_value, mine_value, unit in (
-        ("prove, keys far apart", 1e6 * its["spread"], 1e6 * mine["spread"], "µs"),
+        ("prove, scattered keys", 1e6 * its["spread"], 1e6 * mine["spread"], "µs"),
         ("build", theirs.tree["build"], ours.tree["build"], "s"),
         ("proof bytes", theirs.tree["proof_bytes"], ours.tree["proof_bytes"], "bytes"),
     ):
@@ -203,10 +204,10 @@ def compare(figures: report.Report, peer: Peer, count: int, ours: Running, their
 
 
 def picture(figures: report.Report) -> None:
-    """A line a peer: how many times coregw's time it takes, by the number of keys."""
+    """Plot a line per peer: its time divided by coregw's, by the number of keys."""
     for what in ("prove", "verify"):
-        title = f"{what}: the peer's time by coregw's"
-        figures.panel(title, "keys", "times coregw's", logarithmic=True)
+        title = f"{what}: the peer's time / coregw's"
+        figures.panel(title, "keys", "ratio", logarithmic=True)
         counts = sorted({*SIZES, *SLOW_SIZES})
         figures.line(title, "coregw", [float(count) for count in counts], [1.0 for _ in counts])
         for series in figures.series():
@@ -216,7 +217,7 @@ def picture(figures: report.Report) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the peers, as their lock files fix them."""
+    """Return the versions of the peers from their lock files."""
     names = {peer.driver.command[0].rpartition("/")[2] for peer in PEERS}
     crates = tomllib.loads((HERE / "rust" / "Cargo.lock").read_text())["package"]
     found = {crate["name"]: crate["version"] for crate in crates if crate["name"] in names}
@@ -227,12 +228,12 @@ def versions() -> dict[str, str]:
 
 
 def main() -> None:
-    """Builds the drivers, measures each peer, and reports."""
+    """Build the drivers, measure each peer, and report."""
     figures = report.Report(
         "peers",
-        "coregw and its peers: the peer's time by coregw's; above 1 coregw is ahead",
+        "coregw and its peers: the peer's time / coregw's (above 1, coregw is faster)",
         report.arguments(__doc__),
-        ("Random hex keys; processor time of one thread; medians of rounds that take turns.",),
+        ("Random hex keys; CPU time of one thread; medians of alternating rounds.",),
     )
     figures.versions = versions()
     fewer = 1 if figures.run == "full" else FEWER_PASSES
@@ -241,7 +242,7 @@ def main() -> None:
     for peer in PEERS:
         try:
             build(peer.driver)
-        except Unbuilt as reason:
+        except BuildFailed as reason:
             figures.skip(peer.driver.name, str(reason))
             continue
         print(peer.driver.name, file=sys.stderr, flush=True)

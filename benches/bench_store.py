@@ -1,7 +1,7 @@
-"""The RocksDB store against bare rocksdict in the same run: pages, big payloads, many small payloads.
+"""The RocksDB store compared with bare rocksdict in the same run: pages, large payloads, many small payloads.
 
-The ratio is the store's time divided by the bare time for the same bytes (1.0 is free). Both sides use the same column
-family options and both make everything durable at the same points. Run it on the disk that matters: ``--folder DIR``.
+The ratio is the store's time divided by the bare time for the same bytes (1.0: no overhead). Both sides use the same
+column family options and make everything durable at the same points. ``--folder DIR`` selects the disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ bytes_of = random.Random(7).randbytes
 
 
 class Bare:
-    """rocksdict as a program without a store would use it, from one thread."""
+    """rocksdict as a program would use it directly, from one thread."""
 
     def __init__(self, path: Path) -> None:
         options = database_options(create=True, salvage=False)
@@ -49,7 +49,7 @@ class Bare:
 
 
 class Case:
-    """One row of the table: what the store does, what bare rocksdict does, and how much that is."""
+    """One row of the table: the same amount of work by the store and by bare rocksdict."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Case:
     ) -> None:
         self.name, self.amount, self.unit, self.store, self.bare = name, amount, unit, store, bare
         self.guarded = guarded
-        """What waits for the disk to sync depends on the disk's mood too much."""
+        """False for rows that wait for syncs, whose times vary with the disk."""
 
     async def measure(self) -> tuple[float, float]:
-        """The median seconds of the store and of bare rocksdict, their rounds in turn."""
+        """Return the median seconds of the store and of bare rocksdict, in alternating rounds."""
         times: tuple[list[float], list[float]] = ([], [])
         for i in range(ROUNDS):
             start = time.perf_counter()
@@ -92,7 +92,7 @@ def page_writes(store: RocksStore, bare: Bare, rounds: list[list[tuple[bytes, by
         bare.write(Family.ROOTS, [(b"root %d" % i, b"")])
         bare.db.flush_wal(True)
 
-    name = f"put pages of 6,000 bytes, {BATCH} a batch, then a root"
+    name = f"put pages of 6,000 bytes, {BATCH} per batch, then a root"
     return [Case(name, len(rounds[0]), "pages/s", put, bare_put)]
 
 
@@ -116,7 +116,7 @@ def page_reads(store: RocksStore, bare: Bare, digests: list[bytes], count: int) 
             bare.get(Family.PAGES, [digest])
 
     return [
-        Case(f"get pages, {BATCH} a batch", count, "pages/s", get, bare_get, guarded=True),
+        Case(f"get pages, {BATCH} per batch", count, "pages/s", get, bare_get, guarded=True),
         Case("get pages, one by one", 2000, "pages/s", get_one, bare_get_one, guarded=True),
     ]
 
@@ -165,7 +165,7 @@ def small_cases(store: RocksStore, bare: Bare, each_uploads: int) -> list[Case]:
         await asyncio.gather(*map(writes, range(WRITERS)))
 
     def bare_put(i: int) -> None:
-        # As much as one program could do that knew of all writers: one batch and one sync for each round of them.
+        # The best that one program could do that knew all writers: one batch and one sync for all of them.
         for k in range(each_uploads):
             keys = [b"small %d %d %d" % (i, writer, k) for writer in range(WRITERS)]
             bare.write(Family.CHUNKS, [(key, data) for key in keys])
@@ -185,13 +185,13 @@ def small_cases(store: RocksStore, bare: Bare, each_uploads: int) -> list[Case]:
 
     uploads = WRITERS * each_uploads
     return [
-        Case(f"put payloads of 4 KiB, {WRITERS} writers at once", uploads, "payloads/s", put, bare_put),
+        Case(f"put payloads of 4 KiB, {WRITERS} concurrent writers", uploads, "payloads/s", put, bare_put),
         Case("put payloads of 4 KiB, one writer", 5 * each_uploads, "payloads/s", put_each, bare_each),
     ]
 
 
 async def run(figures: report.Report, directory: Path) -> None:
-    """Measures all cases."""
+    """Measure all cases."""
     count, uploads = (QUICK_PAGES, 20) if figures.run == "quick" else (PAGES, 100)
     bare = Bare(directory / "bare")
     async with await open_store(directory / "store") as store:
@@ -205,11 +205,11 @@ async def run(figures: report.Report, directory: Path) -> None:
 
 
 def main() -> None:
-    """Measures and reports."""
+    """Measure and report."""
     parser = report.parser(__doc__)
-    parser.add_argument("--folder", help="where the stores are made; the system's temporary folder if not given")
+    parser.add_argument("--folder", help="where to create the stores; by default the system's temporary folder")
     args = parser.parse_args()
-    title = f"The RocksDB store's time by bare rocksdict's, medians of {ROUNDS} rounds"
+    title = f"The RocksDB store's time / bare rocksdict's, medians of {ROUNDS} rounds"
     figures = report.Report("store", title, args)
     with tempfile.TemporaryDirectory(dir=args.folder) as directory:
         asyncio.run(run(figures, Path(directory)))

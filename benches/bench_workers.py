@@ -1,9 +1,9 @@
-"""Several workers on one store: what a request costs with two processes that answer, against one.
+"""Several workers on one store: the cost of a request with two worker processes, compared with one process.
 
-The same store is served twice, by ``coregw serve`` and by ``coregw serve --workers 2``, and wrk asks both in turn:
-look-ups in cached pages, look-ups with a cache too small for any, payloads down, and payloads up. What counts is the
-CPU time a request of all processes of a gateway together, with the one that owns the store. Each process that answers
-keeps to a core of its own, as it would on a machine with cores enough; wrk takes what they leave.
+The same store is served twice, by ``coregw serve`` and by ``coregw serve --workers 2``, and wrk sends requests to both
+in turn: look-ups in cached pages, look-ups with a cache too small for any page, downloads, and uploads. The figure is
+the CPU time per request of all processes of a gateway, including the owner of the store. Each answering process is
+bound to a core of its own, as on a machine with enough cores; wrk uses what they leave.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 COUNTS = (1, 2)
 CONNECTIONS = 64
 PAGE_ARCS = 40
-"""No page has fewer arcs next to each other, about."""
+"""A lower bound, roughly, of the adjacent arcs in a page."""
 PAYLOAD_BYTES, UPLOAD_BYTES = 64 << 10, 4 << 10
-CACHED, COLD, DOWN, UP = "look-up, cached", "look-up, cold", "64 KiB down", "4 KiB up"
+CACHED, COLD, DOWN, UP = "look-up, cached", "look-up, cold", "64 KiB download", "4 KiB upload"
 BARS = {CACHED: 1.15, DOWN: 1.15}
-"""The most CPU time a request with two workers against one, where nothing has to cross between processes."""
+"""The highest ratio of CPU time per request, for rows in which nothing crosses between processes."""
 
 
 @dataclass
 class Gateway:
-    """A gateway that runs, of one process or of several."""
+    """A running gateway, of one or several processes."""
 
     process: subprocess.Popen[str]
     url: str
@@ -49,14 +49,14 @@ class Gateway:
         return Path(f"/proc/{owner}/task/{owner}/children").read_text().split()
 
     def spread(self) -> None:
-        """Gives each process that answers a core of its own."""
+        """Bind each answering process to a core of its own."""
         cores = sorted(os.sched_getaffinity(0))
         for number, pid in enumerate(self.workers() or [str(self.process.pid)]):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), {cores[number % len(cores)]})
 
     def cpu_seconds(self) -> float:
-        """Of all of its processes, user and system."""
+        """Return the user and system time of all its processes."""
         processes = [str(self.process.pid), *self.workers()]
         stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in processes]
         return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS
@@ -64,18 +64,18 @@ class Gateway:
 
 @dataclass
 class Measured:
-    """The best of all rounds with one gateway and one kind of request."""
+    """The best values over all rounds, for one gateway and one kind of request."""
 
     cpu: float = float("inf")
-    """CPU seconds a request."""
+    """CPU seconds per request."""
     rate: float = 0.0
-    """Requests a second."""
+    """Requests per second."""
 
-    def take(self, said: dict[str, int], cpu: float) -> None:
-        if said["failed"] or not said["requests"]:
-            sys.exit(f"wrk says that requests failed: {said}")
-        self.cpu = min(self.cpu, cpu / said["requests"])
-        self.rate = max(self.rate, said["requests"] / said["microseconds"] * 1e6)
+    def update(self, wrk: dict[str, int], cpu: float) -> None:
+        if wrk["failed"] or not wrk["requests"]:
+            sys.exit(f"wrk reports failed requests: {wrk}")
+        self.cpu = min(self.cpu, cpu / wrk["requests"])
+        self.rate = max(self.rate, wrk["requests"] / wrk["microseconds"] * 1e6)
 
 
 Results = dict[tuple[str, int], Measured]
@@ -100,9 +100,10 @@ def gateway(data: Path, workers: int, **settings: str) -> Iterator[Gateway]:
 
 
 def prepare(folder: Path, arcs: int, payloads: int) -> tuple[dict[str, Path], list[dict[str, object]]]:
-    """Fills a store, closes it so that all is in table files, and copies it.
+    """Fill a store, close it so that everything is in SST files, and copy it.
 
-    Returns the requests of each kind, in files, and batches of look-ups that visit every page of the map.
+    Returns:
+        The requests of each kind, as files, and batches of look-ups that visit every page of the map.
     """
     rng, target = random.Random(11), payload_cid(b"profile")
     paths = [f"users/{number:08}/profile" for number in range(arcs)]
@@ -110,8 +111,8 @@ def prepare(folder: Path, arcs: int, payloads: int) -> tuple[dict[str, Path], li
         root = client.post("/v1/roots", json={"arcs": dict.fromkeys(paths, target)}).raise_for_status().json()["root"]
         cids = [client.post("/v1/cas", content=rng.randbytes(PAYLOAD_BYTES)).json()["cid"] for _ in range(payloads)]
     shutil.copytree(folder / "1", folder / "2")
-    question = {"profile": "core.resolve/v0alpha1", "root": root}
-    asked = [json.dumps(question | {"segments": rng.choice(paths).split("/")}) for _ in range(50_000)]
+    request = {"profile": "core.resolve/v0alpha1", "root": root}
+    asked = [json.dumps(request | {"segments": rng.choice(paths).split("/")}) for _ in range(50_000)]
     lookups = [f"POST /v1/resolve {body}\n" for body in asked]
     lines = {CACHED: lookups, COLD: lookups, DOWN: [f"GET /v1/cas/{cid}\n" for cid in cids]}
     lines[UP] = [f"POST /v1/cas ?{UPLOAD_BYTES}\n"]
@@ -126,7 +127,7 @@ def prepare(folder: Path, arcs: int, payloads: int) -> tuple[dict[str, Path], li
 
 
 def warm(url: str, batches: list[dict[str, object]]) -> None:
-    """Gets the pages into the caches of all workers: that all these connections are to one of them is unlikely."""
+    """Load the pages into the caches of all workers, over enough connections to reach each of them."""
     for _ in range(12):
         with httpx2.Client(base_url=url, timeout=300) as client:
             for batch in batches:
@@ -134,11 +135,11 @@ def warm(url: str, batches: list[dict[str, object]]) -> None:
 
 
 def load(url: str, requests: Path, seconds: float) -> dict[str, int]:
-    """Sends requests for some seconds; what wrk says of it."""
+    """Send requests for some seconds and return wrk's summary."""
     wrk = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s", "-s", str(HERE / "requests.lua")]
     done = subprocess.run([*wrk, url, "--", str(requests)], capture_output=True, text=True, check=True)
-    said: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
-    return said
+    summary: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
+    return summary
 
 
 def measure(
@@ -149,7 +150,7 @@ def measure(
     seconds: float,
     **settings: str,
 ) -> Results:
-    """Loads both gateways in turn, round after round; `batches`, and a first round, only warm them up."""
+    """Load both gateways in alternating rounds. `batches` and the first round are warm-up."""
     results = {(what, count): Measured() for what in requests for count in COUNTS}
     with contextlib.ExitStack() as stack:
         running = {count: stack.enter_context(gateway(folder / str(count), count, **settings)) for count in COUNTS}
@@ -158,15 +159,15 @@ def measure(
         for number in range(rounds + 1):
             for (what, count), into in results.items():
                 before = running[count].cpu_seconds()
-                said = load(running[count].url, requests[what], seconds)
-                (into if number else Measured()).take(said, running[count].cpu_seconds() - before)
+                summary = load(running[count].url, requests[what], seconds)
+                (into if number else Measured()).update(summary, running[count].cpu_seconds() - before)
     return results
 
 
 def main() -> None:
     args = report.arguments(__doc__)
     if shutil.which("wrk") is None:
-        sys.exit("this bench needs wrk, which loads the gateways: apt-get install wrk, or see github.com/wg/wrk")
+        sys.exit("this bench needs wrk, a load generator: apt-get install wrk, or see github.com/wg/wrk")
     arcs, payloads, rounds, seconds = (100_000, 200, 2, 1) if args.quick else (1_000_000, 1000, 6, 2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -175,14 +176,16 @@ def main() -> None:
         results = measure(folder, requests, batches, rounds, seconds, cache_bytes="1GiB")
         results |= measure(folder, cold, [], rounds, seconds, cache_bytes="1MiB")
     notes = (
-        f"A map of {arcs:,} arcs; {CONNECTIONS} connections; each process that answers has a core, wrk what is left.",
-        "CPU time is that of all processes of a gateway; payloads up cross from a worker to the owner of the store.",
+        f"A map of {arcs:,} arcs; {CONNECTIONS} connections; each answering process has a core, wrk the rest.",
+        "CPU time of all processes of a gateway; uploads cross from a worker to the owner of the store.",
     )
-    figures = report.Report("workers", "Two workers on one store, against one process", args, notes)
+    figures = report.Report("workers", "Two workers on one store, compared with one process", args, notes)
     for what in (CACHED, COLD, DOWN, UP):
         one, two = results[what, 1], results[what, 2]
         ratio = two.cpu / one.cpu
-        figures.add("CPU time a request", ratio, series=what, better="lower", bar=BARS.get(what), guarded=what in BARS)
+        figures.add(
+            "CPU time per request", ratio, series=what, better="lower", bar=BARS.get(what), guarded=what in BARS
+        )
         for count, each in ((1, one), (2, two)):
             figures.add(f"CPU time with {count}", each.cpu * 1e6, "µs", series=what, recorded=False)
             figures.add(f"requests/s with {count}", each.rate, "1/s", series=what, recorded=False)

@@ -1,6 +1,6 @@
 """A store with one large map, built once and kept in target/bench-data/ between runs.
 
-Keys look like random hex and are made from their numbers, so that they need not be kept.
+Keys are hex digests of their numbers, so they need not be stored.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from coregw._core import Build, Cid, payload_cid
 from coregw.store.rocksdb import open_store
-from report import HOUSE
+from report import REPOSITORY
 
-DATA = HOUSE / "target" / "bench-data"
+DATA = REPOSITORY / "target" / "bench-data"
 
 
 class BigMap(NamedTuple):
-    """Where the store is, and the root of the one map in it."""
+    """The path of the store, and the root and size of the one map in it."""
 
     path: Path
     root: str
@@ -30,12 +30,12 @@ class BigMap(NamedTuple):
 
 
 def key(i: int) -> str:
-    """The key of arc `i`."""
+    """Return the key of arc `i`."""
     return hashlib.sha256(b"key %d" % i).hexdigest()[:32]
 
 
 def big_map(arcs: int) -> BigMap:
-    """The store with a map of this many arcs; built now if it is not there: half a minute and 4 GB for 10^7."""
+    """Return the store with a map of this many arcs. The first call builds it: half a minute and 4 GB for 10^7."""
     path = DATA / f"map-{arcs}"
     note = path.with_suffix(".json")
     if not note.exists():

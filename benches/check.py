@@ -1,10 +1,9 @@
-"""Compares the benches' ratios with the recorded ones: ``make bench-check``.
+"""Comparison of the benches' ratios with the recorded ones: ``make bench-check``.
 
-Each bench makes a quick run, and each guarded figure of it is compared with that of the quick run recorded in
-docs/benchmarks/. A machine that does other work makes single runs worse, never better; so a bench with a loss runs
-again, twice at most, and the best value of each figure counts. A figure that is recorded but no longer measured is a
-loss too, unless the bench says that this machine can't measure it. Measuring is the benches' part, the record
-``report.py``'s.
+Each bench makes a quick run, and each of its guarded figures is compared with the quick run recorded in
+docs/benchmarks/. Other load on the machine makes single runs worse, never better; so a bench with a regression runs
+again, at most twice, and the best value of each figure counts. A figure that is recorded but no longer measured is a
+regression too, unless the bench reports that this machine cannot measure it.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import Any, NamedTuple
 from report import RECORDED, SCRATCH
 
 ALLOWED = 1.15
-"""How many times as bad as recorded a figure may be."""
+"""The largest tolerated factor by which a figure may be worse than recorded."""
 TRIES = 3
 
 Figures = Mapping[str, Mapping[str, Any]]
-"""The figures of one run, as recorded: by key, each with `value`, `better`, `guarded`."""
+"""The figures of one run, by key, each with `value`, `better` and `guarded`."""
 
 
 class Run(NamedTuple):
@@ -32,12 +31,12 @@ class Run(NamedTuple):
 
     figures: Figures
     skipped: Mapping[str, str]
-    """The series that could not be measured, and why."""
+    """The series that could not be measured, with the reasons."""
 
 
 @dataclass(frozen=True)
-class Loss:
-    """A guarded figure that got worse by more than is allowed, or that is gone."""
+class Regression:
+    """A guarded figure that is worse than tolerated, or missing."""
 
     key: str
     recorded: float
@@ -49,8 +48,8 @@ class Loss:
         return f"{self.key}: {self.measured:g}, recorded as {self.recorded:g}"
 
 
-def losses(recorded: Figures, measured: Figures, skipped: Collection[str] = ()) -> list[Loss]:
-    """What got lost of the guarded figures of a record, but for the series that were skipped."""
+def regressions(recorded: Figures, measured: Figures, skipped: Collection[str] = ()) -> list[Regression]:
+    """Return the regressions of the guarded figures of a record, except in skipped series."""
     found = []
     for key, figure in recorded.items():
         if not figure["guarded"] or key.partition(": ")[0] in skipped:
@@ -59,12 +58,12 @@ def losses(recorded: Figures, measured: Figures, skipped: Collection[str] = ()) 
         least, most = sorted((before, now or 0.0))
         is_worse = now is None or (now > before) == (figure["better"] == "lower")
         if is_worse and most > ALLOWED * least:
-            found.append(Loss(key, before, now))
+            found.append(Regression(key, before, now))
     return found
 
 
 def best(runs: list[Figures]) -> dict[str, Mapping[str, Any]]:
-    """The best value of each figure."""
+    """Return the best value of each figure."""
     result: dict[str, Mapping[str, Any]] = {}
     for key, figure in ((key, figure) for run in runs for key, figure in run.items()):
         held = result.setdefault(key, figure)
@@ -73,27 +72,27 @@ def best(runs: list[Figures]) -> dict[str, Mapping[str, Any]]:
     return result
 
 
-def check(recorded: Figures, measure: Callable[[], Run]) -> list[Loss]:
-    """What is lost in each of up to `TRIES` measurements."""
+def check(recorded: Figures, measure: Callable[[], Run]) -> list[Regression]:
+    """Return the regressions that remain after up to `TRIES` measurements."""
     runs: list[Figures] = []
-    lost: list[Loss] = []
+    found: list[Regression] = []
     for _ in range(TRIES):
         run = measure()
         runs.append(run.figures)
-        lost = losses(recorded, best(runs), run.skipped)
-        if not lost:
+        found = regressions(recorded, best(runs), run.skipped)
+        if not found:
             break
-    return lost
+    return found
 
 
 def quick_run(script: Path) -> Run:
-    """Runs a bench. Raises `subprocess.CalledProcessError` if it fails."""
+    """Run a bench. Raises `subprocess.CalledProcessError` if it fails."""
     subprocess.run([sys.executable, str(script), "--quick", "--no-write"], check=True)
     return read(SCRATCH, script)
 
 
 def read(folder: Path, script: Path) -> Run:
-    """The last quick run of a bench in this folder; empty if there is none."""
+    """Return the last quick run of a bench in this folder, empty if none is recorded."""
     path = folder / f"{script.stem.removeprefix('bench_')}.json"
     if not path.exists():
         return Run({}, {})
@@ -102,7 +101,7 @@ def read(folder: Path, script: Path) -> Run:
 
 
 def main(names: list[str]) -> int:
-    """Checks the benches of these names, or all; the exit status."""
+    """Check the benches of these names, or all, and return the exit status."""
     here = Path(__file__).parent
     scripts = [here / f"bench_{name}.py" for name in names] or sorted(here.glob("bench_*.py"))
     failed = False
@@ -112,9 +111,9 @@ def main(names: list[str]) -> int:
             print(f"== {script.stem}: nothing recorded")
             continue
         print(f"== {script.stem}", flush=True)
-        lost = check(recorded, lambda script=script: quick_run(script))  # type: ignore[misc]
-        failed |= bool(lost)
-        print(*(f"LOST {loss}" for loss in lost), sep="\n")
+        found = check(recorded, lambda script=script: quick_run(script))  # type: ignore[misc]
+        failed |= bool(found)
+        print(*(f"REGRESSION {each}" for each in found), sep="\n")
     return int(failed)
 
 

@@ -1,7 +1,6 @@
-"""The picture of a bench, as SVG: bars for its recorded figures, or the lines that it drew itself.
+"""The picture of a bench as SVG: bars for its recorded figures, or the curves that it plots itself.
 
-Colours are chosen to be read on white and on black, as the background is the page's own. The same figures make the
-same bytes. What the figures are is ``report.py``'s part.
+Colours are readable on white and on black, since the background is the page's. Output is deterministic.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def draw(report: Report, path: Path) -> None:
 
 
 def bars(report: Report) -> Drawing | None:
-    """A panel for each unit; a row for each name, with a bar for each series; the bar to meet as a mark."""
+    """Draw a panel per unit, a row per name, a bar per series, and a mark where the target is."""
     shown = [figure for figure in report.figures.values() if figure.recorded]
     if not shown:
         return None
@@ -117,7 +116,7 @@ def panel_of_bars(axis: Axes, figures: list[Figure], label: str, colours: dict[s
 
 
 def lines(panels: list[Curves]) -> Drawing:
-    """A panel below the other, each with a line for each label, which has one colour in all of them."""
+    """Draw panels below each other, with a curve per label in the same colour everywhere."""
     labels = dict.fromkeys(line.label for panel in panels for line in panel.lines)
     colours = dict(zip(labels, cycle(COLOURS), strict=False))
     figure, axes = plt.subplots(len(panels), 1, figsize=(9, 3.2 * len(panels) + 0.4), squeeze=False)

@@ -1,4 +1,4 @@
-"""What every bench does with its figures: a table to read, a record to compare with later, and a picture.
+"""The report of a bench: a table to read, a record to compare with later, and a picture.
 
 A bench is a script ``bench_<name>.py`` that takes the common arguments, collects figures, and ends with ``finish``::
 
@@ -8,10 +8,9 @@ A bench is a script ``bench_<name>.py`` that takes the common arguments, collect
     figures.finish()
 
 The record is ``<name>.json`` beside ``<name>.svg``: in docs/benchmarks/ with ``--write``, else in target/benchmarks/.
-The README of docs/benchmarks/, which shows the pictures, is made of the records. A record keeps the last full run and
-the last quick one apart, since they measure different amounts of work. Figures that are times or rates of one machine
-are shown but not recorded. What a figure has lost since it was recorded is ``check.py``'s part; drawing is
-``picture.py``'s.
+The README of docs/benchmarks/, which shows the pictures, is generated from the records. A record keeps the last full
+run and the last quick run separately, since they measure different amounts of work. Times and rates of one machine
+are shown but not recorded. ``check.py`` compares runs with records; ``picture.py`` draws.
 """
 
 from __future__ import annotations
@@ -33,59 +32,59 @@ from rich.table import Table
 
 Better = Literal["lower", "higher"]
 
-HOUSE = Path(__file__).resolve().parent.parent
-RECORDED, SCRATCH = HOUSE / "docs" / "benchmarks", HOUSE / "target" / "benchmarks"
+REPOSITORY = Path(__file__).resolve().parent.parent
+RECORDED, SCRATCH = REPOSITORY / "docs" / "benchmarks", REPOSITORY / "target" / "benchmarks"
 
-GALLERY = """# The benches in pictures
+GALLERY = """# Benchmark results
 
-Each picture is of one full run. Its ratios are beside it in a JSON file, together with what it ran on;
-`make bench-<name> ARGS=--write` renews both, and this page. What is measured, and against what, is in
-[benches/README.md](../../benches/README.md).
+Each picture shows one full run. The JSON file of the same name has its ratios and the machine it ran on;
+`make bench-<name> ARGS=--write` regenerates both, and this page. What is measured, and compared with what, is described
+in [benches/README.md](../../benches/README.md); what profiling showed is in [profiling.md](profiling.md).
 
-A value without a unit is a ratio of two sides of one run, and its row says which. Below a picture are the figures that
-have a bar: what they are to be at most (≤) or at least (≥). Times and rates that only say something of one machine are
-in the pictures, or printed by the bench, and not recorded.
+A value without a unit is a ratio of two sides of one run, which its row names. Below each picture are the figures that
+have a bar: an upper (≤) or lower (≥) bound. Times and rates, which are meaningful for one machine only, are in
+the pictures or printed by the bench, and not recorded.
 """
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a bench. `name` and `series` together are unique in a bench."""
+    """One value that a bench measured. `name` and `series` together are unique in a bench."""
 
     name: str
-    """What was measured: the row, such as "random hex, 1,000 keys"."""
+    """The row, such as "random hex, 1,000 keys"."""
     value: float
     unit: str
-    """"x" for ratios; else what the value counts."""
+    """"x" for ratios."""
     series: str
-    """What stands side by side in a row and in the picture; may be empty."""
+    """What the row belongs to, such as a peer; may be empty."""
     better: Better | None
     bar: float | None
-    """What the value has to be at most or at least, by `better`."""
+    """The bound on the value, upper or lower depending on `better`."""
     guarded: bool
     """Whether `make bench-check` fails when it gets worse by more than 15 %."""
     recorded: bool
-    """False for what only says something on this machine."""
+    """False for values that are meaningful on this machine only."""
     note: str
 
     @property
     def key(self) -> str:
-        """The name under which it is recorded."""
+        """Its name in the record."""
         return f"{self.series}: {self.name}" if self.series else self.name
 
     def is_met(self) -> bool:
-        """Whether the value is on the right side of the bar, if there is one."""
+        """Return whether the value meets its bar, or has none."""
         return self.bar is None or is_met(self.value, self.better, self.bar)
 
 
 def is_met(value: float, better: Better | None, bar: float) -> bool:
-    """Whether a value is on the right side of a bar."""
+    """Return whether a value meets a bar."""
     return value <= bar if better == "lower" else value >= bar
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a picture: values over something, such as memory over time."""
+    """A curve of a picture, such as memory over time."""
 
     panel: str
     label: str
@@ -95,7 +94,7 @@ class Curve:
 
 @dataclass
 class Curves:
-    """All lines that share a panel of the picture."""
+    """All curves that share a panel of the picture."""
 
     title: str
     x: str
@@ -105,10 +104,10 @@ class Curves:
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """The arguments that every bench has; a bench may add its own."""
+    """Return a parser with the common arguments; a bench may add its own."""
     result = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
     result.set_defaults(about=" ".join((result.description or "").split()))
-    result.add_argument("--quick", action="store_true", help="less of everything: well under a minute")
+    result.add_argument("--quick", action="store_true", help="less of everything, in well under a minute")
     result.add_argument(
         "--write", action=argparse.BooleanOptionalAction, default=False, help="record the run in docs/benchmarks/"
     )
@@ -116,12 +115,12 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def arguments(doc: str | None) -> argparse.Namespace:
-    """The common arguments of this run: `quick` and `write`, both bool, and `about`, what the bench is about."""
+    """Return the common arguments: `quick` and `write`, both bool, and `about`, the first paragraph of `doc`."""
     return parser(doc).parse_args()
 
 
 def show(value: float) -> str:
-    """A value with as many digits as matter."""
+    """Format a value with three significant digits."""
     if not math.isfinite(value):
         return f"{value:g}"
     if abs(value) >= 1000 or value == int(value):
@@ -132,7 +131,7 @@ def show(value: float) -> str:
 class Report:
     """The figures of one run of one bench.
 
-    `notes` say how it was measured, one sentence each; `versions` are those of peers and tools. Both are recorded.
+    `notes` describe how it was measured, one sentence each; `versions` are those of peers and tools. Both are recorded.
     """
 
     def __init__(self, name: str, title: str, args: argparse.Namespace, notes: tuple[str, ...] = ()) -> None:
@@ -159,28 +158,28 @@ class Report:
         recorded: bool = True,
         note: str = "",
     ) -> None:
-        """Collects a figure. A bar or a guard needs `better`; an absolute time or rate is `recorded=False`."""
+        """Add a figure. A bar or a guard needs `better`; absolute times and rates are `recorded=False`."""
         if better is None and (guarded or bar is not None):
-            raise ValueError(f"{name}: what is better, lower or higher?")
+            raise ValueError(f"{name}: a bar or a guard needs better='lower' or better='higher'")
         figure = Figure(name, value, unit, series, better, bar, guarded, recorded, note)
         if figure.key in self.figures:
-            raise ValueError(f"two figures are called {figure.key!r}")
+            raise ValueError(f"duplicate figure {figure.key!r}")
         self.figures[figure.key] = figure
 
     def skip(self, series: str, reason: str) -> None:
-        """Says that a series can't be measured here, which is no loss of it."""
+        """Record that a series cannot be measured on this machine, which is not a regression."""
         self.skipped[series] = reason
 
     def panel(self, title: str, x: str, y: str, *, logarithmic: bool = False) -> None:
-        """Opens a panel of lines in the picture. With none, the picture shows the recorded figures as bars."""
+        """Add a panel of curves to the picture. Without panels, the picture shows the recorded figures as bars."""
         self.panels[title] = Curves(title, x, y, logarithmic)
 
     def line(self, panel: str, label: str, xs: list[float], ys: list[float]) -> None:
-        """Draws a line in a panel opened before."""
+        """Add a curve to an existing panel."""
         self.panels[panel].lines.append(Curve(panel, label, xs, ys))
 
     def finish(self) -> None:
-        """Prints the table, and writes the record and the picture."""
+        """Print the table, and write the record and the picture."""
         skipped = [f"not measured: {series}: {reason}" for series, reason in self.skipped.items()]
         Console(width=None if sys.stdout.isatty() else 140).print(self.table(), *self.notes, *skipped, sep="\n")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +196,7 @@ class Report:
             (self.folder / "README.md").write_text(gallery(self.folder))
 
     def table(self) -> Table:
-        """All figures, a row each, with their bars."""
+        """Return a table of all figures with their bars."""
         table = Table(title=f"{self.title} ({self.run} run)", title_justify="left")
         has_series = any(self.series())
         columns = ["which"] * has_series + ["what", "value", "unit", "bar", "note"]
@@ -215,11 +214,11 @@ class Report:
         return table
 
     def series(self) -> dict[str, None]:
-        """The names of all series, in the order of their first figures."""
+        """Return the names of all series, in order of appearance."""
         return dict.fromkeys(figure.series for figure in self.figures.values())
 
     def record(self) -> dict[str, Any]:
-        """What is kept of this run."""
+        """Return the record of this run."""
         left_out = {"name", "series", "recorded"}
         figures = {
             key: {
@@ -236,7 +235,7 @@ class Report:
 
 
 def gallery(folder: Path) -> str:
-    """The page that shows the full runs recorded in a folder: a picture each, and how its bars are met."""
+    """Return the page that shows every recorded full run: its picture, and its figures with bars."""
     parts = [GALLERY]
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())
@@ -254,7 +253,7 @@ def gallery(folder: Path) -> str:
 
 
 def _row(key: str, figure: Mapping[str, Any]) -> str:
-    """A recorded figure that has a bar, as a line of a table."""
+    """Format a recorded figure with a bar as a table row."""
     value, better, bar, unit = figure["value"], figure["better"], figure["bar"], figure.get("unit", "x")
     shown = show(value) if unit == "x" else f"{show(value)} {unit}"
     missed = "" if is_met(value, better, bar) else ", **missed**"
@@ -262,7 +261,7 @@ def _row(key: str, figure: Mapping[str, Any]) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the run was made on."""
+    """Return what the run was made on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

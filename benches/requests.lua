@@ -1,5 +1,5 @@
--- What wrk sends: the requests of a file, one a line ("METHOD PATH BODY"), in a circle that starts anywhere. A body
--- "?4096" is one of so many bytes that is new each time. Says at the end what it measured.
+-- wrk script: sends the requests of a file, one per line ("METHOD PATH BODY"), cyclically from a random start. The body
+-- "?4096" stands for that many bytes, different in each request. Prints a JSON summary at the end.
 
 local lines, at = {}, 0
 local fresh, filler

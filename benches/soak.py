@@ -1,9 +1,9 @@
-"""A gateway under mixed load for ten minutes, and the memory of its process meanwhile.
+"""A gateway under mixed load for ten minutes, and the memory of its process.
 
-The load: resolves, batches of them, listings, uploads small and large, downloads, ranges, mutations, publications,
-what is refused or not found, clients that stop reading, and uploads that break off. Flat means: over the last half, the
-line through the memory's samples rises by at most 5 % of their mean. It fails (exit code 1) when memory is not flat,
-when it passes what the settings allow, or when anything was answered that should not be.
+The load: resolves, batches of them, listings, small and large uploads, downloads, mutations, publications, refused
+requests, requests for missing content, clients that stop reading, and aborted uploads. Memory is flat if the regression
+line through the samples of the last half rises by at most 5 % of their mean. The run fails (exit code 1) if memory is
+not flat, if it exceeds the bound that the settings imply, or if any response is unexpected.
 
     python benches/soak.py --seconds 600
 """
@@ -35,12 +35,12 @@ WRITE_BUFFERS = 60 * MIB  # docs/operations.md
 RISE = 0.05
 ARCS = 100_000
 CLIENTS = 6
-TOKEN = "soak"  # noqa: S105 - of a gateway that lives as long as this run
+TOKEN = "soak"  # noqa: S105 - the gateway exists only during this run
 PROFILES = {"core.resolve/v0alpha1": "/v1/resolve", "core.scan/v0alpha1": "/v1/scan"}
 
 
 class Client:
-    """One client that does one thing after the other, chosen at random."""
+    """A client that sends one random kind of request after another."""
 
     def __init__(self, address: str, number: int, counts: collections.Counter[str]) -> None:
         self.address, self.number, self.counts = address, number, counts
@@ -58,7 +58,7 @@ class Client:
         return text
 
     def prepare(self) -> None:
-        """A map of this client's own, and a payload."""
+        """Create a map of this client's own, and a payload."""
         arcs = {path: coregw.payload_cid(b"%d %d" % (self.number, i)) for i, path in enumerate(self.paths)}
         self.root = json.loads(self.ask("POST", "/v1/roots", json.dumps({"arcs": arcs}).encode(), 201))["root"]
         self.current = {path: arcs[path] for path in self.paths[:1000]}
@@ -102,20 +102,20 @@ class Client:
         self.ask("POST", "/admin/v1/scopes/soak/roots", json.dumps(body).encode(), 200, 201)
         self.revision += 1
 
-    def be_refused(self) -> None:
+    def send_refused(self) -> None:
         self.ask("POST", "/v1/resolve", b'{"profile": ', 400)
         self.ask("GET", f"/v1/cas/{coregw.payload_cid(self.rng.randbytes(8))}", None, 404)
         self.ask("POST", "/v1/scan", b" " * (MIB + 1), 413)
         self.connection.close()
 
-    def break_off(self) -> None:
-        """An upload that ends before its time."""
+    def abort_upload(self) -> None:
+        """Close the connection in the middle of an upload."""
         with socket.create_connection(self.address.split(":"), timeout=60) as plain:
             plain.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: soak\r\nContent-Length: %d\r\n\r\n" % (8 * MIB))
             plain.sendall(bytes(self.rng.randrange(5 * MIB)))
 
     def read_slowly(self) -> None:
-        """A download that is not taken for a while, and then left."""
+        """Start a download, stop reading for a while, and close the connection."""
         with socket.create_connection(self.address.split(":"), timeout=60) as plain:
             plain.sendall(f"GET /v1/cas/{self.cids[1]} HTTP/1.1\r\nHost: soak\r\n\r\n".encode())
             plain.recv(1000)
@@ -124,7 +124,7 @@ class Client:
     def run(self, until: float) -> None:
         kinds: dict[Callable[[], None], int] = {
             self.resolve: 40, self.resolve_batch: 8, self.scan: 8, self.upload: 8, self.upload_again: 2,
-            self.download: 8, self.mutate: 8, self.publish: 4, self.be_refused: 4, self.break_off: 1,
+            self.download: 8, self.mutate: 8, self.publish: 4, self.send_refused: 4, self.abort_upload: 1,
             self.read_slowly: 1,
         }  # fmt: skip
         while time.monotonic() < until:
@@ -135,13 +135,13 @@ class Client:
 
 
 def memory(pid: int) -> float:
-    """MiB of memory that the process has for itself."""
+    """Return the private memory of a process in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 
 
 def load(address: str, pid: int, seconds: float) -> tuple[list[float], list[float], collections.Counter[str]]:
-    """Runs all clients, and samples the memory each second; the samples, and how often what was done."""
+    """Run all clients and sample the memory every second. Return times, samples, and the number of requests by kind."""
     counts: collections.Counter[str] = collections.Counter()
     clients = [Client(address, number, counts) for number in range(CLIENTS)]
     for client in clients:
@@ -151,7 +151,7 @@ def load(address: str, pid: int, seconds: float) -> tuple[list[float], list[floa
     def work(client: Client) -> None:
         try:
             client.run(start + seconds)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the run has failed
+        except BaseException as error:  # noqa: BLE001 - any error fails the run
             failed.append(error)
 
     start = time.monotonic()
@@ -170,13 +170,13 @@ def load(address: str, pid: int, seconds: float) -> tuple[list[float], list[floa
 
 def main() -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=None, help="how long; ten minutes if not said")
+    parser.add_argument("--seconds", type=float, default=None, help="duration; by default ten minutes")
     args = parser.parse_args()
     seconds = args.seconds or (20 if args.quick else 600)
     environment = os.environ | {"GATEWAY_ADMIN_TOKEN": TOKEN}
     sizes = {"cache": CACHE_BYTES, "store_cache": STORE_CACHE_BYTES, "buffered": BUFFERED_BYTES}
     settings = [part for name, size in sizes.items() for part in ("--set", f"{name}_bytes={size}")]
-    with tempfile.TemporaryDirectory(dir=report.HOUSE / "target") as data:
+    with tempfile.TemporaryDirectory(dir=report.REPOSITORY / "target") as data:
         command = [sys.executable, "-m", "coregw", "serve", "--port", "0", "--data", data, *settings]
         command += ["--set", "log_level=error"]
         gateway = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -198,19 +198,19 @@ def main() -> None:
         f"Memory under mixed load for {seconds:,.0f} seconds",
         args,
         (
-            "The process's own memory (RssAnon), with 32 MiB of parsed pages, 16 MiB of blocks, 128 MiB of bodies.",
-            f"Done by {CLIENTS} clients: " + ", ".join(f"{n:,} {what}" for what, n in counts.most_common()) + ".",
+            "Private memory (RssAnon), with 32 MiB of page cache, 16 MiB of block cache, 128 MiB for bodies.",
+            f"Requests of {CLIENTS} clients: " + ", ".join(f"{n:,} {what}" for what, n in counts.most_common()) + ".",
         ),
     )
-    figures.add("rise over the last half, of the mean", 100 * rise, "%", better="lower", bar=100 * RISE)
-    figures.add("most / what the settings allow", max(samples) / bound, better="lower", bar=1)
+    figures.add("rise over the last half, relative to the mean", 100 * rise, "%", better="lower", bar=100 * RISE)
+    figures.add("peak / bound from the settings", max(samples) / bound, better="lower", bar=1)
     figures.add("mean of the last half", mean, "MiB", recorded=False)
     figures.panel("memory", "seconds", "MiB")
-    figures.line("memory", "the gateway's own memory", times, samples)
-    figures.line("memory", "what the settings allow", [0, times[-1]], [bound, bound])
+    figures.line("memory", "private memory of the gateway", times, samples)
+    figures.line("memory", "bound from the settings", [0, times[-1]], [bound, bound])
     figures.finish()
     if not all(figure.is_met() for figure in figures.figures.values()):
-        sys.exit("memory is not flat, or more than the settings allow")
+        sys.exit("memory is not flat, or exceeds the bound from the settings")
 
 
 if __name__ == "__main__":

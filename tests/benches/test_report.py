@@ -1,4 +1,4 @@
-"""What a bench records, and how it asks for it."""
+"""Reports of benches: tables, records, and the generated page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import report
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> report.Report:
-    """A full run that records in a folder of its own, and draws nothing."""
+    """A quick run that records in a temporary folder and draws nothing."""
     monkeypatch.setattr(report, "RECORDED", tmp_path)
     return new_run("--quick")
 
@@ -23,7 +23,7 @@ def new_run(*arguments: str) -> report.Report:
     return report.Report("sample", "A sample", report.parser("A sample.").parse_args([*arguments, "--write"]))
 
 
-def test_a_quick_run_is_recorded_beside_a_full_one(run: report.Report, tmp_path: Path) -> None:
+def test_quick_run_is_recorded_next_to_the_full_run(run: report.Report, tmp_path: Path) -> None:
     record = tmp_path / "sample.json"
     record.write_text(json.dumps({"runs": {"full": {"figures": {"x": 1}}}}))
     run.add("ratio", 1.23456, better="lower", bar=2, guarded=True)
@@ -36,20 +36,20 @@ def test_a_quick_run_is_recorded_beside_a_full_one(run: report.Report, tmp_path:
     assert "cpu" in runs["quick"]["context"]
 
 
-def test_the_check_reads_what_a_quick_run_recorded(run: report.Report, tmp_path: Path) -> None:
+def test_check_reads_the_recorded_quick_run(run: report.Report, tmp_path: Path) -> None:
     run.add("ratio", 3, series="a peer", better="higher", guarded=True)
     run.finish()
     recorded = check.read(tmp_path, Path("benches/bench_sample.py"))
-    assert [loss.key for loss in check.losses(recorded.figures, {})] == ["a peer: ratio"]
+    assert [each.key for each in check.regressions(recorded.figures, {})] == ["a peer: ratio"]
 
 
-def test_the_check_reads_which_series_could_not_be_measured(run: report.Report, tmp_path: Path) -> None:
-    run.skip("a peer", "it can't be built")
+def test_check_reads_skipped_series(run: report.Report, tmp_path: Path) -> None:
+    run.skip("a peer", "it cannot be built")
     run.finish()
-    assert check.read(tmp_path, Path("benches/bench_sample.py")).skipped == {"a peer": "it can't be built"}
+    assert check.read(tmp_path, Path("benches/bench_sample.py")).skipped == {"a peer": "it cannot be built"}
 
 
-def test_times_of_one_machine_are_shown_and_not_recorded(
+def test_unrecorded_figures_are_shown_only(
     run: report.Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run.add("look-up", 12.5, "µs", recorded=False)
@@ -59,7 +59,7 @@ def test_times_of_one_machine_are_shown_and_not_recorded(
 
 
 @pytest.mark.parametrize(("better", "value"), [("lower", 2.1), ("higher", 1.9)])
-def test_the_table_says_which_bar_is_missed(
+def test_table_marks_missed_bars(
     run: report.Report, capsys: pytest.CaptureFixture[str], better: report.Better, value: float
 ) -> None:
     run.add("met", 2.0, better=better, bar=2)
@@ -73,24 +73,24 @@ def finished(run: report.Report, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_a_bar_that_says_not_what_is_better_is_refused(run: report.Report) -> None:
-    with pytest.raises(ValueError, match="lower or higher"):
+def test_bar_without_direction_is_refused(run: report.Report) -> None:
+    with pytest.raises(ValueError, match="'lower' or better='higher'"):
         run.add("ratio", 1, bar=2)
 
 
-def test_two_figures_of_one_name_are_refused(run: report.Report) -> None:
+def test_duplicate_figure_is_refused(run: report.Report) -> None:
     run.add("ratio", 1)
     run.add("ratio", 1, series="a peer")
     with pytest.raises(ValueError, match="'ratio'"):
         run.add("ratio", 2)
 
 
-def test_the_gallery_shows_the_full_runs_and_their_bars(run: report.Report, tmp_path: Path) -> None:
+def test_gallery_shows_full_runs_with_their_bars(run: report.Report, tmp_path: Path) -> None:
     run.add("ratio", 1.5, series="a peer", better="higher", bar=2)
     run.add("time", 2, "ms", better="lower", bar=2)
     run.add("other", 3)
     run.finish()
-    assert "sample" not in (tmp_path / "README.md").read_text(), "a quick run has no picture"
+    assert "sample" not in (tmp_path / "README.md").read_text(), "quick runs are not shown"
     record = json.loads((tmp_path / "sample.json").read_text())
     record["runs"]["full"] = record["runs"].pop("quick")
     (tmp_path / "sample.json").write_text(json.dumps(record))

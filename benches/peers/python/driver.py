@@ -1,7 +1,7 @@
-"""Measures a peer from Python, or coregw itself: ``driver.py NAME KEYS LOOKUPS PASSES``, as the README beside it says.
+"""Driver for peers used from Python, and for coregw itself: ``driver.py NAME KEYS LOOKUPS PASSES``.
 
-``coregw-map`` and ``coregw-list`` prove that a path, or an index, leads to a content identifier; ``prollytree`` that a
-key has a value; ``pymerkle`` that a leaf of a log has an index, given the leaf's digest.
+``coregw-map`` and ``coregw-list`` prove that a path, or an index, has a content identifier as its target;
+``prollytree`` that a key has a value; ``pymerkle`` that a leaf of a log has an index, given the leaf's digest.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-IN_A_ROW = 200
-"""How many keys are asked for again and again, before the next ones are."""
+ROW_LENGTH = 200
+"""How many keys are looked up repeatedly before the next ones."""
 
 
 class Peer(NamedTuple):
-    """A tree that was built of the keys: proofs, as bytes to send, and verdicts, by the number of a key."""
+    """A tree of keys. Its functions take the number of a key; proofs are bytes to send."""
 
     prove: Callable[[int], bytes]
     verify: Callable[[int, bytes], bool]
 
 
 def value(key: str) -> bytes:
-    """The value of a key: the digest of the key's digest."""
+    """Return the value of a key: the digest of the key's digest."""
     return hashlib.sha256(hashlib.sha256(key.encode()).digest()).digest()
 
 
@@ -81,7 +81,7 @@ PEERS: dict[str, Callable[[list[str]], Peer]] = {
 
 
 def measure(peer: Peer, proofs: list[bytes], passes: int) -> dict[str, float]:
-    """The times of one round, each for one look-up."""
+    """Measure one round and return its times per look-up."""
     times = {"spread": 0.0, "prove": 0.0, "verify": 0.0}
     gc.collect()
     gc.disable()
@@ -89,7 +89,7 @@ def measure(peer: Peer, proofs: list[bytes], passes: int) -> dict[str, float]:
     for i in range(len(proofs)):
         peer.prove(i)
     times["spread"] = time.process_time() - start
-    for row in (range(at, min(at + IN_A_ROW, len(proofs))) for at in range(0, len(proofs), IN_A_ROW)):
+    for row in (range(at, min(at + ROW_LENGTH, len(proofs))) for at in range(0, len(proofs), ROW_LENGTH)):
         for i in row:
             peer.prove(i)
         start = time.process_time()
@@ -101,13 +101,13 @@ def measure(peer: Peer, proofs: list[bytes], passes: int) -> dict[str, float]:
         good = [peer.verify(i, proofs[i]) for _ in range(passes) for i in row]
         times["verify"] += (time.process_time() - start) / passes
         if not all(good):
-            raise SystemExit("a proof is refused")
+            raise SystemExit("a proof was rejected")
     gc.enable()
     return {name: spent / len(proofs) for name, spent in times.items()}
 
 
 def main(name: str, path: str, lookups: str, passes: str) -> None:
-    """Builds, and answers each line on stdin with one round."""
+    """Build the tree, and measure one round for each line on stdin."""
     keys = Path(path).read_text().split()
     start = time.process_time()
     peer = PEERS[name](keys)

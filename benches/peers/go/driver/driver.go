@@ -1,4 +1,4 @@
-// Package driver measures one peer written in Go, as benches/peers/README.md says.
+// Package driver measures one peer written in Go, for benches/bench_peers.py.
 package driver
 
 import (
@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// inARow is how many keys are asked for again and again, before the next ones are.
-const inARow = 200
+// rowLength is how many keys are looked up repeatedly before the next ones.
+const rowLength = 200
 
-// A Peer holds the keys it was built of. Prove and Verify are about the key of a number.
+// A Peer is a tree of keys. Prove and Verify take the number of a key.
 type Peer interface {
-	// Prove makes the proof of a key, keeps it for Verify, and says how many bytes it has.
+	// Prove creates the proof of a key, keeps it for Verify, and returns its length in bytes.
 	Prove(i int) int
-	// Verify says whether the kept proof of a key is good.
+	// Verify reports whether the kept proof of a key is valid.
 	Verify(i int) bool
 }
 
-// Run builds a peer of the keys in the file os.Args[1] and answers each line on stdin with one round of
+// Run builds a peer from the keys in the file os.Args[1], and for each line on stdin measures one round of
 // os.Args[2] look-ups, os.Args[3] times each.
 func Run(build func(keys []string) Peer) {
 	text, err := os.ReadFile(os.Args[1])
@@ -42,19 +42,18 @@ func Run(build func(keys []string) Peer) {
 	for i := range lookups {
 		bytes += peer.Prove(i)
 	}
-	// One thread; and four times as much garbage as data before it is collected, which is faster than the default.
+	// One thread, and a collection only at four times as much garbage as live data, which is faster than the default.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
-	say(map[string]float64{"build": built.Seconds(), "proof_bytes": float64(bytes) / float64(lookups)})
+	report(map[string]float64{"build": built.Seconds(), "proof_bytes": float64(bytes) / float64(lookups)})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		times := round(peer, lookups, passes)
 		each := func(i int) float64 { return times[i].Seconds() / float64(lookups) }
-		say(map[string]float64{"spread": each(0), "prove": each(1), "verify": each(2)})
+		report(map[string]float64{"spread": each(0), "prove": each(1), "verify": each(2)})
 	}
 }
 
-// round gives the times of proving each key once, one after the other; of proving the same few keys again and again; of
-// verifying them as often.
+// round returns the times of proving each key once, of proving rows of keys repeatedly, and of verifying them as often.
 func round(peer Peer, lookups, passes int) (times [3]time.Duration) {
 	prove := func(from, to, passes int) time.Duration {
 		start := cpu()
@@ -66,15 +65,15 @@ func round(peer Peer, lookups, passes int) (times [3]time.Duration) {
 		return (cpu() - start) / time.Duration(passes)
 	}
 	times[0] = prove(0, lookups, 1)
-	for from := 0; from < lookups; from += inARow {
-		to := min(from+inARow, lookups)
+	for from := 0; from < lookups; from += rowLength {
+		to := min(from+rowLength, lookups)
 		prove(from, to, 1)
 		times[1] += prove(from, to, passes)
 		start := cpu()
 		for range passes {
 			for i := from; i < to; i++ {
 				if !peer.Verify(i) {
-					panic("a proof is refused")
+					panic("a proof was rejected")
 				}
 			}
 		}
@@ -83,20 +82,20 @@ func round(peer Peer, lookups, passes int) (times [3]time.Duration) {
 	return times
 }
 
-// Check ends the driver if there is an error.
+// Check panics if there is an error.
 func Check(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-func say(values map[string]float64) {
+func report(values map[string]float64) {
 	line, err := json.Marshal(values)
 	Check(err)
 	fmt.Println(string(line))
 }
 
-// cpu is the processor time that the process has used.
+// cpu returns the CPU time that the process has used.
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	Check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))

@@ -1,7 +1,7 @@
-// Malt measures github.com/dewebprotocol/malt-core: maps from paths to content identifiers, as coregw's are, that are
-// authenticated with vector commitments. `malt kzg` and `malt ipa` choose the commitment.
+// Malt measures github.com/dewebprotocol/malt-core: maps from paths to content identifiers, like coregw's, but
+// authenticated with vector commitments. `malt kzg` and `malt ipa` select the commitment.
 //
-// It proves that a path leads to a content identifier, as coregw does.
+// It proves that a path has a content identifier as its target, as coregw does.
 package main
 
 import (
@@ -36,7 +36,7 @@ func (p *peer) Prove(i int) int {
 	binding, proof, err := p.tree.Prove(context.Background(), namespace, p.root, p.keys[i])
 	driver.Check(err)
 	if !binding.Present {
-		panic("a key is not found")
+		panic("a key was not found")
 	}
 	p.bindings[i], p.proofs[i] = binding, proof
 	return len(proof)

@@ -1,8 +1,8 @@
-// Mpt measures rsc.io/tmp/mpt: a binary Merkle Patricia tree, as coregw's maps are. `mpt memory` holds it in memory,
-// `mpt hashed` too, `mpt disk` in its memory-mapped files.
+// Mpt measures rsc.io/tmp/mpt: a binary Merkle Patricia tree, like coregw's maps. `mpt memory` and `mpt hashed` hold it
+// in memory, `mpt disk` in its memory-mapped files.
 //
-// Keys and values of this tree are 32 bytes. It gets the keys, which are as long, as they are, so that its tree has the
-// shape of coregw's; `hashed` gets their SHA-256, which makes a flatter tree. It proves that a key has a digest.
+// Keys and values of this tree have 32 bytes. It gets the keys, which have the same length, unchanged, so that its tree
+// has the shape of coregw's; `hashed` gets their SHA-256, which makes a flatter tree. It proves that a key has a digest.
 package main
 
 import (
@@ -26,7 +26,7 @@ func (p *peer) Prove(i int) int {
 	val, ok, proof, err := p.tree.Prove(p.keys[i])
 	driver.Check(err)
 	if !ok {
-		panic("a key is not found")
+		panic("a key was not found")
 	}
 	p.values[i], p.proofs[i] = val, proof
 	return len(proof)

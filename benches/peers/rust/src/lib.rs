@@ -1,4 +1,4 @@
-//! Measures one peer written in Rust, or coregw itself, as benches/peers/README.md says.
+//! Driver for peers written in Rust, and for coregw itself, run by benches/bench_peers.py.
 
 use std::hint::black_box;
 use std::io::{self, BufRead, Write};
@@ -8,32 +8,32 @@ use std::time::Duration;
 use cpu_time::ProcessTime;
 use sha2::{Digest, Sha256};
 
-/// How many keys are asked for again and again, before the next ones are.
-const IN_A_ROW: usize = 200;
+/// How many keys are looked up repeatedly before the next ones.
+const ROW_LENGTH: usize = 200;
 
-/// A tree that was built of the keys. `prove` and `verify` are about the key of a number.
+/// A tree of keys. `prove` and `verify` take the number of a key.
 pub trait Peer {
-    /// Makes the proof of a key, as bytes to send.
+    /// Creates the proof of a key, as bytes to send.
     fn prove(&self, i: usize) -> Vec<u8>;
-    /// Whether the bytes received are a good proof.
+    /// Returns whether the received bytes are a valid proof.
     fn verify(&self, i: usize, proof: &[u8]) -> bool;
 }
 
-/// SHA-256.
+/// Returns the SHA-256 digest of the bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// The value of a key: the digest of the key's digest.
+/// Returns the value of a key: the digest of the key's digest.
 pub fn value(key: &str) -> [u8; 32] {
     sha256(&sha256(key.as_bytes()))
 }
 
-/// Builds a peer of the keys in a file, and answers each line on stdin with one round. The last three arguments are the
-/// file, the number of look-ups, and how often each is done in a round.
+/// Builds a peer from the keys in a file, and measures one round for each line on stdin. The last three arguments are
+/// the file, the number of look-ups, and how often a round repeats each of them.
 pub fn run<P: Peer>(build: impl FnOnce(&[&str]) -> P) {
     let args: Vec<_> = std::env::args().collect();
-    let [.., path, lookups, passes] = &args[..] else { panic!("a file, a number of look-ups, and one of passes") };
+    let [.., path, lookups, passes] = &args[..] else { panic!("usage: FILE LOOKUPS PASSES") };
     let lookups: usize = lookups.parse().expect("a number of look-ups");
     let passes: u32 = passes.parse().expect("a number of passes");
     let text = std::fs::read_to_string(path).expect("a file of keys");
@@ -52,16 +52,15 @@ pub fn run<P: Peer>(build: impl FnOnce(&[&str]) -> P) {
     }
 }
 
-/// The times of proving each key once, one after the other; of proving the same few keys again and again; of verifying
-/// them as often.
+/// The times of proving each key once, of proving rows of keys repeatedly, and of verifying them as often.
 fn round<P: Peer>(peer: &P, proofs: &[Vec<u8>], passes: u32) -> [Duration; 3] {
     let prove = |keys: Range<usize>| keys.map(|i| peer.prove(i).len()).sum::<usize>();
     let verify =
-        |keys: Range<usize>| assert!(keys.into_iter().all(|i| peer.verify(i, &proofs[i])), "a proof is refused");
+        |keys: Range<usize>| assert!(keys.into_iter().all(|i| peer.verify(i, &proofs[i])), "a proof was rejected");
     let spread = time(1, || prove(0..proofs.len()));
     let mut warm = [Duration::ZERO; 2];
-    for from in (0..proofs.len()).step_by(IN_A_ROW) {
-        let row = from..(from + IN_A_ROW).min(proofs.len());
+    for from in (0..proofs.len()).step_by(ROW_LENGTH) {
+        let row = from..(from + ROW_LENGTH).min(proofs.len());
         prove(row.clone());
         warm[0] += time(passes, || prove(row.clone()));
         warm[1] += time(passes, || verify(row.clone()));
@@ -69,7 +68,7 @@ fn round<P: Peer>(peer: &P, proofs: &[Vec<u8>], passes: u32) -> [Duration; 3] {
     [spread, warm[0], warm[1]]
 }
 
-/// The mean time of some work.
+/// The mean CPU time of some work.
 fn time<T>(passes: u32, mut work: impl FnMut() -> T) -> Duration {
     let start = ProcessTime::now();
     for _ in 0..passes {

@@ -1,4 +1,4 @@
-//! The bare work that the crate is compared with: the same byte strings hashed, the same keys sorted.
+//! The bare work that the core is compared with: hashing the same byte strings, sorting the same keys.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use coregw_core::{Digest, Key, Suite, varint};
 use crate::data::target;
 use crate::measure::time;
 
-/// Byte strings behind each other in one block.
+/// Byte strings, concatenated in one block.
 #[derive(Clone, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// Where in `bytes` the digest of a string stands, if that is in the string behind it.
+    /// Where `bytes` contains the digest of a string, if the next string contains it.
     links: Vec<Option<usize>>,
 }
 
@@ -31,7 +31,7 @@ impl Strings {
         self.bytes.len() / self.ends.len().max(1)
     }
 
-    /// Finds what depends on what.
+    /// Finds which strings contain the digest of the previous one.
     pub fn link(&mut self, suite: Suite) {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let strings: Vec<_> = starts.zip(self.ends.iter().copied()).collect();
@@ -44,8 +44,8 @@ impl Strings {
         self.links = strings.windows(2).map(place).chain([None]).collect();
     }
 
-    /// How long it takes to hash all strings of linked proofs once, each digest put where the next string has it: what
-    /// no verifier can do without, and no processor can do side by side.
+    /// The time to hash all strings of linked proofs once, copying each digest into the next string. No verifier can
+    /// avoid this chain, and no processor can run it in parallel.
     pub fn chain(&mut self, suite: Suite) -> Duration {
         assert_eq!(self.links.len(), self.ends.len(), "the strings are linked");
         time(|| {
@@ -62,12 +62,12 @@ impl Strings {
         })
     }
 
-    /// How long it takes to hash all strings once, whatever stands in them.
+    /// The time to hash all strings once, independently of each other.
     pub fn floor(&self, suite: Suite) -> Duration {
         time(|| self.hash(suite))
     }
 
-    /// Hashes each string; the result depends on all of them, so that none is left out.
+    /// Hashes each string. The result depends on all of them, so the compiler cannot skip any.
     fn hash(&self, suite: Suite) -> u8 {
         let (mut from, mut all) = (0, 0);
         for &end in &self.ends {
@@ -102,7 +102,7 @@ fn leaf(key: &[u8], target: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The encodings of all nodes of the map of these keys.
+/// The encodings of all nodes of the map with these keys.
 pub fn nodes_of_map(suite: Suite, keys: &[Key]) -> Strings {
     let mut sorted: Vec<_> = keys.iter().map(Key::as_bytes).zip(0..).collect();
     sorted.sort_unstable();
@@ -135,7 +135,7 @@ pub fn nodes_of_map(suite: Suite, keys: &[Key]) -> Strings {
     out
 }
 
-/// The encodings of all nodes of the list of these elements, whose sizes are 1.
+/// The encodings of all nodes of a list of `n` elements of measure 1.
 pub fn nodes_of_list(suite: Suite, n: u64) -> Strings {
     let mut out = Strings::default();
     list_below(suite, 0, n, &mut out);
@@ -179,11 +179,11 @@ struct Sum {
     digest: Digest,
 }
 
-/// Adds the encodings of all nodes that a proof shows. Recursive, for proofs of sound trees only.
+/// Adds the encodings of all nodes that a proof shows. Recursive, so for trusted proofs only.
 pub fn nodes_of_proof(suite: Suite, proof: &[u8], out: &mut Strings) -> Digest {
     let mut shown = Shown { suite, proof, path: Vec::new(), out };
     let top = shown.node(0);
-    assert!(shown.proof.is_empty(), "the proof is read to its end");
+    assert!(shown.proof.is_empty(), "the proof has trailing bytes");
     top.digest
 }
 
@@ -207,7 +207,7 @@ impl Shown<'_> {
         value
     }
 
-    /// Puts the bits from `floor` on into the path, and none behind them.
+    /// Replaces the bits of the path from `floor` on.
     fn put(&mut self, floor: usize, own: &[u8]) {
         self.path.truncate(floor.div_ceil(8));
         match (self.path.last_mut(), own.split_first()) {

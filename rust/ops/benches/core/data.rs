@@ -1,10 +1,10 @@
-//! What is measured on: keys of three kinds, the same at every run on the same machine.
+//! Test data: keys of three kinds, the same in every run on the same machine.
 
 use std::path::Path;
 
 use coregw_core::{Arcs, Cid, Key, Suite};
 
-/// Numbers that look random and are the same at every run (splitmix64).
+/// Deterministic pseudorandom numbers (splitmix64).
 pub struct Numbers(u64);
 
 impl Numbers {
@@ -37,7 +37,7 @@ pub fn target(i: u64) -> Cid {
     Cid::from_bytes(&bytes).expect("a CID")
 }
 
-/// The arcs of these keys, in their order.
+/// The arcs with these keys, in the same order.
 pub fn arcs(keys: &[Key]) -> Arcs {
     let mut arcs = Arcs::with_capacity(keys.len());
     keys.iter().zip(0..).for_each(|(key, i)| arcs.push(key, &target(i)));
@@ -60,7 +60,7 @@ pub fn keys(kind: &str, n: usize) -> Vec<Key> {
     keys
 }
 
-/// The paths of all files below /usr, as often as it takes, each time below another folder.
+/// The paths of all files below /usr, repeated below numbered folders until there are `n`.
 fn files(n: usize) -> Vec<String> {
     let mut found = Vec::new();
     for top in ["/usr", env!("CARGO_MANIFEST_DIR")] {
@@ -69,7 +69,7 @@ fn files(n: usize) -> Vec<String> {
         }
     }
     found.sort_unstable();
-    eprintln!("file paths: {} files found, below numbered folders until there are {n}", found.len());
+    eprintln!("file paths: {} files found, repeated below numbered folders until there are {n}", found.len());
     (0..n).map(|i| format!("image-{:03}{}", i / found.len(), found[i % found.len()])).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Lists: one element, a range, a change, a build, and what a list takes.
+//! Lists: one element, a range, a change, a build, and memory.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::store;
 
 /// Elements looked up, in rows as for maps.
 const ROWS: usize = 5;
-const IN_A_ROW: usize = 200;
+const ROW_LENGTH: usize = 200;
 /// Changes made in a row.
 const CHANGES: usize = 40;
 /// Elements of a range.
 const RANGE: u64 = 1_000;
 
-/// Says all figures of a list of so many elements.
+/// Prints all figures of a list of this many elements.
 pub fn measure(place: Place, suite: Suite) {
     let tree = Snapshot::list(suite, &elements(place.arcs as u64)).expect("a list");
     let verifying = one_element(place, &tree);
@@ -33,7 +33,7 @@ pub fn measure(place: Place, suite: Suite) {
 fn row(tree: &Snapshot, numbers: &mut Numbers) -> ([Duration; 3], usize) {
     let root = tree.root();
     let mut strings = Strings::default();
-    let picks: Vec<_> = (0..IN_A_ROW)
+    let picks: Vec<_> = (0..ROW_LENGTH)
         .map(|_| {
             let i = numbers.below(tree.count() as usize) as u64;
             let (element, proof) = tree.index(i).expect("a list");
@@ -54,7 +54,7 @@ fn one_element(place: Place, tree: &Snapshot) -> Duration {
     let mut numbers = Numbers::new(1);
     let rows: Vec<_> = (0..ROWS).map(|_| row(tree, &mut numbers)).collect();
     let [verifying, hashing, proving] = [0, 1, 2].map(|i| rows.iter().map(|row| row.0[i]).sum::<Duration>());
-    let lookups = ROWS * IN_A_ROW;
+    let lookups = ROWS * ROW_LENGTH;
     let bytes = rows.iter().map(|row| row.1).sum::<usize>();
     place.line("verify one element / hash the same strings", ratio(verifying, hashing), "x", Some(1.3), "");
     place.line("prove one element, pages cached / verify it", ratio(proving, verifying), "x", Some(0.6), "");
@@ -79,7 +79,7 @@ fn range(place: Place, tree: &Snapshot) {
     place.line("verify a range / hash the same strings", ratio(verifying, hashing), "x", None, &note);
     place.line("prove a range / verify it", ratio(proving, verifying), "x", None, "");
     let bytes = proof.len() as f64 / span.segments.len() as f64;
-    place.line("proof of a range, an element", bytes, "bytes", None, "");
+    place.line("proof of a range, per element", bytes, "bytes", None, "");
 }
 
 fn change(place: Place, tree: &Snapshot, verifying: Duration) {
@@ -93,7 +93,7 @@ fn change(place: Place, tree: &Snapshot, verifying: Duration) {
         .collect();
     let apply = |change: &list::Changes| tree.change_list(change.clone()).expect("a change that fits").1.len();
     let [applying] = best(4, 10, [&mut || time(|| changes.iter().map(apply).sum::<usize>())]);
-    let note = "a new list, its pages, and the proof";
+    let note = "a new list, its pages, and the transition proof";
     let times = ratio(applying / CHANGES as u32, verifying);
     place.line("change one element / verify it", times, "x", None, note);
     place.line("change one element", each(applying, CHANGES), "us", None, "");
@@ -106,5 +106,5 @@ fn building(place: Place, suite: Suite) {
     let mut build = || time(|| Snapshot::list(suite, &elements).expect("a list"));
     let [building, hashing] = best(rounds, repeats, [&mut build, &mut || strings.floor(suite)]);
     place.line("build / hash its nodes", ratio(building, hashing), "x", None, "");
-    place.line("build, an element", each(building, place.arcs), "us", None, "");
+    place.line("build, per element", each(building, place.arcs), "us", None, "");
 }

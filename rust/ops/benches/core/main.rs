@@ -1,4 +1,4 @@
-//! What the core costs, next to the bare work that no implementation can do without. All ratios come from one run.
+//! The cost of the core, compared with the bare work that no implementation can avoid. All ratios come from one run.
 //!
 //! `cargo bench -p coregw-ops --bench core -- [--json] [ARCS]...`: the sizes of the trees (a million); with `--json` each
 //! figure is a line of JSON. `COREGW_BENCH_SUITE` sets the suite (sha2-256).
@@ -26,7 +26,7 @@ fn main() {
     if sizes.is_empty() {
         sizes.push(1_000_000);
     }
-    eprintln!("coregw: {}, one thread; the best time of each counts", suite.name());
+    eprintln!("coregw: {}, one thread; best times", suite.name());
     for arcs in sizes {
         for kind in data::KINDS {
             let keys = data::keys(kind, arcs);

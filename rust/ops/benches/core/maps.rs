@@ -1,4 +1,4 @@
-//! Maps: one key, a page of a listing, a change, a build, and what a map takes.
+//! Maps: one key, a page of a listing, a change, a build, and memory.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use crate::data::{self, Numbers, target};
 use crate::measure::{Place, best, each, ratio, time};
 use crate::store;
 
-/// Keys looked up, and how many of them in a row: so few that a row fits between two turns of a busy machine.
+/// Keys looked up, and how many of them per row: few enough for a row to fit into a time slice of a busy machine.
 const LOOKUPS: usize = 2_000;
-const IN_A_ROW: usize = 200;
+const ROW_LENGTH: usize = 200;
 /// Changes made in a row.
 const CHANGES: usize = 40;
 /// Entries on a page of a listing.
 const ENTRIES: usize = 1_000;
 
-/// Some keys, their proofs, the strings that these consist of, and requests for them.
+/// Some keys with their proofs, the strings hashed for these, and requests.
 #[derive(Default)]
 struct Row {
     picks: Vec<(Key, Vec<u8>)>,
@@ -30,7 +30,7 @@ impl Row {
     fn new(keys: &[Key], tree: &Snapshot, numbers: &mut Numbers) -> Self {
         let root = tree.root();
         let mut row = Self::default();
-        for _ in 0..IN_A_ROW {
+        for _ in 0..ROW_LENGTH {
             let key = keys[numbers.below(keys.len())].clone();
             let (target, proof) = tree.key(&key).expect("a map");
             let (target, proof) = (target.expect("a present key"), proof());
@@ -42,7 +42,7 @@ impl Row {
         row
     }
 
-    /// How long it takes to verify, to hash, to prove, to answer, and to hash as if nothing depended on anything.
+    /// The times to verify, to hash in a chain, to prove, to serve, and to hash independently.
     fn measure(&self, tree: &Snapshot, cached: &store::Cached) -> [Duration; 5] {
         let (root, picks) = (tree.root(), &self.picks);
         let mut verify =
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Says all figures of the map of these keys.
+/// Prints all figures of the map with these keys.
 pub fn measure(place: Place, keys: &[Key], suite: Suite) {
     let tree = Snapshot::map(suite, data::arcs(keys)).expect("a map");
     let verifying = one_key(place, keys, &tree);
@@ -73,11 +73,11 @@ pub fn measure(place: Place, keys: &[Key], suite: Suite) {
     building(place, keys, suite);
 }
 
-/// Gives back what verifying one key takes.
+/// Returns the time to verify one key.
 fn one_key(place: Place, keys: &[Key], tree: &Snapshot) -> Duration {
     let cached = store::Cached::new(tree);
     let mut numbers = Numbers::new(1);
-    let rows: Vec<_> = (0..LOOKUPS / IN_A_ROW).map(|_| Row::new(keys, tree, &mut numbers)).collect();
+    let rows: Vec<_> = (0..LOOKUPS / ROW_LENGTH).map(|_| Row::new(keys, tree, &mut numbers)).collect();
     let measured: Vec<_> = rows.iter().map(|row| row.measure(tree, &cached)).collect();
     let all = |i: usize| measured.iter().map(|times| times[i]).sum::<Duration>();
     let [verifying, hashing, proving, serving, side_by_side] = [0, 1, 2, 3, 4].map(all);
@@ -85,11 +85,11 @@ fn one_key(place: Place, keys: &[Key], tree: &Snapshot) -> Duration {
     let strings = rows.iter().map(|row| row.strings.len()).sum::<usize>() / LOOKUPS;
     let note = format!("{strings} strings of {} bytes", rows[0].strings.mean());
     place.line("verify one key / hash the same strings", ratio(verifying, hashing), "x", Some(1.3), &note);
-    let note = "as if no digest were in another string";
-    place.line("verify one key / hash them side by side", ratio(verifying, side_by_side), "x", None, note);
+    let note = "as if no string contained another's digest";
+    place.line("verify one key / hash them independently", ratio(verifying, side_by_side), "x", None, note);
     place.line("prove one key, pages cached / verify it", ratio(proving, verifying), "x", Some(0.6), "");
-    let note = "pages not in the processor's caches";
-    place.line("the same, the first time", ratio(disturbed, verifying), "x", None, note);
+    let note = "pages not in the CPU caches";
+    place.line("the same, first access", ratio(disturbed, verifying), "x", None, note);
     let note = "JSON in and out";
     place.line("answer a map-proof request / verify", ratio(serving, verifying), "x", None, note);
     place.line("verify one key", each(verifying, LOOKUPS), "us", None, "");
@@ -111,11 +111,11 @@ fn listing(place: Place, tree: &Snapshot) {
     assert_eq!(verify(), listing);
     let [verifying, hashing, proving] =
         best(4, 10, [&mut || time(verify), &mut || strings.floor(root.suite), &mut || time(|| page().1().len())]);
-    let note = format!("{entries} entries; their segments are made too");
+    let note = format!("{entries} entries, including their segments");
     place.line("verify a page of a listing / hash the same strings", ratio(verifying, hashing), "x", None, &note);
     place.line("prove a page of a listing / verify it", ratio(proving, verifying), "x", None, "");
-    place.line("verify a page of a listing, an entry", each(verifying, entries), "us", None, "");
-    place.line("proof of a page of a listing, an entry", proof.len() as f64 / entries as f64, "bytes", None, "");
+    place.line("verify a page of a listing, per entry", each(verifying, entries), "us", None, "");
+    place.line("proof of a page of a listing, per entry", proof.len() as f64 / entries as f64, "bytes", None, "");
 }
 
 fn change(place: Place, keys: &[Key], tree: &Snapshot, verifying: Duration) {
@@ -141,13 +141,13 @@ fn change(place: Place, keys: &[Key], tree: &Snapshot, verifying: Duration) {
         }],
     );
     let of_key = |time: Duration| ratio(time / CHANGES as u32, verifying);
-    let note = "a new map, its pages, and the proof";
+    let note = "a new map, its pages, and the transition proof";
     place.line("change one arc / verify its key", of_key(applying), "x", None, note);
     place.line("verify a change of one arc / verify its key", of_key(checking), "x", None, "two paths are hashed");
     place.line("change one arc", each(applying, CHANGES), "us", None, "");
 }
 
-/// The time of what `make` makes of the arcs.
+/// The time that `make` takes, without creating or dropping the arcs.
 fn from_arcs<T>(keys: &[Key], make: impl Fn(coregw_core::Arcs) -> T) -> Duration {
     let arcs = data::arcs(keys);
     let start = Instant::now();
@@ -174,10 +174,10 @@ fn building(place: Place, keys: &[Key], suite: Suite) {
     let note = format!("sort {:.0} %, hash {:.0} %", 100.0 * ratio(sorting, bare), 100.0 * ratio(hashing, bare));
     place.line("build / (sort its keys + hash its nodes)", ratio(whole, bare), "x", Some(1.7), &note);
     place.line("build for a store / the same", ratio(pages, bare), "x", Some(1.7), "");
-    place.line("build, an arc", each(whole, keys.len()), "us", None, "");
+    place.line("build, per arc", each(whole, keys.len()), "us", None, "");
 }
 
-/// Rounds and repeats for work on so many arcs: at least two of what takes long.
+/// Rounds and repeats for this many arcs: at least two rounds.
 pub fn rounds(arcs: usize) -> (usize, usize) {
     ((5_000_000 / arcs).clamp(2, 5), (50_000 / arcs).clamp(1, 20))
 }

@@ -1,4 +1,4 @@
-//! Timing, and what becomes of a figure: a line of the table, or one of JSON.
+//! Timing, and the output of figures as table rows or as JSON lines.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ pub fn time<T>(work: impl FnOnce() -> T) -> Duration {
     start.elapsed()
 }
 
-/// The best time of each piece of work, as all that disturbs it makes it longer. Rounds of all of them alternate; in
-/// a round each is done `repeats` times.
+/// The best time of each piece of work, since any disturbance only makes it slower. Rounds of all of them alternate,
+/// with `repeats` runs of each per round.
 pub fn best<const N: usize>(
     rounds: usize,
     repeats: usize,
@@ -29,12 +29,12 @@ pub fn ratio(a: Duration, b: Duration) -> f64 {
     a.as_secs_f64() / b.as_secs_f64()
 }
 
-/// Microseconds of each of `n`.
+/// Microseconds per item of `n`.
 pub fn each(time: Duration, n: usize) -> f64 {
     time.as_secs_f64() * 1e6 / n as f64
 }
 
-/// The tree that figures are of.
+/// The tree that figures describe.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// Its kind of keys.
@@ -44,7 +44,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Says a figure. Bars are for trees of at least 100,000 arcs.
+    /// Prints a figure. Bars apply to trees of at least 100,000 arcs.
     pub fn line(&self, what: &str, value: f64, unit: &str, bar: Option<f64>, note: &str) {
         let bar = bar.filter(|_| self.arcs >= 100_000);
         let Self { keys, arcs, json } = self;

@@ -1,4 +1,4 @@
-//! Pages behind a store: how many a cold look-up loads, how much a change writes.
+//! Stored pages: how many a cold look-up loads, how many bytes a change writes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use coregw_ops::{Mutation, Need, Operation};
 use crate::data::{Numbers, target};
 use crate::measure::Place;
 
-/// Look-ups and changes of each kind that are counted.
+/// How many look-ups and changes of each kind are counted.
 const TRIES: usize = 2_000;
 
-/// The body of a request for the proof of a key.
+/// The body of a map-proof request.
 pub fn map_proof_request(root: &RootCid, key: &Key) -> Vec<u8> {
     let segments: Vec<_> = key.text().split('/').map(str::to_owned).collect();
     let profile = "core.map-proof/v0alpha1";
     serde_json::json!({"profile": profile, "root": root.cid().text(), "key": segments}).to_string().into_bytes()
 }
 
-/// All pages of a tree in a cache that holds them.
+/// A cache that holds all pages of a tree.
 pub struct Cached(Arc<PageCache>);
 
 impl Cached {
@@ -29,7 +29,7 @@ impl Cached {
         Self(Arc::new(cache))
     }
 
-    /// Serves one request from the cache alone; the length of the response.
+    /// Serves one request from the cache and returns the length of the response.
     pub fn serve(&self, request: &[u8]) -> usize {
         let mut op = Operation::map_proof(Arc::clone(&self.0), request).expect("a request");
         while let Some(need) = op.run(u64::MAX).expect("a whole tree") {
@@ -83,7 +83,7 @@ impl Stored {
         op.next_pages(usize::MAX).iter().map(|page| page.1.len()).sum()
     }
 
-    /// The number of pages from the top to the lowest one.
+    /// The height of the tree in pages.
     fn depth(&self, root: &RootCid) -> usize {
         let mut level = vec![root.digest];
         for depth in 1.. {
@@ -102,18 +102,24 @@ fn mean_and_most(counts: &[usize]) -> (f64, f64) {
     (counts.iter().sum::<usize>() as f64 / counts.len() as f64, most as f64)
 }
 
-/// Memory that the tree takes: its parsed pages, and how they hold on to each other.
+/// The memory of the tree: its parsed pages and the references between them.
 pub fn memory(place: Place, tree: &Snapshot) {
     let page = |page: Arc<Page>| page.memory() + 2 * size_of::<usize>() + page.stubs().count() * size_of::<Arc<Page>>();
     let bytes = tree.pages().map(page).sum::<usize>() as f64;
-    place.line("memory an arc", bytes / tree.count() as f64, "bytes", None, "of the tree held in memory, pages parsed");
+    place.line(
+        "memory per arc",
+        bytes / tree.count() as f64,
+        "bytes",
+        None,
+        "of the tree held in memory, pages parsed",
+    );
 }
 
-/// Bytes that a store is given.
+/// The size of the pages as stored.
 pub fn stored(place: Place, tree: &Snapshot) {
     let (count, bytes) = tree.pages().fold((0, 0), |(n, bytes), page| (n + 1, bytes + page.to_bytes().len()));
     let note = format!("{count} pages of {} bytes", bytes / count);
-    place.line("stored bytes an arc", bytes as f64 / tree.count() as f64, "bytes", None, &note);
+    place.line("stored bytes per arc", bytes as f64 / tree.count() as f64, "bytes", None, &note);
 }
 
 /// Counts loads and writes.
@@ -126,7 +132,7 @@ pub fn pages(place: Place, keys: &[Key], tree: &Snapshot) {
     let picks: Vec<_> = (0..TRIES).map(|_| numbers.below(keys.len())).collect();
     let loads: Vec<_> = picks.iter().map(|i| stored.look_up(&map_proof_request(&root, &keys[*i]))).collect();
     let (mean, most) = mean_and_most(&loads);
-    let note = format!("{TRIES} random keys, {most} at most");
+    let note = format!("{TRIES} random keys, at most {most}");
     place.line("page loads of a cold look-up, mean", mean, "pages", Some(4.0), &note);
     let note = "of all keys: the tree's height in pages";
     place.line("page loads of a cold look-up, worst", stored.depth(&root) as f64, "pages", Some(5.0), note);
@@ -153,7 +159,7 @@ fn changes(place: Place, keys: &[Key], stored: &mut Stored, root: &RootCid, pick
     for (what, kind) in ["replace", "remove", "insert"].iter().zip(0..) {
         let of = |all: &[usize]| all.iter().copied().skip(kind).step_by(3).collect::<Vec<_>>();
         let ((mean, most), (load_mean, load_most)) = (mean_and_most(&of(&written)), mean_and_most(&of(&loads)));
-        let note = format!("mean {:.1}; loads {load_mean:.2} mean, {load_most} most", mean / 1024.0);
+        let note = format!("mean {:.1}; loads: mean {load_mean:.2}, max {load_most}", mean / 1024.0);
         let what = format!("pages written to {what} one arc, worst");
         place.line(&what, most / 1024.0, "KiB", Some(32.0), &note);
     }

@@ -1,5 +1,5 @@
-//! coregw's own maps (`coregw map`) and lists (`coregw list`). They prove that a path, or an index, leads to a content
-//! identifier.
+//! coregw's own maps (`coregw map`) and lists (`coregw list`). They prove that a path, or an index, has a content
+//! identifier as its target.
 
 use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, verify};
 use coregw_peers::{Peer, run, value};

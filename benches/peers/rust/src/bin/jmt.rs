@@ -1,7 +1,7 @@
 //! `jmt`, a Jellyfish Merkle tree: nibbles, SHA-256, nodes in a hash map.
 //!
-//! Its keys are 32 bytes: it gets the SHA-256 of the keys, hashed beforehand. It proves that a digest leads to a value,
-//! which verification hashes. Proofs travel as Borsh.
+//! Its keys have 32 bytes: it gets the SHA-256 of the keys, computed beforehand. It proves that a digest has a value,
+//! which the verifier hashes. Proofs are encoded with Borsh.
 
 use coregw_peers::{Peer, run, sha256, value};
 use hashbrown::HashMap;

@@ -1,8 +1,8 @@
-//! `nomt`, a binary Merkle trie in pages on disk, with SHA-256 (its default, BLAKE3, is slower where the processor has
-//! instructions for SHA-256). All its pages fit its cache.
+//! `nomt`, a binary Merkle trie in pages on disk, with SHA-256 (its default, BLAKE3, is slower on processors with SHA-256
+//! instructions). All its pages fit into its cache.
 //!
-//! Its keys are 32 bytes: it gets the SHA-256 of the keys, hashed beforehand. It proves that a digest leads to the hash
-//! of a value, which the verifier hashes. Proofs travel as Borsh.
+//! Its keys have 32 bytes: it gets the SHA-256 of the keys, computed beforehand. It proves that a digest has the hash of a
+//! value, which the verifier computes. Proofs are encoded with Borsh.
 
 use bitvec::slice::BitSlice;
 use coregw_peers::{Peer, run, sha256, value};

@@ -1,5 +1,5 @@
 //! `rs_merkle`, a Merkle tree over a sequence, with SHA-256. It proves that an index has the hash of a value, which the
-//! verifier hashes.
+//! verifier computes.
 
 use coregw_peers::{Peer, run, value};
 use rs_merkle::algorithms::Sha256;
