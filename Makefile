@@ -1,7 +1,7 @@
-# Everything a clone needs: Rust, Python >= 3.11 with venv and pip, and make. `make` alone lists the targets.
+# Requirements: Rust, Python >= 3.11 with venv and pip, and make. `make` alone lists the targets.
 #
-# Two stamps in .venv say what is up to date: the locked requirements, and the release build of the extension.
-# PYO3_PYTHON is the same for every cargo command, so that the build, the tests and the lints share their work.
+# Stamp files in .venv record what is up to date: the locked requirements, and the release build of the extension.
+# PYO3_PYTHON is set for every cargo command, so that builds, tests and lints share their artifacts.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -19,7 +19,9 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
-documented := coregw $(addprefix coregw.,errors verify messages messages.batch messages.car messages.diff messages.record engine store gateway plants client cli)
+# The modules that pdoc documents: of a package without __all__, every module.
+documented := coregw $(addprefix coregw.,errors extras verify messages messages.batch messages.car messages.diff \
+	messages.record client client.query client.operations client.folders engine store gateway plants cli)
 benches := $(patsubst benches/bench_%.py,%,$(sort $(wildcard benches/bench_*.py)))
 pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links
@@ -33,13 +35,13 @@ help: ## list the targets
 # ---------------------------------------------------------------------------------------------------- install
 
 .PHONY: install
-install: $(VENV)/.built ## .venv with the locked requirements and the extension, built for release
+install: $(VENV)/.built ## create .venv with all extras (locked) and a release build of the extension
 
 $(VENV)/.locked: requirements.lock
 	@command -v cargo >/dev/null || { echo "coregw needs Rust: 'cargo' was not found on the PATH" >&2; exit 1; }
-	@[ -n "$(PYTHON)" ] || { echo "coregw needs Python >= 3.11: none was found; say make PYTHON=/path/to/python" >&2; exit 1; }
+	@[ -n "$(PYTHON)" ] || { echo "coregw needs Python >= 3.11: none was found; try make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
-		echo "making $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv --clear $(VENV); }
+		echo "creating $(VENV) with $(PYTHON)"; "$(PYTHON)" -m venv --clear $(VENV); }
 	@echo "installing the locked requirements"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
 	@touch $@
@@ -51,12 +53,12 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml Cargo.toml Cargo.lock $(rust_sour
 	@touch $@
 
 $(VENV)/.bench-locked: requirements-bench.lock $(VENV)/.built
-	@echo "installing what the benches need"
+	@echo "installing the locked requirements of the benches"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-bench.lock
 	@touch $@
 
 .PHONY: lock
-lock: $(VENV)/.locked ## renew all lock files (ARGS=--upgrade: to the newest versions allowed)
+lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--upgrade: upgrade all)
 	$(pip_compile) --extra all --group dev $(ARGS) pyproject.toml --output-file requirements.lock
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
@@ -64,7 +66,7 @@ lock: $(VENV)/.locked ## renew all lock files (ARGS=--upgrade: to the newest ver
 # ------------------------------------------------------------------------------------------------------- run
 
 .PHONY: demo
-demo: install ## take a real directory tree through a gateway, and check every byte of it
+demo: install ## send a real directory tree through a gateway, and verify every byte
 	@$(BIN)/python -m coregw.demo $(ARGS)
 
 .PHONY: serve
@@ -74,19 +76,19 @@ serve: install ## run a gateway on loopback (ARGS='--data DIR --port 8080')
 # ----------------------------------------------------------------------------------------------------- check
 
 .PHONY: test
-test: test-rust test-python ## every test, Rust and Python
+test: test-rust test-python ## run all tests, Rust and Python
 
 .PHONY: test-rust
-test-rust: install ## the Rust tests alone
-	@# The binding is tested from Python; a test of its own would need the libpython to link with, which many lack.
+test-rust: install ## run the Rust tests
+	@# The binding is tested from Python: its own test binary would have to link libpython, which is often missing.
 	cargo test --workspace --exclude coregw-python --locked --quiet
 
 .PHONY: test-python
-test-python: install ## the Python tests and doctests alone (ARGS go to pytest)
+test-python: install ## run the Python tests and doctests (ARGS: passed to pytest)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: lint
-lint: lint-rust lint-python ## format, lints, types, documentation
+lint: lint-rust lint-python ## check formatting, lints, types and documentation
 
 .PHONY: lint-rust
 lint-rust: install
@@ -106,41 +108,50 @@ lint-python: install
 		--output-directory target/pdoc $(documented)
 	$(BIN)/python -m pip check
 
+.PHONY: docs
+docs: install ## build the API documentation in target/pdoc and target/doc
+	$(BIN)/python -m pdoc --docformat google --output-directory target/pdoc $(documented)
+	cargo doc --workspace --no-deps --locked --quiet
+
+.PHONY: dist
+dist: install ## build a wheel and a source distribution in dist/
+	$(BIN)/maturin build --release --locked --sdist --out dist
+
 .PHONY: format
-format: install ## put Rust and Python in the project's form
+format: install ## format Rust and Python
 	cargo fmt --all
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 .PHONY: fuzz-http
-fuzz-http: install ## schemathesis on both services' documents, for some minutes (ARGS go to it)
+fuzz-http: install ## run schemathesis on both services for some minutes (ARGS: passed to it)
 	$(BIN)/python tests/fuzzing.py $(ARGS)
 
 .PHONY: props-long
-props-long: install ## the Rust property tests on many more cases (PROPTEST_CASES_LONG=20000)
+props-long: install ## run the Rust property tests with many more cases (PROPTEST_CASES_LONG=20000)
 	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props
 
 .PHONY: fuzz
-fuzz: install ## the fuzz targets of the Rust core, each for a minute (FUZZ_SECONDS=60)
+fuzz: install ## run every Rust fuzz target for a minute (FUZZ_SECONDS=60)
 	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && for target in proofs pages changes json car; do \
 		echo "== $$target"; \
 		cargo run --quiet --release --locked --bin "$$target" -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 "corpus/$$target"; done
 
 .PHONY: soak
-soak: $(VENV)/.bench-locked ## ten minutes of mixed load; fails when memory is not flat (ARGS='--seconds 60 --write')
+soak: $(VENV)/.bench-locked ## run ten minutes of mixed load; fail if memory grows (ARGS='--seconds 60 --write')
 	$(BIN)/python benches/soak.py $(ARGS)
 
 .PHONY: bench
-bench: $(addprefix bench-,$(benches)) ## what benches/README.md says, one bench after the other (ARGS=--write: record it)
+bench: $(addprefix bench-,$(benches)) ## run all benchmarks (ARGS=--write: record the results)
 
 .PHONY: bench-check
-bench-check: $(VENV)/.bench-locked ## fail if a recorded ratio got worse by more than 15 % (ARGS: names of benches)
+bench-check: $(VENV)/.bench-locked ## fail if a recorded ratio is more than 15 % worse (ARGS: names of benches)
 	$(BIN)/python benches/check.py $(ARGS)
 
 bench-%: benches/bench_%.py $(VENV)/.bench-locked
 	$(BIN)/python $< $(ARGS)
 
 .PHONY: clean
-clean: ## remove everything that was built, the virtual environment too
+clean: ## remove all build products and the virtual environment
 	rm -rf target dist $(VENV) python/coregw/*.so .hypothesis .benchmarks .mypy_cache .pytest_cache .ruff_cache
