@@ -1,7 +1,7 @@
-"""The examples of an OpenAPI document, sent as the document says, and where they stand in it.
+"""The operations and examples of an OpenAPI document, as requests that can be sent.
 
-Run as a program it asks a new gateway for the answers, and writes down the examples and the document anew:
-``python tests/documented.py``. What has changed is then to be read in the difference, and committed.
+As a program, ``python tests/documented.py`` sends the examples to a new gateway and records the responses and the
+document. Review the difference and commit it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "exa
 PINNED = Path(__file__).parent / "gateway" / "openapi.json"
 
 VARYING = {"published_at", "frozen_at", "version"}
-"""Members of answers that are others each time."""
+"""Members of responses whose values differ in every run."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path, as the document shows it."""
+    """One method of one path, as the document describes it."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class Operation:
         return list(self.said.get("parameters", []))
 
     def send(self, client: httpx2.Client, name: str, token: str) -> httpx2.Response:
-        """Sends the request that the examples of this name make up."""
+        """Send the request that the examples with this name describe."""
         given = {
             (each["in"], each["name"]): str(each["examples"][name]["value"])
             for each in self.parameters
@@ -60,7 +60,7 @@ class Operation:
         return client.request(self.method, path, params=query, headers=headers, content=content)
 
     def answers(self, name: str) -> list[tuple[int, str, Any]]:
-        """Status, media type and body of each answer with an example of this name."""
+        """Return status, media type and body of each response that has an example with this name."""
         return [
             (int(status), media_type, body["examples"][name]["value"])
             for status, answer in self.said["responses"].items()
@@ -70,23 +70,23 @@ class Operation:
 
 
 def operations(document: dict[str, Any]) -> dict[str, Operation]:
-    """All operations by their ids."""
+    """Return all operations by their ids."""
     return {
-        said["operationId"]: Operation(method.upper(), path, said)
+        spec["operationId"]: Operation(method.upper(), path, spec)
         for path, item in document["paths"].items()
-        for method, said in item.items()
+        for method, spec in item.items()
     }
 
 
 def replay(client: httpx2.Client, document: dict[str, Any], token: str) -> Iterator[tuple[str, str, httpx2.Response]]:
-    """Sends every example in the order of the document; gives operation, name and answer."""
+    """Send every example in the order of the document. Yields operation, name and response."""
     known = operations(document)
     for operation, name in document["x-examples"]:
         yield operation, name, known[operation].send(client, name, token)
 
 
 def settled(value: object) -> object:
-    """A JSON value without what differs each time."""
+    """Return a JSON value with the varying members blanked."""
     if isinstance(value, dict):
         return {name: "…" if name in VARYING else settled(each) for name, each in value.items()}
     return [settled(each) for each in value] if isinstance(value, list) else value
@@ -99,7 +99,7 @@ def pinned(document: dict[str, Any]) -> str:
 
 
 def _ask() -> tuple[dict[str, Any], list[httpx2.Response]]:
-    """The document of a new gateway, and its answers to the examples."""
+    """Return the document of a new gateway, and its responses to the examples."""
     with (
         tempfile.TemporaryDirectory() as folder,
         serving.process(Path(folder) / "data", serving.ADMIN) as gateway,
@@ -110,7 +110,7 @@ def _ask() -> tuple[dict[str, Any], list[httpx2.Response]]:
 
 
 def _body(answer: httpx2.Response) -> dict[str, object]:
-    """The body of an answer as an example has it; a CAR has none, since no JSON string can show it."""
+    """Return the body of a response in the form of the examples file. CARs are omitted: JSON cannot contain them."""
     media_type = answer.headers.get("content-type", "").partition(";")[0]
     if not answer.content or media_type == "application/vnd.ipld.car":
         return {}
@@ -118,17 +118,17 @@ def _body(answer: httpx2.Response) -> dict[str, object]:
 
 
 def renew() -> None:
-    """Writes the answers of all examples down, then the document."""
+    """Record the responses of all examples, then the document."""
     examples = json.loads(EXAMPLES.read_text("utf-8"))
-    for _ in range(2):  # the second time the document has the answers of the first
+    for _ in range(2):  # the second document contains the responses of the first pass
         document, answers = _ask()
-        assert len(answers) == len(examples), "an example is of an operation that there is not"
+        assert len(answers) == len(examples), "an example names an unknown operation"
         for example, answer in zip(examples, answers, strict=True):
-            told = {"status": answer.status_code} | _body(answer)
-            if settled(told) != settled({name: example.get(name) for name in told}):
+            recorded = {"status": answer.status_code} | _body(answer)
+            if settled(recorded) != settled({name: example.get(name) for name in recorded}):
                 for name in ("answer", "answer_text"):
                     example.pop(name, None)
-                example.update(told)
+                example.update(recorded)
         lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in examples)
         EXAMPLES.write_text(f"[\n{lines}\n]\n", "utf-8")
     PINNED.write_text(pinned(document), "utf-8")
