@@ -78,8 +78,9 @@ def test_wrong_bytes_are_refused_and_leave_no_file(liar: Liar, client: Client, t
         cid_of(b"\xa0\xe4\x02", hashlib.blake2b(b"x", digest_size=32).digest()),
         coregw.payload_cid(b"x", hash="sha2-256"),
         coregw.payload_cid(b"x", hash="blake3"),
+        cid_of(b"\x00", b"x"),
     ],
-    ids=["sha2-512", "sha3-256", "blake2b-256", "sha2-256", "blake3"],
+    ids=["sha2-512", "sha3-256", "blake2b-256", "sha2-256", "blake3", "identity"],
 )
 def test_every_hash_function_is_checked(liar: Liar, tmp_path: Path, cid: str) -> None:
     right = liar(lambda told: told.saying(b"x"), honest=None)

@@ -52,13 +52,12 @@ def _read(file: Path) -> bytes:
 def _verified(document: bytes) -> list[str]:
     """Verify the document, and describe what it proves, in lines."""
     from coregw import messages
-    from coregw.client.query import saved_query
+    from coregw.client.query import SavedProof, saved_query
 
-    saved = messages.decode(document, messages.VerifyResolveRequest)  # fits every profile: both members stay raw
-    request = bytes(saved.request)
-    question = saved_query(request)
-    value = question.verify(request, bytes(saved.result))
-    return [f"proven: {question.what}", *_described(value)]
+    saved = messages.decode(document, SavedProof)
+    query = saved_query(bytes(saved.request))
+    value = query.verify(query.request, bytes(saved.result))
+    return [f"proven: {query.what}", *_described(value)]
 
 
 def _described(value: str | ReadOutcome | Scan | None) -> list[str]:

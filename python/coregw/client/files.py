@@ -21,6 +21,7 @@ from coregw.errors import Conflict, InvalidInput, TooLarge
 __all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "create_file", "reported_as"]
 
 CHUNK_BYTES = 256 * 1024
+_MAX_IDENTITY_BYTES = 128
 
 # Where the platform has the flags: do not follow a symbolic link, do not block on a named pipe.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -119,12 +120,26 @@ class _Blake3:
         return _core.Cid(self._hasher.cid()).digest
 
 
+class _Identity:
+    """The identity function: the digest is the payload itself, at most 128 bytes (protocol section 1)."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def update(self, data: bytes, /) -> None:
+        self._data = (self._data + data)[: _MAX_IDENTITY_BYTES + 1]  # one byte more can't match any CID
+
+    def digest(self) -> bytes:
+        return self._data
+
+
 _HASHES: dict[str, Callable[[], _Hash]] = {
     "sha2-256": hashlib.sha256,
     "sha2-512": hashlib.sha512,
     "sha3-256": hashlib.sha3_256,
     "blake2b-256": lambda: hashlib.blake2b(digest_size=32),
     "blake3": _Blake3,
+    "identity": _Identity,
 }
 
 

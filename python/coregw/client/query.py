@@ -19,6 +19,7 @@ from coregw.errors import InvalidInput
 __all__ = [
     "Proven",
     "Query",
+    "SavedProof",
     "map_proof",
     "read_index",
     "read_key",
@@ -66,15 +67,25 @@ class Proven(NamedTuple, Generic[T]):
         return b'{"request":' + self.request + b',"result":' + self.result + b"}"
 
 
+class SavedProof(messages.Message, frozen=True, kw_only=True):
+    """The document of `Proven.saved`: a request and its result, both byte for byte."""
+
+    request: msgspec.Raw
+    result: msgspec.Raw
+
+
 def segments_of(path: PathLike) -> list[str]:
     """Return the segments of a path; none for the empty text and the empty sequence.
 
     Raises:
-        InvalidInput: A segment is not valid by protocol section 2 (code ``invalid_path``).
+        InvalidInput: A segment is not valid by protocol section 2 (code ``invalid_path``). The message has the path.
     """
     segments = list(path) if not isinstance(path, str) else path.split("/") if path else []
     if segments:
-        _core.encode_key(segments)
+        try:
+            _core.encode_key(segments)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path!r:.200}: {error.message}", code=error.code) from None
     return segments
 
 
@@ -131,9 +142,7 @@ def saved_query(request: bytes) -> Query[Any]:
         raise InvalidInput(f"request: {error}") from None
     if profile not in _PROFILES:
         known = ", ".join(_PROFILES)
-        raise InvalidInput(
-            f"request.profile: {printable(profile, 100)!r} is not one of {known}", code="unknown_profile"
-        )
+        raise InvalidInput(f"request.profile: {profile!r:.100} is not one of {known}", code="unknown_profile")
     kind = _PROFILES[profile]
     return _of_kind(kind, request, messages.decode(request, kind.request))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ __all__ = ["HttpOptions", "Retries", "http_options", "retries", "transport_error
 
 # Below the gateway's 30 s, so that it seldom closes a kept-alive connection just as it is reused.
 _KEEPALIVE_SECONDS = 20.0
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 _REASONS: dict[type[httpx2.TransportError], str] = {
     httpx2.ConnectTimeout: "connecting timed out",
@@ -59,9 +62,9 @@ def http_options(base_url: str, settings: ClientSettings) -> HttpOptions:
     try:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL as error:
-        raise InvalidInput(f"gateway address {printable(base_url)!r}: {error}") from None
+        raise InvalidInput(f"gateway address {base_url!r:.500}: {error}") from None
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        raise InvalidInput(f"gateway address {printable(base_url)!r}: expected a URL such as http://127.0.0.1:8080")
+        raise InvalidInput(f"gateway address {base_url!r:.500}: expected a URL such as http://127.0.0.1:8080")
     direct = _is_loopback(url.host)
     # Without TLS and without a proxy no certificate is ever verified, and loading the system's takes 20 ms.
     needs_no_tls = url.scheme == "http" and direct
@@ -98,7 +101,7 @@ def transport_errors(call: Call, base_url: httpx2.URL) -> Iterator[None]:
     try:
         yield
     except httpx2.TransportError as error:
-        why = _REASONS.get(type(error)) or printable(str(error)) or type(error).__name__
+        why = _REASONS.get(type(error)) or _ERRNO.sub("", printable(str(error))) or type(error).__name__
         raise Unavailable(f"{call.what}: gateway {base_url}: {why}") from error
     except httpx2.RequestError as error:
         raise ProofError(f"{call.what}: gateway {base_url}: {printable(str(error))}", check="answer") from error

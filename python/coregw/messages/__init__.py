@@ -9,7 +9,7 @@ Leaves out also what only the text of a message shows (duplicate members, depth)
 from coregw.extras import missing_extra
 
 try:
-    from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, decode, encode
+    from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, Message, decode, encode
     from coregw.messages.creation import ArcMap, CasCreated, RootCreated
     from coregw.messages.mutation import (
         Change,
@@ -80,6 +80,7 @@ __all__ = [
     "MapProofResult",
     "MapScanStep",
     "MapStep",
+    "Message",
     "MutationReceipt",
     "MutationRequest",
     "PayloadBindingStep",

@@ -107,7 +107,7 @@ def check_names(leaves: Sequence[Leaf]) -> None:
         path = tuple(leaf.segments)
         for segment in path:
             if segment in (".", "..") or "\0" in segment or any(mark in segment for mark in _separators()):
-                raise _refused(path, f"{printable(segment)!r} can't be a file name")
+                raise _refused(path, f"{segment!r} can't be a file name")
         if path in files:
             raise _refused(path, "the tree has this path twice")
         files.add(path)

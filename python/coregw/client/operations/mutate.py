@@ -74,9 +74,12 @@ def update(
         ProofError: An answer is not proven.
     """
     wanted: dict[str, str | None] = {}
-    named = [(path, _core.Cid(target).text) for path, target in set.items()]
-    for path, target in [*named, *((path, None) for path in remove)]:
-        text = _text(path)
+    bindings: list[tuple[PathLike, CidLike | None]] = [*set.items(), *((path, None) for path in remove)]
+    for path, cid in bindings:
+        text = "/".join(segments_of(path))
+        target = None if cid is None else _target(text, cid)
+        if not text:
+            raise InvalidInput("the path to change is empty; it needs at least one segment", code="invalid_path")
         if text in wanted:
             raise InvalidInput(f"{text}: named twice", code="invalid_path")
         wanted[text] = target
@@ -94,12 +97,12 @@ def update(
     return receipt.new_root
 
 
-def _text(path: PathLike) -> str:
-    """Return the text form of a path. As there may be many paths, an error names the one concerned."""
+def _target(path: str, cid: CidLike) -> str:
+    """Return the text form of a target. As there may be many, an error names the path."""
     try:
-        return "/".join(segments_of(path))
+        return _core.Cid(cid).text
     except InvalidInput as error:
-        raise InvalidInput(f"{path!r:.200}: {error.message}", code=error.code) from None
+        raise InvalidInput(f"{path}: {error.message}", code=error.code) from None
 
 
 def _endpoint(target: str | None) -> Endpoint | UnsetType:
