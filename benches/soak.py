@@ -206,7 +206,7 @@ def main() -> None:
     figures.add("peak / bound from the settings", max(samples) / bound, better="lower", bar=1)
     figures.add("mean of the last half", mean, "MiB", recorded=False)
     figures.panel("memory", "seconds", "MiB")
-    figures.line("memory", "private memory of the gateway", times, samples)
+    figures.line("memory", "private memory", times, samples)
     figures.line("memory", "bound from the settings", [0, times[-1]], [bound, bound])
     figures.finish()
     if not all(figure.is_met() for figure in figures.figures.values()):
