@@ -22,8 +22,10 @@ from rocksdict import Cache, Rdict
 import report
 from big_map import BigMap, big_map, key
 from coregw.engine import Engine
-from coregw.store._rocks_layout import Family, database_options, family_options
+from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import database_options, family_options
 
 BATCH = 1000
 
@@ -38,9 +40,10 @@ class RecordingStore:
     def __getattr__(self, name: str) -> object:
         return getattr(self.store, name)
 
-    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        self.reads.append(list(digests))
-        return await self.store.get_pages(digests)
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        if table is Table.PAGES:
+            self.reads.append(list(keys))
+        return await self.store.get(table, keys)
 
 
 class Stopwatch:

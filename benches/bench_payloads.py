@@ -35,7 +35,7 @@ from coregw.gateway.app import create_app
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import CHUNK_BYTES
-from coregw.store._rocks_layout import Family
+from coregw.store.rocksdb.layout import Family
 
 LARGE = 64 * MIB
 SMALL = 4096

@@ -17,9 +17,10 @@ from pathlib import Path
 from rocksdict import Cache, Rdict, WriteBatch
 
 import report
-from coregw.store import CHUNK_BYTES
-from coregw.store._rocks_layout import Family, database_options, family_options
+from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import database_options, family_options
 
 ROUNDS = 5
 PAGES, QUICK_PAGES, BATCH = 20_000, 4_000, 128
@@ -82,8 +83,8 @@ def page_writes(store: RocksStore, bare: Bare, rounds: list[list[tuple[bytes, by
     async def put(i: int) -> None:
         pages = rounds[i]
         for at in range(0, len(pages), BATCH):
-            await store.put_pages(pages[at : at + BATCH])
-        await store.put_roots([b"root %d" % i])
+            await store.put({Table.PAGES: pages[at : at + BATCH]}, durable=False)
+        await store.put({Table.ROOTS: [(b"root %d" % i, b"")]})
 
     def bare_put(i: int) -> None:
         pages = rounds[i]
@@ -101,7 +102,7 @@ def page_reads(store: RocksStore, bare: Bare, digests: list[bytes], count: int) 
 
     async def get(i: int) -> None:
         for at in range(0, count, BATCH):
-            await store.get_pages(looked_up[i][at : at + BATCH])
+            await store.get(Table.PAGES, looked_up[i][at : at + BATCH])
 
     def bare_get(i: int) -> None:
         for at in range(0, count, BATCH):
@@ -109,7 +110,7 @@ def page_reads(store: RocksStore, bare: Bare, digests: list[bytes], count: int) 
 
     async def get_one(i: int) -> None:
         for digest in looked_up[i][:2000]:
-            await store.get_pages([digest])
+            await store.get(Table.PAGES, [digest])
 
     def bare_get_one(i: int) -> None:
         for digest in looked_up[i][:2000]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coregw._core import Build, Cid, payload_cid
+from coregw.store import Table
 from coregw.store.rocksdb import open_store
 from report import REPOSITORY
 
@@ -52,8 +53,8 @@ async def _build(path: Path, arcs: int) -> dict[str, int | str]:
     pages = page_bytes = 0
     async with await open_store(path) as store:
         while batch := build.next_pages(1 << 20):
-            await store.put_pages(batch)
+            await store.put({Table.PAGES: batch}, durable=False)
             pages += len(batch)
             page_bytes += sum(len(page) for _, page in batch)
-        await store.put_roots([bytes(Cid(build.root))])
+        await store.put({Table.ROOTS: [(bytes(Cid(build.root)), b"")]})
     return {"root": build.root, "arcs": arcs, "pages": pages, "page_bytes": page_bytes}

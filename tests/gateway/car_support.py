@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from car_files import TYPE, cid
+from coregw.store import Table
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,4 +44,4 @@ def put(client: httpx2.Client, data: bytes) -> str:
 
 def kept(store: MemoryStore) -> tuple[int, int, int]:
     """How many pages, roots and payloads there are."""
-    return len(store._pages), len(store._roots), len(store._room.payloads)
+    return len(store._tables[Table.PAGES]), len(store._tables[Table.ROOTS]), len(store._contents.payloads)

@@ -20,6 +20,7 @@ from coregw._core import Cid as CoreCid
 from coregw.engine import Engine
 from coregw.errors import StoreDamaged
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PATHS
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 Ask = Callable[..., httpx2.Response]
@@ -345,13 +346,9 @@ class Counting(MemoryStore):
         self.page_reads: list[list[bytes]] = []
         self.root_reads: list[list[bytes]] = []
 
-    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        self.page_reads.append(list(digests))
-        return await super().get_pages(digests)
-
-    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
-        self.root_reads.append(list(roots))
-        return await super().has_roots(roots)
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        (self.page_reads if table is Table.PAGES else self.root_reads).append(list(keys))
+        return await super().get(table, keys)
 
 
 async def _forest(engine: Engine) -> tuple[str, list[list[str]]]:
@@ -391,8 +388,9 @@ async def test_a_batch_fetches_in_rounds_as_many_as_a_path_is_deep(cache_bytes: 
 @pytest.mark.anyio
 async def test_a_missing_page_is_no_outcome_but_a_failure() -> None:
     class Forgetful(Counting):
-        async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-            return [None for _ in await super().get_pages(digests)]
+        async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+            rows = await super().get(table, keys)
+            return [None] * len(keys) if table is Table.PAGES else rows
 
     store = Forgetful()
     root, paths = await _forest(Engine(store))

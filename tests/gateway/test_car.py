@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx2
@@ -14,6 +14,7 @@ import serving
 from car_files import TYPE, block, cid, frames, header, split
 from coregw import Cid, payload_cid
 from coregw.errors import StorageFull
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 from gateway.car_support import EMPTY, MAP, RAW, build, export, kept, post, put, take
 
@@ -186,9 +187,9 @@ def test_a_failure_under_way_cuts_the_connection() -> None:
         root = post(session, "/v1/roots", {"arcs": arcs}).json()["root"]
         whole = export(session, root, payloads=False)
         last = frames(whole)[-1]
-        gone = [digest for digest, page in store._pages.items() if split(last)[1][-36:] in page]
+        gone = [digest for digest, page in store._tables[Table.PAGES].items() if split(last)[1][-36:] in page]
         for digest in gone:
-            del store._pages[digest]
+            del store._tables[Table.PAGES][digest]
         with serving.connect(url) as connection:
             connection.sendall(f"GET /v1/roots/{root}/car HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             heard = serving.everything(connection)
@@ -247,16 +248,14 @@ class FullStore(MemoryStore):
         self.full = False
         self.log: list[str] = []
 
-    async def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
-        self.log.append("pages")
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+        has_roots = bool(rows.get(Table.ROOTS))
+        self.log.append("roots" if has_roots else "pages")
         if self.full:
             raise StorageFull("no room")
-        await super().put_pages(pages)
-
-    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        self.log.append("roots")
-        assert all([await self.stat_payload(each) is not None for each in self.expected])
-        await super().put_roots(roots, pages)
+        if has_roots:
+            assert None not in await self.stat_payloads(self.expected)
+        await super().put(rows, durable=durable)
 
     expected: Sequence[bytes] = ()
 

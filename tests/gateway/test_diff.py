@@ -17,6 +17,7 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, ProofError, StoreDamaged
 from coregw.messages import decode
 from coregw.messages.diff import DiffResult
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 Ask = Callable[..., httpx2.Response]
@@ -283,10 +284,12 @@ class CountingStore(MemoryStore):
     reads = 0
     lost = False
 
-    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        self.reads += len(digests)
-        pages = await super().get_pages(digests)
-        return [None] * len(pages) if self.lost else pages
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        rows = await super().get(table, keys)
+        if table is not Table.PAGES:
+            return rows
+        self.reads += len(keys)
+        return [None] * len(keys) if self.lost else rows
 
 
 async def _stored(store: MemoryStore) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import coregw
 from coregw.engine import Engine
 from coregw.errors import Conflict, RootNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -29,27 +30,19 @@ class WatchedStore(MemoryStore):
         self.lost = False
         self.full = False
 
-    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        self.calls.append(("get_pages", len(digests)))
-        return [None] * len(digests) if self.lost else await super().get_pages(digests)
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        self.calls.append((f"get {table}", len(keys)))
+        is_lost = self.lost and table is Table.PAGES
+        return [None] * len(keys) if is_lost else await super().get(table, keys)
 
-    async def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
-        size = sum(len(digest) + len(page) for digest, page in pages)
-        assert size <= (1 << 20) + 16_384
-        if pages:
-            self.calls.append(("put_pages", len(pages)))
-        await super().put_pages(pages)
-
-    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
-        self.calls.append(("has_roots", len(roots)))
-        return await super().has_roots(roots)
-
-    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        if self.full:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+        pages, roots = rows.get(Table.PAGES, ()), rows.get(Table.ROOTS, ())
+        assert sum(len(digest) + len(page) for digest, page in pages) <= (1 << 20) + 16_384
+        if self.full and roots:
             raise StorageFull("no room")
-        self.calls.append(("put_roots", len(roots)))
-        await MemoryStore.put_pages(self, pages)
-        await super().put_roots(roots)
+        assert durable == bool(roots)
+        self.calls.append(("put roots", len(roots)) if roots else ("put pages", len(pages)))
+        await super().put(rows, durable=durable)
 
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
@@ -81,10 +74,10 @@ def test_pages_are_written_before_the_record_in_batches() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         root = await engine.create_root(arcs(ARCS))
         assert root == coregw.Map(ARCS).root
-        *before, last = [name for name in store.names() if name != "has_roots"]
-        assert last == "put_roots"
+        *before, last = [name for name in store.names() if name != "get roots"]
+        assert last == "put roots"
         assert before
-        assert set(before) == {"put_pages"}
+        assert set(before) == {"put pages"}
 
     run(use)
 
@@ -135,7 +128,7 @@ def test_only_held_roots_are_remembered() -> None:
             store.calls.clear()
             with pytest.raises(RootNotFound):
                 await engine.resolve(resolving(root, "a"))
-            assert store.calls == [("has_roots", 1)]
+            assert store.calls == [("get roots", 1)]
         await engine.create_root(arcs({"a": LEAF, "b": LEAF}))
         assert coregw.verify_resolve(resolving(root, "a"), await engine.resolve(resolving(root, "a"))) == LEAF
 
@@ -148,7 +141,7 @@ def test_memory_of_held_roots_is_bounded() -> None:
         store.calls.clear()
         for i, root in enumerate(roots):
             await engine.resolve(resolving(root, f"k{i}"))
-        assert store.names().count("has_roots") >= 3  # it remembers two of the five at most
+        assert store.names().count("get roots") >= 3  # it remembers two of the five at most
 
     run(use, held_roots=2)
 
@@ -183,22 +176,23 @@ def test_a_change_writes_few_pages_and_a_refused_one_writes_none() -> None:
             await engine.mutate(root, json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode())
         )
         assert receipt["new_root"] == coregw.Map(ARCS | {"d7/f7": root}).root
-        assert "put_pages" not in store.names()  # they fit beside the record
+        assert "put pages" not in store.names()  # they fit beside the record
         store.calls.clear()
         with pytest.raises(Conflict):
             await engine.mutate(
                 receipt["new_root"], json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode()
             )
-        assert "put_roots" not in store.names()
+        assert "put roots" not in store.names()
 
     run(use)
 
 
 def test_a_query_that_takes_too_long_is_given_up() -> None:
     class Slow(WatchedStore):
-        async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-            await asyncio.Event().wait()
-            return []
+        async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+            if table is Table.PAGES:
+                await asyncio.Event().wait()
+            return await super().get(table, keys)
 
     async def main() -> None:
         store = Slow()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx2
@@ -11,6 +11,7 @@ import pytest
 
 import serving
 from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -122,13 +123,13 @@ class _BrokenStore(MemoryStore):
         super().__init__()
         self._error = error
 
-    async def stat_payload(self, multihash: bytes) -> int | None:
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         raise self._error
 
-    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
         raise self._error
 
-    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         raise self._error
 
     async def healthy(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import httpx2
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import coregw
 import serving
 from coregw.engine import Engine
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 ARCS = 1_000_000
@@ -29,9 +30,9 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.written: list[int] = []
 
-    async def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
-        self.written += [len(page) for _, page in pages]
-        await super().put_pages(pages)
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+        self.written += [len(page) for _, page in rows.get(Table.PAGES, ())]
+        await super().put(rows, durable=durable)
 
 
 def path(number: int) -> str:

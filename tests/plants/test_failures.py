@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import httpx2
 import pytest
@@ -14,6 +14,7 @@ from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.plants.service import alone, beside_gateway
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 from plant_services import ALONE, TOKEN
 
@@ -124,13 +125,20 @@ def test_what_has_no_target_is_refused_in_the_shape_of_the_service(
 
 
 class _BrokenStore(MemoryStore):
-    """A store that fails to keep plants in a given way."""
+    """A store whose conditional writes fail."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self._error = error
 
-    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
+    async def compare_and_set(
+        self,
+        table: Table,
+        key: bytes,
+        expected: bytes | None,
+        value: bytes,
+        further: Sequence[tuple[bytes, bytes]] = (),
+    ) -> bool:
         raise self._error
 
 

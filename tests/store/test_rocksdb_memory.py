@@ -1,4 +1,4 @@
-"""What big payloads cost a process in memory."""
+"""Memory use of large payloads in the RocksDB store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from coregw.store import CHUNK_BYTES
 from coregw.store.rocksdb import RocksStore
-from store.rocks_support import run_until_dead
+from store.rocksdb_support import run_until_dead
 
 pytestmark = pytest.mark.anyio
 
-LARGE = 64 << 20  # the biggest payload that a gateway takes
+LARGE = 64 << 20  # the default limit of a gateway
 PIECE = bytes(65_536)
 
 
@@ -26,7 +26,7 @@ def traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
-async def upload(store: RocksStore, multihash: bytes) -> None:
+async def upload_large(store: RocksStore, multihash: bytes) -> None:
     async with store.begin_payload() as writer:
         for _ in range(LARGE // len(PIECE)):
             await writer.write(PIECE)
@@ -34,7 +34,7 @@ async def upload(store: RocksStore, multihash: bytes) -> None:
 
 
 async def peak_of(work: asyncio.Future[None]) -> int:
-    """The most bytes of Python objects that lived at once, beside those that lived before."""
+    """The peak size of Python objects during some work, without those that existed before."""
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     await work
@@ -43,14 +43,14 @@ async def peak_of(work: asyncio.Future[None]) -> int:
 
 
 @pytest.mark.usefixtures("traced")
-async def test_a_large_upload_holds_a_few_chunks(rocks: RocksStore) -> None:
-    assert await peak_of(asyncio.ensure_future(upload(rocks, b"\x12\x20" + bytes(32)))) < 6 * CHUNK_BYTES
+async def test_a_large_upload_buffers_a_few_chunks(rocks: RocksStore) -> None:
+    assert await peak_of(asyncio.ensure_future(upload_large(rocks, b"\x12\x20" + bytes(32)))) < 6 * CHUNK_BYTES
 
 
 @pytest.mark.usefixtures("traced")
-async def test_a_large_read_holds_a_few_chunks(rocks: RocksStore) -> None:
+async def test_a_large_read_buffers_a_few_chunks(rocks: RocksStore) -> None:
     multihash = b"\x12\x20" + bytes(32)
-    await upload(rocks, multihash)
+    await upload_large(rocks, multihash)
 
     async def read() -> None:
         async for chunk in rocks.read_payload(multihash):
@@ -59,36 +59,36 @@ async def test_a_large_read_holds_a_few_chunks(rocks: RocksStore) -> None:
     assert await peak_of(asyncio.ensure_future(read())) < 4 * CHUNK_BYTES
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
-def test_eight_large_uploads_and_reads_at_once_cost_the_process_a_few_chunks_each(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux's /proc")
+def test_eight_concurrent_large_uploads_and_reads_take_a_few_chunks_each(tmp_path: Path) -> None:
     (growth,) = run_until_dead(
         tmp_path,
         """
-        def most():  # getrusage would count what the parent held when it forked
+        def peak():  # getrusage would include the memory of the parent at the fork
             with open("/proc/self/status") as status:
                 return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
-        names = [multihash(b"%d" % i) for i in range(8)]
+        names = [multihash_of(b"%d" % i) for i in range(8)]
         pieces = [random.Random(i).randbytes(65_536) for i in range(8)]
 
-        async def upload(i):
+        async def upload_large(i):
             async with store.begin_payload() as writer:
                 for _ in range(512):
                     await writer.write(pieces[i])
                 assert await writer.commit(names[i])
 
-        async def read(i):
+        async def read_large(i):
             async for chunk in store.read_payload(names[i]):
                 assert chunk.startswith(pieces[i])
 
         store = await open_store(path)
-        await put(store, b"warm")
-        before = most()
-        await asyncio.gather(*map(upload, range(8)))
-        await asyncio.gather(*map(read, range(8)))
-        say(most() - before)
+        await upload(store, b"warm up")
+        before = peak()
+        await asyncio.gather(*map(upload_large, range(8)))
+        await asyncio.gather(*map(read_large, range(8)))
+        say(peak() - before)
         die()
         """,
     )
-    # Write buffers take 12 MiB, once for all; the rest is a few chunks each. The payloads are 256 MiB.
+    # Memtables take 12 MiB in total, the rest is a few chunks each. The payloads have 256 MiB.
     assert int(growth) < 128 << 20

@@ -18,12 +18,12 @@ from coregw._core import Build, Cid, Mutation, Operation, PageCache
 from coregw.engine.cars import CarLimits, Cars
 from coregw.engine.driver import Driver
 from coregw.engine.payloads import Payloads, StoredPayload
-from coregw.engine.records import Records
+from coregw.engine.publications import Publications
 from coregw.engine.resolve_batches import read_resolve_batch
 from coregw.errors import ProofError
-from coregw.store import Store
+from coregw.store import Store, Table
 
-__all__ = ["CarLimits", "Cars", "Engine", "Payloads", "Records", "StoredPayload"]
+__all__ = ["CarLimits", "Cars", "Engine", "Payloads", "Publications", "StoredPayload"]
 
 BATCH_BYTES: Final = 1 << 20
 """The most bytes of pages given to the store at once."""
@@ -68,7 +68,8 @@ class Engine:
             batch_answer_bytes: The longest answer to a batch of resolves.
             cars: What CARs are taken in and written.
         """
-        self._store = store
+        self.store: Final = store
+        """Where everything is kept; for services beside the gateway that keep rows of their own."""
         self._cache = PageCache(cache_bytes, held_roots)
         self._driver = Driver(
             store,
@@ -82,17 +83,17 @@ class Engine:
         self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
-        self.records: Final = Records(store, self._driver)
+        self.publications: Final = Publications(store, self._driver)
         self.cars: Final = Cars(store, self._driver, self._cache, cars)
 
     async def close(self) -> None:
         """Waits for worker threads and closes the store. Idempotent."""
         await self._driver.close()
-        await self._store.close()
+        await self.store.close()
 
     async def healthy(self) -> bool:
         """Whether the store can read and write. Cheap."""
-        return await self._store.healthy()
+        return await self.store.healthy()
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -213,19 +214,8 @@ class Engine:
             return
         pages = await self._driver.in_worker(next_pages, BATCH_BYTES)
         while following := await self._driver.in_worker(next_pages, BATCH_BYTES):
-            await self._store.put_pages(pages)
+            await self.store.put({Table.PAGES: pages}, durable=False)
             pages = following
-        await self._store.put_roots(roots, pages)
+        await self.store.put({Table.PAGES: pages, Table.ROOTS: [(root, b"") for root in roots]})
         for root in roots:
             self._cache.remember(root)
-
-    # --- plants -------------------------------------------------------------------------------------------------------
-
-    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
-        """Keeps a plant of the plant store under its id, durable on return; False if the id was taken. O(size).
-
-        Raises:
-            InvalidInput: `plant_id` is no int64.
-            Unavailable: The store cannot write now (`StorageFull`: it has no room).
-        """
-        return await self._store.put_plant(plant_id, plant)

@@ -18,7 +18,7 @@ from typing import IO, Final, NamedTuple, ParamSpec, TypeVar
 from coregw._core import Car, CarExport, CarReader, Cid, Need, PageCache, block_cid, block_head
 from coregw.engine.driver import Driver
 from coregw.errors import InvalidInput, StorageFull, Unavailable
-from coregw.store import CHUNK_BYTES, Store
+from coregw.store import CHUNK_BYTES, Store, Table
 
 __all__ = ["CarLimits", "Cars", "TakenIn"]
 
@@ -143,14 +143,14 @@ class Cars:
             if step.roots is not None:
                 work.supply_roots(await self._driver.are_held(step.roots))
             elif step.pages is not None:
-                pages = await self._store.get_pages(step.pages)
+                pages = await self._store.get(Table.PAGES, step.pages)
                 await self._driver.in_worker(work.supply_pages, pages)
             step = await self._driver.in_worker(work.run, PART_BYTES)
         return step
 
     async def _payloads(self, cids: Sequence[Cid]) -> AsyncIterator[bytes]:
         """Payloads as blocks, small ones together; without those that the store does not have."""
-        sizes = await asyncio.gather(*(self._store.stat_payload(cid.multihash) for cid in cids))
+        sizes = await self._store.stat_payloads([cid.multihash for cid in cids])
         held = [(cid, size) for cid, size in zip(cids, sizes, strict=True) if size is not None]
         small = [(cid, size) for cid, size in held if size <= SMALL_BYTES]
         for at in range(0, len(small), READS_AT_ONCE):
@@ -213,8 +213,8 @@ class Cars:
         """Stores the payloads that are not held, small ones together."""
         turn: list[_Block] = []
         while blocks := await self._work(spool.next_payloads):
-            held = await self._store.has_payloads([block.cid.multihash for block in blocks])
-            for block in (block for block, is_held in zip(blocks, held, strict=True) if not is_held):
+            sizes = await self._store.stat_payloads([block.cid.multihash for block in blocks])
+            for block in (block for block, size in zip(blocks, sizes, strict=True) if size is None):
                 turn.append(block)
                 if len(turn) == PUTS_AT_ONCE or sum(each.size for each in turn) > TURN_BYTES:
                     await self._put_all(spool, turn)
@@ -237,11 +237,12 @@ class Cars:
         """Stores all pages, then the records of all roots, the header's last."""
         pages = await self._work(spool.next_pages)
         while following := await self._work(spool.next_pages):
-            await self._store.put_pages(pages)
+            await self._store.put({Table.PAGES: pages}, durable=False)
             pages = following
         roots = spool.roots
         for end in range(len(roots), 0, -ROOTS_AT_ONCE):
-            await self._store.put_roots(roots[max(end - ROOTS_AT_ONCE, 0) : end], pages)
+            records = [(root, b"") for root in roots[max(end - ROOTS_AT_ONCE, 0) : end]]
+            await self._store.put({Table.PAGES: pages, Table.ROOTS: records})
             pages = []
         for root in roots:
             self._cache.remember(root)

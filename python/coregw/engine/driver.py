@@ -14,7 +14,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from coregw._core import Mutation, Need, Operation, PageCache, ResolveBatch
 from coregw.errors import Unavailable
-from coregw.store import Store
+from coregw.store import Store, Table
 
 __all__ = ["Driver"]
 
@@ -97,7 +97,7 @@ class Driver:
         if need.roots is not None:
             work.supply_roots(await self.are_held(need.roots))
         elif need.pages is not None:
-            pages = await self._store.get_pages(need.pages)
+            pages = await self._store.get(Table.PAGES, need.pages)
             if len(pages) > INLINE_PAGES:
                 await self.in_worker(work.supply_pages, pages)
             else:
@@ -111,7 +111,8 @@ class Driver:
         """Whether the store has a record of each root. Only "yes" is remembered: a root is never deleted."""
         held = [self._cache.is_held(root) for root in roots]
         if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
-            found = dict(zip(unknown, await self._store.has_roots(unknown), strict=True))
+            rows = await self._store.get(Table.ROOTS, unknown)
+            found = {root: row is not None for root, row in zip(unknown, rows, strict=True)}
             for root, is_held in found.items():
                 if is_held:
                     self._cache.remember(root)

@@ -17,7 +17,7 @@ from coregw.engine.driver import Driver
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
 from coregw.messages.batch import HasBatchResult, Presence, PutBatchResult, PutOutcome
-from coregw.store import CHUNK_BYTES, Store
+from coregw.store import CHUNK_BYTES, Store, Table
 
 __all__ = ["Payloads", "StoredPayload"]
 
@@ -99,9 +99,11 @@ class Payloads:
             to_store, payloads = await self._driver.call(len(request), read_cas_batch, request, largest)
             if to_store:
                 return encode(PutBatchResult(results=await self._put_payloads(payloads)))
-            held = await self._store.has_payloads([payload.multihash for payload in payloads])
-            found = zip(payloads, held, strict=True)
-            return encode(HasBatchResult(results=[Presence(cid=item.cid, present=is_held) for item, is_held in found]))
+            sizes = await self._store.stat_payloads([payload.multihash for payload in payloads])
+            found = zip(payloads, sizes, strict=True)
+            return encode(
+                HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
+            )
 
     async def _put_payloads(self, payloads: Sequence[Payload]) -> list[PutOutcome]:
         """Stores payloads, each once, and says in their order which are new."""
@@ -142,7 +144,7 @@ class Payloads:
             PayloadNotFound: The store does not have it.
         """
         parsed = Cid(cid)
-        size = await self._store.stat_payload(parsed.multihash)
+        (size,) = await self._store.stat_payloads([parsed.multihash])
         if size is None:
             raise PayloadNotFound(f"no payload {parsed.text} is held here")
         return StoredPayload(parsed.text, parsed.multihash, size)
@@ -161,7 +163,7 @@ class Payloads:
         if cid.kind == "cas":
             return await self.find(cid.text)
         [held] = await self._driver.are_held([bytes(cid)])  # first, since a root comes after its pages
-        [page] = await self._store.get_pages([cid.digest])
+        [page] = await self._store.get(Table.PAGES, [cid.digest])
         if page is not None:
             return top_block(cid, page)
         if held:

@@ -1,88 +1,166 @@
-"""Published records: what operators say that a name stands for (protocol section 5, *published record*).
+"""Published records as rows: their layout in `Table.RECORDS`, and the rules for the next revision and for freezing.
 
-Leaves out who may publish (`coregw.gateway.admin`). The rules of revisions and freezing are the store's.
+Pure functions on values. `coregw.engine.publications` applies them to a store.
+
+```
+n scope 00 name 00                      -> the newest revision of a name
+r scope 00 name 00 revision (8 bytes)   -> each revision of it
+```
+
+Scopes and names contain no byte 00, so it ends them, and keys are in the byte order of scope, name and revision.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Final
 
-from msgspec import UNSET
+import msgspec
 
-from coregw._core import Cid
-from coregw.engine.driver import Driver
-from coregw.errors import InvalidInput, RecordNotFound, RootNotFound
-from coregw.messages.record import PublishedRecord
-from coregw.store import Record, Store
+from coregw.errors import Conflict, InvalidInput, RecordNotFound, StoreDamaged
 
-__all__ = ["Records"]
+__all__ = [
+    "Record",
+    "check_expected",
+    "check_names",
+    "decode_record",
+    "encode_record",
+    "existing",
+    "frozen_record",
+    "next_record",
+    "record_key",
+    "revision_key",
+    "scope_prefix",
+    "utc",
+]
 
-
-class Records:
-    """The published records of one store, ``engine.records``."""
-
-    def __init__(self, store: Store, driver: Driver) -> None:
-        """Made by `Engine`."""
-        self._store = store
-        self._driver = driver
-
-    async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
-        """Publishes a root that is held as the next revision of a name; durable on return. Changes nothing else.
-
-        Args:
-            scope: The scope.
-            name: The name in it.
-            root: The CID of a map or list.
-            expected_revision: The newest revision as the caller knows it, 0 for none; None for any.
-
-        Raises:
-            InvalidInput: A scope or name of another form, no CID, or no root (code ``kind_mismatch``).
-            RootNotFound: The store does not hold the root.
-            Conflict: The record is frozen, or at another revision; nothing was published.
-            Unavailable: The store cannot write now (`StorageFull`: it has no room).
-        """
-        cid = Cid(root)
-        if cid.kind == "cas":
-            raise InvalidInput(f"{cid.text} is a payload; what is published is a map or a list", code="kind_mismatch")
-        if not all(await self._driver.are_held([bytes(cid)])):
-            raise RootNotFound(f"the store has no root {cid.text}; nothing was published")
-        return _published(await self._store.publish(scope, name, bytes(cid), expected_revision, datetime.now(UTC)))
-
-    async def freeze(self, scope: str, name: str) -> PublishedRecord:
-        """Freezes a record for good; durable on return. Idempotent.
-
-        Raises:
-            RecordNotFound: The name was never published. Else as `publish`.
-        """
-        return _published(await self._store.freeze(scope, name, datetime.now(UTC)))
-
-    async def get(self, scope: str, name: str) -> PublishedRecord:
-        """The newest revision of a record. Raises `RecordNotFound`, or `InvalidInput` for names of another form."""
-        record = await self._store.get_record(scope, name)
-        if record is None:
-            raise RecordNotFound(f"nothing is published as {scope}/{name}")
-        return _published(record)
-
-    async def in_scope(self, scope: str, after: str | None, limit: int) -> tuple[list[PublishedRecord], bool]:
-        """At most `limit` records of a scope with names behind `after`, by name, and whether more follow."""
-        records = await self._store.list_records(scope, after, limit + 1)
-        return [_published(record) for record in records[:limit]], len(records) > limit
-
-    async def history(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
-        """At most `limit` revisions of a record greater than `after`, oldest first, and whether more follow."""
-        records = await self._store.history(scope, name, after, limit + 1)
-        return [_published(record) for record in records[:limit]], len(records) > limit
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
-def _published(record: Record) -> PublishedRecord:
-    """A record as clients see it, its CIDs as text."""
-    return PublishedRecord(
-        scope=record.scope,
-        name=record.name,
-        root=Cid(record.root).text,
-        revision=record.revision,
-        previous_root=None if record.previous_root is None else Cid(record.previous_root).text,
-        published_at=record.published_at,
-        frozen=record.frozen,
-        frozen_at=UNSET if record.frozen_at is None else record.frozen_at,
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision of a published record (protocol section 5, *published record*).
+
+    Attributes:
+        scope: The scope, ``[A-Za-z0-9._-]{1,128}``.
+        name: The name in that scope, of the same form.
+        root: The binary root CID that is published.
+        revision: Counts the publications of this name from 1, also when the same root is published again.
+        previous_root: The binary root CID of the previous revision, or None for revision 1.
+        published_at: When this revision was published; aware, in UTC.
+        frozen: Whether the name was frozen while this revision was its newest.
+        frozen_at: When it was frozen, or None.
+    """
+
+    scope: str
+    name: str
+    root: bytes
+    revision: int
+    previous_root: bytes | None
+    published_at: datetime
+    frozen: bool = False
+    frozen_at: datetime | None = None
+
+
+# --- layout -----------------------------------------------------------------------------------------------------------
+
+_DECODER: Final = msgspec.msgpack.Decoder(Record)
+
+
+def encode_record(record: Record) -> bytes:
+    """Encode the value of a row."""
+    return msgspec.msgpack.encode(record)
+
+
+def decode_record(value: bytes) -> Record:
+    """Decode the value of a row; `StoreDamaged` if it is malformed."""
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the row of a published record is malformed: {error}") from error
+
+
+def scope_prefix(scope: str) -> bytes:
+    """The prefix of `record_key` for all names of a scope."""
+    return b"n" + scope.encode() + b"\0"
+
+
+def record_key(scope: str, name: str) -> bytes:
+    """The key of a name's newest revision. Within a scope, keys are in the byte order of names."""
+    return scope_prefix(scope) + name.encode() + b"\0"
+
+
+def revision_key(scope: str, name: str, revision: int) -> bytes:
+    """The key of one revision."""
+    return b"r" + scope.encode() + b"\0" + name.encode() + b"\0" + revision.to_bytes(8, "big")
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def check_names(scope: str, *names: str) -> None:
+    """Raise `InvalidInput` if a scope or name is not of the form of protocol section 5."""
+    for what, value in (("scope", scope), *(("name", name) for name in names)):
+        if not _NAME.fullmatch(value):
+            raise InvalidInput(f"{what} {value!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -")
+
+
+def check_expected(expected_revision: int | None) -> None:
+    """Raise `InvalidInput` if no record can have the expected revision."""
+    if expected_revision is not None and expected_revision < 0:
+        raise InvalidInput(f"expected_revision {expected_revision}: must not be negative")
+
+
+def utc(now: datetime) -> datetime:
+    """Convert a time to UTC; `InvalidInput` if it is naive."""
+    if now.tzinfo is None:
+        raise InvalidInput(f"the time {now.isoformat()} has no time zone")
+    return now.astimezone(UTC)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def next_record(
+    current: Record | None, scope: str, name: str, root: bytes, expected_revision: int | None, now: datetime
+) -> Record:
+    """The revision that publishing `root` adds to `current`.
+
+    Raises:
+        Conflict: `current` is frozen (code ``record_frozen``), else its revision is not the expected one (code
+            ``revision_mismatch``). ``details`` is JSON ``{"revision": <the newest>}``.
+    """
+    revision = current.revision if current is not None else 0
+    details = msgspec.json.encode({"revision": revision})
+    if current is not None and current.frozen:
+        raise Conflict(
+            f"{scope}/{name} is frozen at revision {revision}; nothing was published",
+            code="record_frozen",
+            details=details,
+        )
+    if expected_revision is not None and expected_revision != revision:
+        raise Conflict(
+            f"{scope}/{name} is at revision {revision}, not {expected_revision}; nothing was published",
+            code="revision_mismatch",
+            details=details,
+        )
+    return Record(
+        scope=scope,
+        name=name,
+        root=root,
+        revision=revision + 1,
+        previous_root=current.root if current is not None else None,
+        published_at=now,
     )
+
+
+def frozen_record(current: Record, now: datetime) -> Record:
+    """`current` frozen at `now`, or `current` itself if it is frozen already."""
+    return current if current.frozen else msgspec.structs.replace(current, frozen=True, frozen_at=now)
+
+
+def existing(current: Record | None, scope: str, name: str) -> Record:
+    """`current`; raises `RecordNotFound` if it is None."""
+    if current is None:
+        raise RecordNotFound(f"no record {scope}/{name} is published")
+    return current

@@ -58,7 +58,8 @@ def admin_router(token: AccessToken) -> Router:
 async def list_records(request: AnyRequest, scope_name: FromPath[str]) -> Response[bytes]:
     """``GET /admin/v1/scopes/{scope}/roots``."""
     asked = query_parameters(request, "after", "limit")
-    records, more = await Gateway.of(request).engine.records.in_scope(scope_name, asked.get("after"), _limit(asked))
+    publications = Gateway.of(request).engine.publications
+    records, more = await publications.in_scope(scope_name, asked.get("after"), _limit(asked))
     return _answer(PublishedRecords(records=records, next=records[-1].name if more else UNSET))
 
 
@@ -92,7 +93,7 @@ async def publish(request: AnyRequest, scope_name: FromPath[str]) -> Response[by
     async with gateway.bodies.whole(request, gateway.settings.json_body_bytes) as body:
         wanted = decode(body, PublishRequest)
     expected = None if wanted.expected_revision is UNSET else wanted.expected_revision
-    return _answer(await gateway.engine.records.publish(scope_name, wanted.name, wanted.root, expected))
+    return _answer(await gateway.engine.publications.publish(scope_name, wanted.name, wanted.root, expected))
 
 
 @route("/scopes/{scope_name:str}/roots", http_method="OPTIONS", status_code=204)
@@ -114,7 +115,7 @@ async def options_of_records() -> Response[None]:
 async def get_record(request: AnyRequest, scope_name: FromPath[str], name: FromPath[str]) -> Response[bytes]:
     """``GET /admin/v1/scopes/{scope}/roots/{name}``."""
     query_parameters(request)
-    return _answer(await Gateway.of(request).engine.records.get(scope_name, name))
+    return _answer(await Gateway.of(request).engine.publications.get(scope_name, name))
 
 
 @get(
@@ -132,7 +133,7 @@ async def history(request: AnyRequest, scope_name: FromPath[str], name: FromPath
     """``GET /admin/v1/scopes/{scope}/roots/{name}/history``."""
     asked = query_parameters(request, "after", "limit")
     after = _whole("after", asked.get("after", "0"), 0, MAX_INTEGER)
-    records, more = await Gateway.of(request).engine.records.history(scope_name, name, after, _limit(asked))
+    records, more = await Gateway.of(request).engine.publications.history(scope_name, name, after, _limit(asked))
     return _answer(RecordHistory(records=records, next=records[-1].revision if more else UNSET))
 
 
@@ -154,7 +155,7 @@ async def freeze(request: AnyRequest, scope_name: FromPath[str], name: FromPath[
     async with gateway.bodies.whole(request, gateway.settings.json_body_bytes) as body:
         if body:
             raise InvalidInput("a freeze takes no body; nothing was frozen")
-    return _answer(await gateway.engine.records.freeze(scope_name, name))
+    return _answer(await gateway.engine.publications.freeze(scope_name, name))
 
 
 def _answer(message: Struct) -> Response[bytes]:

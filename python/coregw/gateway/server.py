@@ -30,7 +30,7 @@ from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.gateway.wire import Refusal, protocol_for, refusal
 from coregw.store import Store
-from coregw.store.remote import open_remote
+from coregw.store.workers import open_remote
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp

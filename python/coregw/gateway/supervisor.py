@@ -1,7 +1,7 @@
 """Several processes that answer, and this one, which owns the store and keeps them running.
 
 Each worker is a program of its own, started with one end of a socket: it asks this process for what it can't read from
-the table files (`coregw.store.remote`), and ends when this process does. All listen on one port, over which the kernel
+the table files (`coregw.store.workers`), and ends when this process does. All listen on one port, over which the kernel
 spreads connections. Leaves out what a worker does (`coregw.gateway.server`). Reasons and failures:
 ``docs/decisions/0090-workers.md``.
 """
@@ -23,7 +23,7 @@ from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.listening import announce, log_to_stderr, loop_factory, reserve, url_of
 from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.store.sharing import share
+from coregw.store.workers import share_store
 
 __all__ = ["run", "worker_settings"]
 
@@ -159,7 +159,7 @@ class _Workers:
         """Starts a worker, serves it the store until it ends, and returns its exit code. OSError: it did not start."""
         here, there = socket.socketpair()
         with there:
-            shared = await share(self._store, here, self._count_read)
+            shared = await share_store(self._store, here, self._count_read)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 str(number),

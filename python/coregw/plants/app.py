@@ -19,6 +19,7 @@ from coregw.gateway.tokens import AccessToken
 from coregw.plants.messages import Plant, decode_plant, encode
 from coregw.plants.openapi import document
 from coregw.plants.problems import ID_TAKEN, failure, handle_exception
+from coregw.plants.rows import put_plant
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
@@ -71,7 +72,7 @@ def _create_route(context: Callable[[], Gateway], token: AccessToken) -> HTTPRou
         async with shared.bodies.whole(request, shared.settings.plant_body_bytes) as body:
             new = decode_plant(body)
         plant = encode(Plant(name=new.name, tag=new.tag))
-        if not await shared.engine.put_plant(new.id, plant):
+        if not await put_plant(shared.engine.store, new.id, plant):
             return failure(400, f"there is a plant with the id {new.id} already", error=ID_TAKEN)
         return json_response(plant)
 

@@ -1,59 +1,57 @@
-"""What the gateway asks of a store: the `Store` protocol and its value types.
+"""The `Store` protocol: what a gateway needs from its storage.
 
-A store keeps five things: pages of trees, payloads, root records, published records, the plants of the plant store, and
-nothing else. Pages, payloads and root records are immutable and content-addressed; a plant is kept once, under its id;
-only published records change, by compare-and-set. A store never computes or checks a digest: pages are checked by the
-core when they are loaded, payloads by the client.
+A store holds rows in a few tables, and payloads, which are streamed. It interprets neither: it computes no digest and
+checks none. The core checks pages when it loads them, and clients check payloads.
 
-This module leaves out every implementation: `coregw.store.memory` (for tests and short-lived gateways),
-`coregw.store.rocksdb` (the default), and `coregw.store.remote` (one that another process has open). One contract suite,
-``tests/store``, holds them to what is written here.
+Implementations: `coregw.store.memory` (tests, short-lived gateways), `coregw.store.rocksdb` (the default) and
+`coregw.store.workers` (a store that another process of the machine owns). `coregw.store.testing` is the contract suite
+that each of them passes; run it against a store of your own.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import StrEnum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-import msgspec
-
-__all__ = ["CHUNK_BYTES", "PayloadWriter", "Record", "Store"]
+__all__ = ["CHUNK_BYTES", "MAX_PUT_BYTES", "PayloadWriter", "Store", "Table"]
 
 CHUNK_BYTES: Final = 1 << 20
-"""The most bytes of a payload that `Store.read_payload` yields at once, and the size in which stores keep them."""
+"""The largest piece that `Store.read_payload` yields, and the size of the chunks in which stores keep payloads."""
+
+MAX_PUT_BYTES: Final = 1 << 20
+"""The largest total size of the rows of one `Store.put`, give or take one row."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A published root (protocol section 5, *published record*), as one revision of it was.
+class Table(StrEnum):
+    """A namespace of rows. A row is a key and a value, both bytes.
 
-    Attributes:
-        scope: The scope, ``[A-Za-z0-9._-]{1,128}``.
-        name: The name in that scope, of the same form.
-        root: The binary root CID that is published.
-        revision: Counts the publications of this name from 1, also when the same root is published again.
-        previous_root: The binary root CID of the revision before, or None for revision 1.
-        published_at: When this revision was published; aware, in UTC.
-        frozen: Whether the name was frozen while this revision was its newest.
-        frozen_at: When that was, or None.
+    The rows of `PAGES` and `ROOTS` are write-once: a key is only ever put with one value. So a copy of such a row is
+    never stale, and caches and replicas may answer with it.
     """
 
-    scope: str
-    name: str
-    root: bytes
-    revision: int
-    previous_root: bytes | None
-    published_at: datetime
-    frozen: bool = False
-    frozen_at: datetime | None = None
+    __hash__ = str.__hash__  # the enumeration's own is a Python function, and rows are looked up often
+
+    PAGES = "pages"
+    """Digest of a page's top node (32 bytes) -> page. The only rows that may be visible before they are durable."""
+    ROOTS = "roots"
+    """Binary root CID -> nothing. A root is held if its row exists."""
+    RECORDS = "records"
+    """Everything that changes or is listed. The first byte of a key names the row's owner (`coregw.engine.records`:
+    ``n`` and ``r``; others choose another)."""
+
+    @property
+    def is_write_once(self) -> bool:
+        """Whether a key of this table is only ever put with one value."""
+        return self is not Table.RECORDS
 
 
 class PayloadWriter(Protocol):
     """One upload: ``async with store.begin_payload() as writer``.
 
-    Leaving the block without a `commit` that was asked for aborts the upload: what was written of it is deleted, at the
-    latest when the store is opened next. A writer is for one task at a time.
+    Leaving the block without a commit aborts the upload. Its chunks are deleted, at the latest when the store is opened
+    next. A writer is for one task at a time.
     """
 
     async def __aenter__(self) -> Self: ...
@@ -63,194 +61,142 @@ class PayloadWriter(Protocol):
     ) -> None: ...
 
     async def write(self, chunk: bytes) -> None:
-        """Appends bytes, in pieces of any size. Holds back at most 2 `CHUNK_BYTES` (and `chunk` itself) in memory.
+        """Append bytes, in pieces of any size. Buffers at most 2 `CHUNK_BYTES` beside `chunk` itself.
 
         Raises:
             StorageFull: There is no room; nothing of the payload will be stored.
-            Unavailable: The store cannot write now, or is closed.
+            Unavailable: The store cannot write at the moment, or is closed.
+            InvalidInput: The upload has ended.
         """
 
     async def commit(self, multihash: bytes) -> bool:
-        """Makes what was written the payload of `multihash`, durably, and ends the upload.
+        """Make the written bytes the payload of `multihash`, durably, and end the upload.
 
-        Many commits under way at once share one sync.
+        Concurrent commits share a sync.
 
         Args:
-            multihash: The binary multihash of the bytes written. The store believes it.
+            multihash: The binary multihash of the bytes written. The store does not check it.
 
         Returns:
-            True if the payload is newly stored, False if it was already there (then this copy is dropped). Of several
-            uploads of the same bytes at once, exactly one gets True. Either way the payload is durable on return.
+            True if the payload is newly stored, False if it was present (this copy is then dropped). Of concurrent
+            uploads of the same bytes exactly one returns True. The payload is durable in either case.
 
         Raises:
             StorageFull: There is no room; nothing of the payload is stored.
-            Unavailable: The store cannot write now, or is closed.
+            Unavailable: The store cannot write at the moment, or is closed.
+            InvalidInput: The upload has ended.
         """
 
 
 class Store(Protocol):
-    """Where a gateway keeps its data. Every method may be called from any number of tasks at once.
+    """Rows and payloads. Every method may be called from any number of tasks of one event loop at once.
 
-    A row is visible to others no earlier than it is durable: what `has_roots`, `has_payloads`, `stat_payload`,
-    `read_payload`, the record and the plant methods tell survives a power cut. Only `get_pages` may show what is not
-    durable yet.
+    **Linearizable and durable.** A row or payload is visible no earlier than it is durable, so whatever a method has
+    returned survives a power cut. The exception is `Table.PAGES`, see `put`.
 
-    Any method raises `Unavailable` when the store is closed or does not answer, `StorageFull` (a kind of it) when it
-    has no room for what is to be written, and `StoreDamaged` when stored bytes are corrupt or missing.
+    Every method raises `Unavailable` if the store is closed or does not answer, `StorageFull` (a subclass) if it has no
+    room for what is to be written, and `StoreDamaged` if stored bytes are corrupt or missing.
     """
 
-    async def get_pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """Reads pages in one batch, O(n) look-ups.
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Read rows in one batch: the value of each key in the same order, None for an absent row. O(n) look-ups."""
+
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+        """Write (key, value) pairs, replacing existing values. Idempotent.
+
+        A durable put is atomic: a crash or power cut leaves all of its rows or none, and never leaves them without the
+        rows of a put that returned before this one began. So a row that refers to others is safe if the others are put
+        before it or together with it.
 
         Args:
-            digests: The digest (32 bytes) of the top node of each page.
+            rows: The pairs by table, at most about `MAX_PUT_BYTES` in total.
+            durable: Whether to return only when these rows, and those of every earlier put, are durable. If false, they
+                may be lost until the next durable put returns, and rows of `Table.PAGES` are visible before that.
+        """
+
+    async def compare_and_set(
+        self,
+        table: Table,
+        key: bytes,
+        expected: bytes | None,
+        value: bytes,
+        further: Sequence[tuple[bytes, bytes]] = (),
+    ) -> bool:
+        """Write a row if its value is the expected one, durably and atomically.
+
+        Args:
+            table: The table.
+            key: The key.
+            expected: The value that the row must have; None if it must be absent ("put if absent").
+            value: The new value.
+            further: (key, value) pairs of the same table to write in the same atomic step.
 
         Returns:
-            The pages in the same order, None for one that is not there. A page may be readable before the root record
-            that makes it part of a root is written.
+            True if the rows were written. False if the row had another value: nothing was written, and the row that
+            prevented it is durable. Of concurrent calls that expect the same value at most one returns True.
         """
 
-    async def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
-        """Writes (digest, page) pairs; not durable before the next `put_roots` returns. Safe to repeat.
+    async def list_rows(
+        self, table: Table, prefix: bytes, after: bytes | None, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        """List the (key, value) pairs whose keys start with a prefix, in byte order of the keys.
 
         Args:
-            pages: At most 1 MiB in all.
+            table: The table.
+            prefix: The prefix, not empty.
+            after: Only keys greater than this one, which need not exist; None starts at the first.
+            limit: The maximum number of rows, at least 1.
+
+        Raises:
+            InvalidInput: `prefix` is empty or `limit` is less than 1.
         """
 
-    async def has_roots(self, roots: Sequence[bytes]) -> list[bool]:
-        """Whether the store has a record of each root: whether it is *held* (protocol section 5, *resolve*).
+    async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
+        """Delete rows, durably and atomically. Absent rows are ignored. Succeeds on a full disk.
 
-        Args:
-            roots: Binary root CIDs.
+        A store with replicas may show a deleted row of a write-once table for some seconds more.
         """
 
-    async def put_roots(self, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        """Writes root records. On return they, `pages` and every page put before are durable. Safe to repeat.
-
-        A crash or power cut never leaves a root record without the pages that were put before it, nor with a part of
-        `roots` and `pages`. With all its pages in `pages` a new root costs one sync; pages put before cost one more.
-
-        Args:
-            roots: Binary root CIDs.
-            pages: The last (digest, page) pairs of these roots, at most 1 MiB in all; as `put_pages` takes them.
-        """
+    # --- payloads -----------------------------------------------------------------------------------------------------
 
     def begin_payload(self) -> PayloadWriter:
-        """Starts an upload; nothing is stored before its first `PayloadWriter.write`."""
+        """Start an upload. Nothing is stored before its first `PayloadWriter.write`."""
 
     async def put_payload(self, multihash: bytes, data: bytes) -> bool:
-        """Stores a payload that is at hand, at less expense than `begin_payload`, one write and a commit.
+        """Store a payload of at most `CHUNK_BYTES`; cheaper than an upload with one write and a commit.
 
         Args:
-            multihash: The binary multihash of `data`. The store believes it.
-            data: The payload, at most `CHUNK_BYTES`.
+            multihash: The binary multihash of `data`. The store does not check it.
+            data: The payload.
 
         Returns:
             As `PayloadWriter.commit`.
 
         Raises:
-            InvalidInput: `data` is longer.
-            StorageFull, Unavailable: As `PayloadWriter.commit`.
+            InvalidInput: `data` is longer than `CHUNK_BYTES`.
         """
 
-    async def stat_payload(self, multihash: bytes) -> int | None:
-        """The size in bytes of the payload with this binary multihash, or None if it is not there."""
-
-    async def has_payloads(self, multihashes: Sequence[bytes]) -> list[bool]:
-        """Whether the payload of each binary multihash is there, in the same order; one batched read."""
+    async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        """Look up payloads in one batch: the size of each in bytes, in the same order, None for an absent one."""
 
     def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes `start` to `end` (exclusive) of a payload, in non-empty chunks of at most `CHUNK_BYTES`.
+        """Read the bytes `start` to `end` (exclusive) of a payload, in non-empty chunks of at most `CHUNK_BYTES`.
 
-        Reads what is consumed and no more. A `start` or `end` past the end of the payload is cut to it; no `end` means
-        the payload's end. The errors come with the first chunk asked for, not with the call.
+        Reads only what is consumed. Offsets past the end of the payload are cut to it; without `end`, reads to the
+        payload's end. Errors are raised by the first iteration, not by the call.
 
         Raises:
             PayloadNotFound: No payload has this multihash.
-            InvalidInput: `start` is negative or `end` is before it.
+            InvalidInput: `start` is negative, or `end` is less than `start`.
             StoreDamaged: A part of the payload is missing or has the wrong size.
         """
 
-    async def get_record(self, scope: str, name: str) -> Record | None:
-        """The newest revision of a published record, or None if the name was never published.
-
-        Raises:
-            InvalidInput: `scope` or `name` is not of the form that protocol section 5 allows (all record methods).
-        """
-
-    async def publish(self, scope: str, name: str, root: bytes, expected_revision: int | None, now: datetime) -> Record:
-        """Publishes a root under a name as the next revision, durably; compare-and-set.
-
-        Args:
-            scope: The scope.
-            name: The name in it.
-            root: The binary root CID. The store does not ask whether it holds that root.
-            expected_revision: What the newest revision must be for this to happen: 0 if the name must be new, None if
-                any will do.
-            now: The time to record; aware.
-
-        Returns:
-            The new record. Of several publications at once each gets a revision of its own.
-
-        Raises:
-            Conflict: The record is frozen (code ``record_frozen``), else its revision is another (code
-                ``revision_mismatch``). ``details`` is JSON ``{"revision": <the newest>}``.
-            InvalidInput: `now` is naive, or `expected_revision` is negative.
-        """
-
-    async def freeze(self, scope: str, name: str, now: datetime) -> Record:
-        """Freezes a record for good, durably: nothing is published under its name any more. Idempotent.
-
-        Returns:
-            The frozen record; when it was frozen before, as it was then.
-
-        Raises:
-            RecordNotFound: The name was never published.
-            InvalidInput: `now` is naive.
-        """
-
-    async def list_records(self, scope: str, after: str | None, limit: int) -> list[Record]:
-        """The newest revisions of a scope's records whose names come after `after`, in the byte order of names.
-
-        Args:
-            scope: The scope; an unknown one is empty.
-            after: Start behind this name, which need not exist; None starts at the first.
-            limit: The most records to return, at least 1. To learn whether more follow, ask for one more.
-        """
-
-    async def history(self, scope: str, name: str, after: int, limit: int) -> list[Record]:
-        """The revisions of one record that are greater than `after`, oldest first.
-
-        Args:
-            scope: The scope.
-            name: The name in it.
-            after: Start behind this revision; 0 starts at the first.
-            limit: The most records to return, at least 1.
-
-        Raises:
-            RecordNotFound: The name was never published.
-        """
-
-    async def put_plant(self, plant_id: int, plant: bytes) -> bool:
-        """Keeps a plant under its id, durably, unless the id is taken; O(size).
-
-        Args:
-            plant_id: An int64, negative ones included.
-            plant: What to keep, of a few KiB; the store does not look into it.
-
-        Returns:
-            True if this plant is kept, False if the id was taken: then nothing changed, and the plant that has it is
-            durable. Of several plants with one id at once, exactly one gets True.
-
-        Raises:
-            InvalidInput: `plant_id` is no int64 (both plant methods).
-        """
-
-    async def get_plant(self, plant_id: int) -> bytes | None:
-        """The plant with this id as it was put, or None if there is none."""
+    # --- the store as a whole -----------------------------------------------------------------------------------------
 
     async def healthy(self) -> bool:
-        """Whether the store can read, and has not lost the ability to write other than by lack of room. Cheap."""
+        """Whether the store can read, and the last write did not fail other than by lack of room. Cheap."""
 
     async def close(self) -> None:
-        """Ends the store: waits for what is under way, syncs, lets go of files and locks. Idempotent."""
+        """Finish the calls in progress, sync, and release files and locks. Idempotent."""

@@ -1,8 +1,8 @@
-"""Payloads in RocksDB: uploads that cost two chunks of memory whatever their size, and reads chunk by chunk.
+"""Payloads in RocksDB: uploads that buffer two chunks whatever their size, and reads chunk by chunk.
 
 A payload of one chunk is written when it is committed, in one atomic batch. A longer one is written chunk by chunk
-under an upload id that `Family.UPLOADS` marks; the commit writes the payload's row and takes the mark away. No process
-can finish what is still marked when the store is opened, so that is deleted (`coregw.store._rocks_database`).
+under an upload id that is marked in `Family.UPLOADS`; the commit writes the payload's row and deletes the mark. Uploads
+that are still marked when the store is opened are deleted (`coregw.store.rocksdb.database`).
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from coregw.errors import CoregwError, InvalidInput, PayloadNotFound, StoreDamaged
+from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES
-from coregw.store._chunks import ChunkWriter, check_one_chunk
-from coregw.store._rocks_committer import Committer, Transaction
-from coregw.store._rocks_database import Database
-from coregw.store._rocks_layout import Family, PayloadRow, Row, chunk_key, upload_id
-from coregw.store._rocks_reader import Reader
+from coregw.store.arguments import check_payload_size, check_range
+from coregw.store.chunks import ChunkWriter
+from coregw.store.rocksdb.committer import Committer, Transaction
+from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, upload_id
+from coregw.store.rocksdb.reader import Reader
+
+__all__ = ["Payloads", "RocksPayloadWriter"]
 
 _log = logging.getLogger(__name__)
 
 _ROW_BYTES: Final = 128
-"""About what a payload takes beside its chunks."""
+"""The approximate size of a payload's rows without its chunks."""
 
 
 class Payloads:
-    """The payload part of the store.
+    """The payload methods of a `coregw.store.rocksdb.RocksStore`.
 
     Args:
         reader: Reads of the database.
-        committer: Writes to it.
-        epoch: The database's, for new upload ids.
+        committer: Its writer.
+        epoch: The database's epoch, for new upload ids.
     """
 
     def __init__(self, reader: Reader, committer: Committer, epoch: int) -> None:
@@ -42,29 +45,29 @@ class Payloads:
         self._ids = (upload_id(epoch, counter) for counter in itertools.count())
 
     def begin(self) -> RocksPayloadWriter:
+        """See `coregw.store.Store.begin_payload`."""
         self._reader.require_open()
         return RocksPayloadWriter(self._committer, next(self._ids))
 
     async def put(self, multihash: bytes, data: bytes) -> bool:
-        check_one_chunk(data)
+        """See `coregw.store.Store.put_payload`."""
+        check_payload_size(data)
         self._reader.require_open()
         return await _put_one_chunk(self._committer, next(self._ids), multihash, data)
 
-    async def stat(self, multihash: bytes) -> int | None:
-        (value,) = await self._reader.get_durable(Family.PAYLOADS, [multihash])
-        return None if value is None else PayloadRow.decode(multihash, value).size
-
-    async def has(self, multihashes: Sequence[bytes]) -> list[bool]:
+    async def stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        """See `coregw.store.Store.stat_payloads`."""
         values = await self._reader.get_durable(Family.PAYLOADS, multihashes)
-        return [value is not None for value in values]
+        rows = zip(multihashes, values, strict=True)
+        return [None if value is None else PayloadRow.decode(multihash, value).size for multihash, value in rows]
 
     async def read(self, multihash: bytes, start: int, end: int | None) -> AsyncIterator[bytes]:
-        if start < 0 or (end is not None and end < start):
-            raise InvalidInput(f"no bytes are from {start} to {end}")
+        """See `coregw.store.Store.read_payload`."""
+        check_range(start, end)
         number = start // CHUNK_BYTES
         # The row and the first chunk in one visit of a worker thread: most payloads have no more.
         row, chunk = await self._reader.run(lambda database: _find(database, multihash, number))
-        await self._reader.settle(Family.PAYLOADS, [multihash])
+        await self._reader.wait_durable(Family.PAYLOADS, [multihash])
         stop = row.size if end is None else min(end, row.size)
         while start < stop:
             if chunk is None:
@@ -77,7 +80,7 @@ class Payloads:
 
 
 def _put_one_chunk(committer: Committer, upload: bytes, multihash: bytes, data: bytes) -> asyncio.Future[bool]:
-    """Queues a payload of at most one chunk, for one atomic batch; the result is whether it is newly stored."""
+    """Queue a payload of at most one chunk, in one atomic batch; the result is whether it is newly stored."""
     payload = Row(Family.PAYLOADS, multihash)
     row = PayloadRow(upload, len(data)).encode()
 
@@ -89,11 +92,11 @@ def _put_one_chunk(committer: Committer, upload: bytes, multihash: bytes, data: 
         transaction.put(payload, row)
         return True
 
-    return committer.enqueue(put, reads=(payload,), size=len(data) + _ROW_BYTES, durable=True)
+    return committer.submit(put, reads=(payload,), size=len(data) + _ROW_BYTES, durable=True)
 
 
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
-    """The row of a payload and its chunk of that number (None past its end)."""
+    """Read the row of a payload and its chunk `number` (None past its end)."""
     (value,) = database.get(Family.PAYLOADS, [multihash])
     if value is None:
         raise PayloadNotFound(f"no payload has the multihash {multihash.hex()}")
@@ -122,14 +125,14 @@ class RocksPayloadWriter(ChunkWriter):
         self._multihash: bytes | None = None
 
     def _send(self, chunk: bytes) -> asyncio.Future[None]:
-        row, first = self._chunk(self._sent), self._sent == 0
+        row, is_first = self._chunk(self._sent), self._sent == 0
 
         def send(transaction: Transaction) -> None:
-            if first:
+            if is_first:
                 transaction.put(Row(Family.UPLOADS, self._upload), b"")
             transaction.put(row, chunk)
 
-        return self._committer.enqueue(send, size=len(chunk), durable=False)
+        return self._committer.submit(send, size=len(chunk), durable=False)
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
         if not self._sent:
@@ -141,26 +144,26 @@ class RocksPayloadWriter(ChunkWriter):
             if transaction.get(payload) is not None:
                 self._drop(transaction)
                 return False
-            transaction.put(self._chunk(self._sent), last)  # never empty: a chunk is sent when more follows
+            transaction.put(self._chunk(self._sent), last)
             size = self._sent * CHUNK_BYTES + len(last)
             transaction.put(payload, PayloadRow(self._upload, size).encode())
             transaction.delete(Row(Family.UPLOADS, self._upload))
             return True
 
-        new = await self._committer.submit(
+        is_new = await self._committer.submit(
             commit,
             reads=[payload],
             size=len(last) + _ROW_BYTES,
             durable=True,
             after_sync=True,
         )
-        self._settled = True
-        return new
+        self._is_settled = True
+        return is_new
 
     async def _abort(self) -> None:
-        """Deletes what was sent, unless a commit whose outcome was not heard has made it a payload.
+        """Delete the chunks sent, unless a commit whose result was not received has made them a payload.
 
-        A chunk on its way is written all the same, before the deletion.
+        A chunk still in flight is written before the deletion.
         """
         reads = [] if self._multihash is None else [Row(Family.PAYLOADS, self._multihash)]
 
@@ -173,7 +176,7 @@ class RocksPayloadWriter(ChunkWriter):
         try:
             await self._committer.submit(abort, reads=reads, size=0, durable=False)
         except CoregwError as error:
-            _log.warning("what is left of a broken-off upload stays until the next start: %s", error)
+            _log.warning("the chunks of an aborted upload stay until the store is opened next: %s", error)
 
     def _drop(self, transaction: Transaction) -> None:
         for number in range(self._sent):

@@ -1,9 +1,9 @@
-"""The one thread that writes: it turns the writes of many tasks into few batches and fewer syncs.
+"""The committer: one thread that groups the writes of many tasks into few batches and fewer syncs (group commit).
 
-Requests are taken from a queue in their order, as many at once as are waiting (up to a size). What they write goes into
-one atomic batch; if any of them must be durable, one sync follows for all. Since nothing else writes, a request that
-reads a row and then writes by what it found (compare-and-set) needs no lock. Reasons and measurements:
-``docs/decisions/0011-log-and-group-commit.md``. What is written is the callers' business.
+Requests are taken from a queue in order, as many as are waiting, up to a size. Their writes form one atomic batch; if
+any of them must be durable, one sync follows for all. Nothing else writes, so a request may read a row and write
+depending on its value (compare-and-set) without a lock. ``docs/decisions/0011-log-and-group-commit.md`` gives the
+reasons and measurements.
 """
 
 from __future__ import annotations
@@ -18,25 +18,29 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from coregw.errors import StorageFull, Unavailable
-from coregw.store._rocks_database import Database, Write
-from coregw.store._rocks_layout import Family, Row
+from coregw.store.rocksdb.database import Database, Write
+from coregw.store.rocksdb.layout import Family, Row
+
+__all__ = ["MAX_WAITING", "Committer", "Transaction"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
+MAX_WAITING: Final = 16_384
+"""The maximum number of queued requests; further ones raise `Unavailable`."""
+
 _GROUP_BYTES: Final = 1 << 20
 _GROUP_REQUESTS: Final = 1024
-_MAX_WAITING: Final = 16_384
 _MAX_UNSYNCED_BYTES: Final = 16 << 20
 
-_SHOWN: Final = frozenset({Family.ROOTS, Family.PAYLOADS, Family.RECORDS})
-"""The families whose rows tell a client that something is kept, so that none may be shown before it is durable."""
+_HIDDEN_UNTIL_DURABLE: Final = frozenset({Family.ROOTS, Family.PAYLOADS, Family.RECORDS})
+"""The families whose rows tell a client that something is stored, so none may be shown before it is durable."""
 
 
 class Transaction:
-    """What an action sees of the database, the writes of earlier actions in its batch included, and writes to it.
+    """The view that an action has of the database, including the writes of earlier actions in its batch.
 
-    An action refuses (by raising) before its first write, since what it wrote would go through with the batch.
+    An action must raise before its first write or not at all: its writes are part of the group's batch.
     """
 
     def __init__(self, read: dict[Row, bytes | None]) -> None:
@@ -44,13 +48,15 @@ class Transaction:
         self.writes: list[Write] = []
 
     def get(self, row: Row) -> bytes | None:
-        """The value of a row that the request announced in `reads`."""
+        """The value of a row that the request named in `reads`."""
         return self._rows[row]
 
     def put(self, row: Row, value: bytes) -> None:
+        """Write a row."""
         self._write(row, value)
 
     def delete(self, row: Row) -> None:
+        """Delete a row."""
         self._write(row, None)
 
     def _write(self, row: Row, value: bytes | None) -> None:
@@ -69,16 +75,16 @@ class _Request:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
-    settled: bool = False
+    is_settled: bool = False
 
 
 class Committer:
     """Writes for any number of tasks and event loops, in one thread.
 
     Args:
-        database: Where to; nothing else may write to it.
-        reserve_bytes: Requests that need room are refused when less than this is left on the disk, so that RocksDB
-            always has room for its own work and never stops half way.
+        database: The database; nothing else may write to it.
+        reserve_bytes: Requests that need room are refused if less than this is free on the disk, so that RocksDB never
+            runs out of room for its own work.
     """
 
     def __init__(self, database: Database, reserve_bytes: int) -> None:
@@ -87,25 +93,13 @@ class Committer:
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._unsynced_bytes = 0
         self._not_durable: set[Row] = set()
-        self._closed = False
-        self.failed = False
+        self._is_closed = False
+        self.has_failed = False
         """Whether the last write or sync failed, other than by lack of room."""
         self._thread = threading.Thread(target=self._run, name="coregw-committer", daemon=True)
         self._thread.start()
 
-    async def submit(
-        self,
-        action: Callable[[Transaction], _T],
-        *,
-        reads: Sequence[Row] = (),
-        size: int,
-        durable: bool,
-        after_sync: bool = False,
-    ) -> _T:
-        """As `enqueue`, and waits for it. If the waiting task is cancelled, the action happens all the same."""
-        return await self.enqueue(action, reads=reads, size=size, durable=durable, after_sync=after_sync)
-
-    def enqueue(
+    def submit(
         self,
         action: Callable[[Transaction], _T],
         *,
@@ -114,56 +108,58 @@ class Committer:
         durable: bool,
         after_sync: bool = False,
     ) -> asyncio.Future[_T]:
-        """Queues an action; the future has its result or error when the action's writes are done.
+        """Queue an action. The future resolves to its result or error when its writes are done.
+
+        Cancelling the future, or the task that awaits it, does not cancel the action.
 
         Args:
             action: Runs in the committer's thread and must be quick.
-            reads: The rows that it may `Transaction.get`; those of a whole batch are read at once.
-            size: How many bytes it will write, about; 0 for one that only deletes, which may happen on a full disk.
-            durable: Whether the writes must be durable before the future is done.
-            after_sync: Whether what earlier requests wrote must be durable before these writes begin: for a row that
-                says that other rows are there.
+            reads: The rows that it may `Transaction.get`; those of a whole group are read in one batch.
+            size: The approximate number of bytes it writes; 0 for one that only deletes, which a full disk allows.
+            durable: Whether its writes must be durable before the future resolves.
+            after_sync: Whether the writes of earlier requests must be durable before these are written; for a row that
+                refers to other rows.
 
         Raises:
-            Unavailable: The store is closed, or too many requests wait already.
+            Unavailable: The store is closed, or `MAX_WAITING` requests are queued.
         """
-        if self._closed:
+        if self._is_closed:
             raise Unavailable("the store is closed")
-        if self._queue.qsize() >= _MAX_WAITING:
-            raise Unavailable(f"{_MAX_WAITING:,} writes wait for the disk already")
+        if self._queue.qsize() >= MAX_WAITING:
+            raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._queue.put(_Request(action, reads, size, durable, after_sync, future))
         return future
 
-    async def settle(self, rows: Iterable[Row]) -> None:
-        """Returns when none of `rows`, as they were read just now, could be lost to a power cut any more."""
+    async def wait_durable(self, rows: Iterable[Row]) -> None:
+        """Return when all of `rows`, as they were read just now, are durable."""
         if self._not_durable and not self._not_durable.isdisjoint(rows):
             await self.submit(lambda _: None, size=0, durable=True)
 
     def close(self) -> None:
-        """Finishes what is queued, syncs, and ends the thread. Blocks."""
-        if not self._closed:
-            self._closed = True
+        """Finish the queued requests, sync, and end the thread. Blocks."""
+        if not self._is_closed:
+            self._is_closed = True
             self._queue.put(None)
         self._thread.join()
 
     # --- in the committer's thread ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        more = True
-        while more:
-            group, more = self._next_group()
+        has_more = True
+        while has_more:
+            group, has_more = self._next_group()
             try:
                 self._commit(group)
-            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            except Exception as error:  # noqa: BLE001 - the waiting tasks must be told, whatever it is
                 self._note(error)
                 for request in group:
                     request.error = request.error or error
             _settle(group)
-            del group  # and the bytes in it, which may not be kept while nothing comes
+            del group  # do not keep its payloads in memory while the queue is empty
 
     def _next_group(self) -> tuple[list[_Request], bool]:
-        """The requests that wait, in their order, up to about `_GROUP_BYTES`; and whether more can come."""
+        """Take the queued requests in order, up to about `_GROUP_BYTES`. The flag is False after the last one."""
         group: list[_Request] = []
         size = 0
         while size < _GROUP_BYTES and len(group) < _GROUP_REQUESTS:
@@ -183,18 +179,20 @@ class Committer:
         if self._unsynced_bytes and any(request.after_sync for request in accepted):
             self._sync()
         if transaction.writes:
-            shown = {Row(family, key) for family, key, _ in transaction.writes if family in _SHOWN}
-            self._not_durable |= shown  # before they can be read
+            # Recorded before the write makes them readable.
+            self._not_durable |= {
+                Row(family, key) for family, key, _ in transaction.writes if family in _HIDDEN_UNTIL_DURABLE
+            }
             self._database.write(transaction.writes)
             self._unsynced_bytes += sum(request.size for request in accepted) + len(transaction.writes)
         _settle(request for request in group if request.error is not None or not request.durable)
-        # Syncing what uploads wrote before they commit keeps the sync of their commit, and of others, short.
+        # Syncing the chunks of uploads in progress keeps the sync of a commit, which others wait for, short.
         if any(request.durable for request in accepted) or self._unsynced_bytes > _MAX_UNSYNCED_BYTES:
             self._sync()
-        self.failed = False
+        self.has_failed = False
 
     def _perform(self, group: Sequence[_Request]) -> Transaction:
-        """Runs the actions on the rows that they need; what they refuse is noted in their requests."""
+        """Run the actions of a group on the rows that they read. An action's error is stored in its request."""
         wanted: defaultdict[Family, set[Row]] = defaultdict(set)
         for request in group:
             for row in request.reads:
@@ -211,7 +209,7 @@ class Committer:
                 if full is not None and request.size:
                     raise full
                 request.result = request.action(transaction)
-            except Exception as error:  # noqa: BLE001 - the error is the request's, not the group's
+            except Exception as error:  # noqa: BLE001 - it concerns this request, not the group
                 request.error = error
         return transaction
 
@@ -219,8 +217,8 @@ class Committer:
         free = self._database.free_bytes()
         if free >= self._reserve_bytes:
             return None
-        path = self._database.path
-        return StorageFull(f"the disk of {path} has {free:,} bytes left; {self._reserve_bytes:,} are kept in reserve")
+        reserve = f"less than the reserve of {self._reserve_bytes:,}"
+        return StorageFull(f"the disk of {self._database.path} has {free:,} bytes free, {reserve}")
 
     def _sync(self) -> None:
         self._database.sync()
@@ -229,21 +227,21 @@ class Committer:
 
     def _note(self, error: Exception) -> None:
         if not isinstance(error, StorageFull):
-            self.failed = True
+            self.has_failed = True
             _log.error("the store could not write", exc_info=error)
 
 
 def _settle(requests: Iterable[_Request]) -> None:
-    """Hands results and errors to the waiting tasks: one call into each event loop, however many tasks it has."""
+    """Resolve the futures of requests: one call into each event loop, however many tasks wait there."""
     loops: defaultdict[asyncio.AbstractEventLoop, list[_Request]] = defaultdict(list)
     for request in requests:
-        if not request.settled:
-            request.settled = True
+        if not request.is_settled:
+            request.is_settled = True
             loops[request.future.get_loop()].append(request)
     for loop, settled in loops.items():
         try:
             loop.call_soon_threadsafe(_resolve, settled)
-        except RuntimeError:  # that loop is closed, and nobody waits in it
+        except RuntimeError:  # the loop is closed, so no task waits in it
             continue
 
 

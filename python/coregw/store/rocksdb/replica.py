@@ -1,9 +1,9 @@
-"""Reading a RocksDB store that another process has open: its table files, and nothing of its log.
+"""Read-only view of a RocksDB store that another process has open: its SSTs, without its write-ahead log.
 
-A replica (RocksDB calls it a secondary instance) shows what had reached table files when it last looked, which is
-durable and never changes but for published records and plants, so that those are not read here. What it does not show
-may be there all the same: the newest writes, some 46 MiB at most, are only in the memory and the log of the process
-that made them. Ask that one (`coregw.store.remote`). Reasons: ``docs/decisions/0090-workers.md``.
+A replica (RocksDB's term: secondary instance) shows what had reached SSTs when it last caught up. That is durable, and
+write-once rows never change, so they may be read here; `Table.RECORDS` may not. What a replica does not show may still
+exist: the newest writes, some 46 MiB at most, are only in the memory and the log of the owner process, which has to be
+asked (`coregw.store.workers`). ``docs/decisions/0090-workers.md`` gives the reasons.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from typing import Final, cast
 
 from rocksdict import AccessType, Cache, Rdict
 
-from coregw.store._rocks_directory import DATABASE
-from coregw.store._rocks_layout import Family, database_options, family_options
-from coregw.store._rocks_reader import in_shares
+from coregw.store.rocksdb.directory import DATABASE
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import database_options, family_options
+from coregw.store.rocksdb.reader import in_shares
+
+__all__ = ["Replica"]
 
 _log = logging.getLogger(__name__)
 
 _FOLDER: Final = "workers"
 _PAUSE_SECONDS: Final = 1.0
 _PAUSE_FACTOR: Final = 100
-"""Looking for new table files holds the interpreter: at most a hundredth of the time goes to it."""
+"""rocksdict holds the GIL while it catches up, so at most one hundredth of the time is spent on it."""
 
 
 class Replica:
-    """The table files of a store, a bounded number of them open at once.
+    """The SSTs of a store, a bounded number of them open at once.
 
     Args:
         path: The store's directory.
-        name: What no other replica of this store is called; its folder, of a log of its own, is ``workers/<name>``.
-        cache_bytes: Memory for its cache of blocks.
-        threads: The most reads at once.
+        name: A name that no other replica of the store has; its folder is ``workers/<name>``.
+        cache_bytes: Memory for its block cache.
+        threads: The maximum number of concurrent reads.
     """
 
     def __init__(self, path: Path, name: str, *, cache_bytes: int, threads: int) -> None:
@@ -51,33 +54,31 @@ class Replica:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="coregw-replica")
 
     async def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of `keys` in one batched read; None where there is none here. Never fails: then there is none."""
+        """Read the values of `keys` in one batch; None for one that is not shown. A failed read shows nothing."""
         if not keys or not self._families:
             return [None] * len(keys)
         return await in_shares(partial(self._get, family), keys, self._pool, self._threads)
 
     async def follow(self) -> None:
-        """Shows what reaches table files a second or so later, and lets go of files of no use; until cancelled."""
+        """Catch up with the owner's SSTs about once a second, and release obsolete files, until cancelled."""
         while True:
             took = await asyncio.get_running_loop().run_in_executor(self._pool, self.refresh)
             await asyncio.sleep(max(_PAUSE_SECONDS, _PAUSE_FACTOR * took))
 
     def refresh(self) -> float:
-        """Opens the table files, or looks for new ones; the seconds that it took. Blocks, and never fails."""
+        """Open the SSTs, or catch up with new ones, and return the seconds it took. Blocks. Failures are logged."""
         began = time.monotonic()
         try:
             if self._root is None:
                 self._open()
             else:
                 self._root.try_catch_up_with_primary()
-        except Exception as error:  # noqa: BLE001 - the binding has no classes of its own; a later try may go well
-            _log.warning(
-                "the table files in %s cannot be read now, so reads take the long way: %s", self._database, error
-            )
+        except Exception as error:  # noqa: BLE001 - rocksdict has no classes of its own; the next attempt may succeed
+            _log.warning("cannot read the SSTs in %s, so all reads go to the owner process: %s", self._database, error)
         return time.monotonic() - began
 
     def close(self) -> None:
-        """Waits for the reads under way and lets go of the files. Blocks. Idempotent."""
+        """Wait for the reads in progress and release the files. Blocks. Idempotent."""
         self._pool.shutdown()
         self._families.clear()
         root, self._root = self._root, None
@@ -87,15 +88,15 @@ class Replica:
     def _get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         try:
             return cast("list[bytes | None]", self._families[family].get(list(keys)))
-        except Exception as error:  # noqa: BLE001 - whoever owns the store reads it again, and says what is wrong
-            _log.debug("a read of table files failed, perhaps of one that its owner has deleted: %s", error)
+        except Exception as error:  # noqa: BLE001 - the owner process repeats the read and reports what is wrong
+            _log.debug("a read of SSTs failed, perhaps of one that the owner has deleted: %s", error)
             return [None] * len(keys)
 
     def _open(self) -> None:
         no_log = self._folder / "no-log"
         no_log.mkdir(parents=True, exist_ok=True)
         options = database_options(create=False, salvage=False)
-        options.set_wal_dir(str(no_log))  # an empty one: the newest writes are not durable yet, and costly to repeat
+        options.set_wal_dir(str(no_log))  # an empty one: the newest writes are not durable yet, and replaying is slow
         mode = AccessType.secondary(str(self._folder))
         root = Rdict(str(self._database), options, family_options(Cache(self._cache_bytes)), access_type=mode)
         try:

@@ -1,8 +1,9 @@
-"""The store's directory: that it is coregw's, and in which format it is, before RocksDB touches anything in it.
+"""The store's directory and its marker file, checked before RocksDB touches anything in it.
 
-``DIR/coregw-store.json`` says so (``{"store": "coregw", "format": 1, "state": "ready"}``), ``DIR/rocksdb`` is the
-database. The state is ``creating`` until the database was made and synced once, so that a directory that lost its
-database is told from one that never had one. This module leaves the database to `coregw.store._rocks_database`.
+``DIR/coregw-store.json`` marks the directory as coregw's and names the format of the layout
+(``{"store": "coregw", "format": 1, "state": "ready"}``); ``DIR/rocksdb`` is the database. The state is ``creating``
+until the database was created and synced once, which distinguishes a directory that lost its database from one that
+never had one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
-from coregw.store._rocks_layout import FORMAT_VERSION
+from coregw.store.rocksdb.layout import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = ["DATABASE", "MARKER", "State", "mark_ready", "prepare"]
 
 MARKER: Final = "coregw-store.json"
 DATABASE: Final = "rocksdb"
@@ -35,18 +38,18 @@ class _Marker(msgspec.Struct, frozen=True):
 
 
 def prepare(path: Path, *, salvage: bool) -> State:
-    """Makes the directory if it is missing or empty, and says what is to be expected of the database in it.
+    """Create the directory if it is missing or empty, and return the state of the database in it.
 
-    With `salvage`, a lost log is no reason to refuse.
+    With `salvage`, a missing log is accepted.
 
     Raises:
-        InvalidInput: The path is not a directory, or one that holds something else.
-        StoreDamaged: The marker cannot be read, or the database or its log is gone.
-        Unavailable: A newer coregw wrote the store, or the directory cannot be read or made.
+        InvalidInput: The path is not a directory, or the directory holds something other than a store.
+        StoreDamaged: The marker is malformed, or the database or its log is missing.
+        Unavailable: A newer coregw wrote the store, or the directory cannot be read or created.
     """
-    with _named(path):
+    with _translated(path):
         if path.exists() and not path.is_dir():
-            raise InvalidInput(f"{path} is not a directory, so no store can be in it")
+            raise InvalidInput(f"{path} is not a directory")
         path.mkdir(parents=True, exist_ok=True)
         marker = path / MARKER
         if not marker.exists():
@@ -60,29 +63,29 @@ def prepare(path: Path, *, salvage: bool) -> State:
 
 
 def mark_ready(path: Path) -> None:
-    """Notes that the database was made and synced."""
-    with _named(path):
+    """Record that the database was created and synced."""
+    with _translated(path):
         _write(path, "ready")
 
 
 def _refuse_foreign(path: Path) -> None:
     entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (_UNFINISHED, "lost+found"))
     if entries:
-        raise InvalidInput(f"{path} is not empty and not a coregw store: it holds {entries[0]!r}, but no {MARKER}")
+        raise InvalidInput(f"{path} is not a coregw store: it holds {entries[0]!r}, but no {MARKER}")
 
 
 def _read(marker: Path) -> State:
     try:
         found = msgspec.json.decode(marker.read_bytes(), type=_Marker)
     except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"{marker} does not say which store this is: {error}") from error
+        raise StoreDamaged(f"{marker} is malformed: {error}") from error
     if found.format > FORMAT_VERSION:
         raise Unavailable(
-            f"the store in {marker.parent} has format {found.format}, from a newer coregw; "
-            f"this one reads format {FORMAT_VERSION}"
+            f"the store in {marker.parent} has format {found.format}, written by a newer coregw; "
+            f"this version reads format {FORMAT_VERSION}"
         )
     if found.format != FORMAT_VERSION:
-        raise StoreDamaged(f"{marker} names format {found.format}, which never was")
+        raise StoreDamaged(f"{marker} names format {found.format}, which does not exist")
     return found.state
 
 
@@ -90,14 +93,14 @@ def _require_database(path: Path, *, salvage: bool) -> None:
     database = path / DATABASE
     if not (database / "CURRENT").is_file():
         raise StoreDamaged(f"the store in {path} has lost its database ({database})")
-    # RocksDB takes a missing log for an empty one, in every recovery mode. It always leaves one, so none at all means
-    # that the newest writes are gone.
+    # RocksDB treats a missing log as an empty one, in every recovery mode. It always leaves one on disk, so if there is
+    # none, the newest writes are lost.
     if not salvage and not any(database.glob("*.log")):
         raise StoreDamaged(f"the store in {path} has lost the log of its newest writes ({database}/*.log)")
 
 
 def _write(path: Path, state: State) -> None:
-    # A new file in the place of the old, each synced: after a power cut one of the two is there, whole.
+    # Write a new file, sync, rename, sync the directory: a power cut leaves either the old marker or the new one.
     unfinished = path / _UNFINISHED
     text = msgspec.json.encode(_Marker("coregw", FORMAT_VERSION, state)) + b"\n"
     with unfinished.open("wb") as file:
@@ -113,11 +116,11 @@ def _write(path: Path, state: State) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into errors that name the directory."""
+def _translated(path: Path) -> Iterator[None]:
+    """Raise the operating system's errors as classes of `coregw.errors` that name the directory."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull(f"no room to make a store in {path}") from error
+            raise StorageFull(f"no room to create a store in {path}") from error
         raise Unavailable(f"the store's directory {path} cannot be used: {error.strerror}") from error

@@ -1,7 +1,7 @@
-"""What one process may ask of a store that another one has open: the calls, their types, and errors as values.
+"""The calls between a worker process and the owner process: their messages, argument types and errors.
 
-The calls that `Store` has take and give what the protocol's annotations say, which are read here, so that they are
-written once. Payloads have calls of their own, since an upload and a download are many messages.
+The calls are methods of `Store` and of `PayloadCalls`; their types are read from the annotations there. Payloads need
+calls of their own, since an upload or a download takes many messages.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ import coregw.errors
 from coregw.errors import CoregwError
 from coregw.store import Store
 
+__all__ = ["CALLS", "PAYLOAD_CALLS", "REQUEST", "RESPONSE", "Failure", "PayloadCalls", "Request", "Response"]
+
 
 class PayloadCalls(Protocol):
-    """The payload part of a `Store`, in messages of at most about `coregw.store.CHUNK_BYTES`."""
+    """Uploads and downloads, in messages of about `coregw.store.CHUNK_BYTES` at most."""
 
     async def read_piece(self, multihash: bytes, start: int, end: int | None) -> bytes:
-        """The bytes from `start` to at most `end`, up to the next border between chunks; none past the payload's end.
+        """Read the bytes from `start` to the next chunk boundary, `end` or the payload's end, whichever comes first.
 
         Raises:
             PayloadNotFound, StoreDamaged: As `Store.read_payload`.
         """
 
     async def write_chunk(self, upload: int, chunk: bytes) -> None:
-        """Appends to an upload, which begins with its first chunk. The caller waits for one before it sends the next.
+        """Append to an upload, which begins with its first chunk. The caller awaits each call before the next.
 
         Args:
             upload: A number that the caller uses for no other upload.
@@ -36,21 +38,22 @@ class PayloadCalls(Protocol):
         """
 
     async def commit_payload(self, upload: int, last: bytes, multihash: bytes) -> bool:
-        """Appends the last bytes, makes it a payload, and ends the upload whatever comes of it."""
+        """Append the last bytes and commit the upload, which ends whether or not that succeeds."""
 
     async def abort_payload(self, upload: int) -> None:
-        """Ends an upload without a payload."""
+        """End an upload without a payload."""
 
 
 class Call(NamedTuple):
-    """How the arguments and the result of a call are read."""
+    """The names of a call's arguments, and decoders of their values and of its result."""
 
+    names: tuple[str, ...]
     arguments: msgspec.msgpack.Decoder[tuple[Any, ...]]
     result: msgspec.msgpack.Decoder[Any]
 
 
-class Question(msgspec.Struct, array_like=True, frozen=True):
-    """A call under way."""
+class Request(msgspec.Struct, array_like=True, frozen=True):
+    """A call by a worker. `number` identifies its `Response`."""
 
     number: int
     name: str
@@ -58,7 +61,7 @@ class Question(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True):
-    """An error of `coregw.errors`."""
+    """An exception of `coregw.errors`."""
 
     kind: str
     message: str
@@ -67,16 +70,18 @@ class Failure(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, error: CoregwError) -> Failure:
+        """Describe an exception by its most specific public class."""
         known = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in coregw.errors.__all__)
         return cls(known, error.message, error.code, error.details)
 
     def error(self) -> CoregwError:
+        """Make the exception again."""
         kind: type[CoregwError] = getattr(coregw.errors, self.kind)
         return kind(self.message, code=self.code, details=self.details)
 
 
-class Outcome(msgspec.Struct, array_like=True, frozen=True):
-    """The answer to a `Question`: a failure, or else the result."""
+class Response(msgspec.Struct, array_like=True, frozen=True):
+    """The owner's response to a `Request`: a failure, or a result."""
 
     number: int
     failure: Failure | None
@@ -87,30 +92,13 @@ def _call(function: Callable[..., Any]) -> Call:
     hints = get_type_hints(function)
     result = hints.pop("return")
     arguments: Any = GenericAlias(tuple, tuple(hints.values()))
-    return Call(msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+    return Call(tuple(hints), msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
 
 
-STORE_CALLS: Final[dict[str, Call]] = {
+_STORE_CALLS: Final[dict[str, Call]] = {
     name: _call(getattr(Store, name))
-    for name in (
-        "get_pages",
-        "put_pages",
-        "has_roots",
-        "put_roots",
-        "put_payload",
-        "stat_payload",
-        "has_payloads",
-        "get_record",
-        "publish",
-        "freeze",
-        "list_records",
-        "history",
-        "put_plant",
-        "get_plant",
-        "healthy",
-    )
+    for name in ("get", "put", "compare_and_set", "list_rows", "delete", "put_payload", "stat_payloads", "healthy")
 }
-"""The calls that are methods of `Store`."""
 
 PAYLOAD_CALLS: Final[dict[str, Call]] = {
     name: _call(getattr(PayloadCalls, name))
@@ -118,6 +106,8 @@ PAYLOAD_CALLS: Final[dict[str, Call]] = {
 }
 """The calls that are methods of `PayloadCalls`."""
 
-CALLS: Final = STORE_CALLS | PAYLOAD_CALLS
-QUESTION: Final = msgspec.msgpack.Decoder(Question)
-OUTCOME: Final = msgspec.msgpack.Decoder(Outcome)
+CALLS: Final = _STORE_CALLS | PAYLOAD_CALLS
+"""All calls; the others are methods of `Store`."""
+
+REQUEST: Final = msgspec.msgpack.Decoder(Request)
+RESPONSE: Final = msgspec.msgpack.Decoder(Response)

@@ -1,0 +1,213 @@
+"""Publications: the only state that changes (protocol section 5, *published record*).
+
+A publication reads the newest revision, applies the rules of `coregw.engine.records`, and writes by compare-and-set; if
+another one won, it starts again. So any number of processes may publish to one store, and a frozen record stays frozen.
+Who may publish is decided by `coregw.gateway.admin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from msgspec import UNSET
+
+from coregw._core import Cid
+from coregw.engine.driver import Driver
+from coregw.engine.records import (
+    Record,
+    check_expected,
+    check_names,
+    decode_record,
+    encode_record,
+    existing,
+    frozen_record,
+    next_record,
+    record_key,
+    revision_key,
+    scope_prefix,
+    utc,
+)
+from coregw.errors import InvalidInput, RootNotFound, StoreDamaged
+from coregw.messages.record import PublishedRecord
+from coregw.store import Store, Table
+
+__all__ = ["Publications", "RecordTable"]
+
+
+class RecordTable:
+    """Published records in a store's `Table.RECORDS`, with binary CIDs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get(self, scope: str, name: str) -> Record | None:
+        """Return the newest revision of a record, or None if the name was never published.
+
+        Raises:
+            InvalidInput: `scope` or `name` is not of the form of protocol section 5; so do all methods here.
+        """
+        check_names(scope, name)
+        value = await self._newest(scope, name)
+        return None if value is None else decode_record(value)
+
+    async def publish(self, scope: str, name: str, root: bytes, expected_revision: int | None, now: datetime) -> Record:
+        """Publish a root as the next revision of a name, durably.
+
+        Args:
+            scope: The scope.
+            name: The name in it.
+            root: The binary root CID.
+            expected_revision: The required newest revision, 0 if the name must be new; None accepts any.
+            now: The time to record; aware.
+
+        Returns:
+            The new revision. Concurrent publications get different ones.
+
+        Raises:
+            Conflict: As `coregw.engine.records.next_record`.
+            InvalidInput: Also if `now` is naive or `expected_revision` is negative.
+        """
+        check_expected(expected_revision)
+        now = utc(now)
+        return await self._change(
+            scope, name, lambda current: next_record(current, scope, name, root, expected_revision, now)
+        )
+
+    async def freeze(self, scope: str, name: str, now: datetime) -> Record:
+        """Freeze a record permanently and durably: nothing is published under its name any more. Idempotent.
+
+        Returns:
+            The frozen record; if it was frozen before, unchanged.
+
+        Raises:
+            RecordNotFound: The name was never published.
+            InvalidInput: Also if `now` is naive.
+        """
+        now = utc(now)
+        return await self._change(scope, name, lambda current: frozen_record(existing(current, scope, name), now))
+
+    async def in_scope(self, scope: str, after: str | None, limit: int) -> list[Record]:
+        """List the newest revisions of at most `limit` names of a scope, in byte order of the names.
+
+        Args:
+            scope: The scope; an unknown one is empty.
+            after: Only names greater than this one, which need not exist; None starts at the first.
+            limit: At least 1.
+        """
+        check_names(scope, *(() if after is None else (after,)))
+        start = None if after is None else record_key(scope, after)
+        rows = await self._store.list_rows(Table.RECORDS, scope_prefix(scope), start, limit)
+        return [decode_record(value) for _, value in rows]
+
+    async def history(self, scope: str, name: str, after: int, limit: int) -> list[Record]:
+        """List at most `limit` revisions of a record that are greater than `after`, oldest first.
+
+        Raises:
+            RecordNotFound: The name was never published.
+            InvalidInput: Also if `limit` is less than 1.
+            StoreDamaged: A revision is missing.
+        """
+        if limit < 1:
+            raise InvalidInput(f"the limit of a listing is at least 1, not {limit}")
+        newest = existing(await self.get(scope, name), scope, name)
+        first = max(after, 0) + 1
+        revisions = range(first, min(first + limit, newest.revision + 1))
+        keys = [revision_key(scope, name, revision) for revision in revisions]
+        values = await self._store.get(Table.RECORDS, keys)
+        records = [decode_record(value) for value in values if value is not None]
+        if len(records) != len(keys):
+            raise StoreDamaged(f"{len(keys) - len(records)} revisions of {scope}/{name} are missing")
+        return records
+
+    async def _newest(self, scope: str, name: str) -> bytes | None:
+        (value,) = await self._store.get(Table.RECORDS, [record_key(scope, name)])
+        return value
+
+    async def _change(self, scope: str, name: str, change: Callable[[Record | None], Record]) -> Record:
+        """Replace the newest revision by what `change` makes of it; repeated as long as others change it meanwhile."""
+        check_names(scope, name)
+        key = record_key(scope, name)
+        while True:
+            value = await self._newest(scope, name)
+            current = None if value is None else decode_record(value)
+            record = change(current)
+            if record is current:
+                return record
+            new = encode_record(record)
+            revision = (revision_key(scope, name, record.revision), new)
+            if await self._store.compare_and_set(Table.RECORDS, key, value, new, [revision]):
+                return record
+
+
+class Publications:
+    """The published records of one store as clients see them, ``engine.publications``."""
+
+    def __init__(self, store: Store, driver: Driver) -> None:
+        """Made by `Engine`."""
+        self._records = RecordTable(store)
+        self._driver = driver
+
+    async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
+        """Publish a held root as the next revision of a name; durable on return.
+
+        Args:
+            scope: The scope.
+            name: The name in it.
+            root: The CID of a map or list.
+            expected_revision: The required newest revision, 0 if the name must be new; None accepts any.
+
+        Raises:
+            InvalidInput: A malformed scope or name, an invalid CID, or a payload CID (code ``kind_mismatch``).
+            RootNotFound: The store does not hold the root.
+            Conflict: The record is frozen, or at another revision; nothing was published.
+            Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
+        """
+        cid = Cid(root)
+        if cid.kind == "cas":
+            raise InvalidInput(f"{cid.text} is a payload; only a map or a list can be published", code="kind_mismatch")
+        if not all(await self._driver.are_held([bytes(cid)])):
+            raise RootNotFound(f"the store does not hold the root {cid.text}; nothing was published")
+        now = datetime.now(UTC)
+        return _published(await self._records.publish(scope, name, bytes(cid), expected_revision, now))
+
+    async def freeze(self, scope: str, name: str) -> PublishedRecord:
+        """Freeze a record permanently; durable on return. Idempotent.
+
+        Raises:
+            RecordNotFound: The name was never published. Otherwise as `publish`.
+        """
+        return _published(await self._records.freeze(scope, name, datetime.now(UTC)))
+
+    async def get(self, scope: str, name: str) -> PublishedRecord:
+        """Return the newest revision of a record.
+
+        Raises:
+            RecordNotFound: The name was never published.
+            InvalidInput: A malformed scope or name.
+        """
+        return _published(existing(await self._records.get(scope, name), scope, name))
+
+    async def in_scope(self, scope: str, after: str | None, limit: int) -> tuple[list[PublishedRecord], bool]:
+        """List at most `limit` records of a scope whose names are greater than `after`; and whether more follow."""
+        records = await self._records.in_scope(scope, after, limit + 1)
+        return [_published(record) for record in records[:limit]], len(records) > limit
+
+    async def history(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
+        """List at most `limit` revisions of a record greater than `after`, oldest first; and whether more follow."""
+        records = await self._records.history(scope, name, after, limit + 1)
+        return [_published(record) for record in records[:limit]], len(records) > limit
+
+
+def _published(record: Record) -> PublishedRecord:
+    """A record as clients see it, with CIDs in text form."""
+    return PublishedRecord(
+        scope=record.scope,
+        name=record.name,
+        root=Cid(record.root).text,
+        revision=record.revision,
+        previous_root=None if record.previous_root is None else Cid(record.previous_root).text,
+        published_at=record.published_at,
+        frozen=record.frozen,
+        frozen_at=UNSET if record.frozen_at is None else record.frozen_at,
+    )

@@ -1,0 +1,74 @@
+"""RocksDB options of the database and of each column family.
+
+The sizes are explained in ``docs/decisions/0010-rocksdb-key-layout.md``, the recovery mode in
+``0011-log-and-group-commit.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from rocksdict import BlockBasedOptions, Cache, DataBlockIndexType, DBCompressionType, DBRecoveryMode, Options
+
+from coregw.store.rocksdb.layout import Family
+
+__all__ = ["database_options", "family_options"]
+
+_MIB: Final = 1 << 20
+
+
+def database_options(*, create: bool, salvage: bool) -> Options:
+    """The options of the database as a whole, and of `Family.META`."""
+    options = _family_options(buffer_bytes=_MIB, buffers=2)
+    options.create_if_missing(create)
+    options.create_missing_column_families(create)
+    # Damage to acknowledged writes must not be skipped silently: decision 0011.
+    options.set_wal_recovery_mode(
+        DBRecoveryMode.skip_any_corrupted_record() if salvage else DBRecoveryMode.tolerate_corrupted_tail_records()
+    )
+    options.set_max_total_wal_size(64 * _MIB)  # bounds the log that the next open replays
+    options.set_max_background_jobs(max(2, min(4, os.cpu_count() or 2)))
+    options.set_bytes_per_sync(_MIB)  # SSTs reach the disk while they are written, not in one stall at their end
+    options.set_max_open_files(512)
+    options.set_max_log_file_size(_MIB)  # RocksDB's own LOG
+    options.set_keep_log_file_num(4)
+    return options
+
+
+def family_options(cache: Cache) -> dict[str, Options]:
+    """The options of every family but `Family.META`. `cache` holds the blocks of all families but `Family.CHUNKS`."""
+    small = _family_options(buffer_bytes=_MIB, buffers=2)
+    small.set_block_based_table_factory(_point_lookups(cache))
+    pages = _family_options(buffer_bytes=8 * _MIB, buffers=3)
+    pages.set_block_based_table_factory(_point_lookups(cache))
+    # Only payloads may compress well. Chunks bypass the block cache: one large payload would evict every page, and the
+    # operating system's page cache serves them equally well.
+    chunks = _family_options(buffer_bytes=4 * _MIB, buffers=3)
+    chunks.set_compression_type(DBCompressionType.lz4())
+    table = BlockBasedOptions()
+    table.disable_cache()
+    chunks.set_block_based_table_factory(table)
+    families = dict.fromkeys((Family.ROOTS, Family.PAYLOADS, Family.UPLOADS, Family.RECORDS), small)
+    return {str(family): each for family, each in {**families, Family.PAGES: pages, Family.CHUNKS: chunks}.items()}
+
+
+def _family_options(*, buffer_bytes: int, buffers: int) -> Options:
+    options = Options(raw_mode=True)
+    options.set_write_buffer_size(buffer_bytes)
+    options.set_max_write_buffer_number(buffers)
+    options.set_compression_type(DBCompressionType.none())
+    return options
+
+
+def _point_lookups(cache: Cache) -> BlockBasedOptions:
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(4096)
+    table.set_bloom_filter(10, block_based=False)
+    table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+    table.set_data_block_hash_ratio(0.75)
+    # Filters and indexes count against the cache's bound instead of growing with the store.
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    return table

@@ -1,0 +1,195 @@
+"""`RocksStore`, a `coregw.store.Store` on RocksDB: joins the reader, the committer and the payloads."""
+
+# ruff: noqa: D102 - the protocol documents the methods
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from coregw.errors import CoregwError
+from coregw.store import Table
+from coregw.store.arguments import check_listing, key_range
+from coregw.store.rocksdb.committer import Committer, Transaction
+from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.layout import EPOCH_KEY, Family, Row
+from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
+from coregw.store.rocksdb.reader import Reader
+
+__all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "open_store"]
+
+CACHE_BYTES: Final = 32 << 20
+"""The default size of RocksDB's block cache. Parsed pages have a cache of their own in front of it."""
+
+RESERVE_BYTES: Final = 128 << 20
+"""The default free space below which nothing more is stored."""
+
+READ_THREADS: Final = 4
+"""The default number of concurrent reads."""
+
+_FAMILIES: Final = {table: Family(table) for table in Table}
+
+
+async def open_store(
+    path: str | PathLike[str],
+    *,
+    cache_bytes: int = CACHE_BYTES,
+    reserve_bytes: int = RESERVE_BYTES,
+    read_threads: int = READ_THREADS,
+    salvage: bool = False,
+) -> RocksStore:
+    """Open the store in a directory, which is created if it is missing or empty.
+
+    Deletes what unfinished uploads left. If the last process did not close the store, replays its log: some 64 MiB at
+    most.
+
+    Args:
+        path: The directory.
+        cache_bytes: Memory for RocksDB's block cache. Memtables take up to some 46 MiB more.
+        reserve_bytes: With less free space than this on the disk, writes that need room raise `StorageFull`.
+        read_threads: The maximum number of concurrent reads.
+        salvage: Open a store whose log is damaged or lost, with what can still be read. Acknowledged writes may be
+            lost, so leave this decision to an operator.
+
+    Raises:
+        InvalidInput: The path is not a directory, or the directory holds something other than a store.
+        Unavailable: Another process has the store open, a newer coregw wrote it, or the directory cannot be used.
+        StorageFull: The disk is full.
+        StoreDamaged: The store's files are corrupt or missing.
+    """
+    database = await asyncio.to_thread(Database, Path(path), cache_bytes, salvage=salvage)
+    return RocksStore(database, reserve_bytes=reserve_bytes, read_threads=read_threads)
+
+
+class RocksStore:
+    """A `coregw.store.Store` on RocksDB. Use `open_store`; ``async with`` closes it."""
+
+    def __init__(self, database: Database, *, reserve_bytes: int, read_threads: int) -> None:
+        self._database = database
+        self._committer = Committer(database, reserve_bytes)
+        self._reader = Reader(database, self._committer, read_threads)
+        self._payloads = Payloads(self._reader, self._committer, database.epoch)
+        self._closing = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def path(self) -> Path:
+        """The store's directory."""
+        return self._database.path
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        read = self._reader.get if table is Table.PAGES else self._reader.get_durable
+        return await read(_FAMILIES[table], keys)
+
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+        def put(transaction: Transaction) -> None:
+            for table, pairs in rows.items():
+                family = _FAMILIES[table]
+                for key, value in pairs:
+                    transaction.put(Row(family, key), value)
+
+        size = sum(_size(pairs) for pairs in rows.values())
+        await self._committer.submit(put, size=size, durable=durable, after_sync=durable)
+
+    async def compare_and_set(
+        self,
+        table: Table,
+        key: bytes,
+        expected: bytes | None,
+        value: bytes,
+        further: Sequence[tuple[bytes, bytes]] = (),
+    ) -> bool:
+        family = _FAMILIES[table]
+        row = Row(family, key)
+
+        def compare_and_set(transaction: Transaction) -> bool:
+            if transaction.get(row) != expected:
+                return False
+            transaction.put(row, value)
+            for further_key, further_value in further:
+                transaction.put(Row(family, further_key), further_value)
+            return True
+
+        size = len(key) + len(value) + _size(further)
+        # Durable also if it fails: the write that it lost against may still wait for the same sync.
+        return await self._committer.submit(compare_and_set, reads=[row], size=size, durable=True)
+
+    async def list_rows(
+        self, table: Table, prefix: bytes, after: bytes | None, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        check_listing(prefix, limit)
+        family = _FAMILIES[table]
+        start, end = key_range(prefix, after)
+        rows = await self._reader.run(lambda database: database.scan(family, start, end, limit))
+        if table is not Table.PAGES:
+            await self._reader.wait_durable(family, [key for key, _ in rows])
+        return rows
+
+    async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
+        family = _FAMILIES[table]
+
+        def delete(transaction: Transaction) -> None:
+            for key in keys:
+                transaction.delete(Row(family, key))
+
+        await self._committer.submit(delete, size=0, durable=True)
+
+    # --- payloads -----------------------------------------------------------------------------------------------------
+
+    def begin_payload(self) -> RocksPayloadWriter:
+        return self._payloads.begin()
+
+    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
+        return await self._payloads.put(multihash, data)
+
+    async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        return await self._payloads.stat(multihashes)
+
+    def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        return self._payloads.read(multihash, start, end)
+
+    # --- the store as a whole -----------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Flush what is only in memtables and in the log to SSTs, where worker processes can read it.
+
+        Raises:
+            StorageFull, Unavailable: The disk has no room, or the store is closed.
+        """
+        await self._reader.run(lambda database: database.flush())
+
+    async def healthy(self) -> bool:
+        try:
+            (epoch,) = await self._reader.get(Family.META, [EPOCH_KEY])
+        except CoregwError:
+            return False
+        return epoch is not None and not self._committer.has_failed
+
+    async def close(self) -> None:
+        await asyncio.shield(asyncio.to_thread(self._close))  # once begun, closing is completed
+
+    def _close(self) -> None:
+        with self._closing:
+            if not self._is_closed:
+                self._is_closed = True
+                self._reader.close()
+                self._committer.close()
+                self._database.close()
+
+
+def _size(rows: Sequence[tuple[bytes, bytes]]) -> int:
+    return sum(len(key) + len(value) for key, value in rows)

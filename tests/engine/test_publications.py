@@ -1,0 +1,255 @@
+"""Published records by compare-and-set, on every kind of store (protocol section 5, *published record*)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from coregw.engine.publications import RecordTable
+from coregw.engine.records import Record, record_key, revision_key
+from coregw.errors import Conflict, InvalidInput, RecordNotFound, StoreDamaged
+from coregw.store import Store, Table
+from stores import KINDS, opened
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
+LATER = NOW + timedelta(days=1)
+R1, R2 = b"\x01root 1", b"\x01root 2"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=KINDS)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    async with opened(request.param, tmp_path / "store") as store:
+        yield store
+
+
+@pytest.fixture
+def records(store: Store) -> RecordTable:
+    return RecordTable(store)
+
+
+async def test_the_first_publication_is_revision_1(records: RecordTable) -> None:
+    assert await records.get("docs", "main") is None
+    record = await records.publish("docs", "main", R1, None, NOW)
+    assert record == Record(
+        scope="docs", name="main", root=R1, revision=1, previous_root=None, published_at=NOW, frozen=False
+    )
+    assert await records.get("docs", "main") == record
+
+
+async def test_each_publication_counts_on_and_names_the_root_before(records: RecordTable) -> None:
+    await records.publish("docs", "main", R1, None, NOW)
+    again = await records.publish("docs", "main", R1, None, NOW)
+    other = await records.publish("docs", "main", R2, None, LATER)
+    assert (again.revision, again.previous_root) == (2, R1)
+    assert (other.revision, other.previous_root, other.root, other.published_at) == (3, R1, R2, LATER)
+    assert await records.get("docs", "main") == other
+
+
+async def test_publishing_creates_no_root(store: Store, records: RecordTable) -> None:
+    await records.publish("docs", "main", R1, None, NOW)
+    assert await store.get(Table.ROOTS, [R1]) == [None]
+
+
+async def test_times_are_kept_in_utc_to_the_microsecond(records: RecordTable) -> None:
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    await records.publish("docs", "main", R1, None, elsewhere)
+    record = await records.get("docs", "main")
+    assert record is not None
+    assert record.published_at == NOW
+    assert record.published_at.utcoffset() == timedelta(0)
+
+
+async def test_a_publication_on_the_expected_revision_goes_through(records: RecordTable) -> None:
+    assert (await records.publish("docs", "main", R1, 0, NOW)).revision == 1
+    assert (await records.publish("docs", "main", R2, 1, NOW)).revision == 2
+
+
+@pytest.mark.parametrize("expected", [0, 1, 3])
+async def test_a_publication_on_another_revision_changes_nothing(records: RecordTable, expected: int) -> None:
+    await records.publish("docs", "main", R1, None, NOW)
+    before = await records.publish("docs", "main", R2, None, NOW)
+    with pytest.raises(Conflict, match=f"revision 2, not {expected}") as caught:
+        await records.publish("docs", "main", R1, expected, LATER)
+    assert caught.value.code == "revision_mismatch"
+    assert json.loads(caught.value.details or b"") == {"revision": 2}
+    assert await records.get("docs", "main") == before
+
+
+async def test_a_new_name_is_at_revision_0(records: RecordTable) -> None:
+    with pytest.raises(Conflict, match="revision 0, not 1"):
+        await records.publish("docs", "main", R1, 1, NOW)
+    assert await records.get("docs", "main") is None
+
+
+async def test_of_many_publications_on_one_revision_exactly_one_wins(records: RecordTable) -> None:
+    for expected in range(5):
+        results = await asyncio.gather(
+            *(records.publish("docs", "main", b"root %d" % i, expected, NOW) for i in range(20)), return_exceptions=True
+        )
+        won = [result for result in results if isinstance(result, Record)]
+        lost = [result for result in results if isinstance(result, Conflict)]
+        assert len(won) == 1
+        assert len(lost) == 19
+        assert won[0].revision == expected + 1
+        assert await records.get("docs", "main") == won[0]
+
+
+async def test_of_many_publications_at_once_each_gets_a_revision_of_its_own(records: RecordTable) -> None:
+    roots = [b"root %d" % i for i in range(50)]
+    published = await asyncio.gather(*(records.publish("docs", "main", root, None, NOW) for root in roots))
+    by_revision = sorted(published, key=lambda record: record.revision)
+    assert [record.revision for record in by_revision] == list(range(1, 51))
+    assert {record.root for record in published} == set(roots)
+    previous = [None, *(record.root for record in by_revision)]
+    assert [record.previous_root for record in by_revision] == previous[:-1]
+    assert await records.history("docs", "main", 0, 100) == by_revision
+
+
+async def test_nothing_is_published_after_a_freeze(records: RecordTable) -> None:
+    record = await records.publish("docs", "main", R1, None, NOW)
+    frozen = await records.freeze("docs", "main", LATER)
+    assert frozen == Record(
+        scope="docs",
+        name="main",
+        root=R1,
+        revision=1,
+        previous_root=None,
+        published_at=record.published_at,
+        frozen=True,
+        frozen_at=LATER,
+    )
+    for expected in (None, 1, 7):
+        with pytest.raises(Conflict, match="frozen") as caught:
+            await records.publish("docs", "main", R2, expected, LATER)
+        assert caught.value.code == "record_frozen"
+    assert await records.get("docs", "main") == frozen
+    assert await records.history("docs", "main", 0, 10) == [frozen]
+
+
+async def test_freezing_again_changes_nothing(records: RecordTable) -> None:
+    await records.publish("docs", "main", R1, None, NOW)
+    frozen = await records.freeze("docs", "main", NOW)
+    assert await records.freeze("docs", "main", LATER) == frozen
+    assert await asyncio.gather(*(records.freeze("docs", "main", LATER) for _ in range(10))) == [frozen] * 10
+
+
+async def test_freezing_one_name_leaves_others_free(records: RecordTable) -> None:
+    for scope, name in (("docs", "main"), ("docs", "main2"), ("docs2", "main")):
+        await records.publish(scope, name, R1, None, NOW)
+    await records.freeze("docs", "main", NOW)
+    for scope, name in (("docs", "main2"), ("docs2", "main")):
+        assert (await records.publish(scope, name, R2, 1, NOW)).revision == 2
+
+
+async def test_in_a_race_of_publishers_and_a_freeze_nothing_follows_the_freeze(records: RecordTable) -> None:
+    await records.publish("docs", "main", R1, None, NOW)
+
+    async def publish() -> int | str:
+        try:
+            return (await records.publish("docs", "main", R2, None, NOW)).revision
+        except Conflict as conflict:
+            return conflict.code
+
+    half = [publish() for _ in range(20)]
+    results = await asyncio.gather(*half, records.freeze("docs", "main", LATER), *(publish() for _ in range(20)))
+    frozen = results[20]
+    assert isinstance(frozen, Record)
+    published = [result for result in results if isinstance(result, int)]
+    assert sorted(published) == list(range(2, frozen.revision + 1))
+    assert results.count("record_frozen") == 40 - len(published)
+    assert await records.get("docs", "main") == frozen
+
+
+async def test_what_was_never_published_cannot_be_frozen_and_has_no_history(records: RecordTable) -> None:
+    with pytest.raises(RecordNotFound, match="docs/main"):
+        await records.freeze("docs", "main", NOW)
+    with pytest.raises(RecordNotFound, match="docs/main"):
+        await records.history("docs", "main", 0, 10)
+
+
+async def test_history_is_paged_from_the_oldest_on(records: RecordTable) -> None:
+    published = [await records.publish("docs", "main", b"root %d" % i, None, NOW) for i in range(5)]
+    await records.publish("docs", "main.2", R1, None, NOW)
+    assert await records.history("docs", "main", 0, 100) == published
+    assert await records.history("docs", "main", 0, 2) == published[:2]
+    assert await records.history("docs", "main", 2, 2) == published[2:4]
+    assert await records.history("docs", "main", 4, 2) == published[4:]
+    assert await records.history("docs", "main", 5, 2) == []
+    assert await records.history("docs", "main", 1 << 60, 2) == []
+
+
+async def test_records_are_listed_by_scope_in_the_order_of_their_names(records: RecordTable) -> None:
+    names = ["Z", "a", "a-", "a.", "aa", "b", "x" * 128]
+    for name in reversed(names):
+        for scope in ("docs", "docs-", "doc"):
+            await records.publish(scope, name, R1, None, NOW)
+    newest = [await records.publish("docs", name, R2, None, NOW) for name in names]
+    assert await records.in_scope("docs", None, 100) == newest
+    assert [record.name for record in await records.in_scope("docs", None, 100)] == sorted(names)
+    assert await records.in_scope("docs", None, 3) == newest[:3]
+    assert await records.in_scope("docs", "a.", 2) == newest[4:6]
+    assert await records.in_scope("docs", "a0", 1) == newest[4:5]
+    assert await records.in_scope("docs", "x" * 128, 2) == []
+    assert await records.in_scope("none", None, 2) == []
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 129, "a/b", "a\0", "a b", "ä", "a\n", "a:b"])
+async def test_scopes_and_names_of_another_form_are_refused(records: RecordTable, bad: str) -> None:
+    for scope, name in ((bad, "name"), ("scope", bad)):
+        for call in (
+            records.get(scope, name),
+            records.publish(scope, name, R1, None, NOW),
+            records.freeze(scope, name, NOW),
+            records.in_scope(scope, name, 1),
+            records.history(scope, name, 0, 1),
+        ):
+            with pytest.raises(InvalidInput, match="characters"):
+                await call
+
+
+async def test_arguments_without_a_meaning_are_refused(records: RecordTable) -> None:
+    await records.publish("docs", "main", R1, None, NOW)
+    naive = NOW.replace(tzinfo=None)
+    for call in (
+        records.publish("docs", "main", R2, None, naive),
+        records.publish("docs", "main", R2, -1, NOW),
+        records.freeze("docs", "main", naive),
+        records.in_scope("docs", None, 0),
+        records.history("docs", "main", 0, 0),
+    ):
+        with pytest.raises(InvalidInput):
+            await call
+    assert [record.revision for record in await records.history("docs", "main", 0, 10)] == [1]
+
+
+async def test_a_malformed_row_is_damage(store: Store, records: RecordTable) -> None:
+    await store.put({Table.RECORDS: [(record_key("docs", "main"), b"?")]})
+    for call in (
+        records.get("docs", "main"),
+        records.in_scope("docs", None, 10),
+        records.history("docs", "main", 0, 10),
+        records.publish("docs", "main", R1, None, NOW),
+        records.freeze("docs", "main", NOW),
+    ):
+        with pytest.raises(StoreDamaged, match="malformed"):
+            await call
+
+
+async def test_a_missing_revision_is_damage(store: Store, records: RecordTable) -> None:
+    for root in (R1, R2, R1):
+        await records.publish("docs", "main", root, None, NOW)
+    await store.delete(Table.RECORDS, [revision_key("docs", "main", 2)])
+    with pytest.raises(StoreDamaged, match="1 revisions of docs/main"):
+        await records.history("docs", "main", 0, 10)

@@ -1,0 +1,124 @@
+"""Shorthands for rows and payloads, a view of the files below a store, and processes that die while they use one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from coregw.store import CHUNK_BYTES, Store, Table
+from coregw.store.rocksdb import RocksStore
+from coregw.store.rocksdb.layout import Family
+from coregw.store.testing.support import multihash_of, read
+
+PRELUDE = """
+import asyncio, os, random, signal, sys
+from datetime import UTC, datetime
+from coregw.engine.publications import RecordTable
+from coregw.store import CHUNK_BYTES, Table
+from coregw.store.rocksdb import open_store
+from coregw.store.testing.support import multihash_of, upload
+from store.rocksdb_support import put_pages, put_roots
+
+def say(*words):
+    print(*words, flush=True)
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+_TESTS = Path(__file__).parent.parent
+
+
+def start(path: Path, main: str) -> subprocess.Popen[str]:
+    """Start a process that runs ``async def main(path)`` with the given body, after `PRELUDE`."""
+    body = textwrap.indent(textwrap.dedent(main).strip(), "    ")
+    script = f"{PRELUDE}\nasync def main(path):\n{body}\n\nasyncio.run(main(sys.argv[1]))\n"
+    return subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True, cwd=_TESTS)
+
+
+def run_until_dead(path: Path, main: str) -> list[str]:
+    """Run a process that kills itself; the lines it printed."""
+    process = start(path, main)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == -9, f"ended with {process.returncode}"
+    return printed.splitlines()
+
+
+def kill_after(path: Path, main: str, is_enough: Callable[[list[str]], bool]) -> list[str]:
+    """Run a process and kill it when it has printed enough; the complete lines it printed."""
+    with start(path, main) as process:
+        assert process.stdout is not None
+        printed: list[str] = []
+        try:
+            while not is_enough(printed):
+                line = process.stdout.readline()
+                assert line, f"ended early, after {printed[-5:]}"
+                printed.append(line)
+        finally:
+            process.kill()
+        printed += process.stdout.readlines()
+    return [line.strip() for line in printed if line.endswith("\n")]
+
+
+async def put_pages(store: Store, pages: Sequence[tuple[bytes, bytes]]) -> None:
+    """Put pages; not durable yet."""
+    await store.put({Table.PAGES: pages}, durable=False)
+
+
+async def put_roots(store: Store, roots: Sequence[bytes], pages: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    """Put root records, together with pages."""
+    await store.put({Table.PAGES: pages, Table.ROOTS: [(root, b"") for root in roots]})
+
+
+async def are_held(store: Store, roots: Sequence[bytes]) -> list[bool]:
+    """Whether the store has a record of each root."""
+    return [value is not None for value in await store.get(Table.ROOTS, roots)]
+
+
+async def get_pages(store: Store, digests: Sequence[bytes]) -> list[bytes | None]:
+    """Read pages."""
+    return await store.get(Table.PAGES, digests)
+
+
+def keys(store: RocksStore, family: Family) -> list[bytes]:
+    """All keys of a column family."""
+    return list(store._database._keys(family))
+
+
+async def assert_payloads_are_whole(store: RocksStore) -> int:
+    """Check every payload against its multihash, and that there are no chunks of anything else; their number."""
+    payloads = keys(store, Family.PAYLOADS)
+    chunks = 0
+    for payload in payloads:
+        data = await read(store, payload)
+        assert multihash_of(data) == payload
+        chunks += -(-len(data) // CHUNK_BYTES)
+    assert keys(store, Family.UPLOADS) == []
+    assert len(keys(store, Family.CHUNKS)) == chunks
+    return len(payloads)
+
+
+def log_file(path: Path) -> Path:
+    """The write-ahead log with the newest writes."""
+    return max((path / "rocksdb").glob("*.log"))
+
+
+def flip_bit(path: Path, position: int) -> None:
+    """Flip a bit in a file."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def flip_bit_in_ssts(path: Path, pattern: bytes) -> int:
+    """Flip a bit in each occurrence of a pattern in the SSTs of a store; the number of files changed."""
+    changed = 0
+    for table in (path / "rocksdb").glob("*.sst"):
+        position = table.read_bytes().find(pattern)
+        if position >= 0:
+            flip_bit(table, position)
+            changed += 1
+    return changed

@@ -1,0 +1,34 @@
+"""A store of this process as a worker process would see it: over a socket, and by its SSTs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from coregw.store import Store
+from coregw.store.rocksdb import RocksStore
+from coregw.store.rocksdb.replica import Replica
+from coregw.store.workers import RemoteStore, SharedStore, share_store
+
+
+def replica_of(rocks: RocksStore, name: str = "test") -> Replica:
+    """A replica of a store, not yet opened."""
+    return Replica(rocks.path, name, cache_bytes=1 << 20, threads=2)
+
+
+@asynccontextmanager
+async def shared(store: Store, replica: Replica | None = None) -> AsyncIterator[tuple[RemoteStore, SharedStore]]:
+    """A worker's store, and the owner's end of its connection."""
+    here, there = socket.socketpair()
+    owner = await share_store(store, there)
+    async with await RemoteStore.connect(here, replica) as remote:
+        yield remote, owner
+    await owner.ended()
+
+
+@asynccontextmanager
+async def worker_of(rocks: RocksStore, name: str = "test") -> AsyncIterator[RemoteStore]:
+    """A worker's store, with a replica."""
+    async with shared(rocks, replica_of(rocks, name)) as (remote, _):
+        yield remote
