@@ -1,14 +1,16 @@
-"""Gateways for the tests of clients: an honest one on a real socket and a real store, and one that lies on purpose."""
+"""Gateways for client tests: an honest one on a real socket and store, and one that tampers with its replies."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 
 import httpx2
 import uvloop
@@ -21,18 +23,18 @@ START_SECONDS = 30
 
 
 def names(folder: Path) -> list[str]:
-    """What is in a folder, sorted."""
+    """The names in a folder, sorted."""
     return sorted(path.name for path in folder.iterdir())
 
 
 @contextmanager
 def honest_gateway(data: Path) -> Iterator[str]:
-    """A gateway on RocksDB in `data`, in a thread; gives its address."""
+    """Run a gateway on a RocksDB store in `data`, in a thread. Yields its address."""
     ready = threading.Event()
-    heard: list[str] = []
+    addresses: list[str] = []
 
     def on_ready(url: str) -> None:
-        heard.append(url)
+        addresses.append(url)
         ready.set()
 
     server = GatewayServer(Settings(data=data, port=0, shutdown_seconds=5), on_ready=on_ready)
@@ -45,15 +47,15 @@ def honest_gateway(data: Path) -> Iterator[str]:
     thread.start()
     try:
         assert ready.wait(START_SECONDS), "the gateway did not start"
-        yield heard[0]
+        yield addresses[0]
     finally:
         server.stop()
         thread.join()
 
 
 @dataclass(frozen=True)
-class Told:
-    """An answer on its way to the client."""
+class Reply:
+    """A request, and the reply that the client will receive."""
 
     method: str
     path: str
@@ -62,56 +64,69 @@ class Told:
     body: bytes
     headers: dict[str, str]
 
-    def saying(self, body: bytes, status: int | None = None) -> Told:
+    def with_body(self, body: bytes, status: int | None = None) -> Reply:
         return replace(self, body=body, status=self.status if status is None else status)
 
 
-Lie = Callable[[Told], Told]
-Liar = Callable[..., Client]  # (lie, settings=, honest=): a client of a gateway that tells it
+def aborted() -> NoReturn:
+    raise ConnectionAbortedError("the client aborted its upload")
+
+
+Lie = Callable[[Reply], Reply]
+Liar = Callable[..., Client]  # (lie, settings=, honest=) -> a client of a lying gateway
 
 
 @contextmanager
 def lying_gateway(lie: Lie, honest: str | None = None) -> Iterator[str]:
-    """A gateway that asks the `honest` one, and lies about what it heard. Without one it heard 200 and nothing."""
+    """Run a proxy of the `honest` gateway that passes each reply through `lie`. Yields its address.
+
+    Without an honest gateway, `lie` is given an empty reply with status 200.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
             request = self.body()
-            told = lie(self.heard(request))
-            self.send_response(told.status)
-            for name, value in told.headers.items():
+            reply = lie(self.honest_reply(request))
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
                 self.send_header(name, value)
-            if "content-length" not in told.headers and "transfer-encoding" not in told.headers:
-                self.send_header("content-length", str(len(told.body)))
+            if "content-length" not in reply.headers and "transfer-encoding" not in reply.headers:
+                self.send_header("content-length", str(len(reply.body)))
             self.end_headers()
-            self.wfile.write(told.body)
+            self.wfile.write(reply.body)
 
         do_GET = do_POST = do_HEAD = answer  # noqa: N815
 
         def body(self) -> bytes:
             if self.headers.get("transfer-encoding") == "chunked":
-                pieces = []
-                while size := int(self.rfile.readline(), 16):
-                    pieces.append(self.rfile.read(size))
+                chunks = []
+                while size := int(self.rfile.readline() or aborted(), 16):
+                    chunks.append(self.rfile.read(size))
                     self.rfile.readline()
                 self.rfile.readline()
-                return b"".join(pieces)
+                return b"".join(chunks)
             return self.rfile.read(int(self.headers.get("content-length", 0)))
 
-        def heard(self, request: bytes) -> Told:
+        def honest_reply(self, request: bytes) -> Reply:
             if honest is None:
-                return Told(self.command, self.path, request, 200, b"", {})
+                return Reply(self.command, self.path, request, 200, b"", {})
             headers = {name: value for name, value in self.headers.items() if name.lower() == "content-type"}
             answer = httpx2.request(self.command, honest + self.path, content=request, headers=headers)
-            return Told(self.command, self.path, request, answer.status_code, answer.content, {})
+            return Reply(self.command, self.path, request, answer.status_code, answer.content, {})
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            if not isinstance(sys.exc_info()[1], ConnectionError):  # clients may disconnect at any time
+                super().handle_error(request, client_address)
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

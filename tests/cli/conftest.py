@@ -1,4 +1,4 @@
-"""One honest gateway for all tests of the command line, and ways to run a command."""
+"""Fixtures: an honest gateway shared by all command line tests, and ways to run a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``coregw export`` and ``coregw import``: a verified file or none, and roots alone on stdout."""
+"""``coregw export`` and ``coregw import``: only verified files, and only roots on stdout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import Result
 
 from coregw import Map, payload_cid
 from coregw.client import Client
-from gateways import Told, honest_gateway, lying_gateway, names
+from gateways import Reply, honest_gateway, lying_gateway, names
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -26,7 +26,7 @@ def root(gateway: str) -> str:
         return client.create_root(arcs | {"gone": payload_cid(b"nobody has this")})
 
 
-def test_a_root_goes_from_one_gateway_to_another(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:
+def test_a_root_is_copied_to_another_gateway_by_a_file(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:
     file = tmp_path / "a.car"
     done = coregw("export", root, file, "--payloads")
     assert (done.returncode, done.stdout) == (0, b"")
@@ -39,14 +39,14 @@ def test_a_root_goes_from_one_gateway_to_another(coregw: Start, run: Run, root: 
         assert run("cat", root, "docs/3", gateway=url).stdout == "page 3"
 
 
-def test_without_payloads_the_tree_alone_is_written(run: Run, root: str, tmp_path: Path) -> None:
+def test_without_payloads_only_the_tree_is_exported(run: Run, root: str, tmp_path: Path) -> None:
     done = run("export", root, tmp_path / "a.car")
     assert done.exit_code == 0
     assert done.stderr.startswith("coregw: wrote 11 blocks, ")
     assert "without payload" not in done.stderr
 
 
-def test_a_pipe_leads_from_one_gateway_to_another(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:
+def test_a_root_is_copied_to_another_gateway_by_a_pipe(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:
     coregw("export", root, tmp_path / "a.car", "--payloads")
     piped = coregw("export", root, "-", "--payloads")
     assert (piped.returncode, piped.stdout) == (0, (tmp_path / "a.car").read_bytes())
@@ -57,13 +57,13 @@ def test_a_pipe_leads_from_one_gateway_to_another(coregw: Start, run: Run, root:
         assert run("cat", root, "docs/3", gateway=url).stdout == "page 3"
 
 
-def test_what_comes_from_a_pipe_can_be_sent_again(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+def test_an_import_from_stdin_can_be_retried(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
     run("export", root, tmp_path / "a.car")
     attempts: list[bytes] = []
 
-    def busy_at_first(told: Told) -> Told:
-        attempts.append(told.request)
-        return told if len(attempts) > 1 else told.saying(b"", 503)
+    def busy_at_first(reply: Reply) -> Reply:
+        attempts.append(reply.request)
+        return reply if len(attempts) > 1 else reply.with_body(b"", 503)
 
     car = (tmp_path / "a.car").read_bytes()
     with lying_gateway(busy_at_first, gateway) as url:
@@ -71,7 +71,7 @@ def test_what_comes_from_a_pipe_can_be_sent_again(run: Run, gateway: str, root: 
     assert attempts == [car, car]
 
 
-def test_a_car_file_is_not_for_a_terminal(root: str, gateway: str) -> None:
+def test_a_car_file_is_not_written_to_a_terminal(root: str, gateway: str) -> None:
     ours, theirs = os.openpty()
     environment = {**os.environ, "COREGW_GATEWAY": gateway}
     command = [sys.executable, "-m", "coregw", "export", root, "-"]
@@ -87,8 +87,8 @@ def test_a_car_file_is_not_for_a_terminal(root: str, gateway: str) -> None:
         os.close(theirs)
 
 
-def test_a_lie_is_exit_code_3_and_no_file(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
-    with lying_gateway(lambda told: told.saying(told.body[:-1]), gateway) as url:
+def test_a_tampered_export_is_exit_code_3_and_leaves_no_file(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+    with lying_gateway(lambda reply: reply.with_body(reply.body[:-1]), gateway) as url:
         for file in (tmp_path / "a.car", "-"):
             refused = run("export", root, file, gateway=url)
             assert (refused.exit_code, refused.stdout) == (3, "")
@@ -96,7 +96,7 @@ def test_a_lie_is_exit_code_3_and_no_file(run: Run, gateway: str, root: str, tmp
     assert names(tmp_path) == []
 
 
-def test_failures_are_one_line(run: Run, root: str, tmp_path: Path) -> None:
+def test_a_failure_is_one_line_and_exit_code_1(run: Run, root: str, tmp_path: Path) -> None:
     (tmp_path / "bad.car").write_bytes(b"no CAR at all")
     for arguments, words in [
         (("import", tmp_path / "bad.car"), "the header"),

@@ -1,4 +1,4 @@
-"""What a person sees when a command fails, what ``resolve`` and ``verify`` say, and how ``serve`` lives and ends."""
+"""Failures of commands, ``resolve`` and ``verify``, and the life cycle of ``serve``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from click.testing import Result
 from coregw import List, Map, payload_cid
 from coregw.client import Client, query
 from coregw.client.settings import DEFAULT_GATEWAY
-from gateways import Told, lying_gateway
+from gateways import Reply, lying_gateway
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -37,7 +37,7 @@ def root(gateway: str) -> str:
         return client.create_root({"docs/readme": CID, "docs/guide": payload_cid(b"guide")})
 
 
-def test_resolve_prints_the_target_alone(run: Run, root: str) -> None:
+def test_resolve_prints_only_the_target(run: Run, root: str) -> None:
     found = run("resolve", root, "docs/readme")
     assert (found.exit_code, found.stdout, found.stderr) == (0, f"{CID}\n", "")
     assert run("resolve", root, "").stdout == f"{root}\n"
@@ -91,14 +91,16 @@ def test_a_tampered_file_is_not_proven(run: Run, root: str, tmp_path: Path, chan
     "content",
     [b"", b"{}", b"[]", b"\xff", b"{" * 1000, b'{"request": {}, "result": {}}', b'{"request": {}, "request": {}}'],
 )
-def test_a_file_that_holds_no_proof_is_not_proven(run: Run, tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_saved_proof_is_not_proven(run: Run, tmp_path: Path, content: bytes) -> None:
     saved = tmp_path / "saved.json"
     saved.write_bytes(content)
     refused = run("verify", saved)
     assert (refused.exit_code, refused.stdout) == (3, "")
 
 
-def test_every_kind_of_answer_can_be_saved_and_verified(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+def test_the_answer_to_every_kind_of_query_can_be_saved_and_verified(
+    run: Run, gateway: str, root: str, tmp_path: Path
+) -> None:
     with Client(gateway) as client:
         listed = client.create_list([CID, CID], [7, 7])
         answers = {
@@ -132,7 +134,7 @@ def test_every_kind_of_answer_can_be_saved_and_verified(run: Run, gateway: str, 
         ["cat", "ROOT", "docs"],
     ],
 )
-def test_what_is_not_there_is_one_line_and_exit_code_1(run: Run, root: str, command: list[str]) -> None:
+def test_an_absent_path_is_one_line_and_exit_code_1(run: Run, root: str, command: list[str]) -> None:
     failed = run(*[root if word == "ROOT" else word for word in command])
     assert (failed.exit_code, failed.stdout) == (1, "")
     assert len(failed.stderr.splitlines()) == 1
@@ -142,13 +144,13 @@ def test_what_is_not_there_is_one_line_and_exit_code_1(run: Run, root: str, comm
 
 @pytest.mark.parametrize("command", ["ls", "cat", "get", "resolve"])
 @pytest.mark.parametrize("bad", ["nonsense", "-", "../..", "bafkqaaa"])
-def test_a_root_that_is_none_is_exit_code_1(run: Run, tmp_path: Path, command: str, bad: str) -> None:
+def test_an_invalid_root_is_one_line_and_exit_code_1(run: Run, tmp_path: Path, command: str, bad: str) -> None:
     failed = run(command, "--", bad, tmp_path / "out")
     assert (failed.exit_code, failed.stdout) == (1, "")
     assert len(failed.stderr.splitlines()) == 1
 
 
-def test_a_map_is_no_file_and_a_payload_no_folder(run: Run, root: str, tmp_path: Path) -> None:
+def test_using_a_map_as_a_file_or_a_payload_as_a_folder_is_an_error(run: Run, root: str, tmp_path: Path) -> None:
     assert "is a map, not a file" in run("cat", root, "").stderr
     assert run("cat", root, "docs").stderr == "coregw: docs is a folder: list it with coregw ls\n"
     assert "is a folder" not in run("cat", root, "none").stderr
@@ -156,7 +158,7 @@ def test_a_map_is_no_file_and_a_payload_no_folder(run: Run, root: str, tmp_path:
     assert "is not a map root" in run("get", List([CID]).root, tmp_path / "out").stderr
 
 
-def test_a_gateway_that_is_not_there_is_one_line_and_exit_code_1(run: Run, root: str) -> None:
+def test_an_unreachable_gateway_is_one_line_and_exit_code_1(run: Run, root: str) -> None:
     failed = run("resolve", root, "docs/readme", "--gateway", "http://127.0.0.1:9")
     assert failed.exit_code == 1
     assert "http://127.0.0.1:9" in failed.stderr
@@ -167,21 +169,25 @@ def test_a_gateway_that_is_not_there_is_one_line_and_exit_code_1(run: Run, root:
     "command",
     [["resolve", "ROOT", "docs/readme"], ["cat", "ROOT", "docs/readme"], ["ls", "ROOT"], ["get", "ROOT", "OUT"]],
 )
-def test_a_lying_gateway_is_exit_code_3(run: Run, gateway: str, root: str, tmp_path: Path, command: list[str]) -> None:
+def test_a_tampered_answer_is_exit_code_3(
+    run: Run, gateway: str, root: str, tmp_path: Path, command: list[str]
+) -> None:
     words = {"ROOT": root, "OUT": tmp_path / "out"}
-    with lying_gateway(lambda told: told.saying(told.body.replace(b'"proof":"', b'"proof":"AAAA')), gateway) as url:
+    with lying_gateway(
+        lambda reply: reply.with_body(reply.body.replace(b'"proof":"', b'"proof":"AAAA')), gateway
+    ) as url:
         failed = run(*[words.get(word, word) for word in command], gateway=url)
     assert (failed.exit_code, failed.stdout) == (3, "")
     assert failed.stderr.startswith("coregw: not proven: ")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lying_gateway_is_exit_code_3_when_adding(run: Run, gateway: str, tmp_path: Path) -> None:
+def test_a_wrong_cid_or_root_while_adding_is_exit_code_3(run: Run, gateway: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     other = Map({"other": CID}).root.encode()
     for path, body in (("/v1/cas", b'{"cid": "%s"}' % CID.encode()), ("/v1/roots", b'{"root": "%s"}' % other)):
         with lying_gateway(
-            lambda told, at=path, lie=body: told.saying(lie) if told.path.startswith(at) else told, gateway
+            lambda reply, at=path, lie=body: reply.with_body(lie) if reply.path.startswith(at) else reply, gateway
         ) as url:
             failed = run("add", tmp_path, gateway=url)
         assert (failed.exit_code, failed.stdout) == (3, "")
@@ -208,14 +214,14 @@ def test_wrong_usage_is_exit_code_2(run: Run, command: list[str]) -> None:
 @pytest.mark.parametrize(
     "command", [["add", "MISSING"], ["verify", "MISSING"], ["serve", "--data", "x", "--set", "cache_bytes=1"]]
 )
-def test_failures_of_the_system_name_the_place(run: Run, tmp_path: Path, command: list[str]) -> None:
+def test_errors_of_files_and_settings_name_the_place(run: Run, tmp_path: Path, command: list[str]) -> None:
     failed = run(*[tmp_path / "missing" if word == "MISSING" else word for word in command])
     assert failed.exit_code == 1
     assert len(failed.stderr.splitlines()) == 1
     assert "missing" in failed.stderr or "cache_bytes" in failed.stderr
 
 
-def test_a_bug_is_one_line_unless_a_traceback_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coregw.cli.common.client", lambda gateway: 1 / 0)
     monkeypatch.setattr("coregw.cli.cat.client", lambda gateway: 1 / 0)
     failed = run("cat", "root", "path")
@@ -228,29 +234,29 @@ def test_a_bug_is_one_line_unless_a_traceback_is_asked_for(run: Run, monkeypatch
 @pytest.mark.parametrize(
     "command", ["", "serve", "add", "ls", "cat", "get", "diff", "resolve", "verify", "serve-plants"]
 )
-def test_every_command_explains_itself(run: Run, command: str) -> None:
+def test_every_command_has_a_help_text(run: Run, command: str) -> None:
     shown = run(*command.split(), "--help")
     assert shown.exit_code == 0
     assert "Usage" in shown.stdout
 
 
-def test_starting_is_fast_because_little_is_imported(coregw: Start) -> None:
+def test_the_command_imports_no_client_or_server_code_to_start(coregw: Start) -> None:
     code = "import coregw.cli, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncio", "httpx2", "litestar", "msgspec", "rocksdict", "uvicorn"} & set(loaded)
     assert coregw("--version").stdout.startswith(b"coregw")
 
 
-def test_the_default_gateway_is_that_of_the_clients(run: Run) -> None:
+def test_the_default_gateway_is_the_same_as_the_clients(run: Run) -> None:
     assert DEFAULT_GATEWAY in run("ls", "--help").stdout
 
 
-def test_settings_are_listed(run: Run) -> None:
+def test_serve_lists_its_settings(run: Run) -> None:
     assert "COREGW_CACHE_BYTES" in run("serve", "--settings").stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serve_says_where_it_listens_keeps_what_it_was_given_and_ends_cleanly(
+def test_serve_prints_its_address_keeps_its_data_and_stops_with_exit_code_0(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
@@ -285,11 +291,11 @@ def test_serve_says_where_it_listens_keeps_what_it_was_given_and_ends_cleanly(
 def test_an_interrupted_get_leaves_nothing_behind(gateway: str, root: str, tmp_path: Path) -> None:
     asked, interrupted = threading.Event(), threading.Event()
 
-    def slow(told: Told) -> Told:
-        if told.path.startswith("/v1/cas/"):
+    def slow(reply: Reply) -> Reply:
+        if reply.path.startswith("/v1/cas/"):
             asked.set()
             interrupted.wait(60)
-        return told
+        return reply
 
     with Client(gateway) as client:
         client.put_payload(b"guide")

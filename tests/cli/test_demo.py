@@ -1,4 +1,4 @@
-"""The demo says so when something is not as it should be, and leaves nothing behind."""
+"""The demo: what it reports, how it fails, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coregw import demo
-from gateways import Told, lying_gateway, names
+from gateways import Reply, lying_gateway, names
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return top
 
 
-def test_the_demo_shows_what_it_did(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_reports_its_results(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(folder) == 0
     said = capsys.readouterr().out
     assert "4 files, 2,097,174 bytes, 1 of them lists of chunks" in said
@@ -33,16 +33,16 @@ def test_the_demo_shows_what_it_did(folder: Path, capsys: pytest.CaptureFixture[
     assert names(folder.parent / "scratch") == []
 
 
-def wrong_bytes(told: Told) -> Told:
-    return told.saying(told.body[:-1] + b"!") if told.path.startswith("/v1/cas/") else told
+def wrong_bytes(reply: Reply) -> Reply:
+    return reply.with_body(reply.body[:-1] + b"!") if reply.path.startswith("/v1/cas/") else reply
 
 
-def wrong_answers(told: Told) -> Told:
-    return told.saying(told.body.replace(b"bafkrei", b"bafkreh")) if told.path == "/v1/resolve" else told
+def wrong_answers(reply: Reply) -> Reply:
+    return reply.with_body(reply.body.replace(b"bafkrei", b"bafkreh")) if reply.path == "/v1/resolve" else reply
 
 
 @pytest.mark.parametrize("lie", [wrong_bytes, wrong_answers])
-def test_a_lying_gateway_makes_the_demo_fail(
+def test_the_demo_fails_with_a_lying_gateway(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lie: object
 ) -> None:
     honest = demo.Gateway
@@ -63,7 +63,7 @@ def test_a_lying_gateway_makes_the_demo_fail(
     assert names(folder.parent / "scratch") == []
 
 
-def test_a_gateway_that_does_not_start_makes_the_demo_fail(
+def test_the_demo_fails_if_the_gateway_does_not_start(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")

@@ -1,4 +1,4 @@
-"""``coregw diff``: what differs between two maps, as lines; nothing is shown that is not proven."""
+"""``coregw diff``: differences as lines, none of them unproven."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import Result
 
 from coregw import Map, payload_cid
 from coregw.client import Client
-from gateways import Told, lying_gateway
+from gateways import Reply, lying_gateway
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -27,24 +27,24 @@ def roots(gateway: str) -> tuple[str, str]:
         return client.create_root(BEFORE), client.create_root(AFTER)
 
 
-def test_a_line_says_what_became_of_a_path(coregw: Start, roots: tuple[str, str]) -> None:
+def test_each_line_is_a_sign_and_a_path(coregw: Start, roots: tuple[str, str]) -> None:
     shown = coregw("diff", *roots)
     assert (shown.returncode, shown.stderr) == (0, b"")
     assert shown.stdout.decode() == "~ docs/a\n+ docs/b/below\n- src/gone\n+ src/odd\\n\\\\\\x1b[31m\n"
 
 
-def test_only_what_is_below_the_prefix_is_shown(run: Run, roots: tuple[str, str]) -> None:
+def test_only_differences_at_and_below_the_prefix_are_shown(run: Run, roots: tuple[str, str]) -> None:
     assert run("diff", *roots, "docs").stdout == "~ docs/a\n+ docs/b/below\n"
     assert run("diff", *reversed(roots), "src/gone").stdout == "+ src/gone\n"
 
 
 @pytest.mark.parametrize("prefix", ["docs/same", "nowhere"])
-def test_no_differences_are_no_lines_and_no_failure(run: Run, roots: tuple[str, str], prefix: str) -> None:
+def test_no_differences_are_no_lines_and_exit_code_0(run: Run, roots: tuple[str, str], prefix: str) -> None:
     shown = run("diff", *roots, prefix)
     assert (shown.exit_code, shown.output) == (0, "")
 
 
-def test_json_lines_have_the_targets(run: Run, roots: tuple[str, str]) -> None:
+def test_json_lines_contain_the_targets(run: Run, roots: tuple[str, str]) -> None:
     shown = run("diff", *roots, "--json")
     assert shown.exit_code == 0
     assert [json.loads(line) for line in shown.stdout.splitlines()] == [
@@ -56,11 +56,11 @@ def test_json_lines_have_the_targets(run: Run, roots: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_forged_diff_is_not_shown(run: Run, gateway: str, roots: tuple[str, str], options: list[str]) -> None:
-    def lie(told: Told) -> Told:
-        document = json.loads(told.body)
+def test_a_tampered_page_is_not_shown(run: Run, gateway: str, roots: tuple[str, str], options: list[str]) -> None:
+    def lie(reply: Reply) -> Reply:
+        document = json.loads(reply.body)
         document["entries"].pop()
-        return told.saying(json.dumps(document).encode())
+        return reply.with_body(json.dumps(document).encode())
 
     with lying_gateway(lie, gateway) as url:
         refused = run("diff", *roots, *options, gateway=url)
@@ -69,18 +69,18 @@ def test_a_forged_diff_is_not_shown(run: Run, gateway: str, roots: tuple[str, st
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_of_many_differences_only_the_proven_pages_are_shown(run: Run, gateway: str) -> None:
+def test_pages_before_a_tampered_one_are_shown(run: Run, gateway: str) -> None:
     with Client(gateway) as client:
         many = client.create_root({f"{number:04}": NEW for number in range(1500)})
         none = client.create_root({})
     assert len(run("diff", none, many).stdout.splitlines()) == 1500
-    with lying_gateway(lambda told: told.saying(b"{}") if "after=" in told.path else told, gateway) as url:
+    with lying_gateway(lambda reply: reply.with_body(b"{}") if "after=" in reply.path else reply, gateway) as url:
         refused = run("diff", none, many, gateway=url)
     assert refused.exit_code == 3
     assert refused.stdout == "".join(f"+ {number:04}\n" for number in range(1000))
 
 
-def test_what_can_not_be_compared_is_a_failure(run: Run, roots: tuple[str, str]) -> None:
+def test_invalid_arguments_are_one_line_and_a_failure(run: Run, roots: tuple[str, str]) -> None:
     never = Map({"never": OLD, "stored": OLD}).root
     for b in ("no cid", OLD, Map({}, suite="blake3").root, never):
         failed = run("diff", roots[0], b)

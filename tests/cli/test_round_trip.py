@@ -1,4 +1,4 @@
-"""A folder into a gateway and back: ``add``, ``ls``, ``cat``, ``get``, as processes and in process."""
+"""``add``, ``ls``, ``cat`` and ``get``: a folder to a gateway and back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_folder_comes_back_as_it_was(coregw: Start, run: Run, folder: Path, tmp_path: Path) -> None:
+def test_a_folder_is_restored_as_it_was(coregw: Start, run: Run, folder: Path, tmp_path: Path) -> None:
     (folder / "link").symlink_to("readme")
     added = coregw("add", folder)
     assert added.returncode == 0, added.stderr
@@ -77,7 +77,7 @@ def test_a_folder_comes_back_as_it_was(coregw: Start, run: Run, folder: Path, tm
     assert names(tmp_path) == ["out", "source"]
 
 
-def test_listings_of_a_folder_in_it(run: Run, folder: Path) -> None:
+def test_ls_lists_files_folders_and_whole_trees(run: Run, folder: Path) -> None:
     root = run("add", folder).stdout.strip()
     assert run("ls", root, "docs").stdout.split("\n") == ["           -  deep/", "           -  guide", ""]
     assert run("ls", root, "docs/guide").stdout.split() == ["-", "guide"]
@@ -88,13 +88,13 @@ def test_listings_of_a_folder_in_it(run: Run, folder: Path) -> None:
     assert long == ["-", payload_cid(FILES["readme"]), "readme"]
 
 
-def test_a_single_file_is_a_map_with_its_name(run: Run, folder: Path) -> None:
+def test_a_single_file_becomes_a_map_with_its_name(run: Run, folder: Path) -> None:
     added = run("add", folder / "readme")
     assert added.exit_code == 0
     assert added.stdout.strip() == Map({"readme": payload_cid(FILES["readme"])}).root
 
 
-def test_an_empty_folder_is_the_empty_map(run: Run, tmp_path: Path) -> None:
+def test_an_empty_folder_becomes_the_empty_map(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     added = run("add", tmp_path / "empty")
     assert added.stdout.strip() == Map({}).root
@@ -107,7 +107,7 @@ def test_the_suite_can_be_chosen(run: Run, folder: Path) -> None:
     assert Cid(run("add", "--suite", "blake3", folder).stdout.strip()).suite == "blake3"
 
 
-def test_nested_maps_are_folders(run: Run, gateway: str, tmp_path: Path) -> None:
+def test_nested_maps_are_shown_and_restored_as_folders(run: Run, gateway: str, tmp_path: Path) -> None:
     with Client(gateway) as client:
         file = client.put_payload(b"deep")
         root = client.create_root({"sub": client.create_root({"in/file": file}), "top": file})
@@ -118,7 +118,7 @@ def test_nested_maps_are_folders(run: Run, gateway: str, tmp_path: Path) -> None
     assert tree(tmp_path / "out") == {"sub/in/file": b"deep", "top": b"deep"}
 
 
-def test_a_list_root_can_be_shown_by_itself(run: Run, gateway: str) -> None:
+def test_ls_and_cat_accept_a_list_root(run: Run, gateway: str) -> None:
     with Client(gateway) as client:
         root = client.create_list([client.put_payload(b"ab"), client.put_payload(b"c")], [2, 1])
     assert run("cat", root, "").stdout == "abc"
@@ -142,7 +142,7 @@ def test_hostile_names_are_refused_and_nothing_is_written(run: Run, gateway: str
 
 
 def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_path: Path) -> None:
-    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - a name that pathlib can't spell
+    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - pathlib has no such names
         pass
     added = run("add", tmp_path)
     assert added.exit_code == 1
@@ -150,13 +150,11 @@ def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_
     assert added.stderr == f"coregw: {tmp_path}/caf\\xe9: the name is not UTF-8\n"
 
 
-def test_a_single_file_that_cannot_be_read_is_an_error(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_single_file_is_an_error(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("x")
     real_open = os.open
 
-    def deny(path: Path, *rest: int) -> int:  # root reads everything, whatever the modes say
+    def deny(path: Path, *rest: int) -> int:  # root may read everything, whatever the modes are
         if Path(path).name == "secret":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_open(path, *rest)

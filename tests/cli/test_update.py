@@ -1,4 +1,4 @@
-"""``coregw update``: a new root that is derived here, and nothing half done."""
+"""``coregw update``: the new root, derived locally, or one line that says what is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def root(run: Run, tmp_path: Path) -> str:
     return str(added.stdout.split()[-1])
 
 
-def test_it_prints_the_root_that_the_arcs_have(run: Run, root: str) -> None:
+def test_update_prints_the_root_of_the_resulting_map(run: Run, root: str) -> None:
     changed = run("update", root, "--set", "docs/new", TEXT, "--set", "b", TEXT, "--remove", "docs/a")
     assert (changed.exit_code, changed.stderr) == (0, "")
     assert changed.stdout.strip() == package.Map({"docs/new": TEXT, "b": TEXT}).root
@@ -43,7 +43,7 @@ def test_it_prints_the_root_that_the_arcs_have(run: Run, root: str) -> None:
         (["--set", "b", TEXT, "--remove", "b"], 1, "b: named twice"),
     ],
 )
-def test_what_can_not_be_is_one_line_that_says_so(
+def test_an_invalid_change_is_one_line_that_names_it(
     run: Run, root: str, arguments: list[str], code: int, says: str
 ) -> None:
     refused = run("update", root, *arguments)

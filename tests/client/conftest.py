@@ -1,4 +1,4 @@
-"""One honest gateway for all tests of the clients, and clients that don't wait long."""
+"""Fixtures: an honest gateway shared by all client tests, and clients of gateways that lie."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def client(gateway: str) -> Iterator[Client]:
 
 @pytest.fixture
 def liar(gateway: str) -> Iterator[Liar]:
-    """A client of a gateway that tells this lie about what the honest one says."""
+    """Returns clients of a gateway that passes the honest gateway's replies through a lie."""
     with ExitStack() as stack:
 
         def lying(lie: Lie, settings: ClientSettings = SETTINGS, honest: str | None = gateway) -> Client:

@@ -1,4 +1,4 @@
-"""What of a folder is added: regular files with UTF-8 names; the rest is named."""
+"""Surveys of folders and adding them: regular files with UTF-8 names are added, the rest is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coregw.client.folders.add import Added, add_folder
 from coregw.client.folders.parallel import for_each
 from coregw.client.folders.survey import CHUNK_BYTES, ChunkReader, SkipFile, Source, survey
 from coregw.errors import Conflict, InvalidInput
-from gateways import Told, lying_gateway
+from gateways import Reply, lying_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ async def add(gateway: str, folder: Path, suite: str = "sha2-256") -> Added:
         return await add_folder(client, survey(folder), suite)
 
 
-def test_all_regular_files_are_found_by_their_paths(tmp_path: Path) -> None:
+def test_a_survey_finds_all_regular_files_with_their_paths(tmp_path: Path) -> None:
     for path in ("a", "b/c", "b/d/e", "@payload", "ü/ñ 😀"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path)
@@ -43,7 +43,7 @@ def test_all_regular_files_are_found_by_their_paths(tmp_path: Path) -> None:
     assert found.total_bytes == sum(len(path.encode()) for path in ("a", "b/c", "b/d/e", "@payload", "ü/ñ 😀"))
 
 
-def test_links_and_special_files_are_named_and_left_out(tmp_path: Path) -> None:
+def test_symbolic_links_and_special_files_are_skipped_and_reported(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "inside").write_text("x")
@@ -64,35 +64,39 @@ def test_links_and_special_files_are_named_and_left_out(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - a name that pathlib can't spell
+    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - pathlib has no such names
         pass
     with pytest.raises(InvalidInput, match=r"caf\\xe9: the name is not UTF-8"):
         survey(tmp_path)
 
 
-def test_a_path_past_the_protocols_limit_is_an_error_that_names_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("coregw.client.folders.survey._MAX_PATH_BYTES", 20)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / ("ü" * 8)).write_text("x")
-    with pytest.raises(InvalidInput, match="longer than 20 bytes"):
+def test_a_path_longer_than_the_protocol_allows_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    folder = tmp_path
+    while len(os.fsencode(folder)) < 3900:
+        folder /= "d" * 100
+    folder.mkdir(parents=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:  # by descriptor, as the whole path is longer than the system allows in a call
+        os.close(os.open("ü" * 127, os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    finally:
+        os.close(descriptor)
+    with pytest.raises(InvalidInput, match="the path is longer than 4096 bytes"):
         survey(tmp_path)
 
 
-def test_a_single_file_is_a_map_with_its_name(tmp_path: Path) -> None:
+def test_the_path_of_a_single_file_is_its_name(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("x")
     assert survey(tmp_path / "one").sources == [Source(tmp_path / "one", "one", 1)]
 
 
-def test_a_link_given_as_the_folder_is_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_given_as_the_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_text("x")
     (tmp_path / "link").symlink_to("real")
     assert [source.path for source in survey(tmp_path / "link").sources] == ["file"]
 
 
-def test_a_link_given_as_the_file_is_followed_and_gives_its_own_name(tmp_path: Path) -> None:
+def test_a_symbolic_link_given_as_the_file_is_followed_and_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"content")
     (tmp_path / "link").symlink_to("real")
     (source,) = survey(tmp_path / "link").sources
@@ -102,7 +106,7 @@ def test_a_link_given_as_the_file_is_followed_and_gives_its_own_name(tmp_path: P
     reader.close()
 
 
-def test_what_is_not_there_or_no_folder_is_an_error(tmp_path: Path) -> None:
+def test_surveying_a_missing_path_or_a_special_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         survey(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe")
@@ -110,12 +114,12 @@ def test_what_is_not_there_or_no_folder_is_an_error(tmp_path: Path) -> None:
         survey(tmp_path / "pipe")
 
 
-def test_what_may_not_be_read_is_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_and_folders_are_skipped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "secret").mkdir()
     real_open, real_scandir = os.open, os.scandir
 
-    def deny(path: Path, *rest: int) -> int:  # root reads everything, whatever the modes say
+    def deny(path: Path, *rest: int) -> int:  # root may read everything, whatever the modes are
         if Path(path).name == "file":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_open(path, *rest)
@@ -137,7 +141,7 @@ def test_what_may_not_be_read_is_named_and_left_out(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("became", ["gone", "link", "pipe", "folder"])
-def test_a_file_that_became_something_else_is_left_out(tmp_path: Path, became: str) -> None:
+def test_a_file_replaced_after_the_survey_is_skipped(tmp_path: Path, became: str) -> None:
     path = tmp_path / "file"
     if became == "link":
         path.symlink_to("/etc/passwd")
@@ -151,7 +155,7 @@ def test_a_file_that_became_something_else_is_left_out(tmp_path: Path, became: s
     assert skip.value.skipped == (path, expected)
 
 
-def test_a_reader_tells_that_its_file_changed(tmp_path: Path) -> None:
+def test_a_chunk_reader_detects_that_its_file_changed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before")
     reader = ChunkReader(Source(path, "file", 6))
@@ -181,13 +185,13 @@ async def test_files_become_payloads_or_measured_lists(gateway: str, tmp_path: P
             assert b"".join(client.contents(client.resolve(added.root, name))) == data
 
 
-async def test_the_suite_is_that_of_the_map_and_its_lists(gateway: str, tmp_path: Path) -> None:
+async def test_the_suite_applies_to_the_map_and_its_lists(gateway: str, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(BIG + b"1")
     added = await add(gateway, tmp_path, "blake3")
     assert coregw.Cid(added.root).suite == coregw.Cid(added.arcs["large"]).suite == "blake3"
 
 
-async def test_a_folder_without_files_is_the_empty_map(gateway: str, tmp_path: Path) -> None:
+async def test_a_folder_without_files_becomes_the_empty_map(gateway: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert (await add(gateway, tmp_path)).root == coregw.Map({}).root
 
@@ -197,13 +201,13 @@ async def test_a_file_that_changes_once_is_read_again(gateway: str, tmp_path: Pa
     path.write_bytes(BIG + b"before")
     uploads = 0
 
-    def change(told: Told) -> Told:
+    def change(reply: Reply) -> Reply:
         nonlocal uploads
-        if told.path.startswith("/v1/cas"):
+        if reply.path.startswith("/v1/cas"):
             uploads += 1
             if uploads == 1:
                 path.write_bytes(b"after")
-        return told
+        return reply
 
     with lying_gateway(change, gateway) as url:
         added = await add(url, tmp_path)
@@ -214,16 +218,16 @@ async def test_a_file_that_keeps_changing_is_an_error_that_names_it(gateway: str
     path = tmp_path / "file"
     path.write_bytes(b"0")
 
-    def change(told: Told) -> Told:
-        if told.path.startswith("/v1/cas"):
+    def change(reply: Reply) -> Reply:
+        if reply.path.startswith("/v1/cas"):
             path.write_bytes(path.read_bytes() + b"+")
-        return told
+        return reply
 
     with lying_gateway(change, gateway) as url, pytest.raises(Conflict, match=f"{path}: changed each of the 3 times"):
         await add(url, tmp_path)
 
 
-async def test_a_file_that_vanishes_is_named_and_left_out(gateway: str, tmp_path: Path) -> None:
+async def test_a_file_deleted_after_the_survey_is_skipped_and_reported(gateway: str, tmp_path: Path) -> None:
     (tmp_path / "here").write_bytes(b"x")
     (tmp_path / "gone").write_bytes(b"x")
     found = survey(tmp_path)
@@ -234,7 +238,7 @@ async def test_a_file_that_vanishes_is_named_and_left_out(gateway: str, tmp_path
     assert [(skipped.file.name, skipped.why) for skipped in added.skipped] == [("gone", "no such file or directory")]
 
 
-async def test_nothing_to_do_is_done() -> None:
+async def test_for_each_of_no_items_does_nothing() -> None:
     async def work(item: object) -> None:
         raise AssertionError(item)
 

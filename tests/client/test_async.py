@@ -1,4 +1,4 @@
-"""The asyncio client: the same surface as the blocking one, over the same operations."""
+"""The asyncio client: the same methods as the blocking one, over the same operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coregw.client import AsyncClient, Client, ClientSettings, query
 from coregw.client.files import CHUNK_BYTES
 from coregw.client.folders.parallel import for_each
 from coregw.errors import PathNotFound, ProofError
-from gateways import Told, lying_gateway, names
+from gateways import Reply, lying_gateway, names
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_every_operation_works(gateway: str, tmp_path: Path) -> None:
         assert len((await client.scan(root)).entries) == 2
         assert await client.locate(root, "docs") == (root, ["docs"])
         assert await client.list_size(listed) == 10
-        assert [piece async for piece in client.contents(listed)] == [b"small", b"small"]
+        assert [chunk async for chunk in client.contents(listed)] == [b"small", b"small"]
         assert [entry.name async for entry in client.children(root, "docs")] == ["a", "b"]
         assert [leaf.target async for leaf in client.walk(root)] == [small, listed]
         assert [leaf.segments async for leaf in client.entries(root, "docs")] == [["docs", "a"], ["docs", "b"]]
@@ -64,8 +64,8 @@ async def test_every_operation_works(gateway: str, tmp_path: Path) -> None:
             await client.resolve(root, "nothing")
 
 
-async def test_a_lie_is_refused(gateway: str, tmp_path: Path) -> None:
-    with lying_gateway(lambda told: told.saying(told.body + b"!"), gateway) as url:
+async def test_tampered_answers_are_refused(gateway: str, tmp_path: Path) -> None:
+    with lying_gateway(lambda reply: reply.with_body(reply.body + b"!"), gateway) as url:
         async with AsyncClient(gateway) as honest, AsyncClient(url) as client:
             cid = await honest.put_payload(b"data")
             root = await honest.create_root({"a": cid})
@@ -78,28 +78,28 @@ async def test_a_lie_is_refused(gateway: str, tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-async def test_a_gateway_that_recovers_is_asked_again() -> None:
-    heard: list[str] = []
+async def test_a_request_is_retried_until_the_gateway_recovers() -> None:
+    received: list[str] = []
     root = coregw.Map({}).root
 
-    def lie(told: Told) -> Told:
-        heard.append(told.path)
-        return told.saying(b'{"root": "%s"}' % root.encode(), 201 if len(heard) > 1 else 503)
+    def lie(reply: Reply) -> Reply:
+        received.append(reply.path)
+        return reply.with_body(b'{"root": "%s"}' % root.encode(), 201 if len(received) > 1 else 503)
 
     with lying_gateway(lie) as url:
         async with AsyncClient(url, ClientSettings(backoff_seconds=0.001)) as client:
             assert await client.create_root({}) == root
-    assert len(heard) == 2
+    assert len(received) == 2
 
 
-async def test_requests_at_the_same_time_are_each_tried_again(gateway: str) -> None:
+async def test_concurrent_requests_are_retried_independently(gateway: str) -> None:
     refused: set[str] = set()
 
-    def lie(told: Told) -> Told:
-        if told.path in refused:
-            return told
-        refused.add(told.path)
-        return told.saying(b"", 503)
+    def lie(reply: Reply) -> Reply:
+        if reply.path in refused:
+            return reply
+        refused.add(reply.path)
+        return reply.with_body(b"", 503)
 
     with lying_gateway(lie, gateway) as url:
         async with AsyncClient(gateway) as honest, AsyncClient(url, ClientSettings(backoff_seconds=0.001)) as client:
@@ -114,7 +114,7 @@ async def test_requests_at_the_same_time_are_each_tried_again(gateway: str) -> N
     assert len(refused) == 20
 
 
-async def test_an_abandoned_download_leaves_nothing(gateway: str, tmp_path: Path) -> None:
+async def test_a_cancelled_download_leaves_no_file(gateway: str, tmp_path: Path) -> None:
     started = anyio.Event()
 
     async def download(client: AsyncClient, cid: str) -> None:
@@ -131,7 +131,7 @@ async def test_an_abandoned_download_leaves_nothing(gateway: str, tmp_path: Path
     assert names(tmp_path) == []
 
 
-async def test_many_at_a_time_are_bounded_and_the_first_failure_ends_them() -> None:
+async def test_for_each_bounds_its_concurrency_and_stops_at_the_first_failure() -> None:
     running, most, done = 0, 0, []
 
     async def work(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Batches: few requests for many payloads or paths, each answer checked as if it had come alone."""
+"""Batches of payloads and paths: few requests, and each result verified like a single one."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ import pytest
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge
-from gateways import Liar, Told
+from gateways import Liar, Reply
 
 Results = list[dict[str, Any]]
 
 
-def changed(change: Callable[[Results], object]) -> Callable[[Told], Told]:
-    """A lie about the results of a batch."""
+def changed(change: Callable[[Results], object]) -> Callable[[Reply], Reply]:
+    """Return a lie that changes the results of a batch."""
 
-    def lie(told: Told) -> Told:
-        document = json.loads(told.body)
+    def lie(reply: Reply) -> Reply:
+        document = json.loads(reply.body)
         change(document["results"])
-        return told.saying(json.dumps(document).encode())
+        return reply.with_body(json.dumps(document).encode())
 
     return lie
 
 
-class Asked:
-    """A gateway that says nothing wrong, and notes what it is asked."""
+class Recorder:
+    """Passes every reply on unchanged, and records the requests of batches with their number of items."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, int]] = []
 
-    def __call__(self, told: Told) -> Told:
-        body = json.loads(told.request) if told.path.endswith("/batch") else {}
-        self.requests.append((told.path, len(next((v for v in body.values() if isinstance(v, list)), []))))
-        return told
+    def __call__(self, reply: Reply) -> Reply:
+        body = json.loads(reply.request) if reply.path.endswith("/batch") else {}
+        self.requests.append((reply.path, len(next((v for v in body.values() if isinstance(v, list)), []))))
+        return reply
 
 
-def test_payloads_are_stored_in_batches_and_come_back(client: Client) -> None:
+def test_payloads_stored_in_batches_can_be_fetched_one_by_one(client: Client) -> None:
     datas = [b"", *(os.urandom(size) for size in (1, 100, 5000, 300_000)), b""]
     cids = client.put_payloads(iter(datas))
     assert cids == [coregw.payload_cid(data) for data in datas]
@@ -49,22 +49,22 @@ def test_payloads_are_stored_in_batches_and_come_back(client: Client) -> None:
     assert client.put_payloads([]) == []
 
 
-def test_batches_are_cut_by_bytes_and_by_number(liar: Liar) -> None:
-    asked = Asked()
+def test_batches_are_split_by_bytes_and_by_count(liar: Liar) -> None:
+    recorder = Recorder()
     small = ClientSettings(batch_bytes=1000, backoff_seconds=0.001)
-    client = liar(asked, small)
+    client = liar(recorder, small)
     datas = [os.urandom(size) for size in (400, 600, 1, 5000, 500, 500, 1)]
     assert client.put_payloads(datas) == [coregw.payload_cid(data) for data in datas]
     batch = "/v1/cas/batch"
-    kinds = [(path.partition("?")[0], count) for path, count in asked.requests]
+    kinds = [(path.partition("?")[0], count) for path, count in recorder.requests]
     assert kinds == [(batch, 2), ("/v1/cas", 0), ("/v1/cas", 0), (batch, 2), ("/v1/cas", 0)]
-    asked.requests.clear()
+    recorder.requests.clear()
     many = [number.to_bytes(2, "big") for number in range(5000)]
-    assert liar(asked).put_payloads(many) == [coregw.payload_cid(data) for data in many]
-    assert asked.requests == [(batch, 4096), (batch, 904)]
+    assert liar(recorder).put_payloads(many) == [coregw.payload_cid(data) for data in many]
+    assert recorder.requests == [(batch, 4096), (batch, 904)]
 
 
-def test_what_is_held_is_asked_in_batches(client: Client) -> None:
+def test_presence_is_looked_up_in_batches(client: Client) -> None:
     here, gone = client.put_payload(os.urandom(9)), coregw.payload_cid(os.urandom(9))
     assert client.has_payloads([gone, coregw.Cid(here), here, gone]) == [False, True, True, False]
     assert client.has_payloads([here] * 5000) == [True] * 5000
@@ -73,7 +73,7 @@ def test_what_is_held_is_asked_in_batches(client: Client) -> None:
         client.has_payloads(["x"])
 
 
-def test_another_cid_than_that_of_the_bytes_is_refused(liar: Liar) -> None:
+def test_a_cid_other_than_that_of_the_bytes_is_refused(liar: Liar) -> None:
     other = coregw.payload_cid(b"other")
     lying = liar(changed(lambda results: results[1].update(cid=other)))
     with pytest.raises(ProofError, match="computed here"):
@@ -87,7 +87,7 @@ def test_another_cid_than_that_of_the_bytes_is_refused(liar: Liar) -> None:
     [lambda results: results.pop(), lambda results: results.append(results[0]), lambda results: results.clear()],
     ids=["one less", "one more", "none"],
 )
-def test_too_few_or_too_many_answers_are_refused(liar: Liar, client: Client, lie: Callable[[Results], object]) -> None:
+def test_too_few_or_too_many_results_are_refused(liar: Liar, client: Client, lie: Callable[[Results], object]) -> None:
     root = client.create_root({"a": coregw.payload_cid(b"a"), "b": coregw.payload_cid(b"b")})
     lying = liar(changed(lie))
     with pytest.raises(ProofError, match="requested"):
@@ -98,7 +98,7 @@ def test_too_few_or_too_many_answers_are_refused(liar: Liar, client: Client, lie
         lying.resolve_many(root, ["a", "b"])
 
 
-def test_many_paths_are_resolved_and_proven(client: Client) -> None:
+def test_many_paths_are_resolved_in_order(client: Client) -> None:
     arcs = {f"folder/{number}": coregw.payload_cid(str(number).encode()) for number in range(2500)}
     root = client.create_root(arcs)
     assert client.resolve_many(root, arcs) == list(arcs.values())
@@ -129,20 +129,20 @@ def test_a_result_that_is_not_proven_is_refused(liar: Liar, client: Client, lie:
         liar(changed(lie)).resolve_many(root, ["a", "b"])
 
 
-def test_an_answer_that_is_too_long_is_asked_for_in_halves(liar: Liar, client: Client) -> None:
+def test_a_batch_whose_answer_is_too_large_is_split_in_halves(liar: Liar, client: Client) -> None:
     arcs = {f"{number:02}": coregw.payload_cid(bytes([number])) for number in range(40)}
     root = client.create_root(arcs)
-    asked = Asked()
-    narrow = liar(asked, ClientSettings(max_result_bytes=20_000))
+    recorder = Recorder()
+    narrow = liar(recorder, ClientSettings(max_result_bytes=20_000))
     assert narrow.resolve_many(root, arcs) == list(arcs.values())
-    assert asked.requests[0] == ("/v1/resolve/batch", 40)
-    assert len(asked.requests) > 2
+    assert recorder.requests[0] == ("/v1/resolve/batch", 40)
+    assert len(recorder.requests) > 2
     with pytest.raises(TooLarge):
-        liar(asked, ClientSettings(max_result_bytes=100)).resolve_many(root, arcs)
+        liar(recorder, ClientSettings(max_result_bytes=100)).resolve_many(root, arcs)
 
 
 @pytest.mark.anyio
-async def test_the_asyncio_client_does_the_same(gateway: str) -> None:
+async def test_the_asyncio_client_returns_the_same(gateway: str) -> None:
     async with AsyncClient(gateway) as client:
         datas = [os.urandom(20) for _ in range(5)]
         cids = await client.put_payloads(datas)

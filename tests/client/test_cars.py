@@ -1,4 +1,4 @@
-"""CAR files from and to a gateway: nothing unproven gets a name, and a damaged file is found before it is sent."""
+"""CAR export and import: only verified files get their name, and damaged files are found before they are sent."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from car_files import block, cid, frames, header
 from coregw import Cid, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge, Unavailable
-from gateways import Liar, Told, honest_gateway, names
+from gateways import Liar, Reply, honest_gateway, names
 
 EMPTY = cid(0x303110, b"\0")
 
 
 @pytest.fixture
 def root(client: Client) -> str:
-    """A map of twelve payloads that are held, one that is not, and a nested map."""
+    """A map of twelve payloads that the gateway holds, one that it does not hold, and a nested map."""
     nested = client.create_root({"inner": client.put_payload(b"inner")})
     arcs = {f"docs/{i}": client.put_payload(b"page %d" % i) for i in range(12)}
     return client.create_root(arcs | {"gone": payload_cid(b"nobody has this"), "nested": nested})
 
 
-def test_a_round_trip_through_files_gives_the_same_answers(client: Client, root: str, tmp_path: Path) -> None:
-    told: list[int] = []
-    done = client.export_car(root, tmp_path / "a.car", payloads=True, progress=told.append)
+def test_an_exported_and_imported_root_gives_the_same_answers(client: Client, root: str, tmp_path: Path) -> None:
+    progress: list[int] = []
+    done = client.export_car(root, tmp_path / "a.car", payloads=True, progress=progress.append)
     car = (tmp_path / "a.car").read_bytes()
     assert (done.root, done.nested_roots, done.missing_payloads) == (root, 1, 1)
     assert (done.blocks, done.bytes) == (len(frames(car)) - 1, len(car))
-    assert sum(told) == len(car)
+    assert sum(progress) == len(car)
     with honest_gateway(tmp_path / "other") as url, Client(url) as other:
-        told.clear()
-        taken = other.import_car(tmp_path / "a.car", progress=told.append)
-        assert (taken.roots, taken.blocks, taken.bytes) == ([root], done.blocks, len(car))
-        assert sum(told) == len(car)
+        progress.clear()
+        imported = other.import_car(tmp_path / "a.car", progress=progress.append)
+        assert (imported.roots, imported.blocks, imported.bytes) == ([root], done.blocks, len(car))
+        assert sum(progress) == len(car)
         assert other.get_payload(other.resolve(root, "docs/7")) == b"page 7"
         assert other.get_payload(other.resolve(root, "nested/inner")) == b"inner"
         assert list(other.walk(root)) == list(client.walk(root))
@@ -44,12 +44,12 @@ def test_a_round_trip_through_files_gives_the_same_answers(client: Client, root:
 
 
 @pytest.mark.anyio
-async def test_the_async_client_does_the_same(gateway: str, root: str, tmp_path: Path) -> None:
+async def test_the_asyncio_client_returns_the_same(gateway: str, root: str, tmp_path: Path) -> None:
     async with AsyncClient(gateway) as client:
         done = await client.export_car(root, tmp_path / "a.car")
         assert done.missing_payloads == 14
-        taken = await client.import_car(tmp_path / "a.car")
-    assert (taken.roots, taken.blocks, taken.bytes) == ([root], done.blocks, done.bytes)
+        imported = await client.import_car(tmp_path / "a.car")
+    assert (imported.roots, imported.blocks, imported.bytes) == ([root], done.blocks, done.bytes)
     assert names(tmp_path) == ["a.car"]
 
 
@@ -58,7 +58,7 @@ def without(number: int) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("lie", "words"),
+    ("lie", "message"),
     [
         (lambda car: car[:-1], "ends inside it"),
         (lambda car: car[:-3] + bytes([car[-3] ^ 1]) + car[-2:], "another hash"),
@@ -71,34 +71,34 @@ def without(number: int) -> Callable[[bytes], bytes]:
         (lambda _: b"<html>", "the header"),
     ],
 )
-def test_an_export_that_lies_is_refused_and_leaves_no_file(
-    liar: Liar, root: str, tmp_path: Path, lie: Callable[[bytes], bytes], words: str
+def test_a_tampered_export_is_refused_and_leaves_no_file(
+    liar: Liar, root: str, tmp_path: Path, lie: Callable[[bytes], bytes], message: str
 ) -> None:
-    lying = liar(lambda told: told.saying(lie(told.body)))
-    with pytest.raises(ProofError, match=words):
+    lying = liar(lambda reply: reply.with_body(lie(reply.body)))
+    with pytest.raises(ProofError, match=message):
         lying.export_car(root, tmp_path / "a.car")
     assert names(tmp_path) == []
 
 
-def test_a_stream_that_breaks_off_is_tried_again_and_then_given_up(liar: Liar, root: str, tmp_path: Path) -> None:
+def test_a_truncated_export_is_retried_and_then_unavailable(liar: Liar, root: str, tmp_path: Path) -> None:
     attempts: list[int] = []
 
-    def cut(told: Told) -> Told:
+    def cut(reply: Reply) -> Reply:
         attempts.append(1)
         chunked = {"transfer-encoding": "chunked", "connection": "close"}
-        body = told.body[: len(told.body) // 2]
-        return Told(told.method, told.path, told.request, 200, b"%x\r\n%s\r\n" % (len(body), body), chunked)
+        body = reply.body[: len(reply.body) // 2]
+        return Reply(reply.method, reply.path, reply.request, 200, b"%x\r\n%s\r\n" % (len(body), body), chunked)
 
-    told: list[int] = []
+    progress: list[int] = []
     settings = ClientSettings(attempts=2, backoff_seconds=0.001, backoff_max_seconds=0.002, idle_seconds=2)
     with pytest.raises(Unavailable):
-        liar(cut, settings).export_car(root, tmp_path / "a.car", progress=told.append)
+        liar(cut, settings).export_car(root, tmp_path / "a.car", progress=progress.append)
     assert len(attempts) == 2
-    assert min(told) == -max(told)
+    assert min(progress) == -max(progress)
     assert names(tmp_path) == []
 
 
-def test_what_can_not_be_exported_leaves_no_file(client: Client, root: str, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(client: Client, root: str, tmp_path: Path) -> None:
     with pytest.raises(RootNotFound):
         client.export_car(Cid(cid(0x303110, b"?")), tmp_path / "a.car")
     with pytest.raises(InvalidInput, match="is a payload"):
@@ -115,24 +115,24 @@ def test_what_can_not_be_exported_leaves_no_file(client: Client, root: str, tmp_
 
 
 def test_a_damaged_file_is_found_before_it_is_sent(liar: Liar, client: Client, root: str, tmp_path: Path) -> None:
-    asked: list[str] = []
+    paths: list[str] = []
 
-    def noting(told: Told) -> Told:
-        asked.append(told.path)
-        return told
+    def recorded(reply: Reply) -> Reply:
+        paths.append(reply.path)
+        return reply
 
     client.export_car(root, tmp_path / "a.car", payloads=True)
     car = (tmp_path / "a.car").read_bytes()
-    for bad, words in ((car[:-1], "ends inside it"), (car[:-1] + b"!", "another hash"), (b"", "the header")):
+    for bad, message in ((car[:-1], "ends inside it"), (car[:-1] + b"!", "another hash"), (b"", "the header")):
         (tmp_path / "a.car").write_bytes(bad)
-        with pytest.raises(InvalidInput, match=words):
-            liar(noting).import_car(tmp_path / "a.car")
-    assert asked == []
+        with pytest.raises(InvalidInput, match=message):
+            liar(recorded).import_car(tmp_path / "a.car")
+    assert paths == []
     with pytest.raises(FileNotFoundError):
         client.import_car(tmp_path / "nothing.car")
 
 
-def test_trees_that_are_not_whole_are_found_by_the_gateway(client: Client, root: str, tmp_path: Path) -> None:
+def test_the_gateway_refuses_incomplete_trees(client: Client, root: str, tmp_path: Path) -> None:
     client.export_car(root, tmp_path / "a.car")
     (tmp_path / "a.car").write_bytes(without(4)((tmp_path / "a.car").read_bytes()))
     with pytest.raises(InvalidInput, match="is not among the blocks"):
@@ -140,15 +140,17 @@ def test_trees_that_are_not_whole_are_found_by_the_gateway(client: Client, root:
 
 
 @pytest.mark.parametrize("lie", [b'"blocks":1', b'"bytes":1', b'"roots":[]'])
-def test_a_gateway_that_took_something_else_is_caught(liar: Liar, root: str, tmp_path: Path, lie: bytes) -> None:
+def test_an_import_answer_that_describes_another_file_is_refused(
+    liar: Liar, root: str, tmp_path: Path, lie: bytes
+) -> None:
     name, _, value = lie.partition(b":")
 
-    def other(told: Told) -> Told:
-        if not told.path.startswith("/v1/car"):
-            return told
+    def other(reply: Reply) -> Reply:
+        if not reply.path.startswith("/v1/car"):
+            return reply
         members = {b'"roots"': b"[]" if b"roots" in name else b'["%s"]' % root.encode(), b'"blocks"': b"30"}
         members |= {b'"bytes"': b"3000", name: value}
-        return told.saying(b"{" + b",".join(key + b":" + each for key, each in members.items()) + b"}", 201)
+        return reply.with_body(b"{" + b",".join(key + b":" + each for key, each in members.items()) + b"}", 201)
 
     lying = liar(other)
     lying.export_car(root, tmp_path / "a.car")

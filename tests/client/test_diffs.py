@@ -1,4 +1,4 @@
-"""What differs between two maps, over all pages; each way to lie about it is refused."""
+"""Differences between two maps, over all pages; tampered pages are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import coregw
 from coregw.client import AsyncClient, Client, Difference
 from coregw.errors import InvalidInput, ProofError, RootNotFound
-from gateways import Liar, Told
+from gateways import Liar, Reply
 
 Json = dict[str, Any]
 
@@ -35,20 +35,22 @@ def roots(client: Client) -> tuple[str, str]:
     return client.create_root(BEFORE), client.create_root(AFTER)
 
 
-def test_every_difference_comes_once_in_the_order_of_keys(client: Client, roots: tuple[str, str]) -> None:
+def test_every_difference_is_yielded_once_in_key_order(client: Client, roots: tuple[str, str]) -> None:
     assert list(client.diff(*roots)) == expected()
     assert len(expected()) == 2504
     assert list(client.diff(roots[0], coregw.Cid(roots[0]))) == []
 
 
 @pytest.mark.parametrize("prefix", ["many", "many/0042", "gone", "a b", "a b/#?&=+%", "nothing"])
-def test_only_what_is_below_the_prefix_comes(client: Client, roots: tuple[str, str], prefix: str) -> None:
+def test_only_differences_at_and_below_the_prefix_are_yielded(
+    client: Client, roots: tuple[str, str], prefix: str
+) -> None:
     assert list(client.diff(*roots, prefix)) == expected(prefix)
     assert list(client.diff(*roots, prefix.split("/"))) == expected(prefix)
 
 
 @pytest.mark.anyio
-async def test_the_asyncio_client_finds_the_same(gateway: str) -> None:
+async def test_the_asyncio_client_yields_the_same(gateway: str) -> None:
     async with AsyncClient(gateway) as client:
         roots = await client.create_root(BEFORE), await client.create_root(AFTER)
         assert [difference async for difference in client.diff(*roots)] == expected()
@@ -67,33 +69,33 @@ async def test_the_asyncio_client_finds_the_same(gateway: str) -> None:
     ],
     ids=["last left out", "all left out", "target", "no more", "nothing", "proof", "another member"],
 )
-def test_a_forged_page_is_refused(liar: Liar, roots: tuple[str, str], lie: Callable[[Json], object]) -> None:
-    def told(told: Told) -> Told:
-        document = json.loads(told.body)
+def test_a_tampered_page_is_refused(liar: Liar, roots: tuple[str, str], lie: Callable[[Json], object]) -> None:
+    def tampered(reply: Reply) -> Reply:
+        document = json.loads(reply.body)
         lie(document)
-        return told.saying(json.dumps(document).encode())
+        return reply.with_body(json.dumps(document).encode())
 
     with pytest.raises(ProofError, match=f"^compare {roots[0]} with {roots[1]}: ."):
-        next(liar(told).diff(*roots))
+        next(liar(tampered).diff(*roots))
 
 
-def test_what_came_before_a_forged_page_is_proven(liar: Liar, roots: tuple[str, str]) -> None:
-    differences = liar(lambda told: told.saying(b"{}") if "after=" in told.path else told).diff(*roots)
+def test_pages_before_a_tampered_one_are_yielded(liar: Liar, roots: tuple[str, str]) -> None:
+    differences = liar(lambda reply: reply.with_body(b"{}") if "after=" in reply.path else reply).diff(*roots)
     assert [next(differences) for _ in range(1000)] == expected()[:1000]
     with pytest.raises(ProofError):
         next(differences)
 
 
-def test_the_differences_of_other_maps_are_refused(liar: Liar, client: Client, roots: tuple[str, str]) -> None:
-    heard: list[bytes] = []
+def test_a_valid_page_about_other_maps_is_refused(liar: Liar, client: Client, roots: tuple[str, str]) -> None:
+    received: list[bytes] = []
 
-    def remembered(told: Told) -> Told:
-        heard.append(told.body)
-        return told
+    def remembered(reply: Reply) -> Reply:
+        received.append(reply.body)
+        return reply
 
     third = client.create_root(AFTER | {"third": cid("third")})
     next(liar(remembered).diff(*roots))
-    lying = liar(lambda told: told.saying(heard[0]))
+    lying = liar(lambda reply: reply.with_body(received[0]))
     for other in (roots[::-1], (roots[0], third), (third, roots[1])):
         with pytest.raises(ProofError):
             next(lying.diff(*other))
@@ -115,9 +117,9 @@ def test_a_root_that_is_not_held_is_not_found(client: Client, roots: tuple[str, 
         (coregw.Map({}).root, ["\ud800"]),
     ],
 )
-def test_what_can_not_be_asked_is_not_sent(liar: Liar, b: str, prefix: str) -> None:
-    def lie(told: Told) -> Told:
-        raise AssertionError("it was sent")
+def test_invalid_arguments_are_not_sent(liar: Liar, b: str, prefix: str) -> None:
+    def lie(reply: Reply) -> Reply:
+        raise AssertionError("the request was sent")
 
     with pytest.raises(InvalidInput):
         next(liar(lie, honest=None).diff(coregw.Map({}).root, b, prefix))

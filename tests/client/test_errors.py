@@ -1,4 +1,4 @@
-"""What a gateway's failures become: classes of coregw.errors, bounded and printable."""
+"""Error answers and failed connections: mapped to exceptions, bounded, printable, and retried if transient."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import coregw
 from coregw import errors
 from coregw.client import Client, ClientSettings
 from coregw.errors import CoregwError
-from gateways import Liar, Told
+from gateways import Liar, Reply
 
 ROOT = coregw.Map({}).root
 ONCE = ClientSettings(attempts=1)
@@ -46,10 +46,10 @@ ONCE = ClientSettings(attempts=1)
         (507, "storage_full", errors.StorageFull),
     ],
 )
-def test_each_code_of_the_protocol_has_its_class(liar: Liar, status: int, code: str, kind: type[CoregwError]) -> None:
+def test_each_error_code_is_raised_as_its_class(liar: Liar, status: int, code: str, kind: type[CoregwError]) -> None:
     body = json.dumps({"error": code, "message": "because", "details": {"at": 1}}).encode()
     with pytest.raises(CoregwError) as raised:
-        liar(lambda told: told.saying(body, status), ONCE, honest=None).resolve(ROOT, "a")
+        liar(lambda reply: reply.with_body(body, status), ONCE, honest=None).resolve(ROOT, "a")
     assert type(raised.value) is kind
     assert raised.value.code == code
     assert raised.value.details == b'{"at": 1}'
@@ -74,73 +74,73 @@ def test_each_code_of_the_protocol_has_its_class(liar: Liar, status: int, code: 
         (503, errors.Unavailable),
     ],
 )
-def test_an_answer_without_a_code_goes_by_its_status(
+def test_an_error_answer_without_a_code_is_mapped_by_its_status(
     liar: Liar, status: int, kind: type[CoregwError], body: bytes
 ) -> None:
     with pytest.raises(CoregwError) as raised:
-        liar(lambda told: told.saying(body, status), ONCE, honest=None).resolve(ROOT, "a")
+        liar(lambda reply: reply.with_body(body, status), ONCE, honest=None).resolve(ROOT, "a")
     assert type(raised.value) is kind
 
 
-def test_a_code_that_nobody_knows_goes_by_its_status(liar: Liar) -> None:
+def test_an_unknown_code_is_mapped_by_its_status(liar: Liar) -> None:
     body = b'{"error": "from_the_future", "message": "hm"}'
     with pytest.raises(errors.Conflict, match="hm"):
-        liar(lambda told: told.saying(body, 409), honest=None).resolve(ROOT, "a")
+        liar(lambda reply: reply.with_body(body, 409), honest=None).resolve(ROOT, "a")
 
 
-def test_what_a_gateway_says_is_one_bounded_printable_line(liar: Liar) -> None:
+def test_a_gateways_message_becomes_one_bounded_printable_line(liar: Liar) -> None:
     body = json.dumps({"error": "internal", "message": "\x1b[31mred\nnext\x07" + "x" * 10_000}).encode()
     with pytest.raises(CoregwError) as raised:
-        liar(lambda told: told.saying(body, 500), honest=None).resolve(ROOT, "a")
-    said = str(raised.value)
-    assert said.isprintable()
-    assert "\\x1b[31mred\\nnext\\x07" in said
-    assert len(said) < 1000
+        liar(lambda reply: reply.with_body(body, 500), honest=None).resolve(ROOT, "a")
+    message = str(raised.value)
+    assert message.isprintable()
+    assert "\\x1b[31mred\\nnext\\x07" in message
+    assert len(message) < 1000
 
 
-def test_an_error_longer_than_any_answer_is_not_taken(liar: Liar) -> None:
+def test_an_oversized_error_answer_is_not_read(liar: Liar) -> None:
     small = ClientSettings(max_result_bytes=1000)
     with pytest.raises(errors.TooLarge):
-        liar(lambda told: told.saying(b" " * 1001, 500), small, honest=None).resolve(ROOT, "a")
+        liar(lambda reply: reply.with_body(b" " * 1001, 500), small, honest=None).resolve(ROOT, "a")
 
 
-def test_a_gateway_that_recovers_is_asked_again(liar: Liar) -> None:
-    heard: list[Told] = []
+def test_a_request_is_retried_until_the_gateway_recovers(liar: Liar) -> None:
+    received: list[Reply] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told)
-        return told if len(heard) > 2 else told.saying(b"", 503)
+    def lie(reply: Reply) -> Reply:
+        received.append(reply)
+        return reply if len(received) > 2 else reply.with_body(b"", 503)
 
     assert liar(lie).create_root({}) == ROOT
-    assert len(heard) == 3
+    assert len(received) == 3
 
 
-def test_a_gateway_that_does_not_recover_is_given_up(liar: Liar) -> None:
-    heard: list[Told] = []
+def test_retries_stop_after_the_last_attempt(liar: Liar) -> None:
+    received: list[Reply] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told)
-        return told.saying(b"", 503)
+    def lie(reply: Reply) -> Reply:
+        received.append(reply)
+        return reply.with_body(b"", 503)
 
     few = ClientSettings(attempts=3, backoff_seconds=0.001, backoff_max_seconds=0.002)
     with pytest.raises(errors.Unavailable):
         liar(lie, few).create_root({})
-    assert len(heard) == 3
+    assert len(received) == 3
 
 
-def test_a_refusal_is_not_asked_for_twice(liar: Liar) -> None:
-    heard: list[Told] = []
+def test_an_internal_error_is_not_retried(liar: Liar) -> None:
+    received: list[Reply] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told)
-        return told.saying(b"", 500)
+    def lie(reply: Reply) -> Reply:
+        received.append(reply)
+        return reply.with_body(b"", 500)
 
     with pytest.raises(CoregwError):
         liar(lie).create_root({})
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
-def test_a_gateway_that_is_not_there_is_unavailable() -> None:
+def test_a_refused_connection_is_unavailable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but not listening
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -148,7 +148,7 @@ def test_a_gateway_that_is_not_there_is_unavailable() -> None:
             client.resolve(ROOT, "a")
 
 
-def test_a_gateway_that_says_nothing_is_unavailable() -> None:
+def test_a_gateway_that_does_not_answer_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         hasty = ClientSettings(attempts=1, idle_seconds=0.05)
@@ -156,36 +156,36 @@ def test_a_gateway_that_says_nothing_is_unavailable() -> None:
             client.resolve(ROOT, "a")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(liar: Liar) -> None:
+def test_an_answer_that_takes_too_long_is_unavailable(liar: Liar) -> None:
     hasty = ClientSettings(attempts=1, answer_seconds=1e-9)
     with pytest.raises(errors.Unavailable, match="took longer"):
-        liar(lambda told: told, hasty).create_root({})
+        liar(lambda reply: reply, hasty).create_root({})
 
 
 @pytest.mark.parametrize(
     "url",
     ["", "127.0.0.1:8080", "ftp://host", "http://", "http://host?q=1", "http://host#f", "http://[::1", "file:///"],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_gateway_address_is_refused(url: str) -> None:
     with pytest.raises(errors.InvalidInput, match="gateway address"):
         Client(url)
 
 
 @pytest.mark.parametrize("setting", ["attempts", "connect_seconds", "max_payload_bytes", "max_entries"])
 @pytest.mark.parametrize("value", [0, -1])
-def test_settings_are_above_zero(setting: str, value: int) -> None:
+def test_settings_must_be_above_zero(setting: str, value: int) -> None:
     with pytest.raises(errors.InvalidInput, match=setting):
         ClientSettings(**{setting: value})
 
 
-def test_a_gateway_below_a_path_is_reached_there(liar: Liar) -> None:
-    heard: list[str] = []
+def test_the_path_of_the_gateway_address_is_kept(liar: Liar) -> None:
+    received: list[str] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told.path)
-        return told.saying(b'{"root": "%s"}' % ROOT.encode())
+    def lie(reply: Reply) -> Reply:
+        received.append(reply.path)
+        return reply.with_body(b'{"root": "%s"}' % ROOT.encode())
 
     lying = liar(lie, honest=None)
     with Client(f"{lying.base_url}/below/", ONCE) as client:
         client.create_root({})
-    assert heard == ["/below/v1/roots"]
+    assert received == ["/below/v1/roots"]

@@ -1,4 +1,4 @@
-"""Changes through a gateway: the new root is derived here, and a receipt that lies is refused."""
+"""Mutations: the new root is derived locally, and a tampered receipt is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import coregw
 from coregw.client import AsyncClient, Client
 from coregw.errors import Conflict, InvalidInput, PathNotFound, ProofError, RootNotFound
 from coregw.messages import Change, Delta, Endpoint
-from gateways import Liar, Told
+from gateways import Liar, Reply
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ AFTER = (ARCS | {"docs/007": cid("new"), "a/b": cid("added")}) | {}
 del AFTER["readme"]
 
 
-def test_an_update_gives_the_root_that_the_arcs_have(client: Client) -> None:
+def test_an_update_returns_the_root_of_the_resulting_map(client: Client) -> None:
     base = client.create_root(ARCS)
     new = client.update(base, {"docs/007": cid("new"), "a/b": cid("added"), "docs/008": cid("old 8")}, ["readme"])
     assert new == coregw.Map(AFTER).root
@@ -35,25 +35,25 @@ def test_an_update_gives_the_root_that_the_arcs_have(client: Client) -> None:
     assert client.resolve(base, "readme") == cid("readme"), "the old root stays as it is"
 
 
-def test_an_update_that_changes_nothing_is_the_same_root(client: Client) -> None:
+def test_an_update_without_effect_returns_the_same_root(client: Client) -> None:
     base = client.create_root(ARCS)
     assert client.update(base, {"readme": cid("readme")}) == base
     assert client.update(base, {}) == base
 
 
-def test_what_is_not_there_is_not_removed(client: Client) -> None:
+def test_removing_an_absent_path_is_an_error(client: Client) -> None:
     base = client.create_root(ARCS)
     with pytest.raises(PathNotFound, match=r"nowhere.*proven absent"):
         client.update(base, {"a": cid("a")}, ["nowhere"])
 
 
-def test_a_path_is_changed_once(client: Client) -> None:
+def test_a_path_named_twice_is_an_error(client: Client) -> None:
     base = client.create_root(ARCS)
     with pytest.raises(InvalidInput, match="docs/007: named twice"):
         client.update(base, {"docs/007": cid("new")}, [["docs", "007"]])
 
 
-def test_deltas_of_maps_and_lists_are_proven(client: Client) -> None:
+def test_the_receipt_of_map_and_list_deltas_is_proven(client: Client) -> None:
     base = client.create_root(ARCS)
     chunks = [Change(index=i, after=Endpoint(target=cid(str(i)), size=10)) for i in range(3)]
     chunked = coregw.List([cid(str(i)) for i in range(3)], [10, 10, 10]).root
@@ -65,7 +65,7 @@ def test_deltas_of_maps_and_lists_are_proven(client: Client) -> None:
     assert receipt.arc_count == 4
 
 
-def test_a_change_that_does_not_fit_changes_nothing(client: Client) -> None:
+def test_a_change_that_contradicts_the_current_content_is_a_conflict(client: Client) -> None:
     base = client.create_root(ARCS)
     wrong = Change(path="readme", before=Endpoint(target=cid("other")))
     with pytest.raises(Conflict, match="readme"):
@@ -75,7 +75,7 @@ def test_a_change_that_does_not_fit_changes_nothing(client: Client) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_asyncio_client_derives_the_same(gateway: str) -> None:
+async def test_the_asyncio_client_returns_the_same(gateway: str) -> None:
     async with AsyncClient(gateway) as client:
         base = await client.create_root(ARCS)
         new = await client.update(base, {"docs/007": cid("new"), "a/b": cid("added")}, ["readme"])
@@ -96,26 +96,26 @@ async def test_the_asyncio_client_derives_the_same(gateway: str) -> None:
     ],
     ids=["another root", "another result", "no proof", "no deltas", "another count", "another base"],
 )
-def test_a_receipt_that_lies_is_refused(client: Client, gateway: str, liar: Liar, lie: Callable[[Json], None]) -> None:
+def test_a_tampered_receipt_is_refused(client: Client, gateway: str, liar: Liar, lie: Callable[[Json], None]) -> None:
     base = client.create_root(ARCS)
 
-    def told(answer: Told) -> Told:
-        if "/mutations" not in answer.path:
-            return answer
-        receipt = json.loads(answer.body)
+    def tampered(reply: Reply) -> Reply:
+        if "/mutations" not in reply.path:
+            return reply
+        receipt = json.loads(reply.body)
         lie(receipt)
-        return answer.saying(json.dumps(receipt).encode())
+        return reply.with_body(json.dumps(receipt).encode())
 
     with pytest.raises(ProofError, match=f"change {base}"):
-        liar(told, honest=gateway).update(base, {"docs/007": cid("new")})
+        liar(tampered, honest=gateway).update(base, {"docs/007": cid("new")})
 
 
-def test_another_change_than_was_asked_for_is_refused(client: Client, gateway: str, liar: Liar) -> None:
+def test_a_valid_receipt_for_another_change_is_refused(client: Client, gateway: str, liar: Liar) -> None:
     base = client.create_root(ARCS)
     other = client.mutate(base, [Delta(kind="map", changes=[Change(path="x", after=Endpoint(target=cid("x")))])])
 
-    def told(answer: Told) -> Told:
-        return answer.saying(json.dumps(forged).encode()) if "/mutations" in answer.path else answer
+    def tampered(reply: Reply) -> Reply:
+        return reply.with_body(json.dumps(forged).encode()) if "/mutations" in reply.path else reply
 
     forged = {
         "base_root": base,
@@ -125,4 +125,4 @@ def test_another_change_than_was_asked_for_is_refused(client: Client, gateway: s
         "deltas": [{"object": d.object, "result": d.result, "proof": d.proof} for d in other.deltas],
     }
     with pytest.raises(ProofError):
-        liar(told, honest=gateway).update(base, {"docs/007": cid("new")})
+        liar(tampered, honest=gateway).update(base, {"docs/007": cid("new")})

@@ -1,4 +1,4 @@
-"""Payloads: the CID is computed here, and bytes are hashed before anybody gets them."""
+"""Payloads: CIDs are computed locally, and bytes are verified before they are returned or get a file name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import coregw
 from coregw.client import Client, ClientSettings
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import Conflict, InvalidInput, PayloadNotFound, ProofError, TooLarge, Unavailable
-from gateways import Liar, Told, names
+from gateways import Liar, Reply, names
 
 Change = Callable[[bytes], bytes]
 
@@ -30,7 +30,7 @@ def cid_of(code: bytes, digest: bytes) -> str:
 @pytest.mark.parametrize("hash", ["sha2-256", "blake3"])
 @pytest.mark.parametrize("codec", ["raw", "dag-cbor", "0x55"])
 @pytest.mark.parametrize("data", [b"", b"hello", DATA], ids=["empty", "small", "chunks"])
-def test_a_payload_comes_back_under_its_own_cid(client: Client, data: bytes, codec: str, hash: str) -> None:
+def test_a_stored_payload_is_returned_for_its_cid(client: Client, data: bytes, codec: str, hash: str) -> None:
     cid = client.put_payload(data, codec, hash)
     assert cid == coregw.payload_cid(data, codec, hash)
     assert client.get_payload(cid) == data
@@ -60,9 +60,9 @@ def test_a_missing_payload_is_not_found(client: Client, tmp_path: Path) -> None:
     [lambda data: data + b"!", lambda data: data[:-1], lambda data: bytes([data[0] ^ 1]) + data[1:], lambda data: b""],
     ids=["longer", "shorter", "one bit", "empty"],
 )
-def test_wrong_bytes_are_refused_and_leave_no_file(liar: Liar, client: Client, tmp_path: Path, lie: Change) -> None:
+def test_tampered_bytes_are_refused_and_leave_no_file(liar: Liar, client: Client, tmp_path: Path, lie: Change) -> None:
     cid = client.put_payload(DATA)
-    lying = liar(lambda told: told.saying(lie(told.body)))
+    lying = liar(lambda reply: reply.with_body(lie(reply.body)))
     with pytest.raises(ProofError, match="different hash"):
         lying.get_payload(cid)
     with pytest.raises(ProofError, match="different hash"):
@@ -82,11 +82,11 @@ def test_wrong_bytes_are_refused_and_leave_no_file(liar: Liar, client: Client, t
     ],
     ids=["sha2-512", "sha3-256", "blake2b-256", "sha2-256", "blake3", "identity"],
 )
-def test_every_hash_function_is_checked(liar: Liar, tmp_path: Path, cid: str) -> None:
-    right = liar(lambda told: told.saying(b"x"), honest=None)
+def test_payloads_are_verified_with_every_hash_function(liar: Liar, tmp_path: Path, cid: str) -> None:
+    right = liar(lambda reply: reply.with_body(b"x"), honest=None)
     assert right.get_payload(cid) == b"x"
     assert right.save_payload(cid, tmp_path / "right") == 1
-    wrong = liar(lambda told: told.saying(b"y"), honest=None)
+    wrong = liar(lambda reply: reply.with_body(b"y"), honest=None)
     with pytest.raises(ProofError):
         wrong.get_payload(cid)
     with pytest.raises(ProofError):
@@ -106,12 +106,12 @@ def test_every_hash_function_is_checked(liar: Liar, tmp_path: Path, cid: str) ->
     ],
     ids=["another", "no cid", "another shape", "nested", "no text", "nothing"],
 )
-def test_another_cid_than_the_bytes_have_is_refused(liar: Liar, answer: bytes) -> None:
+def test_a_cid_other_than_that_of_the_bytes_is_refused(liar: Liar, answer: bytes) -> None:
     with pytest.raises(ProofError):
-        liar(lambda told: told.saying(answer)).put_payload(b"data")
+        liar(lambda reply: reply.with_body(answer)).put_payload(b"data")
 
 
-def test_an_existing_file_is_never_written_over(client: Client, tmp_path: Path) -> None:
+def test_an_existing_file_is_never_overwritten(client: Client, tmp_path: Path) -> None:
     cid = client.put_payload(DATA)
     taken, link = tmp_path / "taken", tmp_path / "link"
     taken.write_bytes(b"mine")
@@ -123,13 +123,13 @@ def test_an_existing_file_is_never_written_over(client: Client, tmp_path: Path) 
     assert names(tmp_path) == ["link", "taken"]
 
 
-def test_a_file_that_appears_meanwhile_is_not_written_over(client: Client, liar: Liar, tmp_path: Path) -> None:
+def test_a_file_created_during_the_download_is_not_overwritten(client: Client, liar: Liar, tmp_path: Path) -> None:
     cid = client.put_payload(DATA)
     target = tmp_path / "target"
 
-    def lie(told: Told) -> Told:
+    def lie(reply: Reply) -> Reply:
         target.write_bytes(b"mine")
-        return told
+        return reply
 
     with pytest.raises(InvalidInput, match="exists already"):
         liar(lie).save_payload(cid, target)
@@ -138,14 +138,14 @@ def test_a_file_that_appears_meanwhile_is_not_written_over(client: Client, liar:
 
 
 @pytest.mark.parametrize("framing", ["declared", "undeclared"])
-def test_more_than_the_limit_is_not_taken(liar: Liar, framing: str) -> None:
+def test_an_oversized_payload_is_not_received(liar: Liar, framing: str) -> None:
     body = b"x" * 1001
     chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:900], body[900:])) + b"0\r\n\r\n"
 
-    def lie(told: Told) -> Told:
+    def lie(reply: Reply) -> Reply:
         if framing == "declared":
-            return told.saying(body)
-        return Told(told.method, told.path, b"", 200, chunked, {"transfer-encoding": "chunked"})
+            return reply.with_body(body)
+        return Reply(reply.method, reply.path, b"", 200, chunked, {"transfer-encoding": "chunked"})
 
     cid = coregw.payload_cid(body)
     assert liar(lie, honest=None).get_payload(cid) == body
@@ -155,12 +155,12 @@ def test_more_than_the_limit_is_not_taken(liar: Liar, framing: str) -> None:
         liar(lie, honest=None).get_payload(cid, max_bytes=1000)
 
 
-def test_more_than_the_limit_is_not_sent(liar: Liar, tmp_path: Path) -> None:
-    heard: list[Told] = []
+def test_an_oversized_payload_is_not_sent(liar: Liar, tmp_path: Path) -> None:
+    received: list[Reply] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told)
-        return told
+    def lie(reply: Reply) -> Reply:
+        received.append(reply)
+        return reply
 
     small = liar(lie, ClientSettings(max_payload_bytes=CHUNK_BYTES), honest=None)
     with pytest.raises(TooLarge):
@@ -168,12 +168,12 @@ def test_more_than_the_limit_is_not_sent(liar: Liar, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(DATA)
     with pytest.raises(TooLarge):
         small.put_payload(tmp_path / "large")
-    assert heard == []
+    assert received == []
 
 
 def test_a_compressed_answer_is_refused(liar: Liar) -> None:
-    def lie(told: Told) -> Told:
-        return Told(told.method, told.path, b"", 200, b"\x1f\x8b", {"content-encoding": "gzip"})
+    def lie(reply: Reply) -> Reply:
+        return Reply(reply.method, reply.path, b"", 200, b"\x1f\x8b", {"content-encoding": "gzip"})
 
     with pytest.raises(ProofError, match="compressed"):
         liar(lie, honest=None).get_payload(coregw.payload_cid(b""))
@@ -182,51 +182,51 @@ def test_a_compressed_answer_is_refused(liar: Liar) -> None:
 def test_a_file_that_changes_while_it_is_sent_is_a_conflict(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(DATA)
-    pieces = Upload(source, "raw", "sha2-256", 1 << 30).chunks()
-    next(pieces)
+    chunks = Upload(source, "raw", "sha2-256", 1 << 30).chunks()
+    next(chunks)
     with source.open("ab") as file:
         file.write(b"more")
     with pytest.raises(Conflict, match="changed while it was read"):
-        list(pieces)
+        list(chunks)
 
 
-def test_a_download_that_breaks_off_is_begun_anew(liar: Liar, client: Client, tmp_path: Path) -> None:
+def test_a_truncated_download_is_retried_from_the_start(liar: Liar, client: Client, tmp_path: Path) -> None:
     cid = client.put_payload(DATA)
-    told_before: list[Told] = []
+    attempts: list[Reply] = []
 
-    def lie(told: Told) -> Told:
-        told_before.append(told)
-        if len(told_before) > 1:
-            return told
-        half = {"content-length": str(len(told.body)), "connection": "close"}
-        return Told(told.method, told.path, b"", 200, told.body[: len(DATA) // 2], half)
+    def lie(reply: Reply) -> Reply:
+        attempts.append(reply)
+        if len(attempts) > 1:
+            return reply
+        half = {"content-length": str(len(reply.body)), "connection": "close"}
+        return Reply(reply.method, reply.path, b"", 200, reply.body[: len(DATA) // 2], half)
 
     assert liar(lie).save_payload(cid, tmp_path / "target") == len(DATA)
     assert (tmp_path / "target").read_bytes() == DATA
-    assert len(told_before) == 2
+    assert len(attempts) == 2
 
 
-def test_a_file_that_is_sent_again_is_read_again(liar: Liar, tmp_path: Path) -> None:
+def test_a_retried_upload_reads_the_file_again(liar: Liar, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(DATA)
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told.request)
-        if len(heard) < 3:
-            return told.saying(b'{"error": "unavailable", "message": "later"}', 503)
-        return told.saying(b'{"cid": "%s"}' % coregw.payload_cid(DATA).encode(), 201)
+    def lie(reply: Reply) -> Reply:
+        received.append(reply.request)
+        if len(received) < 3:
+            return reply.with_body(b'{"error": "unavailable", "message": "later"}', 503)
+        return reply.with_body(b'{"cid": "%s"}' % coregw.payload_cid(DATA).encode(), 201)
 
     assert liar(lie, honest=None).put_payload(tmp_path / "source") == coregw.payload_cid(DATA)
-    assert heard == [DATA, DATA, DATA]
+    assert received == [DATA, DATA, DATA]
 
 
-def test_a_full_store_is_not_tried_again(liar: Liar) -> None:
-    heard: list[Told] = []
+def test_a_full_store_is_not_retried(liar: Liar) -> None:
+    received: list[Reply] = []
 
-    def lie(told: Told) -> Told:
-        heard.append(told)
-        return told.saying(b'{"error": "storage_full", "message": "no room"}', 507)
+    def lie(reply: Reply) -> Reply:
+        received.append(reply)
+        return reply.with_body(b'{"error": "storage_full", "message": "no room"}', 507)
 
     with pytest.raises(Unavailable, match="no room"):
         liar(lie, honest=None).put_payload(b"x")
-    assert len(heard) == 1
+    assert len(received) == 1

@@ -1,4 +1,4 @@
-"""Resolve, read, map proof and scan: what is returned is proven, and each way to lie about it is refused."""
+"""Resolve, read, map proof and scan: returned values are proven, and every tampered answer is refused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 import coregw
 from coregw.client import Client, query
 from coregw.errors import IndexNotFound, InvalidInput, PathNotFound, ProofError, RootNotFound
-from gateways import Liar, Told
+from gateways import Liar, Reply
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]
-Ask = Callable[[Client, str, str], object]
+Request = Callable[[Client, str, str], object]
 
 
 def cid(text: str) -> str:
@@ -38,13 +38,13 @@ def listed(client: Client) -> str:
     return client.create_list(ELEMENTS, SIZES)
 
 
-def changed(change: Change) -> Callable[[Told], Told]:
-    """A lie inside the JSON of a success."""
+def changed(change: Change) -> Callable[[Reply], Reply]:
+    """Return a lie that changes the JSON of a successful reply."""
 
-    def lie(told: Told) -> Told:
-        document = json.loads(told.body)
+    def lie(reply: Reply) -> Reply:
+        document = json.loads(reply.body)
         change(document)
-        return told.saying(json.dumps(document).encode())
+        return reply.with_body(json.dumps(document).encode())
 
     return lie
 
@@ -61,7 +61,7 @@ def swap(document: Json) -> None:
     document["prooflist"]["steps"][-1]["target"] = {"/": cid("another")}
 
 
-def test_what_is_there_is_found(client: Client, root: str, listed: str) -> None:
+def test_present_keys_and_elements_are_returned(client: Client, root: str, listed: str) -> None:
     for path, target in ARCS.items():
         assert client.resolve(root, path) == target
         assert client.resolve(root, path.split("/")) == target
@@ -76,7 +76,7 @@ def test_what_is_there_is_found(client: Client, root: str, listed: str) -> None:
     assert client.read_range(listed, 55).segments == []
 
 
-def test_what_is_not_there_is_proven_absent(client: Client, root: str, listed: str) -> None:
+def test_absent_keys_and_indexes_are_proven_absent(client: Client, root: str, listed: str) -> None:
     assert client.prove_key(root, "docs") is None
     with pytest.raises(PathNotFound, match="proven absent"):
         client.read_key(root, "docs")
@@ -88,13 +88,13 @@ def test_what_is_not_there_is_proven_absent(client: Client, root: str, listed: s
         client.resolve(coregw.Map({"never": cid("stored")}).root, "never")
 
 
-def test_an_absence_is_evidence_too(client: Client, root: str) -> None:
+def test_a_saved_absence_proof_verifies_again(client: Client, root: str) -> None:
     proven = client.query(query.read_key(root, "docs/missing"))
     assert proven.value.present is False
     assert coregw.verify_read(proven.request, proven.result).present is False
 
 
-def test_a_listing_is_complete_and_in_the_order_of_keys(client: Client, root: str) -> None:
+def test_a_scan_returns_entries_in_key_order_without_gaps(client: Client, root: str) -> None:
     page = client.scan(root, "docs", limit=2)
     assert [segments for segments, _ in page.entries] == [["docs", "faq"], ["docs", "guide"]]
     assert page.more
@@ -105,7 +105,7 @@ def test_a_listing_is_complete_and_in_the_order_of_keys(client: Client, root: st
 
 @pytest.mark.parametrize("lie", [flip, swap], ids=["one bit of the proof", "another target"])
 @pytest.mark.parametrize(
-    "ask",
+    "request_from",
     [
         lambda client, root, listed: client.resolve(root, "docs/readme"),
         lambda client, root, listed: client.read_key(root, "docs/readme"),
@@ -115,9 +115,9 @@ def test_a_listing_is_complete_and_in_the_order_of_keys(client: Client, root: st
     ],
     ids=["resolve", "read key", "read index", "read range", "map proof"],
 )
-def test_a_forged_answer_is_refused(liar: Liar, root: str, listed: str, ask: Ask, lie: Change) -> None:
+def test_a_tampered_answer_is_refused(liar: Liar, root: str, listed: str, request_from: Request, lie: Change) -> None:
     with pytest.raises(ProofError):
-        ask(liar(changed(lie)), root, listed)
+        request_from(liar(changed(lie)), root, listed)
 
 
 @pytest.mark.parametrize(
@@ -134,27 +134,27 @@ def test_a_forged_answer_is_refused(liar: Liar, root: str, listed: str, ask: Ask
     ],
     ids=["proof", "last left out", "first left out", "order", "target", "one too many", "more", "another member"],
 )
-def test_a_forged_listing_is_refused(liar: Liar, root: str, lie: Change) -> None:
+def test_a_tampered_scan_is_refused(liar: Liar, root: str, lie: Change) -> None:
     with pytest.raises(ProofError):
         liar(changed(lie)).scan(root, "docs")
 
 
-def test_a_range_with_a_segment_left_out_is_refused(liar: Liar, listed: str) -> None:
+def test_a_range_with_a_missing_element_is_refused(liar: Liar, listed: str) -> None:
     with pytest.raises(ProofError):
         liar(changed(lambda document: document["range_segments"].pop())).read_range(listed, 0, 20)
 
 
-def test_the_right_answer_to_another_question_is_refused(liar: Liar, client: Client, root: str) -> None:
+def test_a_valid_answer_to_another_query_is_refused(liar: Liar, client: Client, root: str) -> None:
     other = client.query(query.resolve(root, "src/main")).result
     with pytest.raises(ProofError):
-        liar(lambda told: told.saying(other)).resolve(root, "docs/readme")
+        liar(lambda reply: reply.with_body(other)).resolve(root, "docs/readme")
 
 
-def test_the_right_answer_for_another_root_is_refused(liar: Liar, client: Client, root: str) -> None:
+def test_a_valid_answer_for_another_root_is_refused(liar: Liar, client: Client, root: str) -> None:
     another = client.create_root(ARCS | {"docs/readme": cid("newer")})
     answer = client.query(query.resolve(another, "docs/readme")).result
     with pytest.raises(ProofError):
-        liar(lambda told: told.saying(answer)).resolve(root, "docs/readme")
+        liar(lambda reply: reply.with_body(answer)).resolve(root, "docs/readme")
 
 
 @pytest.mark.parametrize(
@@ -167,55 +167,55 @@ def test_the_right_answer_for_another_root_is_refused(liar: Liar, client: Client
     ],
 )
 def test_an_absence_without_a_proof_is_refused(liar: Liar, root: str, listed: str, body: bytes) -> None:
-    lying = liar(lambda told: told.saying(body, 404))
+    lying = liar(lambda reply: reply.with_body(body, 404))
     with pytest.raises(ProofError):
         lying.read_key(root, "docs/readme")
     with pytest.raises(ProofError):
         lying.read_index(listed, 3)
 
 
-def test_the_absence_of_another_key_is_refused(liar: Liar, client: Client, root: str) -> None:
+def test_an_absence_proof_of_another_key_is_refused(liar: Liar, client: Client, root: str) -> None:
     absent = client.query(query.read_key(root, "docs/missing")).result
     body = b'{"error": "path_not_found", "message": "gone", "details": %s}' % absent
     with pytest.raises(ProofError):
-        liar(lambda told: told.saying(body, 404)).read_key(root, "docs/readme")
+        liar(lambda reply: reply.with_body(body, 404)).read_key(root, "docs/readme")
 
 
-def test_a_presence_told_as_an_absence_is_refused(liar: Liar, client: Client, root: str) -> None:
+def test_an_inclusion_proof_presented_as_absence_is_refused(liar: Liar, client: Client, root: str) -> None:
     present = json.loads(client.query(query.read_key(root, "docs/readme")).result)
     details = json.dumps({"prooflist": present["prooflist"]}).encode()
     body = b'{"error": "path_not_found", "message": "gone", "details": %s}' % details
     with pytest.raises(ProofError):
-        liar(lambda told: told.saying(body, 404)).read_key(root, "docs/readme")
+        liar(lambda reply: reply.with_body(body, 404)).read_key(root, "docs/readme")
 
 
 @pytest.mark.parametrize("answer", [b"", b"{}", b"null", b"[" * 100_000, b"\xff", b'{"profile": "x"}'])
-def test_an_answer_that_is_none_is_refused(liar: Liar, root: str, answer: bytes) -> None:
+def test_a_malformed_answer_is_refused(liar: Liar, root: str, answer: bytes) -> None:
     with pytest.raises(ProofError):
-        liar(lambda told: told.saying(answer)).resolve(root, "docs/readme")
+        liar(lambda reply: reply.with_body(answer)).resolve(root, "docs/readme")
 
 
-def test_a_refusal_names_the_question(liar: Liar, root: str) -> None:
+def test_a_proof_error_names_the_query(liar: Liar, root: str) -> None:
     with pytest.raises(ProofError, match=f"^resolve 'docs/readme' in {root}: ."):
         liar(changed(flip)).resolve(root, "docs/readme")
 
 
 @pytest.mark.parametrize("path", ["a//b", "/a", "a/", ["a/b"], ["\ud800"], [""], "x" * 5000])
-def test_what_is_no_path_is_not_sent(liar: Liar, root: str, path: str | list[str]) -> None:
-    def lie(told: Told) -> Told:
-        raise AssertionError("it was sent")
+def test_an_invalid_path_is_not_sent(liar: Liar, root: str, path: str | list[str]) -> None:
+    def lie(reply: Reply) -> Reply:
+        raise AssertionError("the request was sent")
 
     with pytest.raises(InvalidInput):
         liar(lie, honest=None).resolve(root, path)
 
 
 @pytest.mark.parametrize("bad", ["", "no cid", "../../healthz", b"\x01", "bafkqaaaa"])
-def test_what_is_no_cid_is_not_sent(liar: Liar, bad: str | bytes) -> None:
-    def lie(told: Told) -> Told:
-        raise AssertionError("it was sent")
+def test_an_invalid_cid_is_not_sent(liar: Liar, bad: str | bytes) -> None:
+    def lie(reply: Reply) -> Reply:
+        raise AssertionError("the request was sent")
 
     lying = liar(lie, honest=None)
-    for ask in (
+    for request in (
         lambda: lying.resolve(bad, "a"),
         lambda: lying.get_payload(bad),
         lambda: lying.scan(bad),
@@ -224,10 +224,10 @@ def test_what_is_no_cid_is_not_sent(liar: Liar, bad: str | bytes) -> None:
         lambda: lying.create_list([], base=bad),
     ):
         with pytest.raises(InvalidInput):
-            ask()
+            request()
 
 
 @pytest.mark.parametrize("index", [-1, 2**53, 2**70])
-def test_an_index_out_of_bounds_is_refused(client: Client, listed: str, index: int) -> None:
+def test_an_index_outside_the_protocols_integers_is_refused(client: Client, listed: str, index: int) -> None:
     with pytest.raises(InvalidInput):
         client.read_index(listed, index)

@@ -1,4 +1,4 @@
-"""A tree back on disk: the same as it was, or refused by name, with nothing left behind."""
+"""Restoring a folder: identical to the original, or refused with nothing left behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def restore(gateway: str, root: str, destination: Path) -> Restored:
 
 @pytest.fixture
 def stored(client: Client) -> str:
-    """The CID of a payload that the gateway has."""
+    """The CID of a payload that the gateway holds."""
     return client.put_payload(b"content")
 
 
@@ -48,14 +48,14 @@ def test_an_empty_map_becomes_an_empty_folder(gateway: str, client: Client, tmp_
     assert names(tmp_path / "out") == []
 
 
-def test_an_empty_folder_is_filled_and_stays_itself(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_in_place(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     before = tmp_path.stat().st_ino
     restore(gateway, client.create_root({"a/b": stored, "c": stored}), tmp_path)
     assert names(tmp_path) == ["a", "c"]
     assert tmp_path.stat().st_ino == before
 
 
-def test_a_folder_that_can_not_be_filled_stays_empty(
+def test_a_folder_that_could_not_be_filled_stays_empty(
     gateway: str, client: Client, stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.rename
@@ -82,7 +82,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("arcs", HOSTILE.values(), ids=HOSTILE)
-def test_names_that_can_not_be_files_are_refused_by_name(
+def test_paths_that_cannot_be_files_are_refused_by_name(
     gateway: str, client: Client, stored: str, tmp_path: Path, arcs: dict[str, str]
 ) -> None:
     root = client.create_root(dict.fromkeys(arcs, stored) | {"fine": stored})
@@ -94,21 +94,21 @@ def test_names_that_can_not_be_files_are_refused_by_name(
     assert names(tmp_path) == []
 
 
-def test_a_path_that_two_maps_give_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+def test_a_path_in_two_nested_maps_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     root = client.create_root({"a": client.create_root({"b": stored}), "a/b": stored})
     with pytest.raises(InvalidInput, match="a/b: the tree has this path twice"):
         restore(gateway, root, tmp_path / "out")
     assert names(tmp_path) == []
 
 
-def test_a_map_whose_place_is_a_file_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+def test_a_nested_map_below_a_file_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     root = client.create_root({"a": client.create_root({"b/c": stored}), "a/b": stored})
     with pytest.raises(InvalidInput, match="a/b: it is both a file and a folder"):
         restore(gateway, root, tmp_path / "out")
 
 
 @pytest.mark.parametrize("mark", ["\\", ":"])
-def test_another_systems_separator_is_refused_there(monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+def test_a_platforms_second_path_separator_is_refused(monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
     leaf = Leaf([f"a{mark}b"], cid("x"))
     check_names([leaf])
     monkeypatch.setattr(os, "altsep", mark)
@@ -117,7 +117,7 @@ def test_another_systems_separator_is_refused_there(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("arcs", [["README", "readme"], ["Docs/a", "docs/b"]], ids=["files", "folders"])
-def test_names_that_clash_on_this_disk_are_refused_by_name(
+def test_names_that_clash_on_a_case_insensitive_file_system_are_refused_by_name(
     gateway: str, client: Client, stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arcs: list[str]
 ) -> None:
     real_mkdir = Path.mkdir
@@ -134,7 +134,7 @@ def test_names_that_clash_on_this_disk_are_refused_by_name(
 
 
 @pytest.mark.parametrize("what", ["file", "full folder", "link to a file", "link to nothing"])
-def test_a_destination_that_is_in_use_is_not_touched(
+def test_a_destination_that_is_not_an_empty_folder_is_not_touched(
     gateway: str, client: Client, stored: str, tmp_path: Path, what: str
 ) -> None:
     out = tmp_path / "out"
@@ -153,7 +153,7 @@ def test_a_destination_that_is_in_use_is_not_touched(
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_a_destination_without_a_parent_is_refused_by_that_name(
+def test_a_destination_without_a_parent_folder_is_refused(
     gateway: str, client: Client, stored: str, tmp_path: Path
 ) -> None:
     root = client.create_root({"a": stored})
@@ -163,7 +163,7 @@ def test_a_destination_without_a_parent_is_refused_by_that_name(
 
 
 @pytest.mark.parametrize("path", ["in/" + "x" * 300, "x" * 300 + "/in"], ids=["file", "folder"])
-def test_a_name_that_is_too_long_for_the_disk_is_refused_by_its_path(
+def test_a_name_too_long_for_the_file_system_is_refused_by_its_path(
     gateway: str, client: Client, stored: str, tmp_path: Path, path: str
 ) -> None:
     root = client.create_root({path: stored})
@@ -172,7 +172,7 @@ def test_a_name_that_is_too_long_for_the_disk_is_refused_by_its_path(
     assert names(tmp_path) == []
 
 
-def test_what_is_no_map_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+def test_a_cid_other_than_a_map_root_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     for root in (stored, client.create_list([stored])):
         with pytest.raises(InvalidInput, match="not a map root"):
             restore(gateway, root, tmp_path / "out")
@@ -180,7 +180,7 @@ def test_what_is_no_map_is_refused(gateway: str, client: Client, stored: str, tm
 
 
 @pytest.mark.parametrize("existed", [False, True], ids=["new", "empty"])
-def test_a_failure_leaves_nothing_behind(
+def test_a_failed_restore_leaves_nothing_behind(
     gateway: str, client: Client, stored: str, tmp_path: Path, existed: bool
 ) -> None:
     root = client.create_root({f"a/{number}": stored for number in range(20)} | {"b": cid("nobody stored this")})
@@ -191,18 +191,19 @@ def test_a_failure_leaves_nothing_behind(
     assert [path.name for path in tmp_path.rglob("*")] == ["out"] * existed
 
 
-def test_a_lie_leaves_nothing_behind(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+def test_a_tampered_answer_leaves_nothing_behind(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     root = client.create_root({"a/b": stored})
     for lied_about in ("/v1/cas", "/v1/scan"):
         with lying_gateway(
-            lambda told, at=lied_about: told.saying(told.body[:-1]) if told.path.startswith(at) else told, gateway
+            lambda reply, at=lied_about: reply.with_body(reply.body[:-1]) if reply.path.startswith(at) else reply,
+            gateway,
         ) as url:
             with pytest.raises(ProofError):
                 restore(url, root, tmp_path / "out")
             assert names(tmp_path) == []
 
 
-def test_files_get_the_modes_of_the_umask(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+def test_modes_follow_the_umask(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         restore(gateway, client.create_root({"a/b": stored}), tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Maps and lists: the root is computed here, and the gateway's is compared with it."""
+"""New maps and lists: the root is computed locally and compared with the gateway's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import coregw
 from coregw.client import Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound
-from gateways import Liar, Told
+from gateways import Liar, Reply
 
 
 def cid(number: int) -> str:
@@ -19,14 +19,14 @@ def cid(number: int) -> str:
 
 @pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
 @pytest.mark.parametrize("count", [0, 1, 500])
-def test_a_map_is_held_under_the_root_computed_here(client: Client, count: int, suite: str) -> None:
+def test_a_map_is_stored_under_the_locally_computed_root(client: Client, count: int, suite: str) -> None:
     arcs = {f"a/{number}": cid(number) for number in range(count)}
     root = client.create_root(arcs, suite)
     assert root == coregw.Map(arcs, suite).root
     assert {"/".join(leaf.segments): leaf.target for leaf in client.entries(root)} == arcs
 
 
-def test_cids_of_any_form_are_taken(client: Client) -> None:
+def test_cids_are_accepted_as_text_bytes_and_objects(client: Client) -> None:
     forms = {"text": cid(1), "binary": bytes(coregw.Cid(cid(1))), "value": coregw.Cid(cid(1))}
     assert client.create_root(forms) == coregw.Map(dict.fromkeys(forms, cid(1))).root
     assert client.create_list(list(forms.values())) == coregw.List([cid(1)] * 3).root
@@ -34,7 +34,9 @@ def test_cids_of_any_form_are_taken(client: Client) -> None:
 
 @pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 50])
-def test_a_list_made_in_several_mutations_is_the_one_computed_here(gateway: str, count: int, suite: str) -> None:
+def test_a_list_created_in_several_mutations_has_the_locally_computed_root(
+    gateway: str, count: int, suite: str
+) -> None:
     elements, sizes = [cid(number) for number in range(count)], [number + 1 for number in range(count)]
     with Client(gateway, ClientSettings(list_changes=7)) as client:
         root = client.create_list(elements, sizes, suite=suite)
@@ -42,7 +44,7 @@ def test_a_list_made_in_several_mutations_is_the_one_computed_here(gateway: str,
         assert client.read_range(root, 0).segments == elements
 
 
-def test_a_list_without_sizes_measures_its_elements(client: Client) -> None:
+def test_a_list_without_sizes_counts_its_elements(client: Client) -> None:
     assert client.list_size(client.create_list([cid(1), cid(2)])) == 2
 
 
@@ -51,12 +53,12 @@ def test_a_list_takes_its_suite_from_the_base(client: Client) -> None:
     assert client.create_list([cid(1)], base=base) == coregw.List([cid(1)], suite="blake3").root
 
 
-def test_a_list_can_begin_at_a_base_with_content(client: Client) -> None:
+def test_a_list_can_start_from_a_base_with_content(client: Client) -> None:
     base = client.create_root({"a": cid(1)})
     assert client.create_list([cid(1)], [5], base=base) == coregw.List([cid(1)], [5]).root
 
 
-def test_a_base_that_is_no_map_is_refused(client: Client) -> None:
+def test_a_base_that_is_not_a_map_is_refused(client: Client) -> None:
     for base in (cid(1), coregw.List([cid(1)]).root):
         with pytest.raises(InvalidInput, match="not a map root"):
             client.create_list([cid(2)], base=base)
@@ -68,13 +70,13 @@ def test_a_base_that_is_not_held_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[1], [1, 2, 3], [0, 1], [2**53, 1], [-1, 1]])
-def test_sizes_that_fit_no_list_are_refused(client: Client, sizes: list[int]) -> None:
+def test_invalid_sizes_are_refused(client: Client, sizes: list[int]) -> None:
     with pytest.raises(InvalidInput):
         client.create_list([cid(1), cid(2)], sizes)
 
 
 @pytest.mark.parametrize("path", ["", "a//b", "/", "a/", "x" * 4097, "\ud800"])
-def test_paths_that_are_none_are_refused(client: Client, path: str) -> None:
+def test_invalid_paths_are_refused(client: Client, path: str) -> None:
     with pytest.raises(InvalidInput):
         client.create_root({path: cid(1)})
 
@@ -89,8 +91,8 @@ def test_an_unknown_suite_is_refused(client: Client) -> None:
     [coregw.Map({"another": cid(1)}).root, coregw.List([cid(1)]).root, cid(1), "no cid", ""],
     ids=["another map", "a list", "a payload", "no cid", "nothing"],
 )
-def test_a_forged_root_is_refused(liar: Liar, root: str) -> None:
-    lying = liar(lambda told: told.saying(json.dumps({"root": root}).encode()))
+def test_a_root_other_than_the_computed_one_is_refused(liar: Liar, root: str) -> None:
+    lying = liar(lambda reply: reply.with_body(json.dumps({"root": root}).encode()))
     with pytest.raises(ProofError, match=r"computed here"):
         lying.create_root({"a": cid(1)})
 
@@ -101,18 +103,18 @@ def test_a_forged_root_is_refused(liar: Liar, root: str) -> None:
     ids=["another list", "a map", "a payload", "a way out", "nothing"],
 )
 @pytest.mark.parametrize("at", [1, 2], ids=["first mutation", "last mutation"])
-def test_a_forged_list_root_is_refused(liar: Liar, new_root: str, at: int) -> None:
+def test_a_list_root_other_than_the_computed_one_is_refused(liar: Liar, new_root: str, at: int) -> None:
     mutations: list[str] = []
 
-    def lie(told: Told) -> Told:
-        if not told.path.endswith("/mutations"):
-            return told
-        mutations.append(told.path)
+    def lie(reply: Reply) -> Reply:
+        if not reply.path.endswith("/mutations"):
+            return reply
+        mutations.append(reply.path)
         if len(mutations) != at:
-            return told
-        receipt = json.loads(told.body)
+            return reply
+        receipt = json.loads(reply.body)
         receipt["new_root"] = new_root
-        return dataclasses.replace(told, body=json.dumps(receipt).encode())
+        return dataclasses.replace(reply, body=json.dumps(receipt).encode())
 
     with pytest.raises((ProofError, RootNotFound)):
         liar(lie, ClientSettings(list_changes=2)).create_list([cid(1), cid(2), cid(3)])

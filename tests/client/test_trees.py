@@ -1,4 +1,4 @@
-"""Maps as folders and lists as files: complete listings, and contents piece by piece."""
+"""Maps as folders and lists as files: complete listings, and file contents in chunks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names_of(client: Client, root: str, prefix: str = "") -> list[str]:
     return [entry.name + "/" * (entry.kind in ("directory", "map")) for entry in client.children(root, prefix)]
 
 
-def test_a_level_of_a_map_looks_like_a_directory(client: Client) -> None:
+def test_children_lists_one_level_of_a_map_like_a_directory(client: Client) -> None:
     listed = client.create_list([cid("x")], [7])
     inner = client.create_root({"deep/file": cid("1")})
     root = client.create_root(
@@ -39,7 +39,7 @@ def test_a_level_of_a_map_looks_like_a_directory(client: Client) -> None:
     assert names_of(client, root, "nothing") == []
 
 
-def test_large_directories_are_skipped_and_nothing_is_left_out(client: Client) -> None:
+def test_children_skips_the_content_of_large_directories_without_gaps(client: Client) -> None:
     arcs = {}
     for folder in ("a", "b", "b\0", "c"):
         arcs |= {f"{folder}/{number:04}": cid("x") for number in range(1500)}
@@ -104,7 +104,7 @@ def test_a_walk_is_bounded(gateway: str) -> None:
         ("list/0", ("file", [])),
     ],
 )
-def test_a_path_is_located_through_nested_maps(client: Client, path: str, expected: tuple[str, list[str]]) -> None:
+def test_locate_follows_nested_maps(client: Client, path: str, expected: tuple[str, list[str]]) -> None:
     listed = client.create_list([cid("f")])
     inner = client.create_root({"in/file": cid("f")})
     root = client.create_root({"docs/a": cid("a"), "sub": inner, "list": listed})
@@ -112,7 +112,7 @@ def test_a_path_is_located_through_nested_maps(client: Client, path: str, expect
     assert client.locate(root, path) == (by_name[expected[0]], expected[1])
 
 
-def test_a_path_to_nothing_is_not_located(client: Client) -> None:
+def test_locating_an_absent_path_is_an_error(client: Client) -> None:
     root = client.create_root({"docs/a": cid("a")})
     with pytest.raises(PathNotFound, match="nothing at or below 'docs/b'"):
         client.locate(root, "docs/b")
@@ -121,7 +121,7 @@ def test_a_path_to_nothing_is_not_located(client: Client) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 1000, 2500, 1 << 20])
-def test_a_file_of_chunks_comes_back_whole(gateway: str, window: int) -> None:
+def test_the_contents_of_a_chunked_file_are_complete_for_every_window(gateway: str, window: int) -> None:
     chunks = [os.urandom(1000) for _ in range(9)] + [b"end"]
     with Client(gateway, ClientSettings(window_bytes=window)) as client:
         cids = [client.put_payload(chunk) for chunk in chunks]
@@ -130,14 +130,14 @@ def test_a_file_of_chunks_comes_back_whole(gateway: str, window: int) -> None:
         assert client.list_size(listed) == 9003
 
 
-def test_many_small_chunks_are_read_in_smaller_windows(client: Client) -> None:
+def test_a_list_of_many_small_chunks_is_read_in_smaller_windows(client: Client) -> None:
     one = client.put_payload(b"1")
     listed = client.create_list([one] * 10_050)
     with pytest.raises(TooLarge):
         client.read_range(listed, 0)
-    pieces = client.contents(listed)
-    assert next(pieces) == b"1"
-    pieces.close()
+    chunks = client.contents(listed)
+    assert next(chunks) == b"1"
+    chunks.close()
     assert client.list_size(listed) == 10_050
 
 
@@ -146,7 +146,7 @@ def test_a_payload_and_an_empty_list_are_files(client: Client) -> None:
     assert list(client.contents(client.create_list([]))) == []
 
 
-def test_what_is_no_file_is_refused(client: Client) -> None:
+def test_contents_of_something_other_than_a_file_are_refused(client: Client) -> None:
     payload = client.put_payload(b"ten bytes!")
     root = client.create_root({"a": payload})
     for target in (
@@ -160,10 +160,10 @@ def test_what_is_no_file_is_refused(client: Client) -> None:
         assert refused.value.code == "kind_mismatch"
 
 
-def test_a_wrong_chunk_ends_the_file(liar: Liar, client: Client) -> None:
+def test_a_tampered_chunk_is_refused(liar: Liar, client: Client) -> None:
     good, bad = client.put_payload(b"good"), client.put_payload(b"bad!")
     listed = client.create_list([good, bad], [4, 4])
-    pieces = liar(lambda told: told.saying(b"evil") if told.path.endswith(bad) else told).contents(listed)
-    assert next(pieces) == b"good"
+    chunks = liar(lambda reply: reply.with_body(b"evil") if reply.path.endswith(bad) else reply).contents(listed)
+    assert next(chunks) == b"good"
     with pytest.raises(ProofError):
-        next(pieces)
+        next(chunks)
