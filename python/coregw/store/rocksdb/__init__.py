@@ -1,7 +1,7 @@
 """The embedded store on RocksDB, the gateway's default. One process opens it; `coregw.store.workers` shares it.
 
 Disk reads run in a thread pool, and all writes in one committer thread that shares syncs between the tasks that wait.
-Decisions: ``docs/decisions/0010-rocksdb-key-layout.md`` and ``0011-log-and-group-commit.md``.
+Decisions: ``docs/decisions/0010`` and ``0011``.
 """
 
 from coregw.store.rocksdb.store import CACHE_BYTES, READ_THREADS, RESERVE_BYTES, RocksStore, open_store

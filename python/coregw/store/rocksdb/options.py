@@ -1,7 +1,7 @@
 """RocksDB options of the database and of each column family.
 
-The sizes are explained in ``docs/decisions/0010-rocksdb-key-layout.md``, the recovery mode in
-``0011-log-and-group-commit.md``.
+The sizes are explained in ``docs/decisions/0010``, the recovery mode in
+``0011``.
 """
 
 from __future__ import annotations

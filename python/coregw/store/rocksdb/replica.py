@@ -3,7 +3,7 @@
 A replica (RocksDB's term: secondary instance) shows what had reached SSTs when it last caught up. That is durable, and
 write-once rows never change, so they may be read here; `Table.RECORDS` may not. What a replica does not show may still
 exist: the newest writes, some 46 MiB at most, are only in the memory and the log of the owner process, which has to be
-asked (`coregw.store.workers`). ``docs/decisions/0090-workers.md`` gives the reasons.
+asked (`coregw.store.workers`). ``docs/decisions/0090`` gives the reasons.
 """
 
 from __future__ import annotations

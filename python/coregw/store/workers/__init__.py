@@ -3,7 +3,7 @@
 The owner opens the store and serves it to each worker over a Unix socket (`share_store`). A worker's store
 (`open_remote`) sends writes and mutable rows to the owner, and reads write-once rows and payloads from the SSTs first.
 So an acknowledged write is visible to every process at once, and there is one committer. Both ends are of the same
-version. ``docs/decisions/0090-workers.md`` gives the reasons and the failure modes.
+version. ``docs/decisions/0090`` gives the reasons and the failure modes.
 
 ```
 worker process                          owner process
