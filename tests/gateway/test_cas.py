@@ -122,7 +122,7 @@ def test_what_is_not_held_is_not_found(client: httpx2.Client, cid_of: Callable[.
     assert method == "HEAD" or answer.json()["error"] == "payload_not_found"
 
 
-@pytest.mark.parametrize("name", ["x", "bafk", "%ff", "%00", "%zz", "Qm", "b" * 2000, "zzzz", "bafkqaaa", "é"])
+@pytest.mark.parametrize("name", ["x", "bafk", "%ff", "%00", "%zz", "Qm", "b" * 2000, "zzzz", "bafkqaab", "é"])
 def test_what_is_no_cid_is_refused(client: httpx2.Client, expect_refusal: Refusal, name: str) -> None:
     expect_refusal(client.get(f"/v1/cas/{name}"), 400, "invalid_cid")
 

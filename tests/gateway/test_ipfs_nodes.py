@@ -15,6 +15,7 @@ import serving
 from coregw._core import Build, Cid, encode_key, payload_cid
 from coregw.engine.blocks import top_block
 from coregw.errors import StoreDamaged
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 Block = Callable[..., httpx2.Response]
@@ -123,6 +124,6 @@ def test_a_damaged_page_is_no_block(tree: dict[str, str]) -> None:
 def test_a_missing_page_of_a_held_root_is_an_error_and_not_an_absence(expect_refusal: Refusal, cid: str) -> None:
     store = MemoryStore()
     build = Build.arcs(json.dumps({"arcs": {"a": cid}}).encode())
-    asyncio.run(store.put_roots([bytes(Cid(build.root))]))
+    asyncio.run(store.put({Table.ROOTS: [(bytes(Cid(build.root)), b"")]}))
     with serving.thread(store) as url:
         expect_refusal(httpx2.get(f"{url}/ipfs/{build.root}?format=raw"), 500, "internal")

@@ -1,6 +1,7 @@
-"""Payloads and blocks: storing, finding and reading them, one or many.
+"""Payloads and blocks: storing, finding and reading them, one by one or in batches.
 
-Leaves out trees (`coregw.engine`) and HTTP.
+An identity CID contains its payload. Such a payload is always held: storing it writes nothing, and reading it returns
+the bytes in the CID (protocol section 1).
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ from coregw.store import CHUNK_BYTES, Store, Table
 
 __all__ = ["Payloads", "StoredPayload"]
 
-PUTS_AT_ONCE: Final = 256
-"""How many payloads of a batch are written at once: they share syncs."""
+CONCURRENT_PUTS: Final = 256
+"""The number of payloads of a batch that are written concurrently, so that they share syncs."""
+
+IDENTITY: Final = "identity"
+"""The name of the hash function whose digest is the payload itself."""
+
+_IDENTITY_CODE: Final = 0x00
+_CONTINUES: Final = 0x80  # the bit that marks all bytes of a varint but its last
 
 
 class StoredPayload(NamedTuple):
-    """A payload that the store has: the CID as it was asked for (normalised), its multihash, its size in bytes."""
+    """A held payload: the requested CID (normalised), its multihash, and the payload's size in bytes."""
 
     cid: str
     multihash: bytes
@@ -41,19 +48,26 @@ class Payloads:
         self._store = store
         self._driver = driver
 
+    # --- storing ------------------------------------------------------------------------------------------------------
+
     async def put(self, chunks: AsyncIterator[bytes], codec: str, hash_name: str) -> str:
-        """Stores a payload that comes in pieces and returns its CID; durable on return.
+        """Store a payload that arrives in chunks, and return its CID; durable on return.
 
         Args:
-            chunks: The bytes. What it raises passes through, and nothing is stored.
+            chunks: The bytes. An exception raised by the iterator passes through, and nothing is stored.
             codec: Multicodec name or number.
-            hash_name: ``sha2-256`` or ``blake3``.
+            hash_name: ``sha2-256``, ``blake3`` or ``identity``.
 
         Raises:
-            InvalidInput: The codec (code ``invalid_codec``) or the hash function is none that payloads may have.
-            Unavailable: The store cannot write now (`StorageFull`: it has no room).
+            InvalidInput: The codec (code ``invalid_codec``) or the hash function is not allowed for payloads.
+            TooLarge: More bytes than an identity CID can contain.
+            Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
         """
         hasher = PayloadHasher(codec, hash_name)
+        if hash_name == IDENTITY:
+            async for chunk in chunks:
+                hasher.update(chunk)
+            return hasher.cid()
         async with self._store.begin_payload() as writer:
             async for chunk in chunks:
                 hasher.update(chunk)
@@ -63,57 +77,58 @@ class Payloads:
         return cid
 
     async def put_whole(self, body: AbstractAsyncContextManager[bytes], codec: str, hash_name: str) -> str:
-        """Stores a short payload that comes in one piece, as `put` does, at less expense: it is hashed in one step.
+        """Store a short payload that arrives in one piece; cheaper than `put`.
 
         Args:
-            body: Gives the payload, at most 1 MiB; left when the payload is stored. What it raises passes through.
+            body: Provides the payload, at most 1 MiB; exited when the payload is stored. Its exceptions pass through.
             codec: Multicodec name or number.
-            hash_name: ``sha2-256`` or ``blake3``.
+            hash_name: ``sha2-256``, ``blake3`` or ``identity``.
 
         Raises:
-            InvalidInput: As `put`, before the body is asked for; also where it is longer.
-            Unavailable: As `put`.
+            InvalidInput: As `put`, before `body` is entered; also if the payload is longer than 1 MiB.
+            TooLarge, Unavailable: As `put`.
         """
         hasher = PayloadHasher(codec, hash_name)
         async with body as data:
             hasher.update(data)
             cid = hasher.cid()
-            await self._store.put_payload(Cid(cid).multihash, data)
+            if hash_name != IDENTITY:
+                await self._store.put_payload(Cid(cid).multihash, data)
         return cid
 
     async def batch(self, request: bytes, largest: int) -> bytes:
-        """Stores the payloads of a batch, or says which are held; what is said is durable on return.
+        """Store the payloads of a batch, or report which ones are held; what is reported is durable on return.
 
-        If one item is wrong, nothing of the batch is stored. If the store fails half way, what was stored stays.
+        If one item is invalid, nothing of the batch is stored. If the store fails, the payloads stored so far remain.
 
         Args:
-            request: The JSON of ``POST /v1/cas/batch``.
-            largest: The most bytes of one payload.
+            request: The JSON body of ``POST /v1/cas/batch``.
+            largest: The maximum size of one payload in bytes.
 
         Raises:
-            InvalidInput: It is no such request; the message names the item.
+            InvalidInput: The request is malformed; the message names the item.
             TooLarge: Too many items or bytes.
-            Unavailable: The store cannot write now (`StorageFull`: it has no room).
+            Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
         """
         async with self._driver.place_for(request):
             to_store, payloads = await self._driver.call(len(request), read_cas_batch, request, largest)
             if to_store:
                 return encode(PutBatchResult(results=await self._put_payloads(payloads)))
-            sizes = await self._store.stat_payloads([payload.multihash for payload in payloads])
+            sizes = await self._stat([payload.multihash for payload in payloads])
             found = zip(payloads, sizes, strict=True)
             return encode(
                 HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
             )
 
     async def _put_payloads(self, payloads: Sequence[Payload]) -> list[PutOutcome]:
-        """Stores payloads, each once, and says in their order which are new."""
+        """Store each distinct payload once, and report in order which ones are new."""
         first = {payload.multihash: payload for payload in reversed(payloads)}
-        different = list(first.values())
+        distinct = list(first.values())
         new: set[bytes] = set()
-        for start in range(0, len(different), PUTS_AT_ONCE):
-            turn = different[start : start + PUTS_AT_ONCE]
-            stored = await asyncio.gather(*map(self._put_one, turn), return_exceptions=True)  # none is left under way
-            for payload, outcome in zip(turn, stored, strict=True):
+        for start in range(0, len(distinct), CONCURRENT_PUTS):
+            group = distinct[start : start + CONCURRENT_PUTS]
+            outcomes = await asyncio.gather(*map(self._put_one, group), return_exceptions=True)  # wait for all of them
+            for payload, outcome in zip(group, outcomes, strict=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
                 if outcome:
@@ -136,46 +151,78 @@ class Payloads:
             await writer.write(data)
             return await writer.commit(payload.multihash)
 
+    # --- finding and reading ------------------------------------------------------------------------------------------
+
     async def find(self, cid: str) -> StoredPayload:
-        """Looks a payload up by any CID with its multihash.
+        """Look up a payload by any CID with its multihash.
 
         Raises:
-            InvalidInput: `cid` is no CID of the protocol (code ``invalid_cid``).
-            PayloadNotFound: The store does not have it.
+            InvalidInput: `cid` is not a CID of the protocol (code ``invalid_cid``).
+            PayloadNotFound: The store does not hold the payload.
         """
         parsed = Cid(cid)
-        (size,) = await self._store.stat_payloads([parsed.multihash])
+        (size,) = await self._stat([parsed.multihash])
         if size is None:
-            raise PayloadNotFound(f"no payload {parsed.text} is held here")
+            raise PayloadNotFound(f"the payload {parsed.text} is not held")
         return StoredPayload(parsed.text, parsed.multihash, size)
 
     async def find_block(self, cid: Cid) -> StoredPayload | bytes:
-        """Looks up what an IPFS client asks for: a payload by its multihash, or the tree node that a root CID names.
+        """Look up the block that an IPFS client requests: a payload, or the tree node that a root CID names.
 
-        Of tree nodes, those are blocks here that pages begin with: the top of every held root, and of what hangs below
-        it at its pages' edges.
+        The tree nodes served as blocks are the top nodes of pages: those of all held roots, and some below them.
 
         Raises:
-            PayloadNotFound: The store does not have the payload.
+            PayloadNotFound: The store does not hold the payload.
             RootNotFound: No stored page begins with such a node.
-            StoreDamaged: The page of a held root is missing, or a page is not what its digest says.
+            StoreDamaged: The page of a held root is missing, or a page does not match its digest.
         """
         if cid.kind == "cas":
             return await self.find(cid.text)
-        [held] = await self._driver.are_held([bytes(cid)])  # first, since a root comes after its pages
+        [is_held] = await self._driver.are_held([bytes(cid)])  # before the page: a root record is written after it
         [page] = await self._store.get(Table.PAGES, [cid.digest])
         if page is not None:
             return top_block(cid, page)
-        if held:
+        if is_held:
             raise StoreDamaged(f"the page of the held root {cid.text} is missing")
-        raise RootNotFound(f"the store has no root or page {cid.text}")
+        raise RootNotFound(f"the store holds no root or page {cid.text}")
 
     def read(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes `start` to `end` (exclusive) of a payload in chunks of at most 1 MiB. Raises as the store does."""
+        """Read the bytes `start` to `end` (exclusive) of a payload, in chunks of at most 1 MiB.
+
+        Raises as `coregw.store.Store.read_payload`.
+        """
+        identity = _identity_payload(payload.multihash)
+        if identity is not None:
+            return _one_chunk(identity[start:end])
         return self._store.read_payload(payload.multihash, start, end)
 
     async def read_small(self, payload: StoredPayload, start: int, end: int) -> bytes | None:
-        """The same bytes at once, or None where they are more than one chunk."""
+        """Read the same range at once, or return None if it is larger than a chunk."""
         if end - start > CHUNK_BYTES:
             return None
         return b"".join([chunk async for chunk in self.read(payload, start, end)])
+
+    async def _stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        """The sizes of payloads, None for one that is not held."""
+        identities = [_identity_payload(multihash) for multihash in multihashes]
+        stored = [each for each, identity in zip(multihashes, identities, strict=True) if identity is None]
+        sizes = iter(await self._store.stat_payloads(stored) if stored else [])
+        return [next(sizes) if identity is None else len(identity) for identity in identities]
+
+
+def _identity_payload(multihash: bytes) -> bytes | None:
+    """The payload that an identity multihash contains; None for any other hash function.
+
+    ```
+    00 | length of the payload, a varint | payload
+    ```
+    """
+    if multihash[0] != _IDENTITY_CODE:
+        return None
+    start = 2 if multihash[1] < _CONTINUES else 3  # at most 128 bytes, so the length has one byte or two
+    return multihash[start:]
+
+
+async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
+    if data:
+        yield data

@@ -1,0 +1,121 @@
+"""The rows of the RocksDB store on disk, byte by byte: format 1, which every version reads and writes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rocksdict import Cache, Options, Rdict, WriteBatch
+
+from coregw.engine.publications import RecordTable
+from coregw.plants.rows import put_plant
+from coregw.store import CHUNK_BYTES, Table
+from coregw.store.rocksdb import open_store
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import database_options, family_options
+from coregw.store.testing.support import read
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
+SHORT, LONG, EMPTY = (b"\x12\x20" + letter * 32 for letter in (b"a", b"b", b"c"))
+MARKER = '{"store":"coregw","format":1,"state":"ready"}\n'
+
+PUBLISHED = bytes.fromhex(
+    "88a573636f7065a4646f6373a46e616d65a46d61696ea4726f6f74c40501726f6f74a87265766973696f6e01"
+    "ad70726576696f75735f726f6f74c0ac7075626c69736865645f6174d7ffbc1d788065e079f0a666726f7a656ec2"
+    "a966726f7a656e5f6174c0"
+)
+FROZEN = bytes.fromhex(
+    "88a573636f7065a4646f6373a46e616d65a46d61696ea4726f6f74c406016f74686572a87265766973696f6e02"
+    "ad70726576696f75735f726f6f74c40501726f6f74ac7075626c69736865645f6174d7ffbc1d788065e079f0"
+    "a666726f7a656ec3a966726f7a656e5f6174d7ffbc1d788065e079f0"
+)
+
+ROWS: dict[Family, dict[bytes, bytes]] = {
+    Family.META: {b"epoch": b"\0\0\0\1"},
+    Family.PAGES: {bytes(32): b"page"},
+    Family.ROOTS: {b"\x01root": b""},
+    Family.RECORDS: {
+        b"ndocs\0main\0": FROZEN,
+        b"p\x7f" + b"\xff" * 7: b"{}",
+        b"p\x80" + bytes(6) + b"\x07": b'{"name":"fern"}',
+        b"rdocs\0main\0" + bytes(7) + b"\x01": PUBLISHED,
+        b"rdocs\0main\0" + bytes(7) + b"\x02": FROZEN,
+    },
+    Family.PAYLOADS: {
+        SHORT: bytes.fromhex("000000010000000000000000 0000000000000005"),
+        LONG: bytes.fromhex("000000010000000000000001 0000000000100003"),
+        EMPTY: bytes.fromhex("000000010000000000000002 0000000000000000"),
+    },
+    Family.CHUNKS: {
+        bytes.fromhex("000000010000000000000000 00000000"): b"short",
+        bytes.fromhex("000000010000000000000001 00000000"): b"x" * CHUNK_BYTES,
+        bytes.fromhex("000000010000000000000001 00000001"): b"xxx",
+    },
+    Family.UPLOADS: {},
+}
+
+
+async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
+    async with await open_store(tmp_path) as store:
+        await store.put({Table.PAGES: [(bytes(32), b"page")], Table.ROOTS: [(b"\x01root", b"")]})
+        await store.put_payload(SHORT, b"short")
+        async with store.begin_payload() as writer:
+            await writer.write(b"x" * (CHUNK_BYTES + 3))
+            await writer.commit(LONG)
+        await store.put_payload(EMPTY, b"")
+        records = RecordTable(store)
+        await records.publish("docs", "main", b"\x01root", None, NOW)
+        await records.publish("docs", "main", b"\x01other", 1, NOW)
+        await records.freeze("docs", "main", NOW)
+        await put_plant(store, 7, b'{"name":"fern"}')
+        await put_plant(store, -1, b"{}")
+    assert (tmp_path / "coregw-store.json").read_text() == MARKER
+    assert rows_of(tmp_path / "rocksdb") == ROWS
+
+
+async def test_the_rows_of_format_1_are_a_store(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rocksdb")
+    (tmp_path / "coregw-store.json").write_text(MARKER)
+    async with await open_store(tmp_path) as store:
+        assert await store.get(Table.PAGES, [bytes(32)]) == [b"page"]
+        assert await store.get(Table.ROOTS, [b"\x01root"]) == [b""]
+        assert await store.stat_payloads([SHORT, LONG, EMPTY]) == [5, CHUNK_BYTES + 3, 0]
+        assert [await read(store, each) for each in (SHORT, LONG, EMPTY)] == [b"short", b"x" * (CHUNK_BYTES + 3), b""]
+        history = await RecordTable(store).history("docs", "main", 0, 9)
+        assert [(each.revision, each.root, each.previous_root, each.frozen_at) for each in history] == [
+            (1, b"\x01root", None, None),
+            (2, b"\x01other", b"\x01root", NOW),
+        ]
+        assert await RecordTable(store).in_scope("docs", None, 9) == history[1:]
+        assert not await put_plant(store, 7, b"moss")
+
+
+def rows_of(database: Path) -> dict[Family, dict[bytes, bytes]]:
+    """Every row of a database, as rocksdict reads it."""
+    raw = Options(raw_mode=True)
+    others = {str(family): raw for family in Family if family is not Family.META}
+    assert sorted(Rdict.list_cf(str(database), raw)) == sorted(Family)
+    root = Rdict(str(database), raw, others)
+    families = {family: root.get_column_family(family) for family in Family}
+    rows = {family: dict(each.items()) for family, each in families.items()}
+    for each in families.values():
+        each.close()
+    root.close()
+    return rows
+
+
+def write_rows(database: Path) -> None:
+    """Make a database with `ROWS` by rocksdict alone."""
+    database.parent.mkdir(exist_ok=True)
+    root = Rdict(str(database), database_options(create=True, salvage=False), family_options(Cache(1 << 20)))
+    batch = WriteBatch(raw_mode=True)
+    handles = {family: root.get_column_family_handle(family) for family in Family}
+    for family, rows in ROWS.items():
+        for key, value in rows.items():
+            batch.put(key, value, handles[family])
+    root.write(batch)
+    handles.clear()
+    root.close()
