@@ -116,10 +116,8 @@ def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: AN
     """
 
     def service() -> Service:
-        from coregw.gateway.tokens import AccessToken
-        from coregw.plants.app import TOKEN_VARIABLE
-        from coregw.plants.service import beside_gateway
+        from coregw.plants.service import beside_gateway, token_from_environment
 
-        return beside_gateway(AccessToken.from_environment(TOKEN_VARIABLE))
+        return beside_gateway(token_from_environment())
 
     run_service("serve", chosen_settings(**options), worker, service)

@@ -24,10 +24,8 @@ def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: AN
     """
 
     def service() -> Service:
-        from coregw.gateway.tokens import AccessToken
-        from coregw.plants.app import TOKEN_VARIABLE
-        from coregw.plants.service import alone
+        from coregw.plants.service import alone, token_from_environment
 
-        return alone(AccessToken.from_environment(TOKEN_VARIABLE))
+        return alone(token_from_environment())
 
     run_service("serve-plants", chosen_settings(**options), worker, service)

@@ -23,11 +23,16 @@ from coregw.plants.problems import refusal
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["alone", "beside_gateway"]
+__all__ = ["alone", "beside_gateway", "token_from_environment"]
 
 logger = logging.getLogger("coregw.plants")
 
 _DOCUMENT: Final = "/openapi.json"
+
+
+def token_from_environment() -> AccessToken | None:
+    """Return the bearer token of ``PLANTS_ACCESS_TOKEN``, or None if it is not set."""
+    return AccessToken.from_environment(TOKEN_VARIABLE)
 
 
 def alone(token: AccessToken | None) -> Service:
