@@ -191,17 +191,17 @@ def without(*packages: str, command: str) -> str:
 @pytest.mark.parametrize("command", ["serve", "serve-plants"])
 @pytest.mark.parametrize("missing", ["litestar", "rocksdict", "uvicorn", "msgspec"])
 def test_a_server_command_without_its_extra_is_one_line(command: str, missing: str, tmp_path: Path) -> None:
-    said = without(missing, command=f"{command} --data {tmp_path} --port 0")
-    assert said == f'coregw: coregw {command} needs the "server" extra: pip install "coregw[server]"\n'
+    output = without(missing, command=f"{command} --data {tmp_path} --port 0")
+    assert output == f'coregw: coregw {command} needs the "server" extra: pip install "coregw[server]"\n'
 
 
 @pytest.mark.parametrize("missing", ["httpx2", "tenacity", "msgspec"])
 def test_a_client_command_without_its_extra_is_one_line(missing: str) -> None:
-    said = without(missing, command="ls bafkqaaa")
-    assert said == 'coregw: coregw ls needs the "cli" extra: pip install "coregw[cli]"\n'
+    output = without(missing, command="ls bafkqaaa")
+    assert output == 'coregw: coregw ls needs the "cli" extra: pip install "coregw[cli]"\n'
 
 
 def test_a_missing_module_of_coregw_is_not_taken_for_a_missing_extra() -> None:
-    said = without("coregw.client.query", command="ls bafkqaaa")
-    assert "needs the" not in said
-    assert "coregw.client.query" in said
+    output = without("coregw.client.query", command="ls bafkqaaa")
+    assert "needs the" not in output
+    assert "coregw.client.query" in output

@@ -23,7 +23,7 @@ Start = Callable[..., subprocess.CompletedProcess[bytes]]
 def root(gateway: str) -> str:
     with Client(gateway) as client:
         arcs = {f"docs/{i}": client.put_payload(b"page %d" % i) for i in range(5)}
-        return client.create_root(arcs | {"gone": payload_cid(b"nobody has this")})
+        return client.create_root(arcs | {"gone": payload_cid(b"not stored")})
 
 
 def test_a_root_is_copied_to_another_gateway_by_a_file(coregw: Start, run: Run, root: str, tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_demo_reports_its_results(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(folder) == 0
-    said = capsys.readouterr().out
-    assert "4 files, 2,097,174 bytes, 1 of them lists of chunks" in said
-    assert said.count("✓ refused") == 2
-    assert "exit code 0" in said
+    output = capsys.readouterr().out
+    assert "4 files, 2,097,174 bytes, 1 of them lists of chunks" in output
+    assert output.count("✓ refused") == 2
+    assert "exit code 0" in output
     assert names(folder.parent / "scratch") == []
 
 

@@ -37,8 +37,9 @@ def test_update_prints_the_root_of_the_resulting_map(run: Run, root: str) -> Non
     [
         ([], 2, "nothing to change"),
         (["--remove", "docs/none"], 1, "docs/none"),
-        (["--set", "b", "no-cid"], 1, "no-cid"),
-        (["--set", "a//b", TEXT], 1, "a//b"),
+        (["--set", "b", "no-cid"], 1, 'coregw: b: CID "no-cid"'),
+        (["--set", "", TEXT], 1, "the path to change is empty"),
+        (["--set", "a//b", TEXT], 1, "coregw: 'a//b': segment 1"),
         (["--set", "b", TEXT, "--set", "b", TEXT], 1, "b: named twice"),
         (["--set", "b", TEXT, "--remove", "b"], 1, "b: named twice"),
     ],

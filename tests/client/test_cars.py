@@ -21,7 +21,7 @@ def root(client: Client) -> str:
     """A map of twelve payloads that the gateway holds, one that it does not hold, and a nested map."""
     nested = client.create_root({"inner": client.put_payload(b"inner")})
     arcs = {f"docs/{i}": client.put_payload(b"page %d" % i) for i in range(12)}
-    return client.create_root(arcs | {"gone": payload_cid(b"nobody has this"), "nested": nested})
+    return client.create_root(arcs | {"gone": payload_cid(b"not stored"), "nested": nested})
 
 
 def test_an_exported_and_imported_root_gives_the_same_answers(client: Client, root: str, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_file_is_streamed_to_the_gateway_and_back(client: Client, tmp_path: Pa
 
 
 def test_a_missing_payload_is_not_found(client: Client, tmp_path: Path) -> None:
-    cid = coregw.payload_cid(b"nobody stored this")
+    cid = coregw.payload_cid(b"not stored")
     with pytest.raises(PayloadNotFound):
         client.get_payload(cid)
     with pytest.raises(PayloadNotFound):

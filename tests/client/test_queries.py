@@ -205,8 +205,9 @@ def test_an_invalid_path_is_not_sent(liar: Liar, root: str, path: str | list[str
     def lie(reply: Reply) -> Reply:
         raise AssertionError("the request was sent")
 
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput) as refused:
         liar(lie, honest=None).resolve(root, path)
+    assert str(refused.value).startswith(f"{path!r:.200}: ")
 
 
 @pytest.mark.parametrize("bad", ["", "no cid", "../../healthz", b"\x01", "bafkqaaaa"])

@@ -183,7 +183,7 @@ def test_a_cid_other_than_a_map_root_is_refused(gateway: str, client: Client, st
 def test_a_failed_restore_leaves_nothing_behind(
     gateway: str, client: Client, stored: str, tmp_path: Path, existed: bool
 ) -> None:
-    root = client.create_root({f"a/{number}": stored for number in range(20)} | {"b": cid("nobody stored this")})
+    root = client.create_root({f"a/{number}": stored for number in range(20)} | {"b": cid("not stored")})
     if existed:
         (tmp_path / "out").mkdir()
     with pytest.raises(PayloadNotFound):

@@ -22,7 +22,7 @@ class ClientSettings:
         answer_seconds: Timeout of one whole answer, so that a gateway that sends byte by byte does not hold a client.
         connections: Maximum number of connections, open and kept alive.
         attempts: Maximum attempts of a request if the gateway is unreachable or answers that it is unavailable. All
-            requests are idempotent, so repeating them is safe. 1 disables retries.
+            requests of a client are idempotent, so repeating them is safe. 1 disables retries.
         backoff_seconds: The wait before the second attempt; it doubles with each further attempt, and is jittered.
         backoff_max_seconds: Maximum wait between two attempts.
         max_result_bytes: Maximum size of a JSON answer, errors included.

@@ -1,9 +1,10 @@
-"""The JSON messages of protocol section 5 as msgspec structs, for clients, documentation and tests.
+"""The JSON messages of protocol section 5 as msgspec structs.
 
-Each struct has exactly the members that the protocol gives it; others are refused when decoding. The messages of some
-routes stand in modules of their own, for who needs them: ``coregw.messages.batch``, ``diffs`` and ``records``.
-Leaves out what the members mean and whether a result is proven: that is `coregw.verify_resolve` and its siblings.
-Leaves out also what only the text of a message shows (duplicate members, depth): `decode` asks the extension for that.
+Each struct has exactly the members that the protocol defines; unknown members are refused when decoding. `decode` also
+refuses what only the JSON text shows, such as duplicate members and excessive nesting. The messages of batches, CAR
+files, diffs and published records are in ``coregw.messages.batch``, ``car``, ``diff`` and ``record``.
+
+A struct says nothing about proofs: whether a result is proven is decided by `coregw.verify_resolve` and its siblings.
 """
 
 from coregw.extras import missing_extra
