@@ -151,23 +151,23 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "what"),
+    ("statement", "what", "extra"),
     [
-        ("coregw.Client", "coregw.Client"),
-        ("coregw.AsyncClient", "coregw.AsyncClient"),
-        ("from coregw import Client", "coregw.Client"),
-        ("import coregw.client", "coregw.client"),
-        ("from coregw.client.operations import tree", "coregw.client"),
-        ("import coregw.messages", "coregw.messages"),
-        ("from coregw.messages.batch import Block", "coregw.messages"),
-        ("coregw.verify_resolve({}, {})", "a dict instead of JSON text"),
+        ("coregw.Client", "coregw.Client", "client"),
+        ("coregw.AsyncClient", "coregw.AsyncClient", "client"),
+        ("from coregw import Client", "coregw.Client", "client"),
+        ("import coregw.client", "coregw.client", "client"),
+        ("from coregw.client.operations import tree", "coregw.client", "client"),
+        ("import coregw.messages", "coregw.messages", "client"),
+        ("from coregw.messages.batch import Block", "coregw.messages", "client"),
+        ("coregw.verify_resolve({}, {})", "a dict instead of JSON text", "client"),
+        ("import coregw.gateway.app", "coregw.gateway", "server"),
     ],
 )
-def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str) -> None:
+def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str, extra: str) -> None:
     last_line = run(bare_python, "-c", f"import coregw; {statement}", code=1).splitlines()[-1]
-    assert last_line == (
-        f'coregw.extras.MissingExtraError: {what} needs the "client" extra: pip install "coregw[client]"'
-    )
+    sentence = f'{what} needs the "{extra}" extra: pip install "coregw[{extra}]"'
+    assert last_line == f"coregw.extras.MissingExtraError: {sentence}"
 
 
 def test_the_command_without_its_extra_is_one_line_and_exit_code_1(bare_python: Path) -> None:

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "messages": {"_core", "errors", "extras"},
     "store": {"errors"},
     "engine": {"_core", "errors", "messages", "store"},
-    "gateway": {"", "_core", "engine", "errors", "messages", "store"},
+    "gateway": {"", "_core", "engine", "errors", "extras", "messages", "store"},
     "plants": {"_core", "engine", "errors", "gateway", "store"},
     "client": {"", "_core", "errors", "extras", "messages", "verify"},
     "cli": {"", "_core", "client", "errors", "extras", "gateway", "messages", "plants"},
