@@ -61,7 +61,6 @@ KNOWN_CYCLES: dict[str, set[tuple[str, str]]] = {
         ("crate::diffing", "crate::ops"),
         ("crate::resolving", "crate::ops"),
     },
-    "python": {("crate::convert", "crate::cid")},
 }
 
 # About a dozen: more do not show their design at a glance.

@@ -179,13 +179,13 @@ def test_a_window_that_is_none_is_refused(window: tuple[object, ...], error: typ
     [
         ([], InvalidInput, "no changes"),
         (None, TypeError, "iterable"),
-        (["docs"], TypeError, "change 0: it is a Change, not str"),
-        ([("docs", ONE)], TypeError, "change 0: it is a Change"),
+        (["docs"], TypeError, "change 0: a Change is expected, not str"),
+        ([("docs", ONE)], TypeError, "change 0: a Change is expected"),
         ([Change("docs", THREE, ONE), Change(5, None, ONE)], TypeError, "change 1: a path is a str"),
         ([Change("docs/", None, ONE)], InvalidInput, "change 0: .*empty segment"),
         ([Change("docs", THREE, "no cid")], InvalidInput, "change 0: after: "),
         ([Change("docs", 5, ONE)], TypeError, "change 0: before: a CID is a str"),  # type: ignore[arg-type]
-        ([Change("docs", THREE, ONE, 1)], InvalidInput, "change 0: a size is for elements of a list"),
+        ([Change("docs", THREE, ONE, 1)], InvalidInput, "change 0: a change of a map has no size"),
         ([Change("docs", THREE, ONE), Change(["docs"], THREE, TWO)], Conflict, "docs.*twice"),
         ([Change("new", None, None)], Conflict, "new.*nothing"),
     ],

@@ -32,7 +32,7 @@ fn spine(depth: usize) -> Path {
 
 /// A map as deep as it has keys, each of them at least `len` bytes long.
 fn comb(depth: usize, len: usize) -> Snapshot {
-    let mut arcs = Arcs::with_capacity(depth + 1);
+    let mut arcs = Arcs::default();
     (0..depth).for_each(|i| arcs.push(&support::key(&tooth(i, len)), &target(i as u16)));
     arcs.push(&support::key(&spine(depth)), &target(1));
     Snapshot::map(Suite::Sha2_256, arcs).expect("a map")

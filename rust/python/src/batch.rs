@@ -7,7 +7,8 @@ use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::CidLike;
+use crate::cid::CidLike;
+use crate::convert::Items;
 use crate::detach::{self, Work};
 use crate::engine::{PageCache, Turn};
 use crate::errors::call;
@@ -32,8 +33,8 @@ impl ResolveBatch {
     }
 
     /// Adds a path. Raises `InvalidInput` for segments that are none.
-    fn add(&mut self, segments: Vec<String>) -> PyResult<()> {
-        call(|| self.0.add(segments))
+    fn add(&mut self, segments: Items<String>) -> PyResult<()> {
+        call(|| self.0.add(segments.0))
     }
 
     fn __len__(&self) -> usize {
@@ -59,8 +60,8 @@ impl ResolveBatch {
 
     /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
     /// None or does not have its digest.
-    fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
-        let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
         detach::run(py, Work::Pages { count: bytes.len() }, || {
             let supplied: Vec<_> = self.0.wanted().iter().zip(bytes).collect();
             let pages = parallel::map(&supplied, |(wanted, bytes)| wanted.parse(*bytes));
@@ -69,7 +70,7 @@ impl ResolveBatch {
     }
 
     /// Says of each root of the last need whether the store has its record.
-    fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
-        call(|| self.0.supply_roots(&held))
+    fn supply_roots(&mut self, held: Items<bool>) -> PyResult<()> {
+        call(|| self.0.supply_roots(&held.0))
     }
 }

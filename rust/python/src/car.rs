@@ -7,8 +7,8 @@ use ops::car::{self, Limits, Progress, Span};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::cid::Cid;
-use crate::convert::CidLike;
+use crate::cid::{Cid, CidLike};
+use crate::convert::{self, Items};
 use crate::detach::{self, Work};
 use crate::engine::{Need, PageCache, Pages, known_root, page_pairs, root_bytes};
 use crate::errors::call;
@@ -167,24 +167,28 @@ impl CarExport {
 
     /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
     /// None or does not have its digest.
-    fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
-        let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
         detach::run(py, Work::Unbounded, || self.0.supply_pages(&bytes))
     }
 
     /// Says of each root of the last need whether the store has its record.
-    fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
-        call(|| self.0.supply_roots(&held))
+    fn supply_roots(&mut self, held: Items<bool>) -> PyResult<()> {
+        call(|| self.0.supply_roots(&held.0))
     }
 }
 
-/// What stands in a CAR before the `size` bytes of a block: the length of its CID and bytes, and the CID.
+/// Return the bytes before the `size` bytes of a block in a CAR: the length of CID and block, and the CID.
+///
+/// Raises:
+///     InvalidInput: If `size` is not from 0 to 2^53 - 1.
 ///
 /// >>> block_head("bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq", 5).hex()[:10]
 /// '2901551220'
 #[pyfunction]
-pub fn block_head<'py>(py: Python<'py>, cid: CidLike, size: u64) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &car::block_head(&cid.0, size))
+pub fn block_head<'py>(py: Python<'py>, cid: CidLike, size: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let size = convert::integer(size, "size")?;
+    Ok(PyBytes::new(py, &car::block_head(&cid.0, size)))
 }
 
 /// The CID that the bytes of a block of a CAR begin with, behind its length. Raises `InvalidInput` if there is none.

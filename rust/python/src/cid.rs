@@ -1,19 +1,20 @@
-//! The class `Cid`.
+//! The class `Cid`, and the conversion of CIDs.
 
+use core::InputCode;
 use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::convert::CidLike;
+use crate::convert::{self, ArgumentError, type_name};
 
 /// A content identifier as protocol section 1 defines it. Immutable, hashable, equal to a `Cid` of the same bytes.
 ///
 /// Args:
-///     value: Text in any multibase of section 1 (`b`, `f`, `k`, `z`, `m`, `u`, or a CIDv0 `Qm`), the binary form
-///         as bytes, or a `Cid`.
+///     value: Text in any multibase of section 1 (``b``, ``f``, ``k``, ``z``, ``m``, ``u``, or a CIDv0 ``Qm``), the
+///         binary form as bytes, or a `Cid`.
 ///
 /// Raises:
-///     InvalidInput: It is no CID, or not one that section 1 allows; its code is ``invalid_cid``.
+///     InvalidInput: If `value` is not a CID that section 1 allows; its code is ``invalid_cid``.
 ///
 /// >>> cid = Cid("QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG")
 /// >>> cid.text[:8], hex(cid.codec), cid.hash_name, cid.kind
@@ -29,25 +30,26 @@ impl Cid {
         Self(value.0)
     }
 
-    /// CIDv1 in lower-case base32, ``b...``: the one form that results use.
+    /// CIDv1 in lower-case base32, ``b...``: the form of all results.
     #[getter]
     fn text<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         text(py, &self.0)
     }
 
-    /// The multicodec of the content, such as 0x55 for ``raw``.
+    /// The number of the content's multicodec, such as 0x55 for ``raw``.
     #[getter]
     fn codec(&self) -> u64 {
         self.0.codec()
     }
 
-    /// The multihash function code, such as 0x12 for ``sha2-256``.
+    /// The number of the hash function, such as 0x12 for ``sha2-256``.
     #[getter]
     fn hash_code(&self) -> u64 {
         self.0.function()
     }
 
-    /// The hash function: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
+    /// The name of the hash function: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or
+    /// ``identity``.
     #[getter]
     fn hash_name(&self) -> &'static str {
         self.0.function_name()
@@ -59,13 +61,13 @@ impl Cid {
         PyBytes::new(py, self.0.digest())
     }
 
-    /// The multihash: function code, length, digest.
+    /// The multihash: number of the hash function, length, digest.
     #[getter]
     fn multihash<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.multihash())
     }
 
-    /// What the CID names: ``map``, ``list``, or ``cas`` for a payload.
+    /// What the CID names: ``map`` or ``list`` for the root of one, ``cas`` for a payload.
     #[getter]
     fn kind(&self) -> &'static str {
         self.0.kind_name()
@@ -102,12 +104,38 @@ impl Cid {
     }
 }
 
-/// The text form, as a Python string.
+/// A CID given as text, as bytes or as a `Cid`.
+#[derive(Debug, Clone, Copy)]
+pub struct CidLike(pub core::Cid);
+
+impl<'py> FromPyObject<'_, 'py> for CidLike {
+    type Error = ArgumentError;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, ArgumentError> {
+        cid(&value).map(Self)
+    }
+}
+
+/// The CID that a value stands for.
+pub fn cid(value: &Bound<'_, PyAny>) -> Result<core::Cid, ArgumentError> {
+    if let Ok(given) = value.cast::<PyString>() {
+        return Ok(core::Cid::from_text(convert::text(given, InputCode::InvalidCid)?)?);
+    }
+    if let Ok(given) = value.cast::<PyBytes>() {
+        return Ok(core::Cid::from_bytes(given.as_bytes())?);
+    }
+    if let Ok(given) = value.cast::<Cid>() {
+        return Ok(given.get().0);
+    }
+    Err(ArgumentError::Type(format!("a CID is a str, bytes or a Cid, not {}", type_name(value))))
+}
+
+/// The text form, as a `str`.
 pub fn text<'py>(py: Python<'py>, cid: &core::Cid) -> Bound<'py, PyString> {
     PyString::new(py, &cid.text())
 }
 
-/// Python's own hash of the bytes: digests can be chosen by others, so their first bytes are no hash.
+/// Python's own, keyed hash of the bytes: others choose digests, and could choose ones whose first bytes collide.
 pub fn hash(py: Python<'_>, cid: &core::Cid) -> PyResult<isize> {
     PyBytes::new(py, cid.as_bytes()).hash()
 }

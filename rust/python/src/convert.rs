@@ -1,289 +1,155 @@
-//! From Python values to the core's: CIDs, paths, integers, codecs, changes.
+//! Conversion of arguments: text, integers and iterables.
 //!
-//! A value of a wrong type is a `TypeError`, one that breaks a rule of the protocol an `InvalidInput` with its code.
-//! What goes the other way is in the modules that return it.
+//! A value of a wrong type is a `TypeError`; one that breaks a rule of the protocol is an `InvalidInput` with its code;
+//! what the value's own Python code raises passes through. Paths, CIDs, codecs and changes are converted in the modules
+//! named for them.
 
-use std::borrow::Cow;
+use std::fmt;
 
-use core::codec::Codec;
-use core::{Cid, InputCode, Key, SUM_LIMIT, Window, list, map};
+use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyList, PySequence, PyString, PyTuple};
+use pyo3::types::{PyBool, PyString};
 
-use crate::errors::{raise, type_name};
+use crate::errors::exception;
 
-/// Why a value was not taken.
+/// Why an argument is refused.
 #[derive(Debug)]
-pub enum Fault {
+pub enum ArgumentError {
     /// It is of a wrong type.
     Type(String),
     /// It breaks a rule of the protocol.
     Core(core::Error),
-    /// Python code that it runs raised this.
+    /// Its own Python code raised this.
     Python(PyErr),
 }
 
-impl Fault {
-    fn input(code: InputCode, what: impl Into<String>) -> Self {
+impl ArgumentError {
+    /// An argument that breaks a rule of the protocol.
+    pub fn input(code: InputCode, what: impl Into<String>) -> Self {
         Self::Core(core::Error::Input { code, what: what.into() })
     }
 
-    /// The same fault, with `place` in front of its sentence.
-    pub fn within(self, place: &str) -> Self {
+    /// The same error, with `place` in front of its message.
+    pub fn within(self, place: impl fmt::Display) -> Self {
         match self {
             Self::Type(what) => Self::Type(format!("{place}: {what}")),
-            Self::Core(error) => Self::Core(error.within(place)),
-            other => other,
+            Self::Core(error) => Self::Core(error.within(&place.to_string())),
+            Self::Python(error) => Self::Python(error),
         }
     }
 }
 
-impl From<core::Error> for Fault {
+impl From<core::Error> for ArgumentError {
     fn from(error: core::Error) -> Self {
         Self::Core(error)
     }
 }
 
-impl From<PyErr> for Fault {
+impl From<PyErr> for ArgumentError {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
     }
 }
 
-impl From<Fault> for PyErr {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Type(what) => PyTypeError::new_err(what),
-            Fault::Core(error) => raise(error),
-            Fault::Python(error) => error,
+impl From<ArgumentError> for PyErr {
+    fn from(error: ArgumentError) -> Self {
+        match error {
+            ArgumentError::Type(what) => PyTypeError::new_err(what),
+            ArgumentError::Core(error) => exception(error),
+            ArgumentError::Python(error) => error,
         }
     }
 }
 
-/// The text of a `str`; one with lone surrogates is none.
-fn text<'a>(value: &'a Bound<'_, PyString>, code: InputCode) -> Result<&'a str, Fault> {
-    value.to_str().map_err(|_| Fault::input(code, "the text has a lone surrogate, so it is no UTF-8"))
+/// The name of a value's type, for messages.
+pub fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
-/// A CID given as text, as bytes or as a `Cid`.
-#[derive(Debug, Clone, Copy)]
-pub struct CidLike(pub Cid);
-
-impl<'py> FromPyObject<'_, 'py> for CidLike {
-    type Error = Fault;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, Fault> {
-        cid(&value).map(Self)
-    }
+/// The UTF-8 of a `str`; one with a lone surrogate has none and is refused with `code`.
+pub fn text<'a>(value: &'a Bound<'_, PyString>, code: InputCode) -> Result<&'a str, ArgumentError> {
+    value.to_str().map_err(|_| ArgumentError::input(code, "the text is not valid UTF-8: it has a lone surrogate"))
 }
 
-/// The CID that a value is.
-pub fn cid(value: &Bound<'_, PyAny>) -> Result<Cid, Fault> {
-    if let Ok(given) = value.cast::<PyString>() {
-        return Ok(Cid::from_text(text(given, InputCode::InvalidCid)?)?);
+/// The `u64` that an int is, or None if it is out of range. `expected` is the start of the message for other types.
+pub fn unsigned(value: &Bound<'_, PyAny>, expected: fmt::Arguments<'_>) -> Result<Option<u64>, ArgumentError> {
+    if value.is_instance_of::<PyBool>() {
+        return Err(ArgumentError::Type(format!("{expected}, not bool")));
     }
-    if let Ok(given) = value.cast::<PyBytes>() {
-        return Ok(Cid::from_bytes(given.as_bytes())?);
-    }
-    if let Ok(given) = value.cast::<crate::cid::Cid>() {
-        return Ok(given.get().0);
-    }
-    Err(Fault::Type(format!("a CID is a str, bytes or a Cid, not {}", type_name(value))))
-}
-
-/// A path of at least one segment, as its key.
-#[derive(Debug)]
-pub struct PathLike(pub Key);
-
-impl<'py> FromPyObject<'_, 'py> for PathLike {
-    type Error = Fault;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, Fault> {
-        key(&value).map(Self)
-    }
-}
-
-/// The key of a path in text form or in segments.
-pub fn key(value: &Bound<'_, PyAny>) -> Result<Key, Fault> {
-    match path(value)? {
-        Path::Text(text) => Ok(Key::from_text(text)?),
-        Path::Key(key) => Ok(key),
-    }
-}
-
-/// A path on its way to where its key is made, which may be on another thread.
-#[derive(Debug)]
-pub enum Path<'a> {
-    /// In text form, not looked at yet.
-    Text(&'a str),
-    /// Of segments, which are checked.
-    Key(Key),
-}
-
-impl Path<'_> {
-    /// Its key. O(bytes).
-    pub fn key(&self) -> core::Result<Cow<'_, Key>> {
-        match self {
-            Self::Text(text) => Key::from_text(text).map(Cow::Owned),
-            Self::Key(key) => Ok(Cow::Borrowed(key)),
+    match value.extract::<u64>() {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => {
+            Err(ArgumentError::Type(format!("{expected}, not {}", type_name(value))))
         }
-    }
-}
-
-/// A path in text form or in segments.
-pub fn path<'a>(value: &'a Bound<'_, PyAny>) -> Result<Path<'a>, Fault> {
-    match value.cast::<PyString>() {
-        Ok(given) => Ok(Path::Text(text(given, InputCode::InvalidPath)?)),
-        Err(_) => Ok(Path::Key(Key::from_segments(&segments(value)?)?)),
-    }
-}
-
-fn segments(value: &Bound<'_, PyAny>) -> Result<Vec<PyBackedStr>, Fault> {
-    if let Ok(given) = value.cast::<PyList>() {
-        return given.iter().enumerate().map(segment).collect();
-    }
-    if let Ok(given) = value.cast::<PyTuple>() {
-        return given.iter().enumerate().map(segment).collect();
-    }
-    let bytes = value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>();
-    match value.cast::<PySequence>() {
-        Ok(given) if !bytes => given.try_iter()?.enumerate().map(|(i, item)| segment((i, item?))).collect(),
-        _ => Err(Fault::Type(format!("a path is a str or a sequence of str, not {}", type_name(value)))),
-    }
-}
-
-fn segment((index, item): (usize, Bound<'_, PyAny>)) -> Result<PyBackedStr, Fault> {
-    match item.cast_into::<PyString>() {
-        Ok(item) => PyBackedStr::try_from(item)
-            .map_err(|_| Fault::input(InputCode::InvalidPath, format!("segment {index} of the path is no UTF-8"))),
-        Err(other) => {
-            let other = type_name(&other.into_inner());
-            Err(Fault::Type(format!("a path is a str or a sequence of str; its segment {index} is {other}")))
-        }
-    }
-}
-
-/// The window of a listing: a prefix, which may be empty, and the path that it goes on behind.
-pub fn window(prefix: Option<&Bound<'_, PyAny>>, after: Option<&Bound<'_, PyAny>>) -> Result<Window, Fault> {
-    let prefix = prefix.map(pieces).transpose().map_err(|fault| fault.within("prefix"))?.unwrap_or_default();
-    let after = after.map(pieces).transpose().map_err(|fault| fault.within("after"))?;
-    Ok(Window::new(&prefix, after.as_deref())?)
-}
-
-/// The segments of a path that may be empty; the text form of no segments is the empty text.
-fn pieces(value: &Bound<'_, PyAny>) -> Result<Vec<String>, Fault> {
-    match value.cast::<PyString>() {
-        Ok(given) => match text(given, InputCode::InvalidPath)? {
-            "" => Ok(Vec::new()),
-            given => Ok(given.split('/').map(str::to_owned).collect()),
-        },
-        Err(_) => Ok(segments(value)?.iter().map(|segment| segment.to_string()).collect()),
+        Err(error) => Err(ArgumentError::Python(error)),
     }
 }
 
 /// An integer from 0 to 2^53 - 1, the bound of every count, measure and index of the protocol.
-pub fn amount(value: &Bound<'_, PyAny>, name: &str) -> Result<u64, Fault> {
-    if value.is_instance_of::<PyBool>() {
-        return Err(Fault::Type(format!("{name} is an int, not bool")));
+pub fn integer(value: &Bound<'_, PyAny>, name: &str) -> Result<u64, ArgumentError> {
+    let number = unsigned(value, format_args!("{name} is an int"))?;
+    if let Some(number) = number.filter(|&number| number < SUM_LIMIT) {
+        return Ok(number);
     }
-    match value.extract::<u64>() {
-        Ok(amount) if amount < SUM_LIMIT => Ok(amount),
-        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
-            Err(Fault::Type(format!("{name} is an int, not {}", type_name(value))))
+    let shown = number
+        .map_or_else(|| value.extract::<i64>().map_or("the int".to_owned(), |n| n.to_string()), |n| n.to_string());
+    Err(ArgumentError::input(InputCode::InvalidRequest, format!("{name}: {shown} is not from 0 to 2^53 - 1")))
+}
+
+/// The largest number of entries in a page of a listing. The core refuses 0.
+pub fn limit(value: &Bound<'_, PyAny>) -> Result<usize, ArgumentError> {
+    Ok(usize::try_from(integer(value, "limit")?).unwrap_or(usize::MAX))
+}
+
+/// Items after which Ctrl-C is looked for: an endless iterator that is written in C, like `itertools.repeat`, runs no
+/// Python code that would do so.
+const ITEMS_BETWEEN_SIGNAL_CHECKS: usize = 4096;
+
+/// Gives each item of an iterable to `take`, with its index.
+///
+/// Neither `__len__` nor `__length_hint__` is called: what they return may be wrong, and memory reserved for 2^40 items
+/// aborts the process.
+pub fn for_each<'py>(
+    iterable: &Bound<'py, PyAny>,
+    mut take: impl FnMut(usize, Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<()> {
+    for (index, item) in iterable.try_iter()?.enumerate() {
+        if index % ITEMS_BETWEEN_SIGNAL_CHECKS == ITEMS_BETWEEN_SIGNAL_CHECKS - 1 {
+            iterable.py().check_signals()?;
         }
-        _ => Err(Fault::input(InputCode::InvalidRequest, format!("{name} is not from 0 to 2^53 - 1"))),
+        take(index, item?)?;
     }
+    Ok(())
 }
 
-/// The codec of a payload, by name or number; None is `raw`.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CodecLike(pub Codec);
-
-impl<'py> FromPyObject<'_, 'py> for CodecLike {
-    type Error = Fault;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, Fault> {
-        if value.is_none() {
-            return Ok(Self(Codec::RAW));
-        }
-        if let Ok(given) = value.cast::<PyString>() {
-            return Ok(Self(Codec::parse(text(&given, InputCode::InvalidCodec)?)?));
-        }
-        if value.is_instance_of::<PyBool>() {
-            return Err(Fault::Type("a codec is a str or an int, not bool".to_owned()));
-        }
-        match value.extract::<u64>() {
-            Ok(number) => Ok(Self(Codec::from_number(number)?)),
-            Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
-                Err(Fault::input(InputCode::InvalidCodec, "a codec is from 0 to 2^63 - 1"))
-            }
-            Err(_) => Err(Fault::Type(format!("a codec is a str or an int, not {}", type_name(&value)))),
-        }
-    }
-}
-
-/// A `Change` taken apart: coordinate, before, after, size.
-struct Parts<'py> {
-    coordinate: Bound<'py, PyAny>,
-    before: Option<Cid>,
-    after: Option<Cid>,
-    size: Option<u64>,
-}
-
-fn parts<'py>(item: &Bound<'py, PyAny>) -> Result<Parts<'py>, Fault> {
-    let fields = match item.cast::<PyTuple>() {
-        Ok(fields) if (3..=4).contains(&fields.len()) => fields,
-        _ => return Err(Fault::Type(format!("it is a Change, not {}", type_name(item)))),
-    };
-    let side = |at: usize, name: &str| -> Result<Option<Cid>, Fault> {
-        let value = fields.get_item(at)?;
-        let found = if value.is_none() { None } else { Some(cid(&value).map_err(|fault| fault.within(name))?) };
-        Ok(found)
-    };
-    let size = match fields.get_item(3) {
-        Ok(size) if !size.is_none() => Some(amount(&size, "size")?),
-        _ => None,
-    };
-    Ok(Parts { coordinate: fields.get_item(0)?, before: side(1, "before")?, after: side(2, "after")?, size })
-}
-
-fn each_change<T>(changes: &Bound<'_, PyAny>, take: impl Fn(Parts<'_>) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
-    let one = |(i, item): (usize, PyResult<Bound<'_, PyAny>>)| {
-        parts(&item?).and_then(&take).map_err(|fault| fault.within(&format!("change {i}")))
-    };
-    changes.try_iter()?.enumerate().map(one).collect()
-}
-
-/// Changes of a map: their coordinates are paths, and they have no sizes.
-pub fn map_changes(changes: &Bound<'_, PyAny>) -> Result<map::Changes, Fault> {
-    let taken = each_change(changes, |parts| {
-        if parts.size.is_some() {
-            return Err(Fault::input(InputCode::InvalidRequest, "a size is for elements of a list, not for a map"));
-        }
-        Ok(map::Change { key: key(&parts.coordinate)?, before: parts.before, after: parts.after })
+/// What `take` makes of each item of an iterable. Raises `MemoryError` if memory runs out.
+pub fn collect<'py, T>(
+    iterable: &Bound<'py, PyAny>,
+    mut take: impl FnMut(usize, Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    let mut taken = Vec::new();
+    for_each(iterable, |index, item| {
+        taken.try_reserve(1).map_err(|_| PyMemoryError::new_err(()))?;
+        taken.push(take(index, item)?);
+        Ok(())
     })?;
-    Ok(map::Changes::new(taken)?)
+    Ok(taken)
 }
 
-/// Changes of a list: their coordinates are indices; the size of what comes is 1 if none is given.
-pub fn list_changes(changes: &Bound<'_, PyAny>) -> Result<list::Changes, Fault> {
-    let taken = each_change(changes, |parts| {
-        let after = match (parts.after, parts.size) {
-            (None, Some(_)) => {
-                return Err(Fault::input(InputCode::InvalidRequest, "a size without an 'after' that has it"));
-            }
-            (after, size) => after.map(|cid| (cid, size.unwrap_or(1))),
-        };
-        let before = parts.before.map(|cid| (cid, None));
-        Ok(list::Change { index: amount(&parts.coordinate, "the index")?, before, after })
-    })?;
-    Ok(list::Changes::new(taken)?)
-}
+/// The items of any iterable but a `str`, which PyO3 would take as a `Vec` by its `__len__`.
+#[derive(Debug)]
+pub struct Items<T>(pub Vec<T>);
 
-/// The most entries of a page of a listing. What 0 means is the core's to say.
-pub fn limit(value: &Bound<'_, PyAny>) -> Result<usize, Fault> {
-    Ok(usize::try_from(amount(value, "limit")?).unwrap_or(usize::MAX))
+impl<'py, T: for<'a> FromPyObject<'a, 'py>> FromPyObject<'_, 'py> for Items<T> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if value.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("an iterable is expected, not str"));
+        }
+        collect(&value, |_, item| item.extract().map_err(Into::into)).map(Self)
+    }
 }

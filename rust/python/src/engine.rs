@@ -9,7 +9,8 @@ use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::CidLike;
+use crate::cid::CidLike;
+use crate::convert::Items;
 use crate::detach::{self, MAX_ATTACHED_NODES, Work};
 use crate::errors::{call, invalid};
 use crate::operations;
@@ -216,14 +217,14 @@ impl Operation {
 
     /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
     /// None or does not have its digest.
-    fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
-        let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
         detach::run(py, Work::Pages { count: bytes.len() }, || self.0.supply_pages(&bytes))
     }
 
     /// Says of each root of the last need whether the store has its record.
-    fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
-        call(|| self.0.supply_roots(&held))
+    fn supply_roots(&mut self, held: Items<bool>) -> PyResult<()> {
+        call(|| self.0.supply_roots(&held.0))
     }
 }
 
@@ -283,14 +284,14 @@ impl Mutation {
 
     /// Takes the pages of the last need, in its order. Raises `StoreDamaged`, naming the page, for a page that is
     /// None or does not have its digest.
-    fn supply_pages(&mut self, py: Python<'_>, pages: Vec<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
-        let bytes: Vec<Option<&[u8]>> = pages.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
         detach::run(py, Work::Unbounded, || self.0.supply_pages(&bytes))
     }
 
     /// Says of each root of the last need whether the store has its record.
-    fn supply_roots(&mut self, held: Vec<bool>) -> PyResult<()> {
-        call(|| self.0.supply_roots(&held))
+    fn supply_roots(&mut self, held: Items<bool>) -> PyResult<()> {
+        call(|| self.0.supply_roots(&held.0))
     }
 
     /// Binary CIDs of the results of all deltas: the root records to write after the pages.

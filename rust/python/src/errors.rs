@@ -1,7 +1,7 @@
-//! From the core's one error enum to the exception classes of `coregw.errors`, and from a panic to an exception.
+//! Exceptions: the classes of `coregw.errors`, raised for the core's errors and for panics.
 //!
-//! The classes are defined in Python and imported once, when the first error is raised. No panic may reach Python:
-//! PyO3 would make it a `BaseException`, which `except Exception` lets through.
+//! The classes are defined in Python and imported when the first error is raised. Every call into the core catches
+//! panics: PyO3 would raise them as a `BaseException`, which `except Exception` does not catch.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,65 +11,61 @@ use coregw_core as core;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyString, PyType};
+use pyo3::types::{PyBytes, PyDict, PyType};
 
-struct Class {
+/// A class of `coregw.errors`, imported on first use.
+struct ExceptionClass {
     name: &'static str,
-    found: PyOnceLock<Py<PyType>>,
+    class: PyOnceLock<Py<PyType>>,
 }
 
-impl Class {
+impl ExceptionClass {
     const fn named(name: &'static str) -> Self {
-        Self { name, found: PyOnceLock::new() }
+        Self { name, class: PyOnceLock::new() }
     }
 
-    fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyType>> {
-        self.found.import(py, "coregw.errors", self.name)
-    }
-
-    fn raise<'py>(&self, py: Python<'py>, message: &str, more: &Bound<'py, PyDict>) -> PyErr {
-        match self.get(py).and_then(|class| class.call((message,), Some(more))) {
+    fn instance<'py>(&self, py: Python<'py>, message: &str, keywords: &Bound<'py, PyDict>) -> PyErr {
+        let class = self.class.import(py, "coregw.errors", self.name);
+        match class.and_then(|class| class.call((message,), Some(keywords))) {
             Ok(exception) => PyErr::from_value(exception),
-            Err(other) => other,
+            Err(error) => error,
         }
     }
 }
 
-static INVALID_INPUT: Class = Class::named("InvalidInput");
-static TOO_LARGE: Class = Class::named("TooLarge");
-static PROOF_ERROR: Class = Class::named("ProofError");
-static ROOT_NOT_FOUND: Class = Class::named("RootNotFound");
-static PATH_NOT_FOUND: Class = Class::named("PathNotFound");
-static INDEX_NOT_FOUND: Class = Class::named("IndexNotFound");
-static CONFLICT: Class = Class::named("Conflict");
-static STORE_DAMAGED: Class = Class::named("StoreDamaged");
-static COREGW_ERROR: Class = Class::named("CoregwError");
+static CONFLICT: ExceptionClass = ExceptionClass::named("Conflict");
+static COREGW_ERROR: ExceptionClass = ExceptionClass::named("CoregwError");
+static INDEX_NOT_FOUND: ExceptionClass = ExceptionClass::named("IndexNotFound");
+static INVALID_INPUT: ExceptionClass = ExceptionClass::named("InvalidInput");
+static PATH_NOT_FOUND: ExceptionClass = ExceptionClass::named("PathNotFound");
+static PROOF_ERROR: ExceptionClass = ExceptionClass::named("ProofError");
+static ROOT_NOT_FOUND: ExceptionClass = ExceptionClass::named("RootNotFound");
+static STORE_DAMAGED: ExceptionClass = ExceptionClass::named("StoreDamaged");
+static TOO_LARGE: ExceptionClass = ExceptionClass::named("TooLarge");
 
-/// The exception that says what `error` says.
-pub fn raise(error: core::Error) -> PyErr {
-    Python::attach(|py| match exception(py, error) {
-        Ok(exception) | Err(exception) => exception,
-    })
+/// The exception for an error of the core.
+pub fn exception(error: core::Error) -> PyErr {
+    Python::attach(|py| instance_of(py, error).unwrap_or_else(|error| error))
 }
 
-fn exception(py: Python<'_>, error: core::Error) -> PyResult<PyErr> {
+fn instance_of(py: Python<'_>, error: core::Error) -> PyResult<PyErr> {
     let message = error.to_string();
-    let more = PyDict::new(py);
+    let keywords = PyDict::new(py);
     let code = intern!(py, "code");
     let class = match error {
         core::Error::Input { code: which, .. } => {
-            more.set_item(code, which.as_str())?;
+            keywords.set_item(code, which.as_str())?;
             if which == InputCode::TooLarge { &TOO_LARGE } else { &INVALID_INPUT }
         }
         core::Error::Proof { check, step, at } => {
-            more.set_item(intern!(py, "check"), check)?;
-            more.set_item(intern!(py, "step"), step)?;
-            more.set_item(intern!(py, "offset"), at)?;
+            keywords.set_item(intern!(py, "check"), check)?;
+            keywords.set_item(intern!(py, "step"), step)?;
+            keywords.set_item(intern!(py, "offset"), at)?;
             &PROOF_ERROR
         }
         core::Error::NotFound { missing, details, .. } => {
             if let Some(details) = details {
-                more.set_item(intern!(py, "details"), PyBytes::new(py, details.as_bytes()))?;
+                keywords.set_item(intern!(py, "details"), PyBytes::new(py, details.as_bytes()))?;
             }
             match missing {
                 Missing::Root => &ROOT_NOT_FOUND,
@@ -78,49 +74,44 @@ fn exception(py: Python<'_>, error: core::Error) -> PyResult<PyErr> {
             }
         }
         core::Error::Conflict { code: which, .. } => {
-            more.set_item(code, which.as_str())?;
+            keywords.set_item(code, which.as_str())?;
             &CONFLICT
         }
         core::Error::Damaged { .. } => &STORE_DAMAGED,
     };
-    Ok(class.raise(py, &message, &more))
+    Ok(class.instance(py, &message, &keywords))
 }
 
-/// The exception for input that breaks a rule.
+/// An `InvalidInput` with this code.
 pub fn invalid(code: InputCode, what: impl Into<String>) -> PyErr {
-    raise(core::Error::Input { code, what: what.into() })
+    exception(core::Error::Input { code, what: what.into() })
 }
 
-/// The exception for something that is not there.
-pub fn missing(missing: Missing, what: impl Into<String>) -> PyErr {
-    raise(core::Error::NotFound { missing, what: what.into(), details: None })
+/// A `PathNotFound` or `IndexNotFound`.
+pub fn not_found(missing: Missing, what: impl Into<String>) -> PyErr {
+    exception(core::Error::NotFound { missing, what: what.into(), details: None })
 }
 
-/// A fault of coregw itself: the checks before it should have made it impossible.
-fn fault(panic: &(dyn Any + Send)) -> PyErr {
-    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+/// The `CoregwError` for a panic, which is a bug of coregw.
+fn of_panic(panic: &(dyn Any + Send)) -> PyErr {
+    let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Python::attach(|py| {
-        let message = format!("a fault in coregw: {}", said.unwrap_or("a panic without words"));
-        COREGW_ERROR.raise(py, &message, &PyDict::new(py))
+        let message = format!("a bug in coregw: {}", message.unwrap_or("a panic without a message"));
+        COREGW_ERROR.instance(py, &message, &PyDict::new(py))
     })
 }
 
 /// Calls the core with the GIL held: for work that is always short (`detach` has the rule).
 #[inline]
-pub fn call<T>(work: impl FnOnce() -> core::Result<T>) -> PyResult<T> {
-    settle(catch_unwind(AssertUnwindSafe(work)))
+pub fn call<T>(task: impl FnOnce() -> core::Result<T>) -> PyResult<T> {
+    settle(catch_unwind(AssertUnwindSafe(task)))
 }
 
 /// The value of a finished call, or the exception for its error or its panic.
 #[inline]
 pub fn settle<T>(outcome: std::thread::Result<core::Result<T>>) -> PyResult<T> {
     match outcome {
-        Ok(result) => result.map_err(raise),
-        Err(panic) => Err(fault(&*panic)),
+        Ok(result) => result.map_err(exception),
+        Err(panic) => Err(of_panic(&*panic)),
     }
-}
-
-/// What an argument is that is not of a type that it may be.
-pub fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map_or_else(|_| "?".to_owned(), |name: Bound<'_, PyString>| name.to_string())
 }

@@ -1,11 +1,12 @@
-//! The extension `coregw._core`: converts from Python, lets the interpreter go, calls the core, converts back.
+//! The extension `coregw._core`: the Python binding of `coregw-core` and `coregw-ops`.
 //!
-//! What is true of trees and proofs is decided in `coregw-core`; a function here has no rule of its own. Its typed
-//! surface is `python/coregw/_core.pyi`, and every docstring is here, where `help` finds it.
+//! A function here converts its arguments, releases the GIL for long work (`detach`), calls a crate, and converts the
+//! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.
 #![forbid(unsafe_code)]
 
 mod batch;
 mod car;
+mod change;
 mod cid;
 mod convert;
 mod detach;
@@ -15,12 +16,13 @@ mod list;
 mod map;
 mod operations;
 mod parallel;
+mod path;
 mod payload;
 mod tuples;
 mod verify;
 
-/// The C library's heap would hold parsed pages and what a request needs side by side, and search it for each answer
-/// (docs/decisions/0082).
+/// In the C library's heap, parsed pages and the short-lived memory of requests would lie side by side, and each
+/// request would search for free memory between the pages (docs/decisions/0082).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -48,12 +50,12 @@ mod _core {
         verify_transition,
     };
     #[pymodule_export]
+    use crate::path::encode_key;
+    #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
     use crate::tuples;
     #[pymodule_export]
-    use crate::verify::{
-        encode_key, verify_changes, verify_index, verify_key, verify_key_many, verify_range, verify_scan,
-    };
+    use crate::verify::{verify_changes, verify_index, verify_key, verify_key_many, verify_range, verify_scan};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
@@ -64,8 +66,8 @@ mod _core {
         let py = module.py();
         PyMapping::register::<Map>(py)?;
         PySequence::register::<List>(py)?;
-        for named in tuples::ALL {
-            module.add(named.name, named.class(py)?)?;
+        for tuple in tuples::ALL {
+            module.add(tuple.name, tuple.class(py)?)?;
         }
         Ok(())
     }

@@ -1,23 +1,26 @@
-//! The class `List`: a whole list in memory, as a sequence that proves what it says.
+//! The class `List`: a whole list in memory, as a sequence that proves its elements.
 
 use std::collections::VecDeque;
 
 use core::{Cid, InputCode, Missing, Snapshot, Suite};
 use coregw_core as core;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySlice, PyString, PyTuple};
 
-use crate::cid::{hash, text};
-use crate::convert::{self, Fault};
+use crate::change;
+use crate::cid::{cid, hash, text};
+use crate::convert::{self, ArgumentError, type_name};
 use crate::detach::{self, Work};
-use crate::errors::{call, invalid, missing, type_name};
+use crate::errors::{call, invalid, not_found};
 use crate::tuples;
 
 /// A list of targets: the tree of protocol section 3, whole and in memory. Immutable, hashable by its root.
 ///
 /// It is a `collections.abc.Sequence` of the targets' CIDs as text; a slice is a plain list. Two lists are equal if
-/// their roots are. A changed list shares with the old one what did not change.
+/// their roots are. A changed list shares all unchanged subtrees with the old one.
+///
+/// O(n); the GIL is released while the tree is built.
 ///
 /// Args:
 ///     elements: The targets.
@@ -25,10 +28,9 @@ use crate::tuples;
 ///     suite: The hash function of the tree, ``sha2-256`` or ``blake3``.
 ///
 /// Raises:
-///     InvalidInput: An element is no CID (code ``invalid_cid``), a size is not from 1 to 2^53 - 1 or there are more or
-///         fewer of them than elements, they sum to 2^53 or more, or the suite is unknown. Names the element.
-///
-/// O(n); other threads run meanwhile.
+///     InvalidInput: If an element is not a valid CID (code ``invalid_cid``), a size is not from 1 to 2^53 - 1, the
+///         sizes sum to 2^53 or more, there are not as many sizes as elements, or the suite is unknown. The message
+///         names the element.
 ///
 /// >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
 /// >>> len(l), l.total_size, l[-1] == payload_cid(b"world!")
@@ -51,13 +53,13 @@ impl List {
         detach::run(py, Work::Items { count: elements.len() }, || Snapshot::list(suite, &elements)).map(Self)
     }
 
-    /// The root's CID as text.
+    /// The root CID, as text.
     #[getter]
     fn root<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         text(py, &self.0.root().cid())
     }
 
-    /// The sum of the elements' measures.
+    /// The sum of the elements' measures, such as the bytes of all chunks.
     #[getter]
     fn total_size(&self) -> u64 {
         self.0.measure()
@@ -72,23 +74,24 @@ impl List {
             return Ok(self.slice(slice)?.into_any());
         }
         let length = self.__len__();
-        let place = match index.extract::<isize>() {
-            // False and True are integers to every sequence.
+        // As in every sequence, False and True are indices.
+        let at = match index.extract::<isize>() {
             Ok(at) if at < 0 => length.checked_add_signed(at),
             Ok(at) => usize::try_from(at).ok(),
+            Err(error) if error.is_instance_of::<PyOverflowError>(py) => None,
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 let what = format!("an index of a List is an int or a slice, not {}", type_name(index));
                 return Err(PyTypeError::new_err(what));
             }
-            Err(_) => None,
+            Err(error) => return Err(error),
         };
-        let found = match place {
+        let found = match at {
             Some(at) if at < length => call(|| self.element(at))?,
             _ => None,
         };
         match found {
             Some(target) => Ok(text(py, &target).into_any()),
-            None => Err(missing(Missing::Index, format!("the list has {length} elements, so not the one asked for"))),
+            None => Err(not_found(Missing::Index, format!("index out of range: the list has {length} elements"))),
         }
     }
 
@@ -100,17 +103,14 @@ impl List {
         Ok(self.places(target)?.next()?.is_some())
     }
 
-    /// The first index of `value` from `start` on and before `stop`, both counted as slices count. O(n).
+    /// Return the first index of `value` from `start` on and before `stop`, both counted as in slices. O(n).
     ///
-    /// Raises `ValueError` if it is not there.
-    #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(&self, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    /// Raises:
+    ///     ValueError: If it is not there.
+    #[pyo3(signature = (value, start = SliceBound(0), stop = None), text_signature = "($self, value, start=0, stop=None)")]
+    fn index(&self, value: &Bound<'_, PyAny>, start: SliceBound, stop: Option<SliceBound>) -> PyResult<usize> {
         let length = self.__len__();
-        let clamp = |at: isize| match at {
-            at if at < 0 => length.saturating_add_signed(at),
-            at => at as usize,
-        };
-        let (start, stop) = (clamp(start), stop.map_or(length, clamp));
+        let (start, stop) = (start.within(length), stop.map_or(length, |stop| stop.within(length)));
         let mut places = self.places(value)?;
         while let Some(at) = places.next()? {
             if at >= stop {
@@ -123,7 +123,7 @@ impl List {
         Err(PyValueError::new_err("the target is not in the list"))
     }
 
-    /// How many elements are `value`. O(n).
+    /// Return how many elements are `value`. O(n).
     fn count(&self, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         let (mut places, mut count) = (self.places(value)?, 0);
         while places.next()?.is_some() {
@@ -144,42 +144,42 @@ impl List {
         format!("<coregw.List {} of {} elements>", self.0.root(), self.0.count())
     }
 
-    /// For pickling and copying: the elements, their sizes, and the suite.
+    /// Arguments of the constructor, for pickling and copying.
     fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let whole = detach::run(py, Work::Entries { count: self.__len__() }, || self.0.range(0, None))?.0;
         let elements: Vec<_> = whole.segments.iter().map(|target| text(py, target)).collect();
         (elements, whole.sizes, self.0.root().suite.name()).into_pyobject(py)
     }
 
-    /// The proof of an element, or that the list is shorter, for `verify_index` (protocol section 4, *get*).
+    /// Return the inclusion proof of an element, or the proof that the list is shorter (protocol section 4, *get*).
     ///
-    /// O(log n).
+    /// O(log n). `verify_index` verifies it.
     ///
     /// Args:
-    ///     index: The index, from 0; it need not be in the list. Not counted from the end.
+    ///     index: The index, from 0; it need not be in the list. Negative ones do not count from the end.
     ///
     /// Raises:
-    ///     InvalidInput: `index` is not from 0 to 2^53 - 1.
+    ///     InvalidInput: If `index` is not from 0 to 2^53 - 1.
     ///
     /// >>> l = List([payload_cid(b"hello")])
     /// >>> verify_index(l.root, 0, l.prove(0)).target == payload_cid(b"hello")
     /// True
     fn prove<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let index = convert::amount(index, "index")?;
+        let index = convert::integer(index, "index")?;
         let proof = call(|| self.0.index(index).map(|(_, proof)| proof()))?;
         Ok(PyBytes::new(py, &proof))
     }
 
-    /// The proof of the elements that a range of the list's measure meets, for `verify_range` (section 4, *range*).
+    /// Return the range proof of the elements that overlap a range of the list's measure (section 4, *range*).
     ///
-    /// O(log n + elements).
+    /// O(log n + elements). `verify_range` verifies it.
     ///
     /// Args:
-    ///     start: Where the range starts, in units of the measure (bytes, where sizes are bytes).
-    ///     end: Where it ends, itself left out; None, or anything past the total, is the total.
+    ///     start: The start of the range, in units of the measure (bytes, where sizes are bytes).
+    ///     end: The end of the range, exclusive; None, or anything past the total, means the total.
     ///
     /// Raises:
-    ///     InvalidInput: A bound is not from 0 to 2^53 - 1.
+    ///     InvalidInput: If a bound is not from 0 to 2^53 - 1.
     ///
     /// >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
     /// >>> verify_range(l.root, 0, 5, l.prove_range(0, 5)).segments == [payload_cid(b"hello")]
@@ -191,37 +191,38 @@ impl List {
         start: &Bound<'py, PyAny>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let start = convert::amount(start, "start")?;
-        let end = end.map(|end| convert::amount(end, "end")).transpose()?;
+        let start = convert::integer(start, "start")?;
+        let end = end.map(|end| convert::integer(end, "end")).transpose()?;
         let work = Work::Entries { count: self.elements_in(start, end) };
         let (_, proof) = detach::run(py, work, || self.0.range(start, end))?;
         Ok(PyBytes::new(py, &proof))
     }
 
-    /// The list after changes, and the proof from which `verify_changes` derives its root (section 4, *apply*).
+    /// Return the changed list and the transition proof, from which `verify_changes` derives its root (section 4, *apply*).
     ///
-    /// O(changes x log n). This list stays as it is.
+    /// O(changes x log n). This list does not change.
     ///
     /// Args:
-    ///     changes: `Change` tuples in any order, one an index: replacements, and either appends without a gap or
-    ///         removals of the list's end.
+    ///     changes: `Change` tuples in any order, at most one per index: replacements, and either appends without a gap
+    ///         or removals at the end.
     ///
     /// Returns:
-    ///     ``Applied(tree, proof)``, the tree a `List`.
+    ///     ``Applied(tree, proof)``; the tree is a `List`.
     ///
     /// Raises:
-    ///     Conflict: A `before` is not what is there (code ``before_mismatch``); or the changes leave a gap, remove what is
-    ///         not the end, append and remove, or change an index twice or not at all (code ``invalid_change``).
-    ///     InvalidInput: There are no changes, or one of them is none. Names its place.
+    ///     Conflict: If a `before` differs from the element (code ``before_mismatch``); or if the changes leave a gap,
+    ///         remove elements that are not at the end, both append and remove, or change an index twice or not at all
+    ///         (code ``invalid_change``).
+    ///     InvalidInput: If there are no changes or one is malformed. The message names its place.
     ///
     /// >>> l = List([payload_cid(b"hello")])
     /// >>> applied = l.apply([Change(1, None, payload_cid(b"world"), size=5)])
     /// >>> len(applied.tree), applied.tree.total_size
     /// (2, 6)
     fn apply<'py>(&self, py: Python<'py>, changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let changes = convert::list_changes(changes)?;
+        let changes = change::list_changes(changes)?;
         let (tree, proof) = detach::run(py, Work::Items { count: changes.len() }, || self.0.change_list(changes))?;
-        tuples::APPLIED.fill(py, (Self(tree), PyBytes::new(py, &proof)))
+        tuples::APPLIED.instance(py, (Self(tree), PyBytes::new(py, &proof)))
     }
 }
 
@@ -230,7 +231,7 @@ impl List {
         self.0.index(at as u64).map(|(element, _)| element.target)
     }
 
-    /// About how many elements a range meets, if they are of like sizes.
+    /// About how many elements overlap a range, if their sizes are similar.
     fn elements_in(&self, start: u64, end: Option<u64>) -> usize {
         let total = self.0.measure();
         let width = end.unwrap_or(total).min(total).saturating_sub(start);
@@ -240,56 +241,82 @@ impl List {
     fn slice<'py>(&self, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyList>> {
         let py = slice.py();
         let found = slice.indices(self.0.count() as isize)?;
-        let (mut at, mut targets) = (found.start, Vec::with_capacity(found.slicelength));
-        for _ in 0..found.slicelength {
+        let mut targets = Vec::with_capacity(found.slicelength);
+        for place in 0..found.slicelength {
+            // Within the list, so it can't overflow; the place after the last one may.
+            let at = found.start + place as isize * found.step;
             if let Some(target) = call(|| self.element(at as usize))? {
                 targets.push(text(py, &target));
             }
-            at += found.step;
         }
         PyList::new(py, targets)
     }
 
-    /// The indices at which a target is; none for what is no CID.
+    /// The indices of a target; of a value that is not a CID there are none.
     fn places(&self, target: &Bound<'_, PyAny>) -> PyResult<Places> {
-        let target = match convert::cid(target) {
+        let target = match cid(target) {
             Ok(cid) => Some(cid),
-            Err(Fault::Python(error)) => return Err(error),
+            Err(ArgumentError::Python(error)) => return Err(error),
             Err(_) => None,
         };
         Ok(Places { elements: Elements::of(&self.0), at: 0, target })
     }
 }
 
-/// The elements that Python gives, with their sizes.
-fn collect(elements: &Bound<'_, PyAny>, sizes: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(Cid, u64)>> {
-    let mut all = Vec::with_capacity(elements.len().unwrap_or(0));
-    for (i, element) in elements.try_iter()?.enumerate() {
-        let cid = convert::cid(&element?).map_err(|fault| fault.within(&format!("element {i}")))?;
-        all.push((cid, 1));
+/// A bound of a slice: any integer, where one beyond `isize` is as good as the nearest one within.
+struct SliceBound(isize);
+
+impl SliceBound {
+    /// The index from 0 that it means in a sequence of this length.
+    fn within(&self, length: usize) -> usize {
+        if self.0 < 0 { length.saturating_add_signed(self.0) } else { self.0 as usize }
     }
-    let Some(sizes) = sizes else {
-        return Ok(all);
-    };
-    let mut given = 0;
-    for (i, size) in sizes.try_iter()?.enumerate() {
-        let size = convert::amount(&size?, &format!("size {i}"))?;
-        if let Some(element) = all.get_mut(i) {
-            element.1 = size;
-        }
-        given += 1;
-    }
-    if given != all.len() {
-        return Err(invalid(InputCode::InvalidRequest, format!("sizes: {given} sizes for {} elements", all.len())));
-    }
-    Ok(all)
 }
 
-/// The elements of a list in order, fetched by ranges of measure that hold some hundreds of them.
+impl<'py> FromPyObject<'_, 'py> for SliceBound {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match value.extract::<isize>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+                Ok(Self(if value.lt(0)? { isize::MIN } else { isize::MAX }))
+            }
+            bound => bound.map(Self),
+        }
+    }
+}
+
+/// The elements and sizes that Python gives.
+fn collect(elements: &Bound<'_, PyAny>, sizes: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(Cid, u64)>> {
+    let mut taken = convert::collect(elements, |index, element| {
+        cid(&element).map(|cid| (cid, 1)).map_err(|error| error.within(format_args!("element {index}")).into())
+    })?;
+    let Some(sizes) = sizes else {
+        return Ok(taken);
+    };
+    let mut count = 0;
+    convert::for_each(sizes, |index, size| {
+        let size = convert::integer(&size, &format!("size {index}"))?;
+        let Some(element) = taken.get_mut(index) else {
+            let what = format!("sizes: more sizes than the {index} elements");
+            return Err(invalid(InputCode::InvalidRequest, what));
+        };
+        element.1 = size;
+        count += 1;
+        Ok(())
+    })?;
+    if count < taken.len() {
+        let what = format!("sizes: {count} sizes for {} elements", taken.len());
+        return Err(invalid(InputCode::InvalidRequest, what));
+    }
+    Ok(taken)
+}
+
+/// The elements of a list in order, fetched by ranges of the measure with a few hundred elements each.
 struct Elements {
     tree: Snapshot,
     ready: VecDeque<Cid>,
-    /// The measure of all that was fetched: where the next element starts.
+    /// The measure of all elements fetched so far: the start of the next one.
     offset: u64,
     /// The measure of the next range.
     width: u64,
@@ -304,7 +331,7 @@ impl Elements {
     fn next(&mut self) -> PyResult<Option<Cid>> {
         if self.ready.is_empty() && self.offset < self.tree.measure() {
             let span = call(|| self.tree.range(self.offset, Some(self.offset + self.width)))?.0;
-            // Ranges grow from few elements to some hundreds, and shrink where elements get small.
+            // Ranges grow from a few elements to some hundreds, and shrink where elements get small.
             match span.segments.len() {
                 0..128 => self.width = self.width.saturating_mul(2).min(core::SUM_LIMIT),
                 512.. => self.width = (self.width / 2).max(1),
@@ -317,7 +344,7 @@ impl Elements {
     }
 }
 
-/// The indices at which one target is.
+/// The indices of one target.
 struct Places {
     elements: Elements,
     at: usize,

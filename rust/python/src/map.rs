@@ -1,37 +1,38 @@
-//! The class `Map`: a whole map in memory, as a mapping that proves what it says.
+//! The class `Map`: a whole map in memory, as a mapping that proves its keys.
 
 use std::collections::VecDeque;
 
 use core::{Arcs, Cid, Key, Missing, Snapshot, Suite, Window};
 use coregw_core as core;
 use coregw_ops::json;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyMapping, PyNotImplemented, PyString, PyTuple, PyType};
 
-use crate::cid::{hash, text};
-use crate::convert::{self, Fault, PathLike};
+use crate::cid::{cid, hash, text};
+use crate::convert::{self, ArgumentError, type_name};
 use crate::detach::{self, Work};
-use crate::errors::{call, missing, type_name};
-use crate::{parallel, tuples, verify};
+use crate::errors::{call, not_found};
+use crate::path::{self, PathLike};
+use crate::{change, parallel, tuples};
 
 /// A map from paths to targets: the tree of protocol section 3, whole and in memory. Immutable, hashable by its root.
 ///
-/// It is a `collections.abc.Mapping` from the text form of a path to the target's CID as text, in key order, and takes
-/// a path as segments wherever it takes one. Two maps are equal if their roots are, a map and another mapping if their
-/// items are. A changed map shares with the old one what did not change.
+/// It is a `collections.abc.Mapping` from the text form of a path to the target's CID as text, in key order. Wherever it
+/// takes a path, it takes segments too. Two maps are equal if their roots are, a map and another mapping if their items
+/// are. A changed map shares all unchanged subtrees with the old one.
+///
+/// O(n log n); the GIL is released while the tree is built.
 ///
 /// Args:
 ///     arcs: A mapping from path to CID, or pairs of the two, or the JSON bytes of an object ``{path: cid}``, which is
-///         read as strictly as a request (protocol section 5).
+///         parsed as strictly as a request (protocol section 5).
 ///     suite: The hash function of the tree, ``sha2-256`` or ``blake3``.
 ///
 /// Raises:
-///     InvalidInput: A path or CID is none (code ``invalid_path`` or ``invalid_cid``), two arcs have the same path, the
-///         JSON is no such object, or the suite is unknown. Names the arc.
-///
-/// O(n log n); other threads run meanwhile.
+///     InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``), two arcs have the same
+///         path, the JSON is not such an object, or the suite is unknown. The message names the arc.
 ///
 /// >>> m = Map({"docs/readme": payload_cid(b"hello"), "docs": payload_cid(b"index")})
 /// >>> list(m), m[["docs", "readme"]] == payload_cid(b"hello")
@@ -51,7 +52,7 @@ impl Map {
         detach::run(py, Work::Items { count: arcs.len() }, || Snapshot::map(suite, arcs)).map(Self)
     }
 
-    /// The root's CID as text.
+    /// The root CID, as text.
     #[getter]
     fn root<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         text(py, &self.0.root().cid())
@@ -68,21 +69,22 @@ impl Map {
     fn __getitem__<'py>(&self, py: Python<'py>, path: PathLike) -> PyResult<Bound<'py, PyString>> {
         match self.find(&path.0)? {
             Some(target) => Ok(text(py, &target)),
-            None => Err(missing(Missing::Path, format!("the map has no {:?}", path.0.text()))),
+            None => Err(not_found(Missing::Path, format!("the map has no {:?}", path.0.text()))),
         }
     }
 
     fn __contains__(&self, path: &Bound<'_, PyAny>) -> PyResult<bool> {
-        match convert::key(path) {
+        match path::key(path) {
             Ok(key) => Ok(self.find(&key)?.is_some()),
-            Err(Fault::Python(error)) => Err(error),
+            Err(ArgumentError::Python(error)) => Err(error),
             Err(_) => Ok(false),
         }
     }
 
-    /// The target of a path, or `default` if the map has no such path. Raises `InvalidInput` for what is no path.
+    /// Return the target of a path, or `default` if the map has no such path. O(depth).
     ///
-    /// O(depth).
+    /// Raises:
+    ///     InvalidInput: If `path` is malformed; its code is ``invalid_path``.
     #[pyo3(signature = (path, default = None))]
     fn get<'py>(
         &self,
@@ -93,19 +95,19 @@ impl Map {
         Ok(self.find(&path.0)?.map(|target| text(py, &target).into_any()).or(default))
     }
 
-    /// The paths as text, in key order, as a set-like view.
+    /// Return a set-like view of the paths as text, in key order.
     fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static VIEW: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         VIEW.import(slf.py(), "collections.abc", "KeysView")?.call1((slf,))
     }
 
-    /// The targets' CIDs as text, in key order, as a view.
+    /// Return a view of the targets' CIDs as text, in key order.
     fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static VIEW: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         VIEW.import(slf.py(), "collections.abc", "ValuesView")?.call1((slf,))
     }
 
-    /// Pairs of path and target, in key order, as a set-like view.
+    /// Return a set-like view of the pairs of path and target, in key order.
     fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static VIEW: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         VIEW.import(slf.py(), "collections.abc", "ItemsView")?.call1((slf,))
@@ -116,7 +118,7 @@ impl Map {
         let equal = if let Ok(other) = other.cast::<Self>() {
             self.0.root() == other.get().0.root()
         } else if let Ok(other) = other.cast::<PyMapping>() {
-            self.same_items(other)?
+            self.has_items_of(other)?
         } else {
             return Ok(PyNotImplemented::get(py).to_owned().into_any());
         };
@@ -131,7 +133,7 @@ impl Map {
         format!("<coregw.Map {} of {} arcs>", self.0.root(), self.0.count())
     }
 
-    /// For pickling and copying: the arcs, and the suite.
+    /// Arguments of the constructor, for pickling and copying.
     fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut entries = Entries::of(&self.0);
         let mut arcs = Vec::with_capacity(self.__len__());
@@ -141,13 +143,15 @@ impl Map {
         (arcs, self.0.root().suite.name()).into_pyobject(py)
     }
 
-    /// The proof of a key's target, or of its absence, for `verify_key` (protocol section 4, *get*). O(depth).
+    /// Return the inclusion proof or absence proof of a path (protocol section 4, *get*).
+    ///
+    /// O(depth). `verify_key` verifies it.
     ///
     /// Args:
     ///     path: The path, in text form or as segments. It need not be in the map.
     ///
     /// Raises:
-    ///     InvalidInput: `path` is no path; its code is ``invalid_path``.
+    ///     InvalidInput: If `path` is malformed; its code is ``invalid_path``.
     ///
     /// >>> m = Map({"a": payload_cid(b"hello")})
     /// >>> verify_key(m.root, "b", m.prove("b")) is None
@@ -157,7 +161,7 @@ impl Map {
         Ok(PyBytes::new(py, &proof))
     }
 
-    /// What `prove` gives for each of many paths, in one call: without the interpreter, on all cores.
+    /// Return what `prove` returns for each of many paths, computed on all cores with the GIL released.
     ///
     /// O(sum of depths).
     ///
@@ -165,39 +169,39 @@ impl Map {
     ///     paths: The paths, in text form or as segments.
     ///
     /// Raises:
-    ///     InvalidInput: A path is none; its code is ``invalid_path``. Names its place.
+    ///     InvalidInput: If a path is malformed; its code is ``invalid_path``. The message names its place.
     ///
     /// >>> m = Map({"a": payload_cid(b"hello")})
     /// >>> m.prove_many(["a", ["b"]]) == [m.prove("a"), m.prove("b")]
     /// True
     fn prove_many<'py>(&self, py: Python<'py>, paths: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         if paths.is_instance_of::<PyString>() {
-            return Err(PyTypeError::new_err("paths is a sequence of paths, not one path"));
+            return Err(PyTypeError::new_err("paths is an iterable of paths, not one path"));
         }
-        let one = |(i, path): (usize, PyResult<Bound<'_, PyAny>>)| {
-            convert::key(&path?).map_err(|fault| PyErr::from(fault.within(&format!("path {i}"))))
-        };
-        let keys: Vec<Key> = paths.try_iter()?.enumerate().map(one).collect::<PyResult<_>>()?;
+        let keys = convert::collect(paths, |index, path| {
+            path::key(&path).map_err(|error| error.within(format_args!("path {index}")).into())
+        })?;
         let proofs = detach::run(py, Work::Items { count: keys.len() }, || {
             parallel::map(&keys, |key| self.prove_key(key)).into_iter().collect::<core::Result<Vec<Vec<u8>>>>()
         })?;
         Ok(proofs.iter().map(|proof| PyBytes::new(py, proof)).collect())
     }
 
-    /// One page of a listing, with the proof that it leaves nothing out (protocol section 4, *scan*).
+    /// Return one page of a listing, with the listing proof that it is complete (protocol section 4, *scan*).
     ///
-    /// O(depth + entries).
+    /// O(depth + entries). `verify_scan` verifies it.
     ///
     /// Args:
-    ///     prefix: The path below which entries are listed, itself included; empty for the whole map.
-    ///     after: The whole path (prefix included) behind which the page starts, such as the last page's last.
-    ///     limit: The most entries of the page, at least 1.
+    ///     prefix: The path whose subtree is listed, the path itself included; empty for the whole map.
+    ///     after: The whole path (prefix included) after which the page starts, such as the last one of the page before.
+    ///     limit: The largest number of entries, at least 1.
     ///
     /// Returns:
     ///     ``Scan(entries, more, proof)``.
     ///
     /// Raises:
-    ///     InvalidInput: A path is none or `after` is not in the window (code ``invalid_path``), or `limit` is 0.
+    ///     InvalidInput: If a path is malformed or `after` is not below `prefix` (code ``invalid_path``), or `limit` is
+    ///         0.
     ///
     /// >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
     /// >>> page = m.scan("a", limit=1)
@@ -214,39 +218,39 @@ impl Map {
         after: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let window = convert::window(prefix, after)?;
+        let window = path::window(prefix, after)?;
         let limit = limit.map_or(Ok(1000), convert::limit)?;
         let (listing, proof) = detach::run(py, Work::Entries { count: limit.min(self.__len__()) }, || {
             let (listing, proof) = self.0.scan(window, limit)?;
             Ok((listing, proof()))
         })?;
-        verify::page(py, listing, PyBytes::new(py, &proof))
+        tuples::scan(py, listing, PyBytes::new(py, &proof))
     }
 
-    /// The map after changes, and the proof from which `verify_changes` derives its root (section 4, *apply*).
+    /// Return the changed map and the transition proof, from which `verify_changes` derives its root (section 4, *apply*).
     ///
-    /// O(changes x depth). This map stays as it is.
+    /// O(changes x depth). This map does not change.
     ///
     /// Args:
-    ///     changes: `Change` tuples in any order, one a path. None for `before` means absent now, None for `after`
-    ///         removes.
+    ///     changes: `Change` tuples in any order, at most one per path. None for `before` means that the path is absent
+    ///         now, None for `after` removes it.
     ///
     /// Returns:
-    ///     ``Applied(tree, proof)``, the tree a `Map`.
+    ///     ``Applied(tree, proof)``; the tree is a `Map`.
     ///
     /// Raises:
-    ///     Conflict: A `before` is not what is there (code ``before_mismatch``); or a path is changed twice or not at all
-    ///         (code ``invalid_change``). Names the path.
-    ///     InvalidInput: There are no changes, or one of them is none. Names its place.
+    ///     Conflict: If a `before` differs from the target (code ``before_mismatch``), or a path is changed twice or not
+    ///         at all (code ``invalid_change``). The message names the path.
+    ///     InvalidInput: If there are no changes or one is malformed. The message names its place.
     ///
     /// >>> m = Map({"a": payload_cid(b"old")})
     /// >>> applied = m.apply([Change("a", payload_cid(b"old"), None), Change("b/c", None, payload_cid(b"new"))])
     /// >>> list(applied.tree), list(m)
     /// (['b/c'], ['a'])
     fn apply<'py>(&self, py: Python<'py>, changes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let changes = convert::map_changes(changes)?;
+        let changes = change::map_changes(changes)?;
         let (tree, proof) = detach::run(py, Work::Items { count: changes.len() }, || self.0.change_map(changes))?;
-        tuples::APPLIED.fill(py, (Self(tree), PyBytes::new(py, &proof)))
+        tuples::APPLIED.instance(py, (Self(tree), PyBytes::new(py, &proof)))
     }
 }
 
@@ -259,27 +263,30 @@ impl Map {
         self.0.key(key).map(|(_, proof)| proof())
     }
 
-    fn same_items(&self, other: &Bound<'_, PyMapping>) -> PyResult<bool> {
+    fn has_items_of(&self, other: &Bound<'_, PyMapping>) -> PyResult<bool> {
         if other.len()? != self.__len__() {
             return Ok(false);
         }
+        let mut count = 0;
         for item in other.call_method0("items")?.try_iter()? {
             let (path, target) = item?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-            // A path as segments is no key of a mapping from text.
-            let found = match path.cast::<PyString>().map(|path| convert::key(path)) {
+            // The keys of this mapping are the text forms alone.
+            let found = match path.cast::<PyString>().map(|path| path::key(path)) {
                 Ok(Ok(key)) => self.find(&key)?,
                 _ => None,
             };
+            count += 1;
             match found {
-                Some(found) if target.eq(text(other.py(), &found))? => {}
+                // A mapping written in Python may have more items than its length.
+                Some(found) if count <= self.__len__() && target.eq(text(other.py(), &found))? => {}
                 _ => return Ok(false),
             }
         }
-        Ok(true)
+        Ok(count == self.__len__())
     }
 }
 
-/// The arcs that Python gives, in the form that the core sorts.
+/// The arcs that Python gives.
 fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
     if let Ok(body) = given.cast::<PyBytes>() {
         let body = body.as_bytes();
@@ -289,23 +296,22 @@ fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
         Ok(mapping) => mapping.call_method0("items")?,
         Err(_) => given.clone(),
     };
-    let mut arcs = Arcs::with_capacity(given.len().unwrap_or(0));
-    for (i, item) in pairs.try_iter()?.enumerate() {
-        let item = item?;
+    let mut arcs = Arcs::default();
+    convert::for_each(&pairs, |index, item| {
         let Some((path, target)) = pair(&item)? else {
-            return Err(PyTypeError::new_err(format!(
-                "arc {i} is a pair of a path and a CID, not {}",
-                type_name(&item)
-            )));
+            let found = type_name(&item);
+            return Err(PyTypeError::new_err(format!("arc {index} is a pair of a path and a CID, not {found}")));
         };
-        let key = convert::key(&path).map_err(|fault| fault.within(&format!("arc {i}")))?;
-        let target = convert::cid(&target).map_err(|fault| fault.within(&format!("arc {:?}", key.text())))?;
+        let key = path::key(&path).map_err(|error| error.within(format_args!("arc {index}")))?;
+        let target = cid(&target).map_err(|error| error.within(format_args!("arc {:?}", key.text())))?;
+        arcs.try_reserve(&key, &target).map_err(|_| PyMemoryError::new_err(()))?;
         arcs.push(&key, &target);
-    }
+        Ok(())
+    })?;
     Ok(arcs)
 }
 
-/// The two halves of a pair, as `dict` takes pairs; None for what is none.
+/// The two items of a pair, in the forms that `dict` takes; None for any other value.
 fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     if let Ok(pair) = item.cast::<PyTuple>()
         && pair.len() == 2
@@ -318,14 +324,14 @@ fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyAny>, Bo
     }
 }
 
-/// The entries of a map in key order, listed a page at a time.
+/// The entries of a map in key order, listed in pages.
 struct Entries {
     tree: Snapshot,
     ready: VecDeque<(Vec<String>, Cid)>,
     /// The last entry that was listed; None before the first.
     after: Option<Vec<String>>,
     more: bool,
-    /// Entries of the next page. The first is small, for those who want only a few.
+    /// Entries of the next page. The first page is small: often only a few entries are used.
     size: usize,
 }
 

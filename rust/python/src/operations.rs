@@ -8,10 +8,11 @@ use ops::prooflist::{self, ReadOutcome};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{self, CidLike};
+use crate::cid::CidLike;
+use crate::convert;
 use crate::detach::{self, Work};
 use crate::errors::call;
-use crate::tuples;
+use crate::{path, tuples};
 
 /// JSON text: `bytes` or `str`.
 pub struct Json<'a>(&'a [u8]);
@@ -77,7 +78,7 @@ pub fn verify_read<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) ->
             (true, Some(list.cid().text()), found, Some(span.length), Some(span.total_size))
         }
     };
-    tuples::READ_OUTCOME.fill(py, (present, target, segments, sizes, offset, length, total_size))
+    tuples::READ_OUTCOME.instance(py, (present, target, segments, sizes, offset, length, total_size))
 }
 
 /// Checks a map proof: the target's CID, or None if the key is proven absent. O(depth) hashes.
@@ -107,7 +108,7 @@ pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> 
 pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) -> PyResult<Bound<'py, PyAny>> {
     let (listing, proof) = verify(py, &request, &result, prooflist::verify_scan)?;
     let entries: Vec<_> = listing.entries.into_iter().map(|(segments, cid)| (segments, cid.text())).collect();
-    tuples::SCAN.fill(py, (entries, listing.more, PyBytes::new(py, &proof)))
+    tuples::SCAN.instance(py, (entries, listing.more, PyBytes::new(py, &proof)))
 }
 
 /// Derives the new root of a mutation from the caller's own changes, and checks the receipt with it.
@@ -135,8 +136,8 @@ pub fn diff_request(
     after: Option<&Bound<'_, PyAny>>,
     limit: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<ops::DiffRequest> {
-    let window = convert::window(prefix, after)?;
-    let limit = limit.map_or(Ok(MAX_ENTRIES), |limit| convert::amount(limit, "limit"))?;
+    let window = path::window(prefix, after)?;
+    let limit = limit.map_or(Ok(MAX_ENTRIES), |limit| convert::integer(limit, "limit"))?;
     call(|| ops::DiffRequest::new(&a.0, &b.0, window, limit))
 }
 
@@ -172,7 +173,7 @@ pub fn verify_diff<'py>(
     let found = detach::run(py, Work::Json { bytes: bytes.len() }, || request.verify(bytes))?;
     let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
     let entries: Vec<_> = found.entries.into_iter().map(|d| (d.segments, text(d.before), text(d.after))).collect();
-    tuples::DIFF.fill(py, (entries, found.more))
+    tuples::DIFF.instance(py, (entries, found.more))
 }
 
 /// Refuses JSON that protocol section 5 refuses whatever its members: duplicates, nesting past 32, numbers with a

@@ -1,37 +1,40 @@
-//! The same work on many items, on all cores. Knows nothing of Python: the caller has let the interpreter go.
+//! The same work on many items, on all cores. Called with the GIL released, and without knowledge of Python.
 
 use std::num::NonZero;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 
-/// Items that make a thread worth its start: some 100 µs of work.
-const WORTH: usize = 64;
-/// Items that are taken at once: few enough that no thread waits long for the last ones of another.
-const SHARE: usize = 16;
+/// Items that are worth the start of a thread: about 100 µs of work.
+const ITEMS_PER_THREAD: usize = 64;
+/// Items that a thread takes at a time: few enough that no thread waits long for the last ones of another.
+const ITEMS_PER_SHARE: usize = 16;
 
-/// The results of `work` for each of `items`, in their order. A panic of `work` goes on in the caller.
+/// The results of `work` for each of `items`, in their order. A panic of `work` is resumed in the caller.
 pub fn map<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    // Asking costs file reads where containers limit the cores.
+    // Reads files where the cores of a container are limited, so it is done once.
     static CORES: OnceLock<usize> = OnceLock::new();
-    let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get));
-    let threads = cores.min(items.len() / WORTH);
+    let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
+    let threads = cores.min(items.len() / ITEMS_PER_THREAD);
     if threads <= 1 {
         return items.iter().map(work).collect();
     }
     let mut results: Vec<Option<O>> = items.iter().map(|_| None).collect();
-    // Shares are taken, not dealt out: a core that others use too must not hold up the rest.
-    let shares = Mutex::new(items.chunks(SHARE).zip(results.chunks_mut(SHARE)));
-    let take = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work_off = || {
-        while let Some((items, results)) = take() {
+    // Threads take shares from a queue: a core that is also used by others must not delay the rest.
+    let shares = Mutex::new(items.chunks(ITEMS_PER_SHARE).zip(results.chunks_mut(ITEMS_PER_SHARE)));
+    let next_share = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work_through = || {
+        while let Some((items, results)) = next_share() {
             items.iter().zip(results).for_each(|(item, result)| *result = Some(work(item)));
         }
     };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work_off)).collect();
-        work_off();
+    thread::scope(|scope| {
+        // Where the system refuses another thread, those that exist do the work.
+        let start = |_| thread::Builder::new().spawn_scoped(scope, work_through).ok();
+        let others: Vec<_> = (1..threads).map_while(start).collect();
+        work_through();
         for other in others {
             other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     });
-    results.into_iter().map(|result| result.expect("all shares were worked off")).collect()
+    results.into_iter().map(|result| result.expect("every share was taken and worked through")).collect()
 }

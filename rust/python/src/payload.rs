@@ -1,26 +1,50 @@
-//! Payloads: their CIDs, at once or piece by piece, and the check of bytes against a CID.
+//! Payloads: `payload_cid`, `PayloadHasher`, `payload_matches`, and the codecs that their CIDs name.
 
 use std::sync::{Mutex, PoisonError};
 
-use coregw_core::payload;
+use core::InputCode;
+use core::codec::Codec;
+use core::payload;
+use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyString;
 
-use crate::cid::text;
-use crate::convert::{CidLike, CodecLike};
+use crate::cid::{self, CidLike};
+use crate::convert::{self, ArgumentError};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
-/// The number of a multicodec given by name or number.
+/// The codec of a payload, by name or number; None is `raw`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CodecLike(Codec);
+
+impl<'py> FromPyObject<'_, 'py> for CodecLike {
+    type Error = ArgumentError;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> Result<Self, ArgumentError> {
+        if value.is_none() {
+            return Ok(Self(Codec::RAW));
+        }
+        if let Ok(given) = value.cast::<PyString>() {
+            return Ok(Self(Codec::parse(convert::text(&given, InputCode::InvalidCodec)?)?));
+        }
+        match convert::unsigned(&value, format_args!("a codec is a str or an int"))? {
+            Some(number) => Ok(Self(Codec::from_number(number)?)),
+            None => Err(ArgumentError::input(InputCode::InvalidCodec, "a codec is from 0 to 2^63 - 1")),
+        }
+    }
+}
+
+/// Return the number of a multicodec. O(log n) in the size of the multicodec table.
 ///
 /// Args:
 ///     codec: A name of the multicodec table (``"dag-cbor"``), a number as text (``"85"``, ``"0x55"``) or as an int;
-///         None is ``raw``.
+///         None means ``raw``.
 ///
 /// Raises:
-///     InvalidInput: An unknown name, a number past 2^63 - 1, or a codec of roots (0x300000 to 0x30ffff); its code is
-///         ``invalid_codec``.
+///     InvalidInput: If the name is unknown, the number exceeds 2^63 - 1, or it is a codec of roots (0x300000 to
+///         0x30ffff); its code is ``invalid_codec``.
 ///
 /// >>> codec_code("raw"), codec_code("0x55"), codec_code(85), codec_code(None)
 /// (85, 85, 85, 85)
@@ -29,16 +53,18 @@ pub fn codec_code(codec: CodecLike) -> u64 {
     codec.0.number()
 }
 
-/// The CID of a payload, as text (protocol section 1). O(bytes); releases the GIL above 32 KiB.
+/// Return the CID of a payload, as text (protocol section 1).
+///
+/// O(bytes); the GIL is released above 32 KiB.
 ///
 /// Args:
 ///     data: The payload.
-///     codec: What the bytes are, as `codec_code` takes it.
-///     hash: ``sha2-256``, ``blake3``, or ``identity``: the CID holds the payload itself, at most 128 bytes.
+///     codec: What the bytes are, in the forms that `codec_code` takes.
+///     hash: ``sha2-256``, ``blake3``, or ``identity``: the CID contains the payload itself, at most 128 bytes.
 ///
 /// Raises:
-///     InvalidInput: An invalid codec (code ``invalid_codec``) or an unsupported hash function.
-///     TooLarge: More than 128 bytes for an identity CID.
+///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+///     TooLarge: If the payload is too long for an identity CID.
 ///
 /// >>> payload_cid(b"hello")
 /// 'bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq'
@@ -46,20 +72,19 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 #[pyo3(signature = (data, codec = CodecLike::default(), hash = "sha2-256"),
        text_signature = "(data, codec='raw', hash='sha2-256')")]
 pub fn payload_cid<'py>(py: Python<'py>, data: &[u8], codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
-    let cid = detach::run(py, Work::Hash { bytes: data.len() }, || {
-        payload::cid(data, codec.0, payload::Function::from_name(hash)?)
-    })?;
-    Ok(text(py, &cid))
+    let work = Work::Hash { bytes: data.len() };
+    let cid = detach::run(py, work, || payload::cid(data, codec.0, payload::Function::from_name(hash)?))?;
+    Ok(cid::text(py, &cid))
 }
 
-/// Makes the CID of a payload that comes in pieces. May be used by several threads, one after the other.
+/// Computes the CID of a payload that comes in chunks. Threads may share one.
 ///
 /// Args:
-///     codec: What the bytes are, as `codec_code` takes it.
+///     codec: What the bytes are, in the forms that `codec_code` takes.
 ///     hash: ``sha2-256``, ``blake3`` or ``identity``.
 ///
 /// Raises:
-///     InvalidInput: An invalid codec (code ``invalid_codec``) or an unsupported hash function.
+///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
 ///
 /// >>> hasher = PayloadHasher()
 /// >>> hasher.update(b"hel")
@@ -79,43 +104,46 @@ impl PayloadHasher {
         Ok(Self(Mutex::new(payload::Hasher::new(codec.0, function))))
     }
 
-    /// Adds the next bytes. O(bytes); releases the GIL above 32 KiB.
+    /// Append bytes to the payload. O(bytes); the GIL is released above 32 KiB.
     fn update(&self, py: Python<'_>, chunk: &[u8]) -> PyResult<()> {
         let work = Work::Hash { bytes: chunk.len() };
-        if !work.is_long() {
-            let mut hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-            return call(|| {
-                hasher.update(chunk);
+        if work.is_long() {
+            // Locked and unlocked with the GIL released, so that a thread that waits for the lock does not hold it.
+            return detach::run(py, work, || {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).update(chunk);
                 Ok(())
             });
         }
-        // The lock is taken and given back without the interpreter, so who waits for it keeps nobody waiting.
-        detach::run(py, work, || {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).update(chunk);
+        let mut hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        call(|| {
+            hasher.update(chunk);
             Ok(())
         })
     }
 
-    /// The CID of the bytes so far, as text; more may follow. O(1). Raises `TooLarge` if an identity CID cannot hold them.
+    /// Return the CID of the bytes so far, as text. More may follow. O(1).
+    ///
+    /// Raises:
+    ///     TooLarge: If they are too long for an identity CID.
     fn cid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         let cid = {
             let hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
             call(|| hasher.cid())?
         };
-        Ok(text(py, &cid))
+        Ok(cid::text(py, &cid))
     }
 }
 
-/// Whether `data` matches `cid`, whatever its hash function (protocol section 1); an identity CID holds the bytes.
+/// Return whether `data` has the digest that `cid` names, by any hash function of protocol section 1.
 ///
-/// Of a root, `data` is the encoding of the tree's top node. O(bytes); releases the GIL above 32 KiB.
+/// An identity CID contains the payload itself. For a root, `data` is the encoding of the tree's top node. O(bytes); the GIL is released above 32 KiB.
 ///
 /// Args:
-///     cid: The CID that was asked for; not one that came with the bytes.
+///     cid: The CID that was requested, not one that came with the bytes.
 ///     data: The bytes that came.
 ///
 /// Raises:
-///     InvalidInput: `cid` is no CID; its code is ``invalid_cid``.
+///     InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
 ///
 /// >>> cid = payload_cid(b"hello", hash="blake3")
 /// >>> payload_matches(cid, b"hello"), payload_matches(cid, b"hullo")

@@ -1,26 +1,30 @@
-//! The named tuples that results come as, and that changes are given as.
+//! The named tuples of results, and `Change`.
 //!
-//! They are made once by `collections.namedtuple`, so they are tuples to everything, and filled by `tuple.__new__`
-//! directly, which skips the argument handling of their own constructor.
+//! `collections.namedtuple` makes the classes, so they are tuples to everything. Instances are made by `tuple.__new__`,
+//! which skips the argument handling of the classes' own constructors.
 
+use core::map::Listing;
+use coregw_core as core;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
-/// A named tuple: what it is called, what its fields mean, and its class once that is made.
-pub struct Named {
+use crate::cid::text;
+
+/// A named tuple: name, documentation, fields with theirs, and the class once it is made.
+pub struct NamedTuple {
     pub name: &'static str,
     doc: &'static str,
     fields: &'static [(&'static str, &'static str)],
-    /// The last field may be left out, and is None then.
-    optional_last: bool,
+    /// Whether the last field may be omitted, and is then None.
+    has_optional_last: bool,
     class: PyOnceLock<Py<PyType>>,
 }
 
-impl Named {
+impl NamedTuple {
     const fn new(name: &'static str, doc: &'static str, fields: &'static [(&'static str, &'static str)]) -> Self {
-        Self { name, doc, fields, optional_last: false, class: PyOnceLock::new() }
+        Self { name, doc, fields, has_optional_last: false, class: PyOnceLock::new() }
     }
 
     const fn with_optional_last(
@@ -28,22 +32,22 @@ impl Named {
         doc: &'static str,
         fields: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { name, doc, fields, optional_last: true, class: PyOnceLock::new() }
+        Self { name, doc, fields, has_optional_last: true, class: PyOnceLock::new() }
     }
 
-    /// The class.
+    /// The class, made on first use.
     pub fn class<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyType>> {
         self.class.get_or_try_init(py, || self.define(py)).map(|class| class.bind(py))
     }
 
     fn define(&self, py: Python<'_>) -> PyResult<Py<PyType>> {
         let names: Vec<_> = self.fields.iter().map(|field| field.0).collect();
-        let more = PyDict::new(py);
-        more.set_item("module", "coregw")?;
-        if self.optional_last {
-            more.set_item("defaults", (py.None(),))?;
+        let keywords = PyDict::new(py);
+        keywords.set_item("module", "coregw")?;
+        if self.has_optional_last {
+            keywords.set_item("defaults", (py.None(),))?;
         }
-        let class = py.import("collections")?.getattr("namedtuple")?.call((self.name, names), Some(&more))?;
+        let class = py.import("collections")?.getattr("namedtuple")?.call((self.name, names), Some(&keywords))?;
         class.setattr("__doc__", self.doc)?;
         for (name, doc) in self.fields {
             class.getattr(*name)?.setattr("__doc__", *doc)?;
@@ -51,8 +55,8 @@ impl Named {
         Ok(class.cast_into::<PyType>()?.unbind())
     }
 
-    /// A tuple of this kind with these fields, all of them.
-    pub fn fill<'py, T>(&self, py: Python<'py>, fields: T) -> PyResult<Bound<'py, PyAny>>
+    /// An instance with all of these fields.
+    pub fn instance<'py, T>(&self, py: Python<'py>, fields: T) -> PyResult<Bound<'py, PyAny>>
     where
         T: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
     {
@@ -64,90 +68,96 @@ impl Named {
     }
 }
 
-/// All of them, for the module to export.
-pub static ALL: [&Named; 7] = [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &RANGE, &READ_OUTCOME, &SCAN];
+/// A `Scan`.
+pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+    let entries: Vec<_> = listing.entries.into_iter().map(|(segments, target)| (segments, text(py, &target))).collect();
+    SCAN.instance(py, (entries, listing.more, proof))
+}
 
-/// What `apply` gives.
-pub static APPLIED: Named = Named::new(
+/// All of them, for the module to export.
+pub static ALL: [&NamedTuple; 7] = [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &RANGE, &READ_OUTCOME, &SCAN];
+
+/// The result of `Map.apply` and `List.apply`.
+pub static APPLIED: NamedTuple = NamedTuple::new(
     "Applied",
-    "What `Map.apply` and `List.apply` give: the changed tree, and the proof of the change.",
+    "Result of `Map.apply` and `List.apply`: the changed tree and its transition proof.",
     &[
-        ("tree", "The new `Map` or `List`; the old one is as it was."),
-        ("proof", "The bytes from which `verify_changes` derives the new root."),
+        ("tree", "The new `Map` or `List`; the old one does not change."),
+        ("proof", "The transition proof, from which `verify_changes` derives the new root."),
     ],
 );
 
-/// What `apply` and `verify_changes` take.
-pub static CHANGE: Named = Named::with_optional_last(
+/// The argument of `apply` and `verify_changes`.
+pub static CHANGE: NamedTuple = NamedTuple::with_optional_last(
     "Change",
-    "One change of a map or a list: what stands at a coordinate now, and what is to stand there.\n\n\
-     None for `before` is an addition, None for `after` a removal (protocol section 5, *mutate*).\n\n\
+    "A change of a map or a list at one coordinate.\n\n\
+     None for `before` adds, None for `after` removes (protocol section 5, *mutate*).\n\n\
      >>> Change(\"docs/readme\", None, payload_cid(b\"hello\")).before is None\n\
      True",
     &[
         ("coordinate", "The path in a map (text form or segments), or the index in a list."),
-        ("before", "The target that is there now, or None: nothing is."),
-        ("after", "The target that is to be there, or None: nothing is to be."),
-        ("size", "The measure of the list element `after`; None is 1. A map has none."),
+        ("before", "The target that is there now, or None if there is none."),
+        ("after", "The target that will be there, or None to remove it."),
+        ("size", "The measure of a list's element `after`; None means 1. Always None for a map."),
     ],
 );
 
-/// What `verify_diff` gives.
-pub static DIFF: Named = Named::new(
+/// The result of `verify_diff`.
+pub static DIFF: NamedTuple = NamedTuple::new(
     "Diff",
-    "A page of the differences between two maps, in key order, none left out.",
+    "A complete page of the differences between two maps, in key order.",
     &[
-        ("entries", "Triples of the path's segments and the targets before and after; None where there is none."),
-        ("more", "Whether differences of the window follow the last one."),
+        ("entries", "Triples of the path's segments, the target before and the target after; None for an absent one."),
+        ("more", "Whether the window has differences after the last entry."),
     ],
 );
 
-/// What `verify_index` gives.
-pub static ELEMENT: Named = Named::new(
+/// The result of `verify_index`.
+pub static ELEMENT: NamedTuple = NamedTuple::new(
     "Element",
-    "A proven element of a list, or the proven end of it.",
+    "A proven element of a list, or the proof that the list is shorter.",
     &[
-        ("target", "The target's CID as text, or None: the list is shorter."),
-        ("size", "The element's measure, or None: the list is shorter."),
+        ("target", "The target's CID as text, or None if the list is shorter."),
+        ("size", "The element's measure, or None if the list is shorter."),
         ("length", "The number of elements of the list."),
     ],
 );
 
-/// What `verify_range` gives.
-pub static RANGE: Named = Named::new(
+/// The result of `verify_range`.
+pub static RANGE: NamedTuple = NamedTuple::new(
     "Range",
-    "The proven elements of a list that a range of its measure meets, none left out.",
+    "All elements of a list that overlap a range of its measure, proven.",
     &[
         ("segments", "The targets' CIDs as text, in order."),
         ("sizes", "The measures of these elements."),
-        ("offset", "Where the first of them starts in the list's measure, or None: there is none."),
+        ("offset", "The start of the first of them in the list's measure, or None if there is none."),
         ("length", "The number of elements of the whole list."),
         ("total_size", "The sum of all measures of the list."),
     ],
 );
 
-/// What `verify_read` gives.
-pub static READ_OUTCOME: Named = Named::new(
+/// The result of `verify_read`.
+pub static READ_OUTCOME: NamedTuple = NamedTuple::new(
     "ReadOutcome",
     "What a verified read proves: a key, an element or a range (protocol section 5, *read*).",
     &[
-        ("present", "False: the key or index is proven absent."),
+        ("present", "False if the key or index is proven absent."),
         ("target", "The target's CID as text; of a range, the list's; None if absent."),
-        ("segments", "Of a range, the targets' CIDs as text, in order; else None."),
-        ("sizes", "Of a range, the measures of its elements; else None."),
-        ("offset", "Of a range, where its first element starts; None if it has none."),
-        ("length", "Of a list, the number of its elements; else None."),
-        ("total_size", "Of a range, the sum of all measures of the list; else None."),
+        ("segments", "Of a range, the targets' CIDs as text, in order; otherwise None."),
+        ("sizes", "Of a range, the measures of its elements; otherwise None."),
+        ("offset", "Of a range, the start of its first element; None if it has none."),
+        ("length", "Of a list, the number of its elements; otherwise None."),
+        ("total_size", "Of a range, the sum of all measures of the list; otherwise None."),
     ],
 );
 
-/// What listings give.
-pub static SCAN: Named = Named::new(
+/// The result of listings.
+pub static SCAN: NamedTuple = NamedTuple::new(
     "Scan",
-    "A page of a map's listing: the entries of a window in key order, none left out.",
+    "A complete page of a map's listing: entries of a window, in key order.",
     &[
         ("entries", "Pairs of the path's segments and the target's CID as text."),
-        ("more", "Whether entries of the window follow the last one."),
-        ("proof", "The bytes that prove the page, for `verify_scan`."),
+        ("more", "Whether the window has entries after the last one."),
+        ("proof", "The listing proof of the page, for `verify_scan`."),
     ],
 );

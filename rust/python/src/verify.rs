@@ -1,49 +1,32 @@
-//! The verifiers of proofs: what is proven comes back, all else is a `ProofError`.
-//!
-//! Verification of whole operations, with their JSON, is in `operations`.
+//! Verifiers of single proofs. Those of whole operations, with their JSON, are in `operations`.
 
-use core::{InputCode, Kind, RootCid, map, verify};
+use core::{InputCode, Kind, RootCid, verify};
 use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
-use crate::cid::text;
-use crate::convert::{self, CidLike, Fault, Path, PathLike};
+use crate::cid::{CidLike, text};
+use crate::convert::{self, ArgumentError};
 use crate::detach::{self, Work};
-use crate::errors::{call, invalid};
-use crate::{parallel, tuples};
+use crate::errors::{call, exception, invalid};
+use crate::path::{self, Path, PathLike};
+use crate::{change, parallel, tuples};
 
-/// The key that a tree holds for a path (protocol section 2). O(bytes).
+/// Verify an inclusion or absence proof and return the path's target, or None if it is absent (section 4, *get*).
 ///
-/// Args:
-///     segments: The path, as segments or in text form.
-///
-/// Raises:
-///     InvalidInput: There is no segment, one is empty or contains ``/``, or the text form is longer than 4,096 bytes; its
-///         code is ``invalid_path``.
-///
-/// >>> encode_key(["docs", "readme"])
-/// b'docs\x00\x01readme\x00\x00'
-#[pyfunction]
-pub fn encode_key<'py>(py: Python<'py>, segments: PathLike) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, segments.0.as_bytes())
-}
-
-/// The target that a key of a map leads to, or None: the key is proven absent (protocol section 4, *get*).
-///
-/// O(depth) hashes, some microseconds. A proof is at most 1 MiB long.
+/// O(depth) hashes, a few microseconds. A proof has at most 1 MiB.
 ///
 /// Args:
 ///     root: The trusted root of the map.
 ///     path: The path, in text form or as segments.
-///     proof: What came with the answer.
+///     proof: The proof that came with the answer.
 ///
 /// Returns:
-///     The target's CID as text, or None.
+///     The target's CID as text, or None if the path is proven absent.
 ///
 /// Raises:
-///     ProofError: `proof` does not prove it. Names the check that failed and where.
-///     InvalidInput: `root` is no root of a map (code ``kind_mismatch``), or `path` is no path.
+///     ProofError: If `proof` does not prove either. The message names the check that failed, and where.
+///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), or `path` is malformed.
 ///
 /// >>> m = Map({"docs/readme": payload_cid(b"hello")})
 /// >>> verify_key(m.root, "docs/readme", m.prove("docs/readme")) == payload_cid(b"hello")
@@ -63,7 +46,7 @@ pub fn verify_key<'py>(
     Ok(target.map(|target| text(py, &target)))
 }
 
-/// What `verify_key` gives for each of many proofs of one map, in one call: without the interpreter, on all cores.
+/// Verify many proofs of one map as `verify_key` does, on all cores with the GIL released.
 ///
 /// O(sum of depths) hashes.
 ///
@@ -72,11 +55,12 @@ pub fn verify_key<'py>(
 ///     items: Pairs of a path and its proof.
 ///
 /// Returns:
-///     For each pair the target's CID as text, or None: the key is proven absent.
+///     For each pair the target's CID as text, or None if the path is proven absent.
 ///
 /// Raises:
-///     ProofError: One of the proofs does not hold: the first such, which the message names.
-///     InvalidInput: `root` is no root of a map (code ``kind_mismatch``), or a path is none.
+///     ProofError: If a proof is wrong. The message names the first such item.
+///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), or a path is malformed. The message
+///         names the first such item; this check comes before all proofs.
 ///
 /// >>> m = Map({"a": payload_cid(b"hello")})
 /// >>> verify_key_many(m.root, [(path, m.prove(path)) for path in ("a", "b")]) == [payload_cid(b"hello"), None]
@@ -88,59 +72,63 @@ pub fn verify_key_many<'py>(
     items: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-    // What is asked is borrowed from the items, which are held here.
-    let items: Vec<Bound<'py, PyAny>> = items.try_iter()?.collect::<PyResult<_>>()?;
-    let mut asked = Vec::with_capacity(items.len());
-    for (i, item) in items.iter().enumerate() {
-        match pair(i, item) {
-            Ok(pair) => asked.push(pair),
-            Err(fault) => return Err(no_path(&asked).map_or(fault, Fault::Core).into()),
+    // Paths and proofs are borrowed from the items.
+    let items = convert::collect(items, |_, item| Ok(item))?;
+    let mut pairs = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        match pair(index, item) {
+            Ok(pair) => pairs.push(pair),
+            Err(error) => return Err(first_malformed_path(&pairs).map_or(error.into(), exception)),
         }
     }
-    let targets = detach::run(py, Work::Proofs { count: asked.len() }, || {
-        let verified = parallel::map(&asked, |(path, proof)| {
+    let targets = detach::run(py, Work::Proofs { count: pairs.len() }, || {
+        let verified = parallel::map(&pairs, |(path, proof)| {
             let target = verify::key(&root, &*path.key()?, proof, verify::PROOF_LIMIT)?;
             Ok(target.map(|target| target.text()))
         });
-        let named = |(i, target): (usize, core::Result<_>)| target.map_err(|error| error.within(&format!("item {i}")));
+        let named = |(index, target): (usize, core::Result<_>)| target.map_err(|error| in_item(error, index));
         let targets = verified.into_iter().enumerate().map(named).collect::<core::Result<Vec<Option<String>>>>();
-        targets.map_err(|error| no_path(&asked).unwrap_or(error))
+        targets.map_err(|error| first_malformed_path(&pairs).unwrap_or(error))
     })?;
     Ok(targets.into_iter().map(|target| target.map(|target| PyString::new(py, &target))).collect())
 }
 
-fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(Path<'a>, &'a [u8]), Fault> {
+fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(Path<'a>, &'a [u8]), ArgumentError> {
     if let Ok(pair) = item.cast::<PyTuple>()
         && let [path, proof] = pair.as_slice()
         && let Ok(proof) = proof.cast::<PyBytes>()
     {
-        let path = convert::path(path).map_err(|fault| fault.within(&format!("item {index}")))?;
+        let path = path::path(path).map_err(|error| error.within(format_args!("item {index}")))?;
         return Ok((path, proof.as_bytes()));
     }
-    Err(Fault::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
+    Err(ArgumentError::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
 }
 
-/// Why the first of some paths is none. A text shows that when its key is made, after the items behind it were taken
-/// and proofs before it checked; yet it counts before both.
-fn no_path(asked: &[(Path<'_>, &[u8])]) -> Option<core::Error> {
-    asked.iter().enumerate().find_map(|(i, (path, _))| Some(path.key().err()?.within(&format!("item {i}"))))
+/// The error for the first malformed path. A path in text form is parsed by the worker threads, after other items were
+/// converted and verified, but its error comes before theirs.
+fn first_malformed_path(pairs: &[(Path<'_>, &[u8])]) -> Option<core::Error> {
+    pairs.iter().enumerate().find_map(|(index, (path, _))| Some(in_item(path.key().err()?, index)))
 }
 
-/// An element of a list, or the proven end of the list (protocol section 4, *get*). O(log n) hashes.
+fn in_item(error: core::Error, index: usize) -> core::Error {
+    error.within(&format!("item {index}"))
+}
+
+/// Verify the proof of a list's element, or that the list is shorter, and return what is proven (section 4, *get*).
 ///
-/// A proof is at most 1 MiB long.
+/// O(log n) hashes. A proof has at most 1 MiB.
 ///
 /// Args:
 ///     root: The trusted root of the list.
-///     index: The index asked for, from 0.
-///     proof: What came with the answer.
+///     index: The index, from 0.
+///     proof: The proof that came with the answer.
 ///
 /// Returns:
 ///     ``Element(target, size, length)``; target and size are None if the list is shorter.
 ///
 /// Raises:
-///     ProofError: `proof` does not prove it. Names the check that failed and where.
-///     InvalidInput: `root` is no root of a list (code ``kind_mismatch``), or `index` is not from 0 to 2^53 - 1.
+///     ProofError: If `proof` does not prove either. The message names the check that failed, and where.
+///     InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or `index` is not from 0 to 2^53 - 1.
 ///
 /// >>> l = List([payload_cid(b"hello")], sizes=[5])
 /// >>> verify_index(l.root, 0, l.prove(0)) == (payload_cid(b"hello"), 5, 1)
@@ -154,30 +142,30 @@ pub fn verify_index<'py>(
     index: &Bound<'py, PyAny>,
     proof: &[u8],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let index = convert::amount(index, "index")?;
+    let index = convert::integer(index, "index")?;
     let element = detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
         verify::index(&RootCid::of(&root.0, Kind::List)?, index, proof, verify::PROOF_LIMIT)
     })?;
     let target = element.target.map(|target| text(py, &target));
-    tuples::ELEMENT.fill(py, (target, element.size, element.length))
+    tuples::ELEMENT.instance(py, (target, element.size, element.length))
 }
 
-/// The elements of a list that a range of its measure meets, none left out (protocol section 4, *range*).
+/// Verify a range proof and return all elements that overlap the range (protocol section 4, *range*).
 ///
-/// O(log n + elements) hashes. A proof is at most 16 MiB long.
+/// O(log n + elements) hashes. A proof has at most 16 MiB.
 ///
 /// Args:
 ///     root: The trusted root of the list.
-///     start: Where the range starts, in units of the list's measure (bytes, where sizes are bytes).
-///     end: Where it ends, itself left out; None, or anything past the total, is the total.
-///     proof: What came with the answer.
+///     start: The start of the range, in units of the list's measure (bytes, where sizes are bytes).
+///     end: The end of the range, exclusive; None, or anything past the total, means the total.
+///     proof: The proof that came with the answer.
 ///
 /// Returns:
 ///     ``Range(segments, sizes, offset, length, total_size)``.
 ///
 /// Raises:
-///     ProofError: `proof` does not prove it. Names the check that failed and where.
-///     InvalidInput: `root` is no root of a list (code ``kind_mismatch``), or a bound is not from 0 to 2^53 - 1.
+///     ProofError: If `proof` does not prove the elements. The message names the check that failed, and where.
+///     InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or a bound is not from 0 to 2^53 - 1.
 ///
 /// >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
 /// >>> found = verify_range(l.root, 7, None, l.prove_range(7))
@@ -191,33 +179,33 @@ pub fn verify_range<'py>(
     end: Option<&Bound<'py, PyAny>>,
     proof: &[u8],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let start = convert::amount(start, "start")?;
-    let end = end.map(|end| convert::amount(end, "end")).transpose()?;
+    let start = convert::integer(start, "start")?;
+    let end = end.map(|end| convert::integer(end, "end")).transpose()?;
     let span = detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
         verify::range(&RootCid::of(&root.0, Kind::List)?, start, end, proof, verify::WIDE_PROOF_LIMIT)
     })?;
     let segments: Vec<_> = span.segments.iter().map(|target| text(py, target)).collect();
-    tuples::RANGE.fill(py, (segments, span.sizes, span.offset, span.length, span.total_size))
+    tuples::RANGE.instance(py, (segments, span.sizes, span.offset, span.length, span.total_size))
 }
 
-/// A page of a map's listing, none of its entries left out (protocol section 4, *scan*).
+/// Verify a listing proof and return the complete page of entries (protocol section 4, *scan*).
 ///
-/// O(depth + entries) hashes. A proof is at most 16 MiB long.
+/// O(depth + entries) hashes. A proof has at most 16 MiB.
 ///
 /// Args:
 ///     root: The trusted root of the map.
-///     prefix: The path below which entries are listed, itself included; empty for the whole map.
-///     after: The whole path (prefix included) behind which the page starts, or None.
-///     limit: The most entries of the page, at least 1: the one that was asked for, for the proof depends on it.
-///     proof: What came with the answer.
+///     prefix: The path whose subtree is listed, the path itself included; empty for the whole map.
+///     after: The whole path (prefix included) after which the page starts, or None.
+///     limit: The largest number of entries, at least 1. It must be that of the request: the proof depends on it.
+///     proof: The proof that came with the answer.
 ///
 /// Returns:
 ///     ``Scan(entries, more, proof)``.
 ///
 /// Raises:
-///     ProofError: `proof` does not prove it. Names the check that failed and where.
-///     InvalidInput: `root` is no root of a map (code ``kind_mismatch``), a path is none, `after` is not in the window,
-///         or `limit` is 0.
+///     ProofError: If `proof` does not prove the page. The message names the check that failed, and where.
+///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), a path is malformed, `after` is not
+///         below `prefix`, or `limit` is 0.
 ///
 /// >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
 /// >>> page = verify_scan(m.root, "a", None, 10, m.scan("a", limit=10).proof)
@@ -232,37 +220,32 @@ pub fn verify_scan<'py>(
     limit: &Bound<'py, PyAny>,
     proof: Bound<'py, PyBytes>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let window = convert::window(Some(prefix), after)?;
+    let window = path::window(Some(prefix), after)?;
     let limit = convert::limit(limit)?;
     let bytes = proof.as_bytes();
     let listing = detach::run(py, Work::ProofBytes { bytes: bytes.len() }, || {
         verify::scan(&RootCid::of(&root.0, Kind::Map)?, window, limit, bytes, verify::WIDE_PROOF_LIMIT)
     })?;
-    page(py, listing, proof)
+    tuples::scan(py, listing, proof)
 }
 
-/// A page of a listing as the `Scan` that Python sees.
-pub fn page<'py>(py: Python<'py>, listing: map::Listing, proof: Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
-    let entries: Vec<_> = listing.entries.into_iter().map(|(segments, target)| (segments, text(py, &target))).collect();
-    tuples::SCAN.fill(py, (entries, listing.more, proof))
-}
-
-/// The root that a map or list gets by changes, derived without its data (protocol section 5, *transition*).
+/// Derive the new root of a map or list from changes and their transition proof (protocol section 5, *transition*).
 ///
-/// O(changes x depth) hashes. A proof is at most 16 MiB long. Accepting the new root stays the caller's decision.
+/// O(changes x depth) hashes. A proof has at most 16 MiB. Whether to accept the new root is the caller's decision.
 ///
 /// Args:
-///     root: The trusted root that the changes start from.
+///     root: The trusted root before the changes.
 ///     changes: The caller's own changes, in any order; coordinates are paths for a map, indices for a list.
-///     proof: What came with the receipt.
+///     proof: The proof that came with the receipt.
 ///
 /// Returns:
-///     The new root as text.
+///     The new root CID, as text.
 ///
 /// Raises:
-///     ProofError: `proof` does not show what the changes need, or they do not fit. Names the check that failed.
-///     Conflict: The changes contradict each other or change nothing, whatever the tree is (code ``invalid_change``).
-///     InvalidInput: `root` is no root (code ``kind_mismatch``), there are no changes, or one of them is none.
+///     ProofError: If `proof` does not show all that the changes touch, or a `before` differs from the tree. The message
+///         names the check that failed.
+///     Conflict: If the changes contradict each other or one changes nothing (code ``invalid_change``).
+///     InvalidInput: If `root` is not a root (code ``kind_mismatch``), there are no changes, or one is malformed.
 ///
 /// >>> m = Map({"a": payload_cid(b"old")})
 /// >>> changes = [Change("a", payload_cid(b"old"), payload_cid(b"new"))]
@@ -285,11 +268,11 @@ pub fn verify_changes<'py>(
     let work = Work::ProofBytes { bytes: proof.len() };
     let changed = match root.kind {
         Kind::Map => {
-            let changes = convert::map_changes(changes)?;
+            let changes = change::map_changes(changes)?;
             detach::run(py, work, || verify::map_changes(&root, changes, proof, limit))
         }
         Kind::List => {
-            let changes = convert::list_changes(changes)?;
+            let changes = change::list_changes(changes)?;
             detach::run(py, work, || verify::list_changes(&root, changes, proof, limit))
         }
     }?;

@@ -1,5 +1,7 @@
 //! The arcs of a map before it is built: collected in any order, sorted once, doubles refused.
 
+use std::collections::TryReserveError;
+
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::Cid;
 use crate::key::{self as path, Key};
@@ -28,9 +30,13 @@ pub struct Arcs {
 }
 
 impl Arcs {
-    /// Makes room for `n` arcs.
-    pub fn with_capacity(n: usize) -> Self {
-        Self { bytes: Vec::with_capacity(64 * n), arcs: Vec::with_capacity(n) }
+    /// Reserves memory for one more arc, for callers whose arcs may be endless.
+    ///
+    /// # Errors
+    /// If there is no memory left.
+    pub fn try_reserve(&mut self, key: &Key, target: &Cid) -> std::result::Result<(), TryReserveError> {
+        self.bytes.try_reserve(key.as_bytes().len() + target.as_bytes().len())?;
+        self.arcs.try_reserve(1)
     }
 
     /// Adds an arc.

@@ -39,7 +39,7 @@ pub fn target(i: u64) -> Cid {
 
 /// The arcs with these keys, in the same order.
 pub fn arcs(keys: &[Key]) -> Arcs {
-    let mut arcs = Arcs::with_capacity(keys.len());
+    let mut arcs = Arcs::default();
     keys.iter().zip(0..).for_each(|(key, i)| arcs.push(key, &target(i)));
     arcs
 }

@@ -1,0 +1,320 @@
+"""Arguments that lie, never end, or raise: none crashes the process, and each ends with an ordinary exception.
+
+A panic in Rust would come out as a `BaseException` that `except Exception` lets through; memory that can't be had
+aborts the process. So what could do either runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import coregw
+from coregw import Change, CoregwError, IndexNotFound, InvalidInput, List, Map, PayloadHasher, _core
+
+CID, OTHER = coregw.payload_cid(b"one"), coregw.payload_cid(b"other")
+MAP = Map({"docs/readme": CID, "docs/guide": OTHER})
+LIST = List([CID] * 10)
+
+# ------------------------------------------------------------------- lengths and iterators, in their own processes
+
+SETUP = """
+import itertools, json, resource, signal
+import coregw
+from coregw import Change, List, Map, _core
+
+CID = coregw.payload_cid(b"one")
+MAP = Map({"a": CID})
+RESOLVE = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "segments": ["a"]}).encode()
+OPERATION = _core.Operation.resolve(_core.PageCache(1 << 20), RESOLVE)
+BATCH = _core.ResolveBatch(_core.PageCache(1 << 20), MAP.root, 1, 1)
+
+class LongList(list):
+    def __len__(self): return 1 << 60
+
+class LongDict(dict):
+    def __len__(self): return 1 << 42
+
+class LongHint:
+    def __iter__(self): return self
+    def __next__(self): raise StopIteration
+    def __length_hint__(self): return 1 << 60
+
+class SelfClearing(list):
+    def __iter__(self):
+        while True:
+            self.clear()
+            yield CID
+
+resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
+
+def on_alarm(*_):
+    raise TimeoutError
+
+signal.signal(signal.SIGALRM, on_alarm)
+"""
+
+
+def outcome(expression: str) -> str:
+    """The value of `expression` in a process with 512 MiB of memory, or the name of the exception that it raises."""
+    code = f"{SETUP}\ntry:\n    print({expression})\nexcept BaseException as error:\n    print(type(error).__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("List(range(1 << 40))", "TypeError"),
+        ("List(range(1 << 60))", "TypeError"),
+        ("len(List(LongList([CID])))", "1"),
+        ("len(List(LongHint()))", "0"),
+        ("List([CID], LongList([5])).total_size", "5"),
+        ("Map(range(1 << 60))", "TypeError"),
+        ("len(Map(LongList([('a', CID)])))", "1"),
+        ("len(Map(LongDict({'a': CID})))", "1"),
+        ("len(MAP.prove_many(LongList(['a'])))", "1"),
+        ("len(MAP.apply(LongList([Change('b', None, CID)])).tree)", "2"),
+        ("coregw.verify_key_many(MAP.root, LongList([('b', MAP.prove('b'))]))", "[None]"),
+        ("OPERATION.supply_pages(range(1 << 40))", "TypeError"),
+        ("OPERATION.supply_pages(LongList([b'']))", "InvalidInput"),
+        ("OPERATION.supply_roots(range(1 << 40))", "TypeError"),
+        ("BATCH.add(range(1 << 40))", "TypeError"),
+    ],
+)
+def test_no_memory_is_reserved_by_a_declared_length(expression: str, expected: str) -> None:
+    assert outcome(expression) == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "List(itertools.repeat(CID))",
+        "List(SelfClearing([CID]))",
+        "Map(itertools.repeat(('a', CID)))",
+        "MAP.prove_many(itertools.repeat('a'))",
+        "MAP.apply(itertools.repeat(Change('a', None, CID)))",
+        "coregw.verify_key_many(MAP.root, itertools.repeat(('a', b'')))",
+        "OPERATION.supply_pages(itertools.repeat(b''))",
+    ],
+)
+def test_an_endless_iterator_ends_with_a_memory_error(expression: str) -> None:
+    assert outcome(expression) == "MemoryError"
+
+
+def test_an_endless_iterator_can_be_interrupted() -> None:
+    assert outcome("(signal.setitimer(signal.ITIMER_REAL, 0.02), List(itertools.repeat(CID)))") == "TimeoutError"
+
+
+class Endless(Sequence[str]):
+    def __init__(self, item: str) -> None:
+        self.item = item
+
+    def __iter__(self) -> Iterator[str]:
+        return itertools.repeat(self.item)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: object) -> str:  # type: ignore[override]
+        return self.item
+
+
+@pytest.mark.parametrize("segment", ["a", ""])
+def test_an_endless_path_is_read_no_further_than_a_path_may_be_long(segment: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        coregw.encode_key(Endless(segment))
+    assert caught.value.code == "invalid_path"
+
+
+def test_endless_sizes_are_read_no_further_than_the_elements() -> None:
+    with pytest.raises(InvalidInput, match="more sizes than the 2 elements"):
+        List([CID, CID], itertools.repeat(1))
+
+
+class Repeating(Mapping[str, str]):
+    """Has the length and the items of `MAP`, but yields another number of them."""
+
+    def __init__(self, paths: Iterator[str]) -> None:
+        self.paths = paths
+
+    def __iter__(self) -> Iterator[str]:
+        return self.paths
+
+    def __len__(self) -> int:
+        return len(MAP)
+
+    def __getitem__(self, path: str) -> str:
+        return MAP[path]
+
+
+@pytest.mark.parametrize("paths", [itertools.repeat("docs/readme"), iter(["docs/readme"])], ids=["more", "fewer"])
+def test_a_mapping_with_another_number_of_items_than_its_length_is_not_equal(paths: Iterator[str]) -> None:
+    tree = MAP
+    assert tree != Repeating(paths)
+
+
+# ------------------------------------------------------------------------------------- code that arguments run
+
+
+class Index:
+    """An integer whose value can't be had."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __index__(self) -> int:
+        raise self.error
+
+
+def raising(error: type[BaseException]) -> Iterator[str]:
+    yield CID
+    raise error
+
+
+@pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda error: List(raising(error)),
+        lambda error: List([CID], [Index(error)]),  # type: ignore[list-item]
+        lambda error: LIST[Index(error)],  # type: ignore[call-overload]
+        lambda error: LIST[:: Index(error)],  # type: ignore[misc]
+        lambda error: LIST.index(CID, Index(error)),  # type: ignore[arg-type]
+        lambda error: LIST.prove(Index(error)),  # type: ignore[arg-type]
+        lambda error: _core.codec_code(Index(error)),  # type: ignore[arg-type]
+        lambda error: coregw.verify_scan(MAP.root, (), None, Index(error), b""),  # type: ignore[arg-type]
+    ],
+)
+def test_what_an_argument_raises_passes_through(
+    use: Callable[[type[BaseException]], object], error: type[BaseException]
+) -> None:
+    with pytest.raises(error):
+        use(error)
+
+
+def test_an_iterator_may_use_the_object_that_reads_it() -> None:
+    hasher = PayloadHasher()
+
+    def arcs() -> Iterator[tuple[str, str]]:
+        for number in range(5):
+            hasher.update(bytes([number]))
+            yield str(number), Map({str(number): hasher.cid()}).root
+
+    assert len(Map(arcs())) == 5
+
+
+def test_an_argument_may_grow_while_it_is_read() -> None:
+    elements = [CID]
+
+    def sizes() -> Iterator[int]:
+        elements.append(CID)
+        yield 1
+
+    assert len(List(elements, sizes())) == 1
+
+
+# ------------------------------------------------------------------------------------------------ odd numbers
+
+HUGE = (1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 64, 1 << 100)
+
+
+@pytest.mark.parametrize("number", [*HUGE, -1, *(-number for number in HUGE)])
+def test_an_integer_out_of_range_is_an_ordinary_error(number: int) -> None:
+    for use in (
+        lambda: LIST.prove(number),
+        lambda: LIST.prove_range(0, number),
+        lambda: List([CID], [number]),
+        lambda: MAP.scan((), None, number),
+        lambda: LIST.apply([Change(number, None, CID)]),
+        lambda: _core.block_head(CID, number),
+    ):
+        with pytest.raises(InvalidInput):
+            use()
+    with pytest.raises(IndexNotFound):
+        LIST[number if number > 0 else number - len(LIST)]
+
+
+@pytest.mark.parametrize("step", [1 << 53, (1 << 63) - 1, 1 << 63, 1 << 100])
+def test_a_slice_takes_every_step_that_a_plain_list_takes(step: int) -> None:
+    plain = list(LIST)
+    for cut in (slice(5, None, step), slice(9, 0, -step), slice(None, None, step), slice(-step, step, 3)):
+        assert LIST[cut] == plain[cut]
+    assert LIST.index(CID, -step, step) == 0
+
+
+# ------------------------------------------------------------------------------------ objects in a wrong state
+
+REQUEST = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "segments": ["docs", "readme"]}).encode()
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda operation: operation.supply_pages([]),
+        lambda operation: operation.supply_pages([b"no page"]),
+        lambda operation: operation.supply_roots([]),
+        lambda operation: operation.supply_roots([True, True]),
+    ],
+)
+@pytest.mark.parametrize("needs", ["nothing", "roots", "pages"])
+def test_what_an_operation_does_not_need_is_refused(misuse: Callable[[_core.Operation], None], needs: str) -> None:
+    operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST)
+    if needs != "nothing":
+        operation.run(1000)
+    if needs == "pages":
+        operation.supply_roots([True])
+        operation.run(1000)
+    with pytest.raises(CoregwError) as caught:
+        misuse(operation)
+    assert isinstance(caught.value, InvalidInput | coregw.StoreDamaged)
+
+
+def test_threads_that_share_an_object_get_results_or_ordinary_errors() -> None:
+    paths, hasher = iter(Map({f"{number:04}": CID for number in range(2000)})), PayloadHasher()
+    start = threading.Barrier(4)
+
+    def work(_: int) -> list[str]:
+        start.wait()
+        hasher.update(bytes(100_000))
+        found = []
+        while True:
+            try:
+                found.append(next(paths))
+            except StopIteration:
+                return found
+            except RuntimeError:  # another thread is in `next`
+                continue
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(itertools.chain.from_iterable(pool.map(work, range(4))))
+    assert sorted(found) == [f"{number:04}" for number in range(2000)]
+    assert hasher.cid() == coregw.payload_cid(bytes(400_000))
+
+
+# --------------------------------------------------------------------------- copies, subclasses, construction
+
+
+@pytest.mark.parametrize("made", [PayloadHasher(), _core.PageCache(1 << 20), iter(MAP), iter(LIST)], ids=repr)
+def test_what_has_hidden_state_is_neither_copied_nor_pickled(made: object) -> None:
+    for take in (copy.copy, copy.deepcopy, pickle.dumps, lambda value: pickle.dumps(value, 0)):
+        with pytest.raises((TypeError, pickle.PicklingError), match=r"(cannot|[Cc]an't) pickle"):
+            take(made)
+
+
+@pytest.mark.parametrize("made", [Map, List, coregw.Cid, PayloadHasher])
+def test_a_class_of_the_extension_has_no_subclasses_and_no_empty_instances(made: type) -> None:
+    with pytest.raises(TypeError, match="base type"):
+        type("Sub", (made,), {})
+    with pytest.raises(TypeError, match="not safe"):
+        object.__new__(made)
