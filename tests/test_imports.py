@@ -48,6 +48,7 @@ MAY_DEPEND: dict[str, set[str]] = {
 # Imports that close a cycle, by package or crate. One that no longer does fails a test, and is deleted here.
 KNOWN_CYCLES: dict[str, set[tuple[str, str]]] = {
     "core": {
+        ("crate::id::cid", "crate::tree::node"),
         ("crate::key", "crate::tree::node"),
         ("crate::proof::trail", "crate::proof::prove"),
         ("crate::tree", "crate::proof::trail"),
