@@ -17,9 +17,10 @@ from urllib.parse import quote
 import httpx2
 
 import serving
+from openapi_outline import outline
 
-EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "examples.json"
-PINNED = Path(__file__).parent / "gateway" / "openapi.json"
+EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "docs" / "examples.json"
+PINNED = Path(__file__).parent / "gateway" / "openapi.txt"
 
 VARYING = {"published_at", "frozen_at", "version"}
 """Members of responses whose values differ in every run."""
@@ -92,12 +93,6 @@ def settled(value: object) -> object:
     return [settled(each) for each in value] if isinstance(value, list) else value
 
 
-def pinned(document: dict[str, Any]) -> str:
-    """A document as it is written down: of any version."""
-    shown = document | {"info": document["info"] | {"version": "…"}}
-    return json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
-
-
 def _ask() -> tuple[dict[str, Any], list[httpx2.Response]]:
     """Return the document of a new gateway, and its responses to the examples."""
     with (
@@ -131,7 +126,7 @@ def renew() -> None:
                 example.update(recorded)
         lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in examples)
         EXAMPLES.write_text(f"[\n{lines}\n]\n", "utf-8")
-    PINNED.write_text(pinned(document), "utf-8")
+    PINNED.write_text(outline(document), "utf-8")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coregw.gateway.conditions import ByteRange, Unsatisfiable, etag_listed, parse_range, range_applies
+from coregw.gateway.http.conditions import ByteRange, Unsatisfiable, is_listed, parse_range, range_applies
 
 
 @pytest.mark.parametrize("size", range(5))
@@ -26,11 +26,11 @@ def test_other_headers_ask_for_the_whole(header: str) -> None:
 
 
 def test_tags_are_compared_whole() -> None:
-    assert etag_listed('"a", W/"b"', '"b"')
-    assert not etag_listed('"a b"', '"b"')
-    assert not etag_listed("", '"b"')
-    assert not etag_listed('"ab"', '"b"')
-    assert etag_listed("*", '"b"')
+    assert is_listed('"b"', '"a", W/"b"')
+    assert not is_listed('"b"', '"a b"')
+    assert not is_listed('"b"', "")
+    assert not is_listed('"b"', '"ab"')
+    assert is_listed('"b"', "*")
 
 
 def test_if_range_is_strong() -> None:

@@ -107,23 +107,22 @@ def test_requests_leave_no_cycles() -> None:
 
     async def cycles() -> int:
         app = create_app(Settings(), Engine(MemoryStore()))
-        async with app.lifespan():
-            cid = json.loads((await _ask(app, "/v1/cas", b"warm"))[1])["cid"]
-            made = (await _ask(app, "/v1/roots", json.dumps({"arcs": {"a": cid}}).encode()))[1]
-            question = {"profile": "core.resolve/v0alpha1", "root": json.loads(made)["root"], "segments": ["a"]}
-            large = json.loads((await _ask(app, "/v1/cas", bytes(5 << 20)))[1])["cid"]
-            gc.collect()
-            gc.disable()
-            try:
-                for number in range(200):
-                    assert (await _ask(app, "/v1/cas", b"%d" % number))[0] == 201
-                    assert (await _ask(app, "/v1/resolve", json.dumps(question).encode()))[0] == 200
-                    assert (await _ask(app, "/v1/resolve", b"nonsense"))[0] == 400
-                    status, piece = await _ask(app, f"/v1/cas/{large}", b"", "GET")
-                    assert status == 200
-                    assert len(piece) < 3 << 20
-                return gc.collect()
-            finally:
-                gc.enable()
+        cid = json.loads((await _ask(app, "/v1/cas", b"warm"))[1])["cid"]
+        made = (await _ask(app, "/v1/roots", json.dumps({"arcs": {"a": cid}}).encode()))[1]
+        question = {"profile": "core.resolve/v0alpha1", "root": json.loads(made)["root"], "segments": ["a"]}
+        large = json.loads((await _ask(app, "/v1/cas", bytes(5 << 20)))[1])["cid"]
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(200):
+                assert (await _ask(app, "/v1/cas", b"%d" % number))[0] == 201
+                assert (await _ask(app, "/v1/resolve", json.dumps(question).encode()))[0] == 200
+                assert (await _ask(app, "/v1/resolve", b"nonsense"))[0] == 400
+                status, piece = await _ask(app, f"/v1/cas/{large}", b"", "GET")
+                assert status == 200
+                assert len(piece) < 3 << 20
+            return gc.collect()
+        finally:
+            gc.enable()
 
     assert asyncio.run(cycles()) < 200

@@ -22,7 +22,7 @@ import pytest
 import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import MIB, Settings
-from coregw.gateway.supervisor import worker_settings
+from coregw.gateway.workers import worker_settings
 from plant_services import ALONE, BESIDE, TOKEN, running
 from worker_processes import has_connection, is_alive, open_files, until, workers_of
 

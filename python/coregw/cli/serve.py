@@ -93,9 +93,9 @@ def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, s
         service: Creates the service; not called in the owner process.
     """
     if worker is None and settings.workers > 1:
-        from coregw.gateway import supervisor
+        from coregw.gateway import workers
 
-        supervisor.run(settings, [sys.executable, "-P", "-m", "coregw", name, "--worker"])
+        workers.run(settings, [sys.executable, "-P", "-m", "coregw", name, "--worker"])
         return
     from coregw.gateway import server
 

@@ -1,29 +1,33 @@
-"""The Litestar application: routes, the headers that every answer has, and the engine's life.
+"""Composition of the gateway: an engine over a store, hot routes, Litestar's routes, and the headers of all responses.
 
-Leaves out sockets, signals and HTTP framing (`server`, `wire`).
+``coregw.gateway.server`` runs it on a socket.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final
 
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+
 from coregw.engine import CarLimits, Engine
-from coregw.gateway import batches, cars, cas, diff, health, ipfs, resolve, roots
-from coregw.gateway.admin import admin_router
-from coregw.gateway.application import Application
-from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs import page_handlers
-from coregw.gateway.openapi import build_document, openapi_document
-from coregw.gateway.problems import handle_exception
+from coregw.gateway.docs.document import build_document
+from coregw.gateway.http.dispatch import Dispatcher, normalize
+from coregw.gateway.http.problems import handle_exception
+from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, openapi, resolve, roots
+from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 from coregw.store.rocksdb import open_store
 
-__all__ = ["create_app", "open_engine"]
+__all__ = ["HOT", "create_app", "open_engine"]
+
+HOT: Final = (*resolve.hot, *cas.hot, *batches.hot)
+"""The routes in front of Litestar."""
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 _VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
@@ -32,7 +36,7 @@ _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
 
 
 async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
-    """An engine over `store`, or over the RocksDB store in ``settings.data``.
+    """Open an engine over `store`, or over the RocksDB store in ``settings.data``.
 
     Raises:
         InvalidInput, Unavailable, StoreDamaged: As `coregw.store.rocksdb.open_store`.
@@ -61,75 +65,54 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             blocks=settings.car_blocks,
             at_once=settings.cars_at_once,
             exports=settings.car_exports,
-            spool=settings.data if settings.data.is_dir() else None,  # none where the store is no directory
+            spool=settings.data if settings.data.is_dir() else None,  # a store in memory has no directory
             reserve_bytes=settings.reserve_bytes,
         ),
     )
 
 
-def create_app(settings: Settings, engine: Engine | None = None, admin_token: AccessToken | None = None) -> Application:
-    """The gateway as an ASGI application.
+def create_app(settings: Settings, engine: Engine, admin_token: AccessToken | None = None) -> Dispatcher:
+    """Return the gateway as an ASGI application. It has no lifespan: the caller closes the engine.
 
     Args:
         settings: Its limits.
-        engine: What it answers from; the caller closes it. If None, the application opens the store in
-            ``settings.data`` when it starts and closes it when it stops.
-        admin_token: What opens the administration routes; without it there are none.
+        engine: Answers the requests.
+        admin_token: The token that the administration routes require; without one they do not exist.
     """
-
-    @asynccontextmanager
-    async def life(app: Application) -> AsyncIterator[None]:
-        own = engine if engine is not None else await open_engine(settings)
-        app.state["gateway"] = Gateway(own, settings, Bodies(settings))
-        try:
-            yield
-        finally:
-            if engine is None:
-                await own.close()
-
-    handlers = [
-        *resolve.handlers,
-        *cas.handlers,
-        *ipfs.handlers,
-        *roots.handlers,
-        *batches.handlers,
-        *diff.handlers,
-        *cars.handlers,
-        *health.handlers,
-        openapi_document,
-        *page_handlers("/docs"),
-    ]
-    admin = [] if admin_token is None else [admin_router(admin_token)]
-    app = Application(
-        handle_exception,
-        _extra_headers(settings.allow_origin),
-        route_handlers=[*handlers, *admin],
-        lifespan=[life],
+    gateway = Gateway.over(engine, settings)
+    litestar = Litestar(
+        route_handlers=[
+            *(handler for group in (resolve, ipfs, roots, diff, cars, health, openapi) for handler in group.handlers),
+            *docs.page_handlers("/docs"),
+            *([] if admin_token is None else [admin_router(admin_token)]),
+        ],
+        exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
+        state=State({"gateway": gateway}),
         openapi_config=None,
         logging_config=None,
         debug=False,
     )
-    app.state["openapi"] = build_document(app)
-    return app
+    litestar.state["openapi"] = build_document(HOT, litestar)
+    return Dispatcher(gateway, HOT, litestar, _response_headers(settings.allow_origin))
 
 
-def _extra_headers(allowed: str) -> Callable[[str], list[tuple[bytes, bytes]]]:
-    """Gives what every answer to a path has, failures and unknown routes included.
+def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, bytes]]]:
+    """Return a function from a path to the headers of all its responses, errors and unknown paths included.
 
-    Pages of the one origin `allowed`, or of any (``*``), may ask all but the administration routes. The headers are the
-    same for every request, so caches need no Vary. The methods here need no leave; OPTIONS answers with these as well.
+    Web pages of the allowed origin, or of any (``*``), may use all but the administration routes. The headers do not
+    depend on the request, so caches need no Vary. GET, HEAD and POST are CORS-safelisted, so no header names methods.
     """
     cors = [
-        (b"access-control-allow-origin", allowed.encode()),
+        (b"access-control-allow-origin", allowed_origin.encode()),
         (b"access-control-allow-headers", b"*"),
         (b"access-control-expose-headers", b"*"),
         (b"access-control-max-age", b"7200"),
     ]
-    plain, verify = ([*each, *(cors if allowed != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))
+    plain, verify = ([*each, *(cors if allowed_origin != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))
 
-    def extra_headers(path: str) -> list[tuple[bytes, bytes]]:
+    def headers(path: str) -> list[tuple[bytes, bytes]]:
         if path.startswith(_ADMIN):
             return _HEADERS
-        return verify if path.rstrip("/") in _VERIFY_PATHS else plain
+        return verify if "/verify/" in path and normalize(path) in _VERIFY_PATHS else plain
 
-    return extra_headers
+    return headers

@@ -1,19 +1,21 @@
-"""What every route needs: the engine, the settings, and the reader of bodies. Leaves out how they are made (`app`)."""
+"""What all routes share: the engine, the settings, and the reader of request bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Self, cast
-
-from litestar import Response
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from coregw.engine import Engine
-from coregw.gateway.bodies import Bodies
-from coregw.gateway.problems import AnyRequest
+from coregw.gateway.http.bodies import Bodies
+from coregw.gateway.http.requests import check_json_type, query_parameters
 from coregw.gateway.settings import Settings
 
-__all__ = ["Gateway", "json_response"]
+if TYPE_CHECKING:
+    from litestar import Request
+    from litestar.types import HTTPScope, Receive
+
+__all__ = ["Gateway"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,21 @@ class Gateway:
     bodies: Bodies
 
     @classmethod
-    def of(cls, request: AnyRequest) -> Self:
-        """The gateway that a request came to."""
+    def over(cls, engine: Engine, settings: Settings) -> Self:
+        """Return a gateway with its own count of request bodies."""
+        return cls(engine, settings, Bodies(settings.buffered_bytes))
+
+    @classmethod
+    def of(cls, request: Request[Any, Any, Any]) -> Self:
+        """Return the gateway to which Litestar's request was sent."""
         return cast("Self", request.app.state["gateway"])
 
+    def json_body(self, scope: HTTPScope, receive: Receive, limit: int) -> AbstractAsyncContextManager[bytes]:
+        """Read the whole body of a request that has a JSON body and no query parameters, as `Bodies.whole` does.
 
-def json_response(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[bytes]:
-    """An answer that is JSON already."""
-    return Response(body, status_code=status, media_type="application/json", headers=headers)
+        Raises:
+            InvalidInput: If the request has query parameters, or its body is of another type.
+        """
+        query_parameters(scope)
+        check_json_type(scope)
+        return self.bodies.whole(scope, receive, limit)

@@ -22,13 +22,14 @@ import uvicorn
 
 from coregw.engine import Engine
 from coregw.errors import Unavailable
-from coregw.gateway.admin import TOKEN_VARIABLE
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
-from coregw.gateway.listening import announce, listen, log_to_stderr, loop_factory, url_of
+from coregw.gateway.http.coalescing import protocol_for
+from coregw.gateway.http.connection import Refusal, refusal
+from coregw.gateway.listener import announce, listen, log_to_stderr, loop_factory, url_of
+from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
-from coregw.gateway.wire import Refusal, protocol_for, refusal
 from coregw.store import Store
 from coregw.store.workers import open_remote
 
@@ -231,7 +232,7 @@ def _config(settings: Settings, app: ASGIApp, refusal: Refusal) -> uvicorn.Confi
         app,
         http=protocol_for(settings, refusal),
         ws="none",
-        lifespan="on",
+        lifespan="off",
         interface="asgi3",
         log_config=None,
         access_log=False,

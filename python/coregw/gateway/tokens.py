@@ -1,7 +1,7 @@
-"""Bearer tokens (RFC 6750) from the environment: whether one is set, and whether a request carries it.
+"""Bearer tokens (RFC 6750) from the environment.
 
-A token is a secret, so it is no setting: it is read from its own variable, never shown, and compared in constant time.
-Leaves out which routes a token opens (`admin`).
+A token is a secret, so it is not a setting: it comes from a variable of its own, is never shown, and is compared in
+constant time.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from typing import TYPE_CHECKING, Self
 from coregw.errors import InvalidInput, Unauthorized
 
 if TYPE_CHECKING:
-    from litestar.connection import ASGIConnection
+    from litestar.types import Scope
 
 __all__ = ["AccessToken"]
 
 
 class AccessToken:
-    """One token that a request must carry as ``Authorization: Bearer <token>``.
+    """A token that requests carry as ``Authorization: Bearer <token>``.
 
     Args:
-        variable: The environment variable that it comes from, for messages.
-        value: The token: visible ASCII characters, since it travels in a header.
+        variable: The environment variable that it comes from, for error messages.
+        value: The token: visible ASCII characters, since it is sent in a header.
 
     Raises:
-        InvalidInput: The token can't travel in a header. The message does not show it.
+        InvalidInput: If the token cannot be sent in a header. The message does not show it.
     """
 
     def __init__(self, variable: str, value: str) -> None:
         if not value or not all("!" <= character <= "~" for character in value):
-            raise InvalidInput(f"{variable} has a character that no bearer token may have, such as a space")
+            raise InvalidInput(f"{variable} has characters that are not allowed in bearer tokens, such as spaces")
         self._expected = value.encode("ascii")
 
     @classmethod
     def from_environment(cls, variable: str, environ: Mapping[str, str] | None = None) -> Self | None:
-        """The token that a variable holds, None if it is not set or empty. Raises `InvalidInput` as the class."""
+        """Return the token in a variable, or None if it is unset or empty. Raises `InvalidInput` as the class does."""
         value = (os.environ if environ is None else environ).get(variable)
         return cls(variable, value) if value else None
 
-    def check(self, request: ASGIConnection) -> None:  # type: ignore[type-arg]  # of any state and user
-        """Raises `Unauthorized` unless the request carries this token, and no other, in its Authorization header."""
-        given = [value for name, value in request.scope["headers"] if name.lower() == b"authorization"]
+    def check(self, scope: Scope) -> None:
+        """Raise `Unauthorized` unless the request has exactly one Authorization header, with this token."""
+        given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
         if not given:
-            raise Unauthorized("this route needs a bearer token")
+            raise Unauthorized("this route requires a bearer token")
         scheme, _, token = given[0].partition(b" ")
         same = hmac.compare_digest(token.strip(b" "), self._expected)
         if len(given) != 1 or scheme.lower() != b"bearer" or not same:
-            raise Unauthorized("the bearer token is not the one that opens this route")
+            raise Unauthorized("the bearer token is wrong")

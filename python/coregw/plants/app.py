@@ -5,16 +5,16 @@ Leaves out how it is served, alone or beside a gateway (`coregw.plants.service`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
-from litestar import Litestar, Response, get, post
+from litestar import Litestar, Request, get, post
 from litestar.exceptions import HTTPException
 
-from coregw.gateway.bodies import check_json_type, query_parameters
-from coregw.gateway.context import Gateway, json_response
-from coregw.gateway.docs import page_handlers
-from coregw.gateway.problems import AnyRequest
+from coregw.gateway.context import Gateway
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.routes.docs import page_handlers
 from coregw.gateway.tokens import AccessToken
 from coregw.plants.messages import Plant, decode_plant, encode
 from coregw.plants.openapi import document
@@ -33,7 +33,7 @@ TOKEN_VARIABLE: Final = "PLANTS_ACCESS_TOKEN"  # noqa: S105 - the variable's nam
 
 
 def create_app(
-    context: Callable[[], Gateway],
+    shared: Gateway,
     token: AccessToken | None,
     document_path: str,
     further: Iterable[HTTPRouteHandler] = (),
@@ -41,8 +41,7 @@ def create_app(
     """The plant store as an ASGI application.
 
     Args:
-        context: Gives the engine that plants are kept with, the limits, and the reader of bodies; asked at each
-            request, since a gateway in front has them only once it has started.
+        shared: The engine that plants are kept with, the limits, and the reader of request bodies.
         token: What a client must carry; without it there is no route to create plants by.
         document_path: Where the OpenAPI document is; the page that shows it is ``docs`` beside it.
         further: Routes that are there as well, and not in the document.
@@ -50,7 +49,7 @@ def create_app(
     beside = document_path.rpartition("/")[0]
     handlers: list[HTTPRouteHandler] = [_document_route(document_path), *page_handlers(f"{beside}/docs"), *further]
     if token is not None:
-        handlers.append(_create_route(context, token))
+        handlers.append(_create_route(shared, token))
     return Litestar(
         route_handlers=handlers,
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
@@ -61,20 +60,17 @@ def create_app(
     )
 
 
-def _create_route(context: Callable[[], Gateway], token: AccessToken) -> HTTPRouteHandler:
+def _create_route(shared: Gateway, token: AccessToken) -> HTTPRouteHandler:
     @post(PATH, status_code=200)
-    async def create_plant(request: AnyRequest) -> Response[bytes]:
+    async def create_plant(request: Request[Any, Any, Any]) -> Reply:
         """``POST /plants``. The token is asked for first: nothing of a stranger's request is read."""
-        token.check(request)
-        shared = context()
-        query_parameters(request)
-        check_json_type(request)
-        async with shared.bodies.whole(request, shared.settings.plant_body_bytes) as body:
+        token.check(request.scope)
+        async with shared.json_body(request.scope, request.receive, shared.settings.plant_body_bytes) as body:
             new = decode_plant(body)
         plant = encode(Plant(name=new.name, tag=new.tag))
         if not await put_plant(shared.engine.store, new.id, plant):
             return failure(400, f"there is a plant with the id {new.id} already", error=ID_TAKEN)
-        return json_response(plant)
+        return json_reply(plant)
 
     return create_plant
 
@@ -83,10 +79,10 @@ def _document_route(path: str) -> HTTPRouteHandler:
     text = document()
 
     @get(path)
-    async def openapi_document(request: AnyRequest) -> Response[bytes]:
+    async def openapi_document(request: Request[Any, Any, Any]) -> Reply:
         """The document; who may read it needs no token, since it holds nothing of anybody's."""
-        query_parameters(request)
-        return json_response(text)
+        query_parameters(request.scope)
+        return json_reply(text)
 
     return openapi_document
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from coregw.engine import Engine
-from coregw.gateway import health
 from coregw.gateway.app import create_app as create_gateway
-from coregw.gateway.bodies import Bodies
 from coregw.gateway.context import Gateway
+from coregw.gateway.routes import health
 from coregw.gateway.server import GATEWAY, Service
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
@@ -45,8 +44,8 @@ def alone(token: AccessToken | None) -> Service:
     def make(settings: Settings, engine: Engine, _: AccessToken | None) -> ASGIApp:
         if token is None:
             logger.warning("%s is not set, so there is no %s", TOKEN_VARIABLE, PATH)
-        shared = Gateway(engine, settings, Bodies(settings))
-        app = create_app(lambda: shared, token, _DOCUMENT, health.handlers)
+        shared = Gateway.over(engine, settings)
+        app = create_app(shared, token, _DOCUMENT, health.handlers)
         app.state["gateway"] = shared  # for the gateway's own handlers
         return app
 
@@ -66,7 +65,7 @@ def beside_gateway(token: AccessToken | None) -> Service:
 
     def make(settings: Settings, engine: Engine, admin_token: AccessToken | None) -> ASGIApp:
         gateway = create_gateway(settings, engine, admin_token)
-        plants = create_app(lambda: gateway.state["gateway"], token, PATH + _DOCUMENT)
+        plants = create_app(gateway.gateway, token, PATH + _DOCUMENT)
         return _Both(gateway, plants)
 
     def worded(target: bytes, message: str) -> bytes:
@@ -78,7 +77,7 @@ def beside_gateway(token: AccessToken | None) -> Service:
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """Passes requests on by path. Starting and stopping have none: they are the gateway's, whose engine serves both."""
+    """Passes requests on by path."""
 
     gateway: ASGIApp
     plants: ASGIApp

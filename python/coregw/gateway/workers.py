@@ -20,7 +20,7 @@ from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.heap import limit_arenas, limit_collector
-from coregw.gateway.listening import announce, log_to_stderr, loop_factory, reserve, url_of
+from coregw.gateway.listener import announce, log_to_stderr, loop_factory, reserve, url_of
 from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.workers import share_store

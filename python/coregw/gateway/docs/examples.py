@@ -1,7 +1,7 @@
-"""The examples of the OpenAPI document: requests, and what a new gateway answers them with, from ``examples.json``.
+"""The examples of the OpenAPI document: requests and a new gateway's responses, from ``examples.json``.
 
-They are in the order in which they work. `tests/gateway/renew_document.py` sends the requests and writes the answers
-down; a test sends them again. Leaves out where they stand in the document (`openapi`).
+They are in an order in which they work. ``tests/documented.py`` sends the requests and records the responses; a test
+replays them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["Example", "all_examples"]
 
 
 class Example(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A request that works when it is sent in its turn, and its answer.
+    """A request, and the response that it gets from a new gateway after all earlier examples.
 
     Attributes:
-        operation: The operation's id in the document.
-        name: Its name among the examples of the operation.
+        operation: The operation's id.
+        name: Its name among the operation's examples.
         about: What it shows, in a line.
         parameters: Values of path, query and header parameters.
-        body: The JSON body that is sent, if any.
-        text: The body that is sent, where it is no JSON.
-        status: The status of the answer.
-        answer: The JSON body of the answer, if any.
-        answer_text: The body of the answer, where it is no JSON.
+        body: The JSON body of the request, if any.
+        text: The body of the request, if it is not JSON.
+        status: The status of the response.
+        answer: The JSON body of the response, if any.
+        answer_text: The body of the response, if it is not JSON.
     """
 
     operation: str
@@ -48,24 +48,24 @@ class Example(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     @property
     def answered(self) -> msgspec.Raw | str | None:
-        """The body of the answer."""
+        """The body of the response."""
         return self.answer if self.answer is not UNSET else self.answer_text if self.answer_text is not UNSET else None
 
     @property
     def code(self) -> str | None:
-        """The error code of the answer; None for a success."""
+        """The error code of the response; None for a success."""
         if self.status < 400 or self.answer is UNSET:
             return None
         error: str = msgspec.json.decode(self.answer)["error"]
         return error
 
     def document(self, value: object) -> dict[str, Any]:
-        """An example object of OpenAPI."""
+        """Return an example object of OpenAPI."""
         return {"summary": self.about, "value": value}
 
 
 @cache
 def all_examples() -> tuple[Example, ...]:
-    """All examples in the order in which they work."""
-    text = (files("coregw.gateway") / "examples.json").read_bytes()
+    """Return all examples in the order in which they work."""
+    text = (files("coregw.gateway.docs") / "examples.json").read_bytes()
     return msgspec.json.decode(text, type=tuple[Example, ...])

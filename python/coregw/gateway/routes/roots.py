@@ -1,20 +1,19 @@
-"""Making roots: from a map of arcs, and by mutations of a base root. Both answer with untrusted candidates.
+"""Creating roots, and mutating maps and lists. Both return roots that the client has yet to accept.
 
-The extension reads the bodies, so a million arcs never become Python objects. Nothing is acknowledged before it is
-durable. Leaves out publication, which is operator policy.
+The extension parses the bodies, so a million arcs never become Python objects. A response is sent only when the root
+is durable.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from litestar import Response, post
+from litestar import Request, post
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
-from coregw.gateway.bodies import check_json_type, query_parameters
-from coregw.gateway.context import Gateway, json_response
-from coregw.gateway.openapi import DOC, Doc
-from coregw.gateway.problems import AnyRequest
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import DESCRIPTION, Description
+from coregw.gateway.http.replies import Reply, json_reply
 from coregw.messages import ArcMap, MutationReceipt, MutationRequest, RootCreated, encode
 
 __all__ = ["handlers"]
@@ -25,8 +24,8 @@ _CODES: Final = ("invalid_cid", "invalid_path", "too_large", "unsupported_media_
 @post(
     "/v1/roots",
     opt={
-        DOC: Doc(
-            "Makes a map of arcs; its root is a candidate that the caller may compute as well.",
+        DESCRIPTION: Description(
+            "Creates a map of arcs; the client can compute its root as well.",
             status=201,
             request=ArcMap,
             answer=RootCreated,
@@ -34,20 +33,18 @@ _CODES: Final = ("invalid_cid", "invalid_path", "too_large", "unsupported_media_
         )
     },
 )
-async def create_root(request: AnyRequest) -> Response[bytes]:
+async def create_root(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/roots``."""
     gateway = Gateway.of(request)
-    query_parameters(request)
-    check_json_type(request)
-    async with gateway.bodies.whole(request, gateway.settings.roots_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.roots_body_bytes) as body:
         root = await gateway.engine.create_root(body)
-    return json_response(encode(RootCreated(root=root)), 201)
+    return json_reply(encode(RootCreated(root=root)), 201)
 
 
 @post(
     "/v1/roots/{root:str}/mutations",
     opt={
-        DOC: Doc(
+        DESCRIPTION: Description(
             "Applies deltas to maps and lists, all or nothing; the new root is a candidate.",
             status=201,
             request=MutationRequest,
@@ -63,14 +60,12 @@ async def create_root(request: AnyRequest) -> Response[bytes]:
         )
     },
 )
-async def mutate(request: AnyRequest, root: FromPath[str]) -> Response[bytes]:
+async def mutate(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
     """``POST /v1/roots/{root}/mutations``."""
     gateway = Gateway.of(request)
-    query_parameters(request)
-    check_json_type(request)
-    async with gateway.bodies.whole(request, gateway.settings.mutation_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.mutation_body_bytes) as body:
         receipt = await gateway.engine.mutate(root, body)
-    return json_response(receipt, 201)
+    return json_reply(receipt, 201)
 
 
-handlers: Final = [create_root, mutate]
+handlers: Final = (create_root, mutate)

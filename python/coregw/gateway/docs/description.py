@@ -1,0 +1,67 @@
+"""What a route declares about itself for the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+__all__ = ["DESCRIPTION", "OCTETS", "Body", "Description", "Parameter"]
+
+DESCRIPTION: Final = "coregw_description"
+"""The key, in a Litestar handler's ``opt``, of its `Description`, or of one `Description` for each method."""
+
+OCTETS: Final = "application/octet-stream"
+
+Body = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
+"""The struct of a JSON body, several structs of which it is one, or a media type."""
+
+
+class Parameter(NamedTuple):
+    """A query, path or header parameter.
+
+    Attributes:
+        about: Its meaning.
+        schema: The JSON schema of its value.
+    """
+
+    about: str
+    schema: Mapping[str, object] = {"type": "string"}
+
+    @classmethod
+    def integer(cls, about: str, minimum: int, maximum: int) -> Self:
+        """Return a parameter that is an integer within bounds, both inclusive."""
+        return cls(about, {"type": "integer", "minimum": minimum, "maximum": maximum})
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A route's part of the OpenAPI document.
+
+    Attributes:
+        summary: One line.
+        status: The status of a success.
+        request: The request body, or None.
+        answer: The body of a success, or None.
+        structs: Structs that `request` or `answer` refer to by name, besides their fields' types.
+        codes: Error codes besides those that every route has.
+        query: Query parameters by name: their meaning, or a `Parameter` if they are not plain text.
+        request_headers: Names of the request headers that matter; `coregw.gateway.docs.document` describes them.
+        headers: Response headers of a success, and their meaning.
+        others: Further statuses without an error body, and their meaning.
+        operation_id: The operation's name, if it is not the handler's.
+    """
+
+    summary: str
+    status: int = 200
+    request: Body | None = None
+    answer: Body | None = None
+    structs: tuple[type[msgspec.Struct], ...] = ()
+    codes: tuple[str, ...] = ()
+    query: Mapping[str, str | Parameter] = field(default_factory=dict)
+    request_headers: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[int, str] = field(default_factory=dict)
+    operation_id: str = ""

@@ -1,0 +1,277 @@
+"""The OpenAPI 3.1 document, built from the routes and their descriptions.
+
+A route without a `Description` stops the gateway from starting, so the document is complete. Litestar's own generator
+is not used: to Litestar, request bodies here are bytes, and hot routes do not exist.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from litestar.routes import HTTPRoute
+
+from coregw._core import __version__
+from coregw.errors import ERROR_CODES
+from coregw.gateway.docs.description import DESCRIPTION, Body, Description, Parameter
+from coregw.gateway.docs.examples import Example, all_examples
+from coregw.gateway.http.dispatch import HotRoute
+from coregw.messages import Error
+
+if TYPE_CHECKING:
+    from litestar import Litestar
+
+__all__ = ["Operation", "build_document", "operations_of"]
+
+_TEXT: Final[Mapping[str, object]] = {"type": "string"}
+_NAME: Final[Mapping[str, object]] = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+_BEARER: Final = "bearer"
+_CODES_EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
+_PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
+    "cid": Parameter("A CID, in any text form that the protocol allows."),
+    "path": Parameter("Segments below a CID."),
+    "root": Parameter("The CID of the caller-selected base root."),
+    "a": Parameter("The root of the first map."),
+    "b": Parameter("The root of the second map, of the same suite."),
+    "scope": Parameter("The scope of the name: 1 to 128 of the characters `A-Za-z0-9._-`.", _NAME),
+    "name": Parameter("The name of a published root in its scope: 1 to 128 of the characters `A-Za-z0-9._-`.", _NAME),
+}
+_RENAMED: Final[Mapping[str, str]] = {"scope_name": "scope"}
+"""Path parameters whose own names Litestar reserves."""
+
+_REQUEST_HEADERS: Final[Mapping[str, Parameter]] = {
+    "Range": Parameter("One range of bytes, such as `bytes=0-99`; several, and other units, get the whole."),
+    "If-Range": Parameter("Range is ignored unless this is the ETag."),
+    "If-None-Match": Parameter("ETags of what the client has."),
+    "Cache-Control": Parameter("`only-if-cached` asks for a 412 if the block is not held."),
+}
+_ERROR_HEADERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "unauthorized": {"WWW-Authenticate": "`Bearer`."},
+    "unavailable": {"Retry-After": "Seconds to wait."},
+    "method_not_allowed": {"Allow": "The methods of the path."},
+    "range_not_satisfiable": {"Content-Range": "`bytes */` and the number of bytes."},
+}
+
+_ABOUT: Final = """\
+Maps and lists, each under one short root, and queries answered with proofs; payloads under their hashes. The gateway
+need not be trusted: clients verify every result against a root that they already hold.
+
+Every error of every route has the body `Error`. Every response has `X-Content-Type-Options: nosniff`. An unknown path
+is a 404 `route_not_found`, a known path with another method a 405 `method_not_allowed`; OPTIONS gets 204 with `Allow`.
+Malformed HTTP, or a request head past its limit, is a 400 `invalid_request` on all paths.
+
+The examples work: sent to a new gateway in the order of `x-examples`, each gets the response of the same name."""
+
+
+class Operation(NamedTuple):
+    """One method of one path.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path, with parameters in braces.
+        name: The operation's id.
+        module: The name of the module that declares it.
+        description: What it declares about itself.
+    """
+
+    method: str
+    path: str
+    name: str
+    module: str
+    description: Description
+
+
+def operations_of(hot: Iterable[HotRoute], litestar: Litestar) -> list[Operation]:
+    """Return the operations of all routes, sorted by path and method. OPTIONS is left out.
+
+    Raises:
+        KeyError: If a route of Litestar has no `Description`.
+    """
+    found = [
+        Operation(each.method, each.path, each.handle.__name__, each.handle.__module__, each.description)
+        for each in hot
+    ]
+    return sorted([*found, *_litestar_operations(litestar)], key=lambda each: (each.path, each.method))
+
+
+def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
+    for route in litestar.routes:
+        if not isinstance(route, HTTPRoute):
+            continue
+        path = route.path_format
+        for name, shown in _RENAMED.items():
+            path = path.replace(f"{{{name}}}", f"{{{shown}}}")
+        for method, (handler, _) in route.route_handler_map.items():
+            if method == "OPTIONS":
+                continue
+            described = handler.opt[DESCRIPTION]
+            description: Description = described[method] if isinstance(described, Mapping) else described
+            name = handler.name or handler.handler_name
+            if len(handler.http_methods) > 1:
+                name = f"{method.lower()}_{name}"
+            yield Operation(method, path, description.operation_id or name, handler.fn.__module__, description)
+
+
+def build_document(hot: Iterable[HotRoute], litestar: Litestar) -> bytes:
+    """Return the document of all routes as JSON."""
+    operations = [_DocumentedOperation(each) for each in operations_of(hot, litestar)]
+    paths: dict[str, dict[str, Any]] = {}
+    structs: dict[str, type[msgspec.Struct]] = {"Error": Error}
+    tags: dict[str, str] = {}
+    for each in operations:
+        paths.setdefault(each.operation.path, {})[each.operation.method.lower()] = each.document()
+        description = each.operation.description
+        named = (*_structs_of(description.request), *_structs_of(description.answer), *description.structs)
+        structs |= {kind.__name__: kind for kind in named}
+        tags[each.tag] = each.about_tag
+    names = {each.operation.name for each in operations}
+    document = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "coregw",
+            "version": __version__,
+            "description": _ABOUT,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "tags": [{"name": name, "description": about} for name, about in sorted(tags.items())],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(list(structs.values())),
+            "examples": {
+                code: {"value": {"error": code, "message": each.meaning}} for code, each in ERROR_CODES.items()
+            },
+            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
+        },
+        "x-examples": [[each.operation, each.name] for each in all_examples() if each.operation in names],
+    }
+    return msgspec.json.encode(document)
+
+
+class _DocumentedOperation:
+    """An operation's part of the document."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self._description = operation.description
+        self.tag = operation.module.rpartition(".")[2]
+        self.about_tag = (sys.modules[operation.module].__doc__ or "").partition("\n")[0].replace("``", "`")
+        self._examples: list[Example] = [each for each in all_examples() if each.operation == operation.name]
+        self._path_parameters = re.findall(r"\{(\w+)\}", operation.path)
+
+    def document(self) -> dict[str, Any]:
+        """Return the operation object."""
+        documented: dict[str, Any] = {
+            "operationId": self.operation.name,
+            "tags": [self.tag],
+            "summary": self._description.summary,
+            "responses": {**self._successes(), **self._errors()},
+        }
+        if parameters := self._parameters():
+            documented["parameters"] = parameters
+        if "unauthorized" in self._description.codes:
+            documented["security"] = [{_BEARER: []}]
+        if self._description.request is not None:
+            sent = {each.name: each.document(each.sent) for each in self._examples if each.sent is not None}
+            documented["requestBody"] = {"required": True, "content": _content(self._description.request, sent)}
+        return documented
+
+    def _parameters(self) -> list[dict[str, Any]]:
+        query = {
+            name: Parameter(each) if isinstance(each, str) else each for name, each in self._description.query.items()
+        }
+        places = {
+            "path": {name: _PATH_PARAMETERS[name] for name in self._path_parameters},
+            "query": query,
+            "header": {name: _REQUEST_HEADERS[name] for name in self._description.request_headers},
+        }
+        return [
+            self._parameter(place, name, each)
+            for place, parameters in places.items()
+            for name, each in parameters.items()
+        ]
+
+    def _parameter(self, place: str, name: str, parameter: Parameter) -> dict[str, Any]:
+        documented: dict[str, Any] = {
+            "name": name,
+            "in": place,
+            "description": parameter.about,
+            "schema": parameter.schema,
+        }
+        if place == "path":
+            documented["required"] = True
+        given = {each.name: {"value": each.parameters[name]} for each in self._examples if name in each.parameters}
+        if given:
+            documented["examples"] = given
+        return documented
+
+    def _successes(self) -> dict[str, Any]:
+        """Return the responses without an error body: successes, and the `others` of the description."""
+        description = self._description
+        documented: dict[str, Any] = {}
+        for status, about in {description.status: HTTPStatus(description.status).phrase, **description.others}.items():
+            documented[str(status)] = {"description": about}
+            if description.headers and status < 400:
+                documented[str(status)]["headers"] = _headers(description.headers)
+            if description.answer is not None and status < 300 and self.operation.method != "HEAD":
+                documented[str(status)]["content"] = _content(description.answer, self._answers(status))
+        return documented
+
+    def _errors(self) -> dict[str, Any]:
+        """Return the error responses by status, with the codes of each."""
+        by_status: dict[int, list[str]] = {}
+        # A path parameter never contains a slash, except `path`, which is the rest of the URL.
+        may_miss = self._path_parameters and "path" not in self._path_parameters
+        codes = (*_CODES_EVERYWHERE, *self._description.codes, *(("route_not_found",) if may_miss else ()))
+        for code in dict.fromkeys(codes):
+            by_status.setdefault(ERROR_CODES[code].status, []).append(code)
+        return {str(status): self._error(status, codes) for status, codes in sorted(by_status.items())}
+
+    def _error(self, status: int, codes: list[str]) -> dict[str, Any]:
+        documented: dict[str, Any] = {"description": " or ".join(f"`{code}`" for code in codes)}
+        headers = {name: about for code in codes for name, about in _ERROR_HEADERS.get(code, {}).items()}
+        if headers:
+            documented["headers"] = _headers(headers)
+        if self.operation.method != "HEAD":
+            shown = self._answers(status)
+            shown_codes = {each.code for each in self._examples}
+            general = {code: {"$ref": f"#/components/examples/{code}"} for code in codes if code not in shown_codes}
+            documented["content"] = _content(Error, shown | general)
+        return documented
+
+    def _answers(self, status: int) -> dict[str, Any]:
+        """Return the examples of responses with this status."""
+        return {
+            each.name: each.document(each.answered)
+            for each in self._examples
+            if each.status == status and each.answered is not None
+        }
+
+
+def _headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {name: {"description": about, "schema": _TEXT} for name, about in headers.items()}
+
+
+def _structs_of(body: Body | None) -> tuple[type[msgspec.Struct], ...]:
+    return body if isinstance(body, tuple) else (body,) if isinstance(body, type) else ()
+
+
+def _content(body: Body, examples: Mapping[str, object]) -> dict[str, Any]:
+    """Return the content of a body: JSON of a struct, or bytes of a media type."""
+    shown = {"examples": examples} if examples else {}
+    if isinstance(body, str):
+        return {body: {**shown}}
+    refs = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _structs_of(body)]
+    return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}, **shown}}
+
+
+def _schemas(structs: list[type[msgspec.Struct]]) -> dict[str, Any]:
+    """Return the schemas of all structs and of what they refer to. ``profile`` is always sent, so it is required."""
+    _, schemas = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        if "profile" in schema.get("properties", {}) and "profile" not in schema["required"]:
+            schema["required"].insert(0, "profile")
+    return dict(sorted(schemas.items()))

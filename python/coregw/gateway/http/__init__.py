@@ -1,0 +1,1 @@
+"""HTTP below the routes: connections, dispatch, request bodies, conditional requests, and error responses."""

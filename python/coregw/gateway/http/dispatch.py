@@ -1,0 +1,146 @@
+"""Dispatch of requests: hot routes through a table of ASGI handlers, everything else to Litestar.
+
+Litestar's routing, request objects and response conversion cost several times what a cached lookup costs
+(``docs/decisions/0081-a-short-way-to-the-handlers.md``). Each path is served by exactly one of the two: the table
+answers all methods of its paths, OPTIONS and 405 included, in all spellings that Litestar accepts as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from litestar.enums import ScopeType
+
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import Description
+from coregw.gateway.http.problems import method_not_allowed, problem_of
+from coregw.gateway.http.replies import Reply
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+__all__ = ["Dispatcher", "HotRoute", "hot_route"]
+
+_Handler = Callable[[Gateway, "HTTPScope", "Receive"], Awaitable[Reply]]
+_Headers = list[tuple[bytes, bytes]]
+
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_SLASHES: Final = re.compile("//+")
+
+
+@dataclass(frozen=True, slots=True)
+class HotRoute:
+    """One method of one path of the table.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path; its last segment may be a parameter, such as ``{cid}``, whose value is in the scope's
+            ``path_params``.
+        handle: Answers a request. What it raises becomes an error response.
+        description: Its part of the OpenAPI document.
+    """
+
+    method: str
+    path: str
+    handle: _Handler
+    description: Description
+
+
+def hot_route(method: str, path: str, description: Description) -> Callable[[_Handler], HotRoute]:
+    """Return a decorator that makes a handler a `HotRoute`."""
+    return lambda handler: HotRoute(method, path, handler, description)
+
+
+class _Resource:
+    """The hot routes of one path, by method."""
+
+    __slots__ = ("allowed", "handlers", "parameter")
+
+    def __init__(self, path: str, routes: Iterable[HotRoute]) -> None:
+        self.handlers: Mapping[str, _Handler] = {each.method: each.handle for each in routes}
+        self.allowed = sorted({*self.handlers, "OPTIONS"})
+        found = _PARAMETER.search(path)
+        self.parameter = None if found is None else found[1]
+
+    async def answer(self, gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+        handler = self.handlers.get(scope["method"])
+        if handler is not None:
+            try:
+                return await handler(gateway, scope, receive)
+            except Exception as error:  # noqa: BLE001 - `problem_of` logs what it does not know
+                return problem_of(scope, error).reply()
+        if scope["method"] == "OPTIONS":
+            return Reply(status=204, headers={"Allow": ", ".join(self.allowed)})
+        return method_not_allowed(scope, self.allowed).reply()
+
+
+class Dispatcher:
+    """The gateway as an ASGI application."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        hot: Iterable[HotRoute],
+        litestar: ASGIApp,
+        response_headers: Callable[[str], _Headers],
+    ) -> None:
+        """Build the table.
+
+        Args:
+            gateway: What the handlers of hot routes work with.
+            hot: The hot routes.
+            litestar: Serves all other paths.
+            response_headers: Returns the headers of all responses for a path, errors included.
+        """
+        self.gateway = gateway
+        self.hot = tuple(hot)
+        self.litestar = litestar
+        self._response_headers = response_headers
+        paths = dict.fromkeys(route.path for route in self.hot)
+        resources = {path: _Resource(path, [each for each in self.hot if each.path == path]) for path in paths}
+        self._fixed = {path: each for path, each in resources.items() if each.parameter is None}
+        self._parametrised = {
+            path.rpartition("/")[0]: each for path, each in resources.items() if each.parameter is not None
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry point. Scopes other than ``http`` are Litestar's."""
+        if scope["type"] != ScopeType.HTTP:
+            await self.litestar(scope, receive, send)
+            return
+        headers = self._response_headers(scope["path"])
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        resource = self._find(scope)
+        if resource is None:
+            await self.litestar(scope, receive, send_with_headers)
+        else:
+            reply = await resource.answer(self.gateway, scope, receive)
+            await reply(scope, receive, send_with_headers)
+
+    def _find(self, scope: HTTPScope) -> _Resource | None:
+        """Return the resource that a path names, and put the path's parameter into the scope."""
+        path = scope["path"]
+        if (resource := self._fixed.get(path)) is not None:
+            return resource
+        if path[-1:] == "/" or "//" in path:
+            path = normalize(path)
+            if (resource := self._fixed.get(path)) is not None:
+                return resource
+        above, _, last = path.rpartition("/")
+        resource = self._parametrised.get(above)
+        if resource is not None and resource.parameter is not None:
+            scope["path_params"] = {resource.parameter: last}
+        return resource
+
+
+def normalize(path: str) -> str:
+    """Return a path without empty segments and without a slash at its end, as Litestar routes it."""
+    return _SLASHES.sub("/", "/" + path.strip("/"))

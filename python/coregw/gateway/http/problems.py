@@ -1,0 +1,98 @@
+"""Error responses: exceptions become a status, a code and a message (protocol section 5, *Errors*).
+
+An exception that has no code in `coregw.errors.ERROR_CODES` is a 500 ``internal``, which shows a client nothing and
+logs everything. Routes and the engine raise `coregw.errors` classes and know nothing of statuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+from msgspec import UNSET
+
+from coregw.errors import ERROR_CODES, CoregwError
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.messages import Error, encode
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPScope
+
+__all__ = ["Problem", "as_response", "handle_exception", "method_not_allowed", "problem_of"]
+
+logger = logging.getLogger("coregw.gateway")
+
+_HEADERS_BY_CODE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {"unavailable": {"Retry-After": "1"}, "unauthorized": {"WWW-Authenticate": "Bearer"}}
+)
+
+
+class Problem(NamedTuple):
+    """A failure as a client learns of it.
+
+    Attributes:
+        code: A key of `coregw.errors.ERROR_CODES`.
+        message: One sentence for a person.
+        details: The ``details`` member as JSON text, or None.
+        headers: Headers besides those that all responses with this code have.
+    """
+
+    code: str
+    message: str
+    details: bytes | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the code."""
+        return ERROR_CODES[self.code].status
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers of the response besides its Content-Type and length."""
+        return {**_HEADERS_BY_CODE.get(self.code, {}), **self.headers}
+
+    def reply(self) -> Reply:
+        """Return the response."""
+        details = UNSET if self.details is None else msgspec.Raw(self.details)
+        body = encode(Error(error=self.code, message=self.message, details=details))
+        return json_reply(body, self.status, self.all_headers)
+
+
+def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Return the response to an exception, as Litestar's exception handlers do."""
+    return as_response(problem_of(request.scope, error).reply())
+
+
+def as_response(reply: Reply) -> Response[bytes]:
+    """Return an error response in the form that Litestar's exception handlers must have."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
+    del headers["content-length"]  # Litestar adds it
+    return Response(
+        cast("bytes", reply.body), status_code=reply.status, media_type=headers.pop("content-type"), headers=headers
+    )
+
+
+def problem_of(scope: HTTPScope, error: Exception) -> Problem:
+    """Return what a client may know of an exception. Logs those that are the gateway's own fault."""
+    if isinstance(error, CoregwError) and error.code in ERROR_CODES and error.code != "internal":
+        return Problem(error.code, error.message, error.details)
+    if isinstance(error, NotFoundException):
+        return Problem("route_not_found", f"no route has the path {scope['path']!r:.200}")
+    if isinstance(error, MethodNotAllowedException):
+        return method_not_allowed(scope, (error.headers or {}).get("allow", "").split(", "))
+    if isinstance(error, HTTPException) and error.status_code == 400:
+        return Problem("invalid_request", error.detail)
+    logger.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+    return Problem("internal", ERROR_CODES["internal"].meaning)
+
+
+def method_not_allowed(scope: HTTPScope, allowed: list[str]) -> Problem:
+    """Return the failure of a request whose path has a route, but not for its method."""
+    methods = ", ".join(sorted(allowed))
+    return Problem("method_not_allowed", f"{scope['method']} is not one of {methods}", headers={"Allow": methods})

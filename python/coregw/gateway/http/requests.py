@@ -1,0 +1,84 @@
+"""The head of a request: headers, media types, and query parameters. Functions on the ASGI scope."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from coregw.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPScope
+
+__all__ = ["check_content_coding", "check_json_type", "declared_length", "header", "query_parameters"]
+
+_JSON: Final = "application/json"
+_JSON_TYPE: Final = re.compile(r'\s*application/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?;?\s*', re.IGNORECASE)
+_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+def header(scope: HTTPScope, name: bytes) -> str | None:
+    """Return a header's value, several joined with commas; None if the request has no such header.
+
+    Args:
+        scope: The ASGI scope.
+        name: The header's name in lower case.
+    """
+    values = [value.decode("latin-1") for each, value in scope["headers"] if each == name]
+    return ", ".join(values) if values else None
+
+
+def declared_length(scope: HTTPScope) -> int | None:
+    """Return the Content-Length in bytes, which the server has validated; None if there is none."""
+    declared = header(scope, b"content-length")
+    return int(declared) if declared else None
+
+
+def check_json_type(scope: HTTPScope) -> None:
+    """Check that the body is ``application/json`` in UTF-8, or has no Content-Type.
+
+    Raises:
+        InvalidInput: If it has another type or is compressed (code ``unsupported_media_type``).
+    """
+    given = header(scope, b"content-type")
+    if given and given != _JSON and _JSON_TYPE.fullmatch(given) is None:
+        raise InvalidInput(f"Content-Type is {given!r:.200}, expected application/json", code="unsupported_media_type")
+    check_content_coding(scope)
+
+
+def check_content_coding(scope: HTTPScope) -> None:
+    """Check that the body is not compressed.
+
+    Raises:
+        InvalidInput: If it has a Content-Encoding other than identity (code ``unsupported_media_type``).
+    """
+    coding = header(scope, b"content-encoding")
+    if coding and coding.strip().lower() not in ("", "identity"):
+        raise InvalidInput(f"Content-Encoding is {coding!r:.200}, expected none", code="unsupported_media_type")
+
+
+def query_parameters(scope: HTTPScope, *allowed: str) -> dict[str, str]:
+    """Return the query parameters by name.
+
+    Raises:
+        InvalidInput: If a parameter is unknown or repeated, or the query is not percent-encoded UTF-8.
+    """
+    text = scope["query_string"].decode("latin-1")
+    if not text:
+        return {}
+    if _BAD_ESCAPE.search(text) or not text.isascii():
+        raise InvalidInput("query string: not percent-encoded")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=16)
+    except (ValueError, UnicodeDecodeError):
+        raise InvalidInput("query string: not a list of name=value pairs in percent-encoded UTF-8") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in allowed:
+            expected = f"expected {' or '.join(allowed)}" if allowed else "this route has none"
+            raise InvalidInput(f"unknown query parameter {name!r:.100}; {expected}")
+        if name in found:
+            raise InvalidInput(f"query parameter {name!r} is repeated")
+        found[name] = value
+    return found

@@ -1,0 +1,168 @@
+"""Published roots: an operator's recommendations under a scope and a name, with history, and freezing.
+
+The routes exist only if a token is configured, and all require it. Publishing changes only the record: no tree, no
+other response, and no client's accepted root.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from litestar import Request, Router, get, post, route
+from litestar.connection import ASGIConnection  # noqa: TC002 - Litestar reads annotations at run time
+from litestar.handlers import BaseRouteHandler  # noqa: TC002
+from litestar.params import FromPath  # noqa: TC002
+from msgspec import UNSET, Struct
+
+from coregw.errors import InvalidInput
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.tokens import AccessToken
+from coregw.messages import MAX_INTEGER, decode, encode
+from coregw.messages.record import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
+
+__all__ = ["TOKEN_VARIABLE", "admin_router"]
+
+TOKEN_VARIABLE: Final = "GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's name
+
+_RECORD: Final = "/scopes/{scope_name:str}/roots/{name:str}"
+_LIMIT: Final = {"limit": Parameter.integer(f"At most this many records; {MAX_RECORDS} if absent.", 1, MAX_RECORDS)}
+_INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
+
+
+def admin_router(token: AccessToken) -> Router:
+    """Return the administration routes, guarded by `token`."""
+
+    def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        token.check(connection.scope)
+
+    handlers = [records_of_scope, get_record, history, freeze]
+    return Router("/admin/v1", route_handlers=handlers, guards=[guard])
+
+
+@route(
+    "/scopes/{scope_name:str}/roots",
+    http_method=["GET", "POST"],
+    opt={
+        DESCRIPTION: {
+            "GET": Description(
+                "Lists the published roots of a scope by name; an unknown scope has none.",
+                answer=PublishedRecords,
+                codes=("unauthorized",),
+                query={"after": "Start after this name.", **_LIMIT},
+                operation_id="list_records",
+            ),
+            "POST": Description(
+                "Publishes a root that this gateway holds, as the next revision of a name.",
+                request=PublishRequest,
+                answer=PublishedRecord,
+                codes=(
+                    "invalid_cid",
+                    "kind_mismatch",
+                    "unauthorized",
+                    "root_not_found",
+                    "revision_mismatch",
+                    "record_frozen",
+                    "too_large",
+                    "unsupported_media_type",
+                    "storage_full",
+                ),
+                operation_id="publish",
+            ),
+        }
+    },
+)
+async def records_of_scope(request: Request[Any, Any, Any], scope_name: FromPath[str]) -> Reply:
+    """``GET`` and ``POST /admin/v1/scopes/{scope}/roots``."""
+    return await (_list if request.method == "GET" else _publish)(request, scope_name)
+
+
+async def _list(request: Request[Any, Any, Any], scope: str) -> Reply:
+    given = query_parameters(request.scope, "after", "limit")
+    records, more = await Gateway.of(request).engine.publications.in_scope(scope, given.get("after"), _limit(given))
+    return _reply(PublishedRecords(records=records, next=records[-1].name if more else UNSET))
+
+
+async def _publish(request: Request[Any, Any, Any], scope: str) -> Reply:
+    gateway = Gateway.of(request)
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+        wanted = decode(body, PublishRequest)
+    expected = None if wanted.expected_revision is UNSET else wanted.expected_revision
+    return _reply(await gateway.engine.publications.publish(scope, wanted.name, wanted.root, expected))
+
+
+@get(
+    _RECORD,
+    opt={
+        DESCRIPTION: Description(
+            "The newest revision of a published root.",
+            answer=PublishedRecord,
+            codes=("unauthorized", "record_not_found"),
+        )
+    },
+)
+async def get_record(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
+    """``GET /admin/v1/scopes/{scope}/roots/{name}``."""
+    query_parameters(request.scope)
+    return _reply(await Gateway.of(request).engine.publications.get(scope_name, name))
+
+
+@get(
+    f"{_RECORD}/history",
+    opt={
+        DESCRIPTION: Description(
+            "Every revision of a published root, oldest first.",
+            answer=RecordHistory,
+            codes=("unauthorized", "record_not_found"),
+            query={"after": Parameter.integer("Start after this revision.", 0, MAX_INTEGER), **_LIMIT},
+        )
+    },
+)
+async def history(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
+    """``GET /admin/v1/scopes/{scope}/roots/{name}/history``."""
+    given = query_parameters(request.scope, "after", "limit")
+    after = _integer("after", given.get("after", "0"), 0, MAX_INTEGER)
+    records, more = await Gateway.of(request).engine.publications.history(scope_name, name, after, _limit(given))
+    return _reply(RecordHistory(records=records, next=records[-1].revision if more else UNSET))
+
+
+@post(
+    f"{_RECORD}/freeze",
+    opt={
+        DESCRIPTION: Description(
+            "Freezes a published root permanently; freezing it again changes nothing. The request has no body.",
+            answer=PublishedRecord,
+            codes=("unauthorized", "record_not_found", "too_large", "storage_full"),
+        )
+    },
+)
+async def freeze(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
+    """``POST /admin/v1/scopes/{scope}/roots/{name}/freeze``.
+
+    A body is a 400: it might state a condition, which would not be checked.
+    """
+    gateway = Gateway.of(request)
+    query_parameters(request.scope)
+    async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+        if body:
+            raise InvalidInput("a freeze request has no body; nothing was frozen")
+    return _reply(await gateway.engine.publications.freeze(scope_name, name))
+
+
+def _reply(message: Struct) -> Reply:
+    """Return a response that is not cached, since records change."""
+    return json_reply(encode(message), headers={"Cache-Control": "no-store"})
+
+
+def _limit(given: dict[str, str]) -> int:
+    return _integer("limit", given.get("limit", str(MAX_RECORDS)), 1, MAX_RECORDS)
+
+
+def _integer(name: str, text: str, minimum: int, maximum: int) -> int:
+    """Return a query parameter that is an integer within bounds, both inclusive."""
+    if not _INTEGER.fullmatch(text) or not minimum <= int(text) <= maximum:
+        raise InvalidInput(f"query parameter {name!r} is {text!r:.100}, expected {minimum} to {maximum}")
+    return int(text)

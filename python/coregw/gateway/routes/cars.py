@@ -1,0 +1,111 @@
+"""Roots as CAR files: export of a held root, with or without its payloads, and import of any CAR of roots.
+
+Besides the root's own tree, an export contains what the store holds at the time, so it has no entity tag and is not
+cached. A failure during the stream closes the connection, so that no client takes a truncated CAR for a complete one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from litestar import Request, post, route
+from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
+
+from coregw._core import Cid
+from coregw.errors import InvalidInput
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import check_content_coding, header, query_parameters
+from coregw.gateway.settings import MIB
+from coregw.messages import encode
+from coregw.messages.car import CarTaken
+
+__all__ = ["handlers"]
+
+_CAR: Final = "application/vnd.ipld.car"
+_TYPE: Final = f"{_CAR}; version=1"
+_ACCEPTED_TYPE: Final = re.compile(rf'\s*{re.escape(_CAR)}\s*(;\s*version\s*=\s*(1|"1")\s*)?;?\s*', re.IGNORECASE)
+_MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
+_CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
+_QUERY: Final = {
+    "payloads": Parameter(
+        "`true` adds the payloads that leaves name, as far as they are held; `false` if absent.",
+        {"type": "string", "enum": ["true", "false"]},
+    )
+}
+_HEADERS: Final = {
+    "Content-Disposition": "`attachment` with a file name.",
+    "Cache-Control": "`no-cache`: which nested roots and payloads are held may change.",
+    "Accept-Ranges": "`none`.",
+}
+
+
+@route(
+    "/v1/roots/{root:str}/car",
+    http_method=["GET", "HEAD"],
+    opt={
+        DESCRIPTION: Description(
+            "A held root as CARv1: the nodes of its tree in preorder, then those of held roots nested in it.",
+            answer=_CAR,
+            codes=_CODES,
+            query=_QUERY,
+            headers=_HEADERS,
+        )
+    },
+)
+async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
+    """``GET`` and ``HEAD /v1/roots/{root}/car``, streamed."""
+    given = query_parameters(request.scope, *_QUERY)
+    chunks = await Gateway.of(request).engine.cars.export(root, payloads=_with_payloads(given))
+    headers = {
+        "Content-Disposition": f'attachment; filename="{Cid(root).text}.car"',
+        "Cache-Control": "no-cache",
+        "Accept-Ranges": "none",
+    }
+    return Reply(chunks, media_type=_TYPE, headers=headers)
+
+
+@post(
+    "/v1/car",
+    opt={
+        DESCRIPTION: Description(
+            "Imports the roots of a CARv1, and its payloads: all of it, checked, or nothing.",
+            status=201,
+            request=_CAR,
+            answer=CarTaken,
+            codes=("too_large", "unsupported_media_type", "storage_full"),
+        )
+    },
+)
+async def take_car(request: Request[Any, Any, Any]) -> Reply:
+    """``POST /v1/car``."""
+    gateway = Gateway.of(request)
+    query_parameters(request.scope)
+    _check_type(request)
+    chunks = gateway.bodies.chunks(request.scope, request.receive, gateway.settings.car_bytes)
+    with gateway.bodies.reserved(_MAX_BUFFERED_BYTES):
+        taken = await gateway.engine.cars.take_in(chunks)
+    return json_reply(encode(CarTaken(roots=taken.roots, blocks=taken.blocks, bytes=taken.bytes)), 201)
+
+
+def _with_payloads(given: dict[str, str]) -> bool:
+    """Return the ``payloads`` parameter. Raises `InvalidInput` unless it is ``true`` or ``false``."""
+    value = given.get("payloads", "false")
+    if value not in ("true", "false"):
+        raise InvalidInput(f"query parameter 'payloads' is {value!r:.100}, expected true or false")
+    return value == "true"
+
+
+def _check_type(request: Request[Any, Any, Any]) -> None:
+    """Check that the body is a CARv1. Raises `InvalidInput` (code ``unsupported_media_type``) if it is not."""
+    given = header(request.scope, b"content-type") or ""
+    if _ACCEPTED_TYPE.fullmatch(given) is None:
+        found = f"Content-Type is {given!r:.200}" if given else "no Content-Type"
+        message = f"{found}, expected {_TYPE}"
+        raise InvalidInput(message, code="unsupported_media_type")
+    check_content_coding(request.scope)
+
+
+handlers: Final = (get_car, take_car)

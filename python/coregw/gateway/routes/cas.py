@@ -1,0 +1,104 @@
+"""Immutable payloads: upload, download, HEAD.
+
+Payloads are stored by multihash, so a CID of any codec reads them. The gateway does not hash what it sends, since
+clients do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import OCTETS, Description, Parameter
+from coregw.gateway.http.content import IMMUTABLE, Representation
+from coregw.gateway.http.dispatch import hot_route
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import check_content_coding, declared_length, query_parameters
+from coregw.messages import CasCreated, encode
+from coregw.store import CHUNK_BYTES
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPScope, Receive
+
+__all__ = ["hot"]
+
+_MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a streamed upload in memory
+_MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
+_HASHES: Final = ("sha2-256", "blake3")
+_GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": IMMUTABLE}
+_GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch
+_NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
+
+
+@hot_route(
+    "POST",
+    "/v1/cas",
+    Description(
+        "Stores a payload, durably, under its CID.",
+        status=201,
+        request=OCTETS,
+        headers={"Location": "Where the payload is."},
+        answer=CasCreated,
+        codes=("invalid_codec", "too_large", "unsupported_media_type", "storage_full"),
+        query={
+            "codec": "A multicodec by name or number; `raw` if absent.",
+            "hash": Parameter("`sha2-256` if absent.", {"type": "string", "enum": _HASHES}),
+        },
+    ),
+)
+async def put_payload(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+    """``POST /v1/cas``. Short bodies are hashed and stored in one step, others chunk by chunk as they arrive."""
+    parameters = query_parameters(scope, "codec", "hash")
+    check_content_coding(scope)
+    codec, hash_name = parameters.get("codec", "raw"), parameters.get("hash", "sha2-256")
+    limit, length = gateway.settings.payload_bytes, declared_length(scope)
+    payloads = gateway.engine.payloads
+    if length is not None and length <= _MAX_SHORT_BYTES:
+        cid = await payloads.put_whole(gateway.bodies.whole(scope, receive, limit), codec, hash_name)
+    else:
+        chunks = gateway.bodies.chunks(scope, receive, limit)
+        with gateway.bodies.reserved(_MAX_BUFFERED_BYTES if length is None else min(length, _MAX_BUFFERED_BYTES)):
+            cid = await payloads.put(chunks, codec, hash_name)
+    return json_reply(encode(CasCreated(cid=cid)), 201, {"Location": f"/v1/cas/{cid}"})
+
+
+@hot_route(
+    "GET",
+    "/v1/cas/{cid}",
+    Description(
+        "The bytes of a payload; hash them and compare with the CID before use.",
+        answer=OCTETS,
+        codes=(*_GET_CODES, "range_not_satisfiable"),
+        request_headers=("Range", "If-Range", "If-None-Match"),
+        headers=_GET_HEADERS | {"Content-Range": "Which bytes these are, with 206."},
+        others=_NOT_MODIFIED | {206: "The one range of bytes asked for."},
+    ),
+)
+async def get_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
+    """``GET /v1/cas/{cid}``."""
+    return await (await _find(gateway, scope)).get(gateway.engine, scope)
+
+
+@hot_route(
+    "HEAD",
+    "/v1/cas/{cid}",
+    Description(
+        "Whether a payload is held, and how long it is; Range is ignored.",
+        codes=_GET_CODES,
+        request_headers=("If-None-Match",),
+        headers=_GET_HEADERS,
+        others=_NOT_MODIFIED,
+    ),
+)
+async def head_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
+    """``HEAD /v1/cas/{cid}``."""
+    return (await _find(gateway, scope)).head(scope)
+
+
+async def _find(gateway: Gateway, scope: HTTPScope) -> Representation:
+    query_parameters(scope)
+    payload = await gateway.engine.payloads.find(scope["path_params"]["cid"])
+    return Representation(payload, OCTETS, f'"{payload.cid}"')
+
+
+hot: Final = (put_payload, get_payload, head_payload)

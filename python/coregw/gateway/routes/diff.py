@@ -1,0 +1,55 @@
+"""Differences between two maps, page by page, with a proof. Paths are in text form, since URLs have no arrays."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from litestar import Request, get
+from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
+
+from coregw.errors import InvalidInput
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import query_parameters
+from coregw.messages.diff import MAX_DIFFERENCES, DiffResult
+
+__all__ = ["handlers"]
+
+_LIMIT: Final = re.compile("[1-9][0-9]{0,3}")
+
+
+@get(
+    "/v1/roots/{a:str}/diff/{b:str}",
+    opt={
+        DESCRIPTION: Description(
+            "Lists all differences between two maps of one suite, page by page, with a pruned tree of each as proof.",
+            answer=DiffResult,
+            codes=("invalid_cid", "invalid_path", "kind_mismatch", "root_not_found"),
+            query={
+                "prefix": "Only this path and paths below it, in text form; the whole maps if absent or empty.",
+                "after": "Start after this path, in text form; it is the prefix or below it.",
+                "limit": Parameter.integer(
+                    f"At most this many differences; {MAX_DIFFERENCES} if absent.", 1, MAX_DIFFERENCES
+                ),
+            },
+        )
+    },
+)
+async def diff(request: Request[Any, Any, Any], a: FromPath[str], b: FromPath[str]) -> Reply:
+    """``GET /v1/roots/{a}/diff/{b}``."""
+    given = query_parameters(request.scope, "prefix", "after", "limit")
+    engine = Gateway.of(request).engine
+    return json_reply(await engine.diff(a, b, given.get("prefix", ""), given.get("after"), _limit(given)))
+
+
+def _limit(given: dict[str, str]) -> int:
+    """Return the ``limit`` parameter. Raises `InvalidInput` unless it is 1 to 1,000."""
+    text = given.get("limit", str(MAX_DIFFERENCES))
+    if _LIMIT.fullmatch(text) is None or int(text) > MAX_DIFFERENCES:
+        raise InvalidInput(f"query parameter 'limit' is {text!r:.100}, expected 1 to {MAX_DIFFERENCES}")
+    return int(text)
+
+
+handlers: Final = (diff,)

@@ -1,0 +1,40 @@
+"""Whether the gateway and its store work. There are no metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from litestar import Request, route
+
+from coregw._core import __version__
+from coregw.errors import Unavailable
+from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import DESCRIPTION, Description
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import query_parameters
+from coregw.messages import Health, encode
+
+__all__ = ["handlers"]
+
+
+@route(
+    "/healthz",
+    http_method=["GET", "HEAD"],
+    opt={DESCRIPTION: Description("Whether the store can be read and written, and the version.", answer=Health)},
+)
+async def healthz(request: Request[Any, Any, Any]) -> Reply:
+    """``GET`` and ``HEAD /healthz``: 200, or 503 ``unavailable``."""
+    gateway = Gateway.of(request)
+    query_parameters(request.scope)
+    try:
+        async with asyncio.timeout(gateway.settings.store_seconds):
+            healthy = await gateway.engine.healthy()
+    except TimeoutError:
+        raise Unavailable("the store does not respond") from None
+    if not healthy:
+        raise Unavailable("the store cannot be read or written")
+    return json_reply(encode(Health(status="ok", version=__version__)), headers={"Cache-Control": "no-store"})
+
+
+handlers: Final = (healthz,)
