@@ -2,8 +2,7 @@
 
 Requests are taken from a queue in order, as many as are waiting, up to a size. Their writes form one atomic batch; if
 any of them must be durable, one sync follows for all. Nothing else writes, so a request may read a row and write
-depending on its value (compare-and-set) without a lock. ``docs/decisions/0011`` gives the
-reasons and measurements.
+depending on its value (compare-and-set) without a lock. ``docs/decisions/0011`` gives the reasons and measurements.
 """
 
 from __future__ import annotations

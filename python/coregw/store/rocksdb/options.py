@@ -1,7 +1,6 @@
 """RocksDB options of the database and of each column family.
 
-The sizes are explained in ``docs/decisions/0010``, the recovery mode in
-``0011``.
+``docs/decisions/0010`` explains the sizes, ``docs/decisions/0011`` the recovery mode.
 """
 
 from __future__ import annotations
