@@ -22,6 +22,9 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify messages messages.batch messages.car messages.diff \
 	messages.record client client.query client.operations client.folders engine store gateway plants cli)
+# Warnings are errors, but for the fields of named tuples, whose types pdoc resolves in the wrong module.
+pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation ForwardRef:UserWarning" \
+	-m pdoc --docformat google --output-directory target/pdoc $(documented)
 benches := $(patsubst benches/bench_%.py,%,$(sort $(wildcard benches/bench_*.py)))
 pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links
@@ -101,16 +104,12 @@ lint-python: install
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	@# What pdoc can't read are the types of generic named tuples, and Litestar's own annotations where a class of ours
-	@# is one of Litestar's; each other warning is an error.
-	$(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
-		-W "ignore:Failed to run TYPE_CHECKING code:UserWarning" -m pdoc --docformat google \
-		--output-directory target/pdoc $(documented)
+	$(pdoc)
 	$(BIN)/python -m pip check
 
 .PHONY: docs
 docs: install ## build the API documentation in target/pdoc and target/doc
-	$(BIN)/python -m pdoc --docformat google --output-directory target/pdoc $(documented)
+	$(pdoc)
 	cargo doc --workspace --no-deps --locked --quiet
 
 .PHONY: dist
