@@ -1,8 +1,8 @@
-"""Settings of all tests: no property fails because the machine was busy."""
+"""Settings of all tests: hypothesis has no deadline, so that a busy machine fails no property."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+settings.register_profile("without_deadline", deadline=None)
+settings.load_profile("without_deadline")

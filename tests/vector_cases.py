@@ -1,4 +1,4 @@
-"""Reading the vector files: what they hold, as the extension's own argument types. Asserts nothing."""
+"""Reader of the vector files: their cases, and the arguments of the extension that they describe."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def changes(case: Case) -> list[coregw.Change]:
 
 
 def tree(case: Case) -> coregw.Map | coregw.List:
-    """The whole tree that the case describes by its arcs or its elements."""
+    """The tree that a case describes by its arcs or elements."""
     if "arcs" in case:
         return coregw.Map(case["arcs"], suite=case["suite"])
     elements = case["elements"]

@@ -1,6 +1,6 @@
-"""No argument, however odd, gets more out of the extension than an exception that `except Exception` catches.
+"""Random arguments to everything in the extension: a result, or an exception that `except Exception` catches.
 
-A panic in Rust would come out as a `BaseException`, which these tests let through.
+A panic in Rust would be raised as a `BaseException`, which these tests do not catch.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ METHODS = {
 CALLED: dict[str, Callable[..., object]] = {**FUNCTIONS, **CLASSES, **METHODS}
 
 
-def odd_arguments(called: Callable[..., object]) -> st.SearchStrategy[list[Any]]:
-    """As many arguments as it may have, so that none is refused for their number alone."""
+def random_arguments(called: Callable[..., object]) -> st.SearchStrategy[list[Any]]:
+    """Odd values for the parameters, as many as are allowed."""
     parameters = signature(called).parameters.values()
     required = sum(parameter.default is parameter.empty for parameter in parameters)
     return st.lists(values, min_size=required, max_size=len(parameters))
@@ -66,12 +66,12 @@ def odd_arguments(called: Callable[..., object]) -> st.SearchStrategy[list[Any]]
 @pytest.mark.parametrize("name", CALLED)
 @settings(max_examples=50)
 @given(st.data())
-def test_odd_arguments_give_an_answer_or_an_ordinary_exception(name: str, data: st.DataObject) -> None:
-    arguments = data.draw(odd_arguments(CALLED[name]))
+def test_random_arguments_give_a_result_or_an_ordinary_exception(name: str, data: st.DataObject) -> None:
+    arguments = data.draw(random_arguments(CALLED[name]))
     try:
         CALLED[name](*arguments)
     except CoregwError as error:
         if error.code == "internal":
-            pytest.fail(f"a fault of ours, not of the arguments: {error}")
-    except Exception:  # noqa: S110, BLE001 - which one it is, the tests of each function say
+            pytest.fail(f"a bug, not an invalid argument: {error}")
+    except Exception:  # noqa: S110, BLE001 - which one is tested per function
         pass

@@ -1,4 +1,4 @@
-"""Which numbers `check_json` takes: those of the protocol, or any int64 for the plant store's ids."""
+"""The integers that `check_json` accepts: those of the protocol, or any int64 for the plant store's ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coregw.errors import InvalidInput
 
 
 @pytest.mark.parametrize("text", [b"0", b"1", b"9007199254740991"])
-def test_integers_below_2_to_the_53_are_always_taken(text: bytes) -> None:
+def test_integers_below_2_to_the_53_are_always_accepted(text: bytes) -> None:
     check_json(text)
     check_json(b'{"id": [%s]}' % text, True)
 
@@ -17,7 +17,7 @@ def test_integers_below_2_to_the_53_are_always_taken(text: bytes) -> None:
 @pytest.mark.parametrize(
     "text", [b"9007199254740992", b"9223372036854775807", b"-1", b"-9007199254740993", b"-9223372036854775808"]
 )
-def test_other_integers_of_64_bits_are_taken_where_they_are_asked_for(text: bytes) -> None:
+def test_other_integers_of_64_bits_are_accepted_on_request_only(text: bytes) -> None:
     check_json(b'{"id": [%s]}' % text, True)
     with pytest.raises(InvalidInput):
         check_json(b'{"id": [%s]}' % text)
@@ -27,12 +27,12 @@ def test_other_integers_of_64_bits_are_taken_where_they_are_asked_for(text: byte
     "text", [b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"1.0", b"1e2", b"-0", b"01"]
 )
 @pytest.mark.parametrize("int64", [False, True])
-def test_numbers_that_are_no_such_integers_are_refused(text: bytes, int64: bool) -> None:
+def test_other_numbers_are_refused(text: bytes, int64: bool) -> None:
     with pytest.raises(InvalidInput, match="line 1"):
         check_json(b'{"id": [%s]}' % text, int64)
 
 
 @pytest.mark.parametrize("text", [b'{"a":1,"\\u0061":1}', b"[" * 33 + b"]" * 33, b'"\\ud800"', b'"\xff"', b"1 2"])
-def test_all_else_is_as_strict_for_int64(text: bytes) -> None:
+def test_int64_relaxes_nothing_but_the_range_of_integers(text: bytes) -> None:
     with pytest.raises(InvalidInput):
         check_json(text, True)

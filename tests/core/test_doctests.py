@@ -1,4 +1,4 @@
-"""The examples in the extension's docstrings run: pytest finds doctests in Python modules only."""
+"""Runs the examples in the extension's docstrings: pytest collects those of Python modules only."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_of_a_docstring_runs(name: str) -> None:
+def test_an_example_gives_what_it_shows(name: str) -> None:
     output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert not runner.run(EXAMPLES[name], out=output.append).failed, "".join(output)
 
 
 def is_called(name: str) -> bool:
-    """Whether a public name is a function or class that a program calls, not a result, an exception or a client."""
+    """Whether a public name is a function or class that programs call: no result and no exception."""
     value = getattr(coregw, name)
     return callable(value) and not (isinstance(value, type) and issubclass(value, tuple | BaseException))
 
 
 @pytest.mark.parametrize("name", sorted(set(filter(is_called, coregw.__all__)) - {"AsyncClient", "Client"}))
-def test_what_a_program_calls_has_an_example(name: str) -> None:
+def test_every_public_function_and_class_has_an_example(name: str) -> None:
     assert ">>> " in (getattr(coregw, name).__doc__ or "")

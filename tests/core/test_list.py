@@ -1,4 +1,4 @@
-"""`coregw.List` against a plain list: the sequence it is, the proofs it gives, and what it refuses."""
+"""`coregw.List` compared with a plain list: sequence methods, proofs, changes, and refused arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_list_is_a_sequence() -> None:
 
 
 @given(st.lists(st.sampled_from(CIDS), max_size=12), st.slices(12) | st.builds(slice, *[st.none() | st.integers()] * 3))
-def test_a_slice_is_the_slice_of_a_plain_list(content: list[str], cut: slice) -> None:
+def test_a_slice_is_that_of_a_plain_list(content: list[str], cut: slice) -> None:
     if cut.step == 0:
         with pytest.raises(ValueError, match="zero"):
             coregw.List(content)[cut]
@@ -57,7 +57,9 @@ def outcome(sequence: Sequence[str], *arguments: object) -> object:
     st.integers(-15, 15),
     st.none() | st.integers(-15, 15),
 )
-def test_targets_are_found_as_in_a_plain_list(content: list[str], target: str, start: int, stop: int | None) -> None:
+def test_index_count_and_contains_agree_with_a_plain_list(
+    content: list[str], target: str, start: int, stop: int | None
+) -> None:
     built = coregw.List(content)
     assert outcome(built, target) == outcome(content, target)
     assert outcome(built, target, start) == outcome(content, target, start)
@@ -68,7 +70,7 @@ def test_targets_are_found_as_in_a_plain_list(content: list[str], target: str, s
     assert list(reversed(built)) == content[::-1]
 
 
-def test_a_target_is_found_in_each_form_of_its_cid_and_what_is_none_is_not_there() -> None:
+def test_a_target_is_found_by_each_form_of_its_cid_and_an_invalid_cid_is_absent() -> None:
     built = coregw.List(CIDS)
     for form in (CIDS[3], coregw.Cid(CIDS[3]), bytes(coregw.Cid(CIDS[3]))):
         assert form in built
@@ -89,7 +91,7 @@ def test_lists_are_equal_by_root() -> None:
         assert built != other
 
 
-def test_a_list_cannot_be_changed_and_says_what_it_is() -> None:
+def test_a_list_is_immutable_and_its_repr_names_the_root() -> None:
     built = coregw.List(CIDS)
     with pytest.raises(TypeError):
         built[0] = CIDS[1]  # type: ignore[index]
@@ -98,27 +100,27 @@ def test_a_list_cannot_be_changed_and_says_what_it_is() -> None:
     assert repr(built) == f"<coregw.List {built.root} of 8 elements>"
 
 
-def test_a_list_is_pickled_and_copied() -> None:
+def test_a_pickled_or_copied_list_is_equal() -> None:
     built = coregw.List(CIDS, range(1, 9), suite="blake3")
     for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):  # noqa: S301
         assert type(same) is coregw.List
         assert (same, same.total_size) == (built, 36)
 
 
-def test_a_list_matches_the_pattern_of_a_sequence() -> None:
+def test_a_list_matches_sequence_patterns() -> None:
     match coregw.List(CIDS):
         case [first, *_, last]:
             assert (first, last) == (CIDS[0], CIDS[-1])
         case _:
-            pytest.fail("no sequence")
+            pytest.fail("not matched as a sequence")
 
 
 @pytest.mark.parametrize(
     "sizes",
     [None, [1 + 7 * (i % 5) for i in range(3000)], [1 << 30] + [1] * 2999, [1] * 2999 + [1 << 30]],
-    ids=["all 1", "mixed", "a big one first", "a big one last"],
+    ids=["all 1", "mixed", "a large one first", "a large one last"],
 )
-def test_a_long_list_is_iterated_whole_whatever_its_sizes(sizes: list[int] | None) -> None:
+def test_iteration_yields_every_element_whatever_the_sizes(sizes: list[int] | None) -> None:
     content = [CIDS[i % 8] for i in range(3000)]
     built = coregw.List(content, sizes)
     assert list(built) == content
@@ -129,7 +131,7 @@ def test_a_long_list_is_iterated_whole_whatever_its_sizes(sizes: list[int] | Non
 
 
 @pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-def test_the_empty_list_is_a_list(suite: str) -> None:
+def test_an_empty_list_has_proofs_and_can_grow(suite: str) -> None:
     built = coregw.List([], suite=suite)
     assert (len(built), list(built), bool(built), built[:], built.total_size) == (0, [], False, [], 0)
     assert coregw.verify_index(built.root, 0, built.prove(0)) == (None, None, 0)
@@ -146,7 +148,7 @@ def test_an_index_of_a_wrong_type_is_a_type_error(index: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("elements", "sizes", "error", "said"),
+    ("elements", "sizes", "error", "message"),
     [
         (5, None, TypeError, "iterable"),
         ([CIDS[0], 5], None, TypeError, "element 1: a CID is a str"),
@@ -159,15 +161,15 @@ def test_an_index_of_a_wrong_type_is_a_type_error(index: object) -> None:
         (CIDS[:2], 5, TypeError, "iterable"),
     ],
 )
-def test_elements_that_make_no_list_are_refused_by_place(
-    elements: object, sizes: object, error: type[Exception], said: str
+def test_invalid_elements_and_sizes_are_refused_with_their_place(
+    elements: object, sizes: object, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         coregw.List(elements, sizes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("index", [8, -9, 1 << 60, -(1 << 60), 1 << 70, -(1 << 70)])
-def test_an_index_outside_is_an_index_error(index: int) -> None:
+def test_an_index_out_of_range_is_an_index_error(index: int) -> None:
     with pytest.raises(IndexError) as caught:
         coregw.List(CIDS)[index]
     assert isinstance(caught.value, IndexNotFound)
@@ -175,13 +177,13 @@ def test_an_index_outside_is_an_index_error(index: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[1] * 7, [1] * 9, [0] + [1] * 7, [(1 << 53) - 1] + [1] * 7, [-1] + [1] * 7])
-def test_sizes_that_do_not_fit_are_refused(sizes: list[int]) -> None:
+def test_wrong_counts_and_sums_of_sizes_are_refused(sizes: list[int]) -> None:
     with pytest.raises(InvalidInput):
         coregw.List(CIDS, sizes)
 
 
 @given(elements, suite)
-def test_every_index_has_a_proof_and_so_has_the_end(content: list[tuple[str, int]], name: str) -> None:
+def test_every_index_and_the_end_of_the_list_have_a_proof(content: list[tuple[str, int]], name: str) -> None:
     built = build(content, name)
     for index in range(len(content)):
         proven = coregw.verify_index(built.root, index, built.prove(index))
@@ -191,7 +193,9 @@ def test_every_index_has_a_proof_and_so_has_the_end(content: list[tuple[str, int
 
 
 @given(elements, st.integers(0, 1 << 22), st.none() | st.integers(0, 1 << 22))
-def test_a_range_is_the_elements_that_it_meets(content: list[tuple[str, int]], start: int, end: int | None) -> None:
+def test_a_range_proof_proves_the_overlapping_elements(
+    content: list[tuple[str, int]], start: int, end: int | None
+) -> None:
     built = build(content)
     starts = [0, *accumulate(size for _, size in content)]
     stop = starts[-1] if end is None else min(end, starts[-1])
@@ -205,7 +209,7 @@ def test_a_range_is_the_elements_that_it_meets(content: list[tuple[str, int]], s
 
 @settings(max_examples=25)
 @given(elements.filter(bool), st.data())
-def test_no_changed_proof_is_accepted(content: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_a_modified_proof_is_refused(content: list[tuple[str, int]], data: st.DataObject) -> None:
     built = build(content)
     index = data.draw(st.integers(0, len(content) - 1))
     proof = built.prove(index)
@@ -222,7 +226,7 @@ def test_no_changed_proof_is_accepted(content: list[tuple[str, int]], data: st.D
 
 
 @given(elements, elements, suite)
-def test_changes_lead_from_one_content_to_another_with_a_proof(
+def test_changes_give_the_new_list_and_a_valid_transition_proof(
     old: list[tuple[str, int]], new: list[tuple[str, int]], name: str
 ) -> None:
     changes = []
@@ -250,15 +254,15 @@ def test_changes_lead_from_one_content_to_another_with_a_proof(
         [Change(3, CIDS[2], CIDS[4])],
         [Change(3, CIDS[3], CIDS[4]), Change(3, CIDS[3], CIDS[5])],
     ],
-    ids=["a gap", "no suffix", "appends and removals", "a change of nothing", "a wrong before", "an index twice"],
+    ids=["gap", "removal inside", "append and removal", "no change", "wrong before", "same index twice"],
 )
-def test_changes_that_do_not_fit_are_a_conflict(changes: list[Change]) -> None:
+def test_inconsistent_changes_are_a_conflict(changes: list[Change]) -> None:
     with pytest.raises(Conflict):
         coregw.List(CIDS).apply(changes)
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ([], InvalidInput, "no changes"),
         ([5], TypeError, "change 0: a Change is expected, not int"),
@@ -270,19 +274,19 @@ def test_changes_that_do_not_fit_are_a_conflict(changes: list[Change]) -> None:
         ([Change(7, CIDS[7], None, 1)], InvalidInput, "change 0: a size without an 'after'"),
     ],
 )
-def test_a_change_that_is_none_is_refused_by_its_place(changes: object, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_malformed_change_is_refused_with_its_place(changes: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         coregw.List(CIDS).apply(changes)  # type: ignore[arg-type]
 
 
-def test_a_new_size_alone_is_a_change() -> None:
+def test_a_change_may_replace_the_size_alone() -> None:
     applied = coregw.List(CIDS).apply([Change(3, CIDS[3], CIDS[3], 9)])
     assert list(applied.tree) == CIDS
     assert applied.tree.total_size == 16
 
 
 @pytest.mark.parametrize("bound", [-1, 1 << 53, True, 1.0, "1", None])
-def test_what_is_no_bound_or_index_has_no_proof(bound: object) -> None:
+def test_an_invalid_bound_or_index_is_refused(bound: object) -> None:
     built = coregw.List(CIDS)
     error = InvalidInput if type(bound) is int else TypeError
     with pytest.raises(error, match="index"):

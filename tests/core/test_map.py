@@ -1,4 +1,4 @@
-"""`coregw.Map` against a plain dict: the proofs, listings and changes it gives, and what it refuses."""
+"""`coregw.Map` compared with a plain dict: proofs, listings, changes, and refused arguments."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def in_key_order(paths: Mapping[str, str]) -> list[str]:
 
 
 @given(arcs, suite, st.randoms(use_true_random=False))
-def test_the_root_does_not_depend_on_the_order(content: dict[str, str], name: str, random: object) -> None:
+def test_the_root_does_not_depend_on_the_order_of_arcs(content: dict[str, str], name: str, random: object) -> None:
     pairs = list(content.items())
     random.shuffle(pairs)  # type: ignore[attr-defined]
     assert coregw.Map(pairs, suite=name).root == coregw.Map(content, suite=name).root
 
 
 @given(arcs, st.lists(path, max_size=5), suite)
-def test_every_key_and_every_absence_has_a_proof(content: dict[str, str], others: list[str], name: str) -> None:
+def test_every_path_has_an_inclusion_or_absence_proof(content: dict[str, str], others: list[str], name: str) -> None:
     built = coregw.Map(content, suite=name)
     asked = [*content, *others]
     proofs = built.prove_many(asked)
@@ -46,7 +46,7 @@ def test_every_key_and_every_absence_has_a_proof(content: dict[str, str], others
 
 @settings(max_examples=25)
 @given(arcs.filter(bool), st.data())
-def test_no_changed_proof_is_accepted(content: dict[str, str], data: st.DataObject) -> None:
+def test_a_modified_proof_is_refused(content: dict[str, str], data: st.DataObject) -> None:
     built = coregw.Map(content)
     text = data.draw(st.sampled_from(sorted(content)))
     proof = built.prove(text)
@@ -63,7 +63,7 @@ def test_no_changed_proof_is_accepted(content: dict[str, str], data: st.DataObje
 
 
 @given(arcs, st.lists(segment, max_size=2), st.integers(1, 6))
-def test_pages_of_a_listing_join_to_all_that_is_below_a_prefix(
+def test_the_pages_of_a_listing_contain_every_entry_below_the_prefix(
     content: dict[str, str], prefix: list[str], limit: int
 ) -> None:
     built = coregw.Map(content)
@@ -83,7 +83,7 @@ def test_pages_of_a_listing_join_to_all_that_is_below_a_prefix(
 
 
 @given(arcs, arcs, suite)
-def test_changes_lead_from_one_content_to_another_with_a_proof(
+def test_changes_give_the_new_map_and_a_valid_transition_proof(
     old: dict[str, str], new: dict[str, str], name: str
 ) -> None:
     changes = [Change(text, old.get(text), new.get(text)) for text in {**old, **new} if old.get(text) != new.get(text)]
@@ -105,14 +105,14 @@ def test_changes_lead_from_one_content_to_another_with_a_proof(
         (Change("docs", THREE, THREE), "invalid_change"),
     ],
 )
-def test_a_change_that_does_not_fit_is_a_conflict(change: Change, code: str) -> None:
+def test_an_inconsistent_change_is_a_conflict(change: Change, code: str) -> None:
     with pytest.raises(Conflict) as caught:
         coregw.Map(ARCS).apply([change])
     assert caught.value.code == code
     assert str(change.coordinate) in str(caught.value)
 
 
-def test_a_path_of_two_thousand_segments_works() -> None:
+def test_a_path_of_two_thousand_segments_is_proven_and_listed() -> None:
     deep = "/".join(["a"] * 2000)
     content = {"/".join(["a"] * count): ONE for count in range(1, 2001)}
     built = coregw.Map(content)
@@ -121,7 +121,7 @@ def test_a_path_of_two_thousand_segments_works() -> None:
 
 
 @pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-def test_the_empty_map_is_a_map(suite: str) -> None:
+def test_an_empty_map_has_proofs_and_can_grow(suite: str) -> None:
     built = coregw.Map({}, suite=suite)
     assert (len(built), list(built), bool(built), built == {}) == (0, [], False, True)
     assert coregw.verify_key(built.root, "a", built.prove("a")) is None
@@ -131,7 +131,7 @@ def test_the_empty_map_is_a_map(suite: str) -> None:
     assert applied.tree.apply([Change("a", ONE, None)]).tree == built
 
 
-def test_many_paths_are_proven_as_each_of_them() -> None:
+def test_prove_many_gives_the_proof_of_each_path() -> None:
     content = {f"{number}": ONE for number in range(300)}
     built = coregw.Map(content)
     asked = [f"{number}" for number in range(250, 550)]
@@ -145,7 +145,7 @@ def test_many_paths_are_proven_as_each_of_them() -> None:
         built.prove_many([5])  # type: ignore[list-item]
 
 
-def test_a_window_takes_paths_in_both_forms_and_the_empty_one() -> None:
+def test_a_window_takes_paths_in_both_forms_and_an_empty_prefix() -> None:
     built = coregw.Map(ARCS)
     assert built.scan() == built.scan("") == built.scan(()) == built.scan([], None, 1000)
     assert built.scan("docs", "docs/readme") == built.scan(["docs"], ("docs", "readme"))
@@ -153,7 +153,7 @@ def test_a_window_takes_paths_in_both_forms_and_the_empty_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "error", "said"),
+    ("window", "error", "message"),
     [
         (("docs", "@payload"), InvalidInput, "after"),
         (("docs//", None), InvalidInput, "prefix: segment"),
@@ -169,13 +169,13 @@ def test_a_window_takes_paths_in_both_forms_and_the_empty_one() -> None:
         (("docs", 5), TypeError, "after: a path is a str"),
     ],
 )
-def test_a_window_that_is_none_is_refused(window: tuple[object, ...], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_malformed_window_is_refused(window: tuple[object, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         coregw.Map(ARCS).scan(*window)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ([], InvalidInput, "no changes"),
         (None, TypeError, "iterable"),
@@ -190,12 +190,12 @@ def test_a_window_that_is_none_is_refused(window: tuple[object, ...], error: typ
         ([Change("new", None, None)], Conflict, "new.*nothing"),
     ],
 )
-def test_a_change_that_is_none_is_refused_by_its_place(changes: object, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_malformed_change_is_refused_with_its_place(changes: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         coregw.Map(ARCS).apply(changes)  # type: ignore[arg-type]
 
 
-def test_a_changed_map_leaves_the_old_one_as_it_was() -> None:
+def test_apply_leaves_the_old_map_unchanged() -> None:
     built = coregw.Map(ARCS)
     applied = built.apply([Change("docs", THREE, None), ("new", None, ONE, None)])  # type: ignore[list-item]
     assert dict(built) == ARCS

@@ -1,4 +1,4 @@
-"""`coregw.Map` as the mapping that it is: what it takes, how it is read, compared, iterated and pickled."""
+"""`coregw.Map` as a mapping: construction, lookup, views, comparison, iteration, pickling."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_a_map_is_a_mapping_in_key_order() -> None:
 
 
 @pytest.mark.parametrize("odd", [5, None, b"docs", "", "/", "a//b", [], [""], ["a/b"], [1]])
-def test_what_is_no_path_is_not_in_a_map(odd: object) -> None:
+def test_a_malformed_path_is_not_in_a_map(odd: object) -> None:
     assert odd not in coregw.Map(ARCS)
 
 
-def test_get_gives_a_default_for_what_is_absent_and_refuses_what_is_no_path() -> None:
+def test_get_returns_the_default_if_absent_and_refuses_a_malformed_path() -> None:
     built = coregw.Map(ARCS)
     assert built.get("docs") == built.get(["docs"], "other") == THREE
     assert built.get("nothing") is None
@@ -50,7 +50,7 @@ def test_get_gives_a_default_for_what_is_absent_and_refuses_what_is_no_path() ->
         built[5]  # type: ignore[index]
 
 
-def test_the_views_are_those_of_a_mapping() -> None:
+def test_the_views_behave_as_those_of_a_mapping() -> None:
     built = coregw.Map(ARCS)
     keys, values, items = built.keys(), built.values(), built.items()
     assert (type(keys), type(values), type(items)) == (KeysView, ValuesView, ItemsView)
@@ -63,14 +63,14 @@ def test_the_views_are_those_of_a_mapping() -> None:
     assert THREE in values
 
 
-def test_maps_are_equal_by_root_and_equal_to_other_mappings_by_items() -> None:
+def test_maps_are_equal_by_root_and_to_other_mappings_by_items() -> None:
     built = coregw.Map(ARCS)
     again = coregw.Map(list(ARCS.items())[::-1])
     assert built == again
     assert hash(built) == hash(again)
     assert {built: 1}[again] == 1
     assert built != coregw.Map({**ARCS, "docs": ONE})
-    assert built != coregw.Map(ARCS, suite="blake3"), "another root, even if the items are the same"
+    assert built != coregw.Map(ARCS, suite="blake3"), "the roots differ even though the items are equal"
     for same in (ARCS, dict(built), MappingProxyType(ARCS)):
         assert built == same
         assert same == built
@@ -81,7 +81,7 @@ def test_maps_are_equal_by_root_and_equal_to_other_mappings_by_items() -> None:
     assert built != 5
 
 
-def test_a_map_cannot_be_changed_and_says_what_it_is() -> None:
+def test_a_map_is_immutable_and_its_repr_names_the_root() -> None:
     built = coregw.Map(ARCS)
     with pytest.raises(TypeError):
         built["docs"] = ONE  # type: ignore[index]
@@ -94,16 +94,16 @@ def test_a_map_cannot_be_changed_and_says_what_it_is() -> None:
     assert repr(built) == f"<coregw.Map {built.root} of 5 arcs>"
 
 
-def test_a_map_matches_the_pattern_of_a_mapping() -> None:
+def test_a_map_matches_mapping_patterns() -> None:
     match coregw.Map(ARCS):
         case {"docs": found, **rest}:
             assert found == THREE
             assert rest == {path: cid for path, cid in ARCS.items() if path != "docs"}
         case _:
-            pytest.fail("no mapping")
+            pytest.fail("not matched as a mapping")
 
 
-def test_a_map_is_pickled_and_copied() -> None:
+def test_a_pickled_or_copied_map_is_equal() -> None:
     built = coregw.Map(ARCS, suite="blake3")
     for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):  # noqa: S301
         assert type(same) is coregw.Map
@@ -111,7 +111,7 @@ def test_a_map_is_pickled_and_copied() -> None:
         assert same.prove("docs") == built.prove("docs")
 
 
-def test_arcs_are_taken_in_every_form_that_says_the_same() -> None:
+def test_every_form_of_the_same_arcs_gives_the_same_root() -> None:
     root = coregw.Map(ARCS).root
     segmented = {tuple(path.split("/")): coregw.Cid(cid) for path, cid in ARCS.items()}
     forms = [
@@ -128,7 +128,7 @@ def test_arcs_are_taken_in_every_form_that_says_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("odd", "said"),
+    ("odd", "message"),
     [
         (5, "iterable"),
         ("docs", "arc 0 is a pair"),
@@ -142,12 +142,12 @@ def test_arcs_are_taken_in_every_form_that_says_the_same() -> None:
         (bytearray(b"{}"), "arc 0 is a pair"),
     ],
 )
-def test_arcs_of_a_wrong_type_are_a_type_error_that_names_the_arc(odd: object, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_an_arc_of_a_wrong_type_is_a_type_error_that_names_it(odd: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         coregw.Map(odd)  # type: ignore[arg-type]
 
 
-def test_what_the_arcs_raise_while_they_are_read_comes_through() -> None:
+def test_what_the_arcs_raise_passes_through() -> None:
     def broken() -> Iterator[tuple[str, str]]:
         yield "a", ONE
         raise LookupError("the end")
@@ -173,7 +173,7 @@ def test_what_the_arcs_raise_while_they_are_read_comes_through() -> None:
         coregw.Map(arcs)  # type: ignore[arg-type]
 
 
-def test_a_lone_surrogate_is_no_path_and_no_cid() -> None:
+def test_a_lone_surrogate_is_refused_in_a_path_and_a_cid() -> None:
     built = coregw.Map(ARCS)
     for bad in ("\ud800", ["a", "\ud800"]):
         assert bad not in built
@@ -185,7 +185,7 @@ def test_a_lone_surrogate_is_no_path_and_no_cid() -> None:
     assert caught.value.code == "invalid_cid"
 
 
-def test_a_missing_key_is_a_key_error_with_the_protocols_code() -> None:
+def test_an_absent_path_is_a_key_error_with_an_error_code() -> None:
     with pytest.raises(KeyError) as caught:
         coregw.Map(ARCS)["docs/nothing"]
     assert isinstance(caught.value, PathNotFound)
@@ -208,7 +208,7 @@ def test_a_missing_key_is_a_key_error_with_the_protocols_code() -> None:
         (b"{", "invalid_request"),
     ],
 )
-def test_bad_arcs_are_refused_by_name(bad: object, code: str) -> None:
+def test_invalid_arcs_are_refused_with_their_error_code(bad: object, code: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         coregw.Map(bad)  # type: ignore[arg-type]
     assert caught.value.code == code
@@ -219,7 +219,7 @@ def test_an_unknown_suite_is_refused() -> None:
         coregw.Map({}, suite="md5")
 
 
-def test_a_long_map_is_iterated_whole_and_in_key_order() -> None:
+def test_iteration_yields_every_path_in_key_order() -> None:
     content = {f"{number % 7}/{number:05}/x": ONE for number in range(3000)}
     content |= {path.removesuffix("/x"): TWO for path in list(content)[:100]}
     built = coregw.Map(content)

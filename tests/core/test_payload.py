@@ -1,4 +1,4 @@
-"""The CIDs of payloads, made at once and piece by piece, against hashlib; and the check of bytes against a CID."""
+"""CIDs of payloads, at once and in chunks, against hashlib; the check of bytes against a CID; multicodecs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coregw import Cid, InvalidInput, PayloadHasher
 from coregw._core import codec_code, payload_matches
 
 LONG = bytes(range(256)) * 1024
-"""More than is hashed with the interpreter held."""
+"""Long enough to be hashed with the GIL released."""
 
 hashes = st.sampled_from(["sha2-256", "blake3"])
 
@@ -27,28 +27,28 @@ def test_the_default_is_sha2_256_of_the_bytes(data: bytes, codec: str | int) -> 
     assert coregw.payload_cid(data, codec) == str(theirs)
 
 
-def test_a_long_payload_is_hashed_as_a_short_one() -> None:
+def test_a_long_payload_has_the_same_digest_as_hashlib_computes() -> None:
     assert Cid(coregw.payload_cid(LONG)).digest == hashlib.sha256(LONG).digest()
 
 
 @given(st.lists(st.binary(max_size=200), max_size=10), hashes)
-def test_pieces_have_the_cid_of_the_whole(pieces: list[bytes], name: str) -> None:
+def test_chunks_have_the_cid_of_the_whole_payload(chunks: list[bytes], name: str) -> None:
     hasher = PayloadHasher(codec="dag-cbor", hash=name)
-    for piece in pieces:
-        hasher.update(piece)
-        hasher.cid()  # asking changes nothing
-    assert hasher.cid() == hasher.cid() == coregw.payload_cid(b"".join(pieces), "dag-cbor", name)
+    for chunk in chunks:
+        hasher.update(chunk)
+        hasher.cid()  # does not change the hasher
+    assert hasher.cid() == hasher.cid() == coregw.payload_cid(b"".join(chunks), "dag-cbor", name)
 
 
 @pytest.mark.parametrize("name", ["sha2-256", "blake3"])
-def test_long_pieces_have_the_cid_of_the_whole(name: str) -> None:
+def test_long_chunks_have_the_cid_of_the_whole_payload(name: str) -> None:
     hasher = PayloadHasher(hash=name)
-    for piece in (LONG, b"x", LONG):
-        hasher.update(piece)
+    for chunk in (LONG, b"x", LONG):
+        hasher.update(chunk)
     assert hasher.cid() == coregw.payload_cid(LONG + b"x" + LONG, hash=name)
 
 
-def test_a_hasher_is_shared_by_threads_without_losing_a_piece() -> None:
+def test_threads_that_share_a_hasher_lose_no_chunk() -> None:
     hasher = PayloadHasher()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(hasher.update, [bytes(64 << 10), bytes(64)] * 32))
@@ -56,7 +56,7 @@ def test_a_hasher_is_shared_by_threads_without_losing_a_piece() -> None:
 
 
 @given(st.binary(max_size=128), st.integers(1, 50))
-def test_identity_cids_hold_the_payload_itself(data: bytes, size: int) -> None:
+def test_an_identity_cid_contains_the_payload(data: bytes, size: int) -> None:
     cid = coregw.payload_cid(data, hash="identity")
     assert (Cid(cid).hash_name, Cid(cid).hash_code, Cid(cid).digest, Cid(cid).kind) == ("identity", 0, data, "cas")
     assert cid == str(multiformats.CID("base32", 1, "raw", ("identity", data)))
@@ -69,7 +69,7 @@ def test_identity_cids_hold_the_payload_itself(data: bytes, size: int) -> None:
     assert not payload_matches(cid, data[1:]) or not data
 
 
-def test_identity_cids_of_more_than_128_bytes_are_too_large() -> None:
+def test_an_identity_cid_of_more_than_128_bytes_is_too_large() -> None:
     with pytest.raises(coregw.TooLarge, match="at most 128 bytes; the payload has 129"):
         coregw.payload_cid(bytes(129), hash="identity")
     hasher = PayloadHasher(hash="identity")
@@ -86,7 +86,7 @@ def digest(function: str, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("data", [b"", b"abc", LONG])
 @pytest.mark.parametrize("function", ["sha2-256", "sha2-512", "sha3-256", "blake2b-256"])
-def test_bytes_match_by_each_function_and_no_others_do(function: str, data: bytes) -> None:
+def test_only_the_same_bytes_match_a_cid_with_each_hash_function(function: str, data: bytes) -> None:
     cid = str(multiformats.CID("base32", 1, "raw", (function, digest(function, data))))
     assert payload_matches(cid, data)
     assert payload_matches(Cid(cid), data)
@@ -95,7 +95,7 @@ def test_bytes_match_by_each_function_and_no_others_do(function: str, data: byte
 
 
 @given(st.binary(max_size=100), hashes)
-def test_bytes_match_their_own_cid_under_every_codec(data: bytes, name: str) -> None:
+def test_bytes_match_their_cid_whatever_its_codec(data: bytes, name: str) -> None:
     for codec in ("raw", "dag-cbor"):
         assert payload_matches(coregw.payload_cid(data, codec, name), data)
         assert not payload_matches(coregw.payload_cid(data, codec, name), data + b"x")
@@ -118,7 +118,7 @@ def test_the_top_node_of_a_tree_matches_its_root() -> None:
         ({"hash": ""}, "invalid_request"),
     ],
 )
-def test_what_no_payload_is_stored_under_is_refused(
+def test_an_invalid_codec_or_hash_function_is_refused(
     make: Callable[..., object], named: dict[str, str], code: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -127,10 +127,39 @@ def test_what_no_payload_is_stored_under_is_refused(
 
 
 @pytest.mark.parametrize("data", ["text", None, 5, [1], bytearray(b"x"), memoryview(b"x")])
-def test_a_payload_is_bytes_and_nothing_else(data: object) -> None:
+def test_a_payload_of_another_type_than_bytes_is_a_type_error(data: object) -> None:
     with pytest.raises(TypeError):
         coregw.payload_cid(data)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         PayloadHasher().update(data)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         payload_matches(coregw.payload_cid(b""), data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "code"), [(None, 0x55), ("raw", 0x55), ("85", 0x55), ("0x55", 0x55), (85, 0x55), ("dag-cbor", 0x71)]
+)
+def test_a_codec_is_a_name_or_a_number(given: str | int | None, code: int) -> None:
+    assert codec_code(given) == code
+
+
+@pytest.mark.parametrize("given", ["", "no-such-codec", "0x303110", 0x300000, 0x30FFFF, -1, 1 << 64, "0b1", "1e3"])
+def test_an_unknown_codec_and_the_codecs_of_roots_are_refused(given: str | int) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        codec_code(given)
+    assert caught.value.code == "invalid_codec"
+
+
+def test_every_name_of_the_multicodec_table_has_its_number() -> None:
+    # The library's copy of the table is from 2023; these have been renamed since.
+    renamed = {"kangarootwelve", "bls-12381-g1-sig", "bls-12381-g2-sig", "es284"}
+    for codec in multiformats.multicodec.table():
+        if codec.name in renamed:
+            continue
+        assert codec_code(codec.name) == codec_code(str(codec.code)) == codec.code
+
+
+@pytest.mark.parametrize("given", [True, 1.5, b"raw", ["raw"]])
+def test_a_codec_of_a_wrong_type_is_a_type_error(given: object) -> None:
+    with pytest.raises(TypeError, match="a codec is a str or an int"):
+        codec_code(given)  # type: ignore[arg-type]

@@ -34,19 +34,18 @@ def result(target: str) -> messages.ResolveResult:
 REQUEST = messages.ResolveRequest(root=MAP.root, segments=["docs", "readme"])
 
 
-def test_a_struct_is_verified_as_its_json_is() -> None:
+def test_a_struct_is_verified_like_its_json() -> None:
     assert coregw.verify_resolve(REQUEST, result(CID)) == CID
     assert coregw.verify_resolve(messages.encode(REQUEST), result(CID)) == CID
     assert coregw.verify_resolve(REQUEST, messages.encode(result(CID)).decode()) == CID
 
 
-def test_a_struct_that_proves_nothing_is_refused() -> None:
+def test_a_struct_with_a_wrong_target_is_refused() -> None:
     with pytest.raises(coregw.ProofError):
         coregw.verify_resolve(REQUEST, result(OTHER))
 
 
-def test_an_array_is_no_object() -> None:
-    """One message has one form: members without their names, in some order, are none."""
+def test_an_array_in_place_of_an_object_is_refused() -> None:
     sent, answer = json.loads(messages.encode(REQUEST)), json.loads(messages.encode(result(CID)))
     prooflist = answer["prooflist"]
     step = prooflist["steps"][0]

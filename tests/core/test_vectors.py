@@ -1,4 +1,4 @@
-"""Every vector file through the Python surface: what must hold holds, and every forgery is refused."""
+"""Every vector file through the Python API: valid cases are accepted, forgeries are refused."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vector_cases import Case, changes, load, params, text, tree
 
 
 @pytest.mark.parametrize("case", params(load("keys"), "key"))
-def test_a_path_has_the_key_of_the_vectors(case: Case) -> None:
+def test_encode_key_gives_the_key_of_the_vector(case: Case) -> None:
     assert coregw.encode_key(case["segments"]).hex() == case["key"]
     assert coregw.encode_key("/".join(case["segments"])).hex() == case["key"]
 
 
 @pytest.mark.parametrize("case", params(load("payloads"), "cid"))
-def test_a_payload_has_the_cid_of_the_vectors(case: Case) -> None:
+def test_a_payload_has_the_cid_of_the_vector(case: Case) -> None:
     data = bytes.fromhex(case["bytes"])
     assert coregw.payload_cid(data, codec=case["codec"], hash=case["hash"]) == case["cid"]
     hasher = coregw.PayloadHasher(codec=case["codec"], hash=case["hash"])
@@ -26,7 +26,7 @@ def test_a_payload_has_the_cid_of_the_vectors(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", params(load("roots"), "root"))
-def test_a_tree_has_the_root_of_the_vectors(case: Case) -> None:
+def test_a_tree_has_the_root_of_the_vector(case: Case) -> None:
     built = tree(case)
     assert built.root == case["root"]
     assert len(built) == case["count"]
@@ -40,7 +40,7 @@ def test_a_tree_has_the_root_of_the_vectors(case: Case) -> None:
 
 
 def check_proof(case: Case) -> object:
-    """Verifies the case's proof by its query; gives what the vector file says of the same answer."""
+    """Verifies a case's proof by its query; returns what is proven, named as in the vector file."""
     root, query, proof = case["root"], case["query"], bytes.fromhex(case["proof"])
     if query["kind"] == "map_key":
         target = coregw.verify_key(root, query["segments"], proof)
@@ -56,7 +56,7 @@ def check_proof(case: Case) -> object:
 
 
 @pytest.mark.parametrize("case", [p for p in params(load("proofs")) if p.values[0]["valid"]])
-def test_a_proof_proves_what_the_vectors_say(case: Case) -> None:
+def test_a_proof_proves_the_answer_of_the_vector(case: Case) -> None:
     proven = check_proof(case)
     assert isinstance(proven, dict)
     assert proven == {member: case[member] for member in proven}
@@ -69,7 +69,7 @@ def test_a_forged_proof_is_refused(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", params(load("scans"), "root"))
-def test_a_listing_and_its_proof_are_those_of_the_vectors(case: Case) -> None:
+def test_a_listing_and_its_proof_are_those_of_the_vector(case: Case) -> None:
     built = tree(case)
     assert isinstance(built, coregw.Map)
     window = (case["prefix"], case["after"], case["limit"])
@@ -82,18 +82,18 @@ def test_a_listing_and_its_proof_are_those_of_the_vectors(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", params(load("transitions"), "change"))
-def test_a_change_leads_to_the_root_of_the_vectors_and_its_proof_replays(case: Case) -> None:
+def test_a_change_gives_root_and_proof_of_the_vector_and_the_proof_verifies(case: Case) -> None:
     built, proof = tree(case), bytes.fromhex(case["proof"])
     assert built.root == case["base_root"]
     applied = built.apply(changes(case))
     assert applied.tree.root == case["new_root"]
     assert applied.proof == proof
-    assert built.root == case["base_root"], "a tree is immutable"
+    assert built.root == case["base_root"], "apply changed the tree in place"
     assert coregw.verify_changes(case["base_root"], changes(case), proof) == case["new_root"]
 
 
 def verify_operation(case: Case) -> None:
-    """Verifies a whole operation and compares what it proves with the result itself."""
+    """Verifies a whole operation and compares what is proven with the result."""
     request = case.get("request_text") or text(case["request"])
     result, raw = case["result"], text(case["result"])
     if case["operation"] == "resolve":
@@ -112,11 +112,11 @@ def verify_operation(case: Case) -> None:
         assert [{"segments": path, "target": target} for path, target in scan.entries] == result["entries"]
         assert scan.more == result["more"]
     else:
-        pytest.fail(f"no such operation: {case['operation']}")
+        pytest.fail(f"unknown operation: {case['operation']}")
 
 
-# What is wrong with the caller's own question is no forgery. Everything else must be a ProofError.
-BAD_QUESTIONS = {
+# Errors in the caller's own request. Every other invalid case is a forgery: a ProofError.
+INVALID_REQUESTS = {
     "a byte order mark": (InvalidInput, "invalid_request"),
     "a change of nothing": (Conflict, "invalid_change"),
     "a coordinate twice": (Conflict, "invalid_change"),
@@ -137,7 +137,7 @@ BAD_QUESTIONS = {
 
 
 def refusal(case: Case) -> tuple[type[coregw.CoregwError], str]:
-    """The exception, and its code, with which a case is refused."""
+    """The exception class and error code that an invalid case must raise."""
     request = case.get("request", {})
     if case["why"] == "another root asked" and case["operation"] == "read":
         wanted = "map" if request["query"]["kind"] == "map_key" else "list"
@@ -147,7 +147,7 @@ def refusal(case: Case) -> tuple[type[coregw.CoregwError], str]:
         prefix, after = request["prefix"], request.get("after")
         if after is not None and after[: len(prefix)] != prefix:
             return InvalidInput, "invalid_path"
-    return BAD_QUESTIONS.get(case["why"], (ProofError, "invalid_proof"))
+    return INVALID_REQUESTS.get(case["why"], (ProofError, "invalid_proof"))
 
 
 @pytest.mark.parametrize("case", [p for p in params(load("operations")) if p.values[0]["valid"]])
@@ -173,7 +173,7 @@ def check_hostile(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", params(load("hostile")))
-def test_each_single_check_of_the_hostile_vectors_is_made(case: Case) -> None:
+def test_the_hostile_vectors_are_accepted_or_refused_as_stated(case: Case) -> None:
     if case["valid"]:
         check_hostile(case)
         return

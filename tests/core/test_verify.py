@@ -1,4 +1,4 @@
-"""The verifiers of proofs: what they take, what they say of a refusal, and that nothing but a proof gets through."""
+"""Verifiers of proofs: their arguments, the details of a refusal, and that only a valid proof is accepted."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ each = pytest.mark.parametrize("name", VERIFIERS)
 
 
 @each
-def test_the_root_may_have_each_form_of_a_cid(name: str) -> None:
+def test_a_root_may_be_given_in_every_form_of_a_cid(name: str) -> None:
     root, proof, verify = VERIFIERS[name]
     proven = verify(root, proof)
     assert verify(Cid(root), proof) == verify(bytes(Cid(root)), proof) == proven
 
 
 @each
-def test_another_kind_of_root_is_refused_before_the_proof_is_looked_at(name: str) -> None:
+def test_a_root_of_another_kind_is_refused_before_the_proof_is_read(name: str) -> None:
     root, _, verify = VERIFIERS[name]
     others = [CID] if "changes" in name else [CID, LIST.root if root == MAP.root else MAP.root]
     for other in others:
@@ -71,7 +71,7 @@ def test_another_kind_of_root_is_refused_before_the_proof_is_looked_at(name: str
 
 @each
 @given(st.binary(max_size=200))
-def test_bytes_that_nobody_made_prove_nothing(name: str, proof: bytes) -> None:
+def test_random_bytes_are_not_a_proof(name: str, proof: bytes) -> None:
     root, _, verify = VERIFIERS[name]
     with pytest.raises(ProofError) as caught:
         verify(root, proof)
@@ -81,7 +81,7 @@ def test_bytes_that_nobody_made_prove_nothing(name: str, proof: bytes) -> None:
 
 
 @each
-def test_every_flipped_bit_and_every_cut_is_refused(name: str) -> None:
+def test_every_flipped_bit_and_every_truncation_is_refused(name: str) -> None:
     root, proof, verify = VERIFIERS[name]
     for bit in range(8 * len(proof)):
         forged = bytearray(proof)
@@ -94,7 +94,7 @@ def test_every_flipped_bit_and_every_cut_is_refused(name: str) -> None:
 
 
 @each
-def test_a_proof_of_another_tree_is_refused_by_its_digest(name: str) -> None:
+def test_a_proof_of_another_tree_does_not_have_the_root_digest(name: str) -> None:
     root, proof, verify = VERIFIERS[name]
     tree = coregw.Map({"docs/7": CID}) if root == MAP.root else coregw.List([CID] * 8)
     with pytest.raises(ProofError, match="digest"):
@@ -102,7 +102,7 @@ def test_a_proof_of_another_tree_is_refused_by_its_digest(name: str) -> None:
 
 
 @each
-def test_a_proof_longer_than_the_limit_is_refused_unread(name: str) -> None:
+def test_a_proof_longer_than_the_limit_is_refused(name: str) -> None:
     root, _, verify = VERIFIERS[name]
     limit = 1 << 20 if name in {"key", "key_many", "index"} else 16 << 20
     with pytest.raises(ProofError, match="limit"):
@@ -111,13 +111,13 @@ def test_a_proof_longer_than_the_limit_is_refused_unread(name: str) -> None:
 
 @each
 @pytest.mark.parametrize("proof", [None, "proof", 5, bytearray(b"x"), memoryview(b"x")])
-def test_a_proof_is_bytes_and_nothing_else(name: str, proof: object) -> None:
+def test_a_proof_of_another_type_than_bytes_is_a_type_error(name: str, proof: object) -> None:
     root, _, verify = VERIFIERS[name]
     with pytest.raises(TypeError):
         verify(root, proof)  # type: ignore[arg-type]
 
 
-def test_a_refusal_says_which_check_failed_and_at_which_byte() -> None:
+def test_a_proof_error_names_the_check_and_the_byte() -> None:
     proof = MAP.prove("docs/7")
     with pytest.raises(ProofError) as caught:
         coregw.verify_key(MAP.root, "docs/7", proof + b"\0")
@@ -131,7 +131,7 @@ def test_a_refusal_says_which_check_failed_and_at_which_byte() -> None:
         coregw.verify_key(MAP.root, "docs/7", MAP.scan("docs", limit=50).proof)
 
 
-def test_a_path_of_a_wrong_form_is_not_asked() -> None:
+def test_a_malformed_path_is_refused() -> None:
     proof = MAP.prove("docs/7")
     for path, error in (("docs//7", InvalidInput), ([], InvalidInput), (b"docs/7", TypeError), (7, TypeError)):
         with pytest.raises(error):
@@ -139,7 +139,7 @@ def test_a_path_of_a_wrong_form_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 53, 1 << 64, True, 7.0, "7"])
-def test_what_is_no_count_is_not_asked(number: object) -> None:
+def test_an_invalid_index_bound_or_limit_is_refused(number: object) -> None:
     error = InvalidInput if type(number) is int else TypeError
     with pytest.raises(error, match="index"):
         coregw.verify_index(LIST.root, number, b"")  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_what_is_no_count_is_not_asked(number: object) -> None:
         coregw.verify_scan(MAP.root, (), None, number, b"")  # type: ignore[arg-type]
 
 
-def test_changes_of_a_verifier_are_checked_as_those_of_a_tree() -> None:
+def test_verify_changes_refuses_inconsistent_and_malformed_changes() -> None:
     proof = MAP.apply([Change("docs/7", CID, OTHER)]).proof
     with pytest.raises(ProofError, match="do not fit"):
         coregw.verify_changes(MAP.root, [Change("docs/7", OTHER, CID)], proof)
@@ -163,7 +163,7 @@ def test_changes_of_a_verifier_are_checked_as_those_of_a_tree() -> None:
         coregw.verify_changes(LIST.root, [Change("docs/7", CID, OTHER)], proof)
 
 
-def test_changes_are_taken_in_any_order() -> None:
+def test_changes_may_come_in_any_order() -> None:
     changes = [Change(f"docs/{number}", CID, OTHER) for number in (9, 3, 41)] + [Change("a", None, CID)]
     applied = MAP.apply(changes)
     assert coregw.verify_changes(MAP.root, changes[::-1], applied.proof) == applied.tree.root
@@ -171,11 +171,11 @@ def test_changes_are_taken_in_any_order() -> None:
 
 
 BIG = coregw.Map({f"users/{number:05}": CID for number in range(2000)})
-ASKED = [f"users/{number:05}" for number in range(1000, 3000)]
-ITEMS = list(zip(ASKED, BIG.prove_many(ASKED), strict=True))
+PATHS = [f"users/{number:05}" for number in range(1000, 3000)]
+ITEMS = list(zip(PATHS, BIG.prove_many(PATHS), strict=True))
 
 
-def test_many_proofs_prove_what_each_of_them_does() -> None:
+def test_verify_key_many_gives_the_result_of_each_proof() -> None:
     expected = [coregw.verify_key(BIG.root, path, proof) for path, proof in ITEMS]
     assert expected == [CID] * 1000 + [None] * 1000
     assert coregw.verify_key_many(BIG.root, ITEMS) == expected
@@ -185,7 +185,7 @@ def test_many_proofs_prove_what_each_of_them_does() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 500, 1999])
-def test_one_bad_proof_among_many_is_named(place: int) -> None:
+def test_the_first_invalid_proof_among_many_is_named(place: int) -> None:
     items = list(ITEMS)
     items[place] = (items[place][0], items[place][1][:-1])
     if place < 1999:
@@ -207,26 +207,26 @@ def test_one_bad_proof_among_many_is_named(place: int) -> None:
         ("ab", TypeError),
     ],
 )
-def test_an_item_that_is_none_is_named(item: object, error: type[Exception]) -> None:
+def test_a_malformed_item_is_named(item: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="item 1"):
         coregw.verify_key_many(BIG.root, [ITEMS[0], item])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("behind", [None, 5, "\ud800", ["a", 5], ["a/b"]])
+@pytest.mark.parametrize("after", [None, 5, "\ud800", ["a", 5], ["a/b"]])
 @pytest.mark.parametrize("count", [4, 2000])
-def test_the_first_path_that_is_none_is_named_before_all_else(behind: object, count: int) -> None:
+def test_the_first_malformed_path_is_named_before_all_other_errors(after: object, count: int) -> None:
     items: list[tuple[object, bytes]] = list(ITEMS[:count])
     items[0] = (items[0][0], b"no proof")
     items[1] = ("a//b", b"")
     items[2] = ("c//d", b"")
-    if behind is not None:
-        items[3] = (behind, b"")
+    if after is not None:
+        items[3] = (after, b"")
     with pytest.raises(InvalidInput, match=r"^item 1: .*empty segment") as caught:
         coregw.verify_key_many(BIG.root, items)  # type: ignore[arg-type]
     assert caught.value.code == "invalid_path"
 
 
-def test_threads_verify_and_prove_at_once() -> None:
+def test_threads_may_prove_and_verify_at_once() -> None:
     def work(number: int) -> bool:
         path, proof = ITEMS[number]
         again = BIG.prove(path)
@@ -239,8 +239,8 @@ def test_threads_verify_and_prove_at_once() -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda: coregw.Map(dict.fromkeys(ASKED, CID)),
-        lambda: BIG.prove_many(ASKED),
+        lambda: coregw.Map(dict.fromkeys(PATHS, CID)),
+        lambda: BIG.prove_many(PATHS),
         lambda: coregw.verify_key_many(BIG.root, ITEMS),
         lambda: BIG.scan(limit=2000),
         lambda: coregw.payload_cid(bytes(4 << 20)),
@@ -248,38 +248,38 @@ def test_threads_verify_and_prove_at_once() -> None:
     ],
     ids=["build a map", "prove_many", "verify_key_many", "scan", "payload_cid", "build a list"],
 )
-def test_other_threads_run_during_long_work(work: Callable[[], object]) -> None:
-    # With turns this long no thread gets one but by another's letting go: `work` must have done that.
+def test_the_gil_is_released_during_long_work(work: Callable[[], object]) -> None:
+    # With so long an interval a thread runs only if another one releases the GIL: `work` must have done so.
     before = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     try:
-        assert any(got_a_turn_during(work) for _ in range(100))
+        assert any(another_thread_runs_during(work) for _ in range(100))
     finally:
         sys.setswitchinterval(before)
 
 
-def got_a_turn_during(work: Callable[[], object]) -> bool:
+def another_thread_runs_during(work: Callable[[], object]) -> bool:
     started, go = threading.Lock(), threading.Lock()
-    turns: list[int] = []
+    runs: list[int] = []
 
     def wait() -> None:
         started.release()
         with go:
-            turns.append(1)
+            runs.append(1)
 
     started.acquire()
     go.acquire()
     thread = threading.Thread(target=wait)
     thread.start()
-    started.acquire()  # lets go until the thread waits for `go`
+    started.acquire()  # until the thread waits for `go`
     go.release()
     work()
-    during = bool(turns)
+    during = bool(runs)
     thread.join()
     return during
 
 
-def test_results_are_tuples_with_names() -> None:
+def test_results_are_named_tuples() -> None:
     element = coregw.verify_index(LIST.root, 7, LIST.prove(7))
     assert isinstance(element, coregw.Element)
     assert isinstance(element, tuple)

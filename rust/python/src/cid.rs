@@ -48,14 +48,13 @@ impl Cid {
         self.0.function()
     }
 
-    /// The name of the hash function: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or
-    /// ``identity``.
+    /// The hash function: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
     #[getter]
     fn hash_name(&self) -> &'static str {
         self.0.function_name()
     }
 
-    /// The digest without its multihash prefix, 32 or 64 bytes; of an identity CID, the payload (at most 128 bytes).
+    /// The digest without its multihash prefix, 32 or 64 bytes; the payload itself in an identity CID.
     #[getter]
     fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.digest())

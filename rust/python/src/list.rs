@@ -15,7 +15,7 @@ use crate::detach::{self, Work};
 use crate::errors::{call, invalid, not_found};
 use crate::tuples;
 
-/// A list of targets: the tree of protocol section 3, whole and in memory. Immutable, hashable by its root.
+/// A whole list of targets in memory (protocol section 3). Immutable; hashable by its root.
 ///
 /// It is a `collections.abc.Sequence` of the targets' CIDs as text; a slice is a plain list. Two lists are equal if
 /// their roots are. A changed list shares all unchanged subtrees with the old one.
@@ -198,9 +198,9 @@ impl List {
         Ok(PyBytes::new(py, &proof))
     }
 
-    /// Return the changed list and the transition proof, from which `verify_changes` derives its root (section 4, *apply*).
+    /// Return the changed list and the transition proof (protocol section 4, *apply*).
     ///
-    /// O(changes x log n). This list does not change.
+    /// O(changes x log n). This list does not change. `verify_changes` derives the new root from the proof.
     ///
     /// Args:
     ///     changes: `Change` tuples in any order, at most one per index: replacements, and either appends without a gap

@@ -17,11 +17,11 @@ use crate::errors::{call, not_found};
 use crate::path::{self, PathLike};
 use crate::{change, parallel, tuples};
 
-/// A map from paths to targets: the tree of protocol section 3, whole and in memory. Immutable, hashable by its root.
+/// A whole map in memory, from paths to targets (protocol section 3). Immutable; hashable by its root.
 ///
-/// It is a `collections.abc.Mapping` from the text form of a path to the target's CID as text, in key order. Wherever it
-/// takes a path, it takes segments too. Two maps are equal if their roots are, a map and another mapping if their items
-/// are. A changed map shares all unchanged subtrees with the old one.
+/// It is a `collections.abc.Mapping` from the text form of a path to the target's CID as text, in key order. Wherever
+/// it takes a path, it takes segments too. Two maps are equal if their roots are, a map and another mapping if their
+/// items are. A changed map shares all unchanged subtrees with the old one.
 ///
 /// O(n log n); the GIL is released while the tree is built.
 ///
@@ -193,7 +193,8 @@ impl Map {
     ///
     /// Args:
     ///     prefix: The path whose subtree is listed, the path itself included; empty for the whole map.
-    ///     after: The whole path (prefix included) after which the page starts, such as the last one of the page before.
+    ///     after: The whole path (prefix included) after which the page starts, such as the last one of the page
+    ///         before; None for the first page.
     ///     limit: The largest number of entries, at least 1.
     ///
     /// Returns:
@@ -227,9 +228,9 @@ impl Map {
         tuples::scan(py, listing, PyBytes::new(py, &proof))
     }
 
-    /// Return the changed map and the transition proof, from which `verify_changes` derives its root (section 4, *apply*).
+    /// Return the changed map and the transition proof (protocol section 4, *apply*).
     ///
-    /// O(changes x depth). This map does not change.
+    /// O(changes x depth). This map does not change. `verify_changes` derives the new root from the proof.
     ///
     /// Args:
     ///     changes: `Change` tuples in any order, at most one per path. None for `before` means that the path is absent
@@ -239,8 +240,8 @@ impl Map {
     ///     ``Applied(tree, proof)``; the tree is a `Map`.
     ///
     /// Raises:
-    ///     Conflict: If a `before` differs from the target (code ``before_mismatch``), or a path is changed twice or not
-    ///         at all (code ``invalid_change``). The message names the path.
+    ///     Conflict: If a `before` differs from the target (code ``before_mismatch``), or a path is changed twice or
+    ///         not at all (code ``invalid_change``). The message names the path.
     ///     InvalidInput: If there are no changes or one is malformed. The message names its place.
     ///
     /// >>> m = Map({"a": payload_cid(b"old")})

@@ -136,7 +136,8 @@ impl PayloadHasher {
 
 /// Return whether `data` has the digest that `cid` names, by any hash function of protocol section 1.
 ///
-/// An identity CID contains the payload itself. For a root, `data` is the encoding of the tree's top node. O(bytes); the GIL is released above 32 KiB.
+/// An identity CID contains the payload itself. For a root, `data` is the encoding of the tree's top node. O(bytes);
+/// the GIL is released above 32 KiB.
 ///
 /// Args:
 ///     cid: The CID that was requested, not one that came with the bytes.

@@ -12,7 +12,7 @@ use crate::errors::{call, exception, invalid};
 use crate::path::{self, Path, PathLike};
 use crate::{change, parallel, tuples};
 
-/// Verify an inclusion or absence proof and return the path's target, or None if it is absent (section 4, *get*).
+/// Verify an inclusion or absence proof of a path (protocol section 4, *get*).
 ///
 /// O(depth) hashes, a few microseconds. A proof has at most 1 MiB.
 ///
@@ -114,7 +114,7 @@ fn in_item(error: core::Error, index: usize) -> core::Error {
     error.within(&format!("item {index}"))
 }
 
-/// Verify the proof of a list's element, or that the list is shorter, and return what is proven (section 4, *get*).
+/// Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
 ///
 /// O(log n) hashes. A proof has at most 1 MiB.
 ///
@@ -128,7 +128,8 @@ fn in_item(error: core::Error, index: usize) -> core::Error {
 ///
 /// Raises:
 ///     ProofError: If `proof` does not prove either. The message names the check that failed, and where.
-///     InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or `index` is not from 0 to 2^53 - 1.
+///     InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or `index` is not from 0 to
+///         2^53 - 1.
 ///
 /// >>> l = List([payload_cid(b"hello")], sizes=[5])
 /// >>> verify_index(l.root, 0, l.prove(0)) == (payload_cid(b"hello"), 5, 1)
@@ -150,7 +151,7 @@ pub fn verify_index<'py>(
     tuples::ELEMENT.instance(py, (target, element.size, element.length))
 }
 
-/// Verify a range proof and return all elements that overlap the range (protocol section 4, *range*).
+/// Verify a range proof: all elements of a list that overlap a range of its measure (section 4, *range*).
 ///
 /// O(log n + elements) hashes. A proof has at most 16 MiB.
 ///
@@ -165,7 +166,8 @@ pub fn verify_index<'py>(
 ///
 /// Raises:
 ///     ProofError: If `proof` does not prove the elements. The message names the check that failed, and where.
-///     InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or a bound is not from 0 to 2^53 - 1.
+///     InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or a bound is not from 0 to
+///         2^53 - 1.
 ///
 /// >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
 /// >>> found = verify_range(l.root, 7, None, l.prove_range(7))
@@ -188,7 +190,7 @@ pub fn verify_range<'py>(
     tuples::RANGE.instance(py, (segments, span.sizes, span.offset, span.length, span.total_size))
 }
 
-/// Verify a listing proof and return the complete page of entries (protocol section 4, *scan*).
+/// Verify a listing proof: a complete page of a map's entries (protocol section 4, *scan*).
 ///
 /// O(depth + entries) hashes. A proof has at most 16 MiB.
 ///
@@ -242,8 +244,8 @@ pub fn verify_scan<'py>(
 ///     The new root CID, as text.
 ///
 /// Raises:
-///     ProofError: If `proof` does not show all that the changes touch, or a `before` differs from the tree. The message
-///         names the check that failed.
+///     ProofError: If `proof` does not show all that the changes touch, or a `before` differs from the tree. The
+///         message names the check that failed.
 ///     Conflict: If the changes contradict each other or one changes nothing (code ``invalid_change``).
 ///     InvalidInput: If `root` is not a root (code ``kind_mismatch``), there are no changes, or one is malformed.
 ///
