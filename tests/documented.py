@@ -32,11 +32,11 @@ class Operation:
 
     method: str
     path: str
-    said: dict[str, Any]
+    spec: dict[str, Any]
 
     @property
     def parameters(self) -> list[dict[str, Any]]:
-        return list(self.said.get("parameters", []))
+        return list(self.spec.get("parameters", []))
 
     def send(self, client: httpx2.Client, name: str, token: str) -> httpx2.Response:
         """Send the request that the examples with this name describe."""
@@ -50,10 +50,10 @@ class Operation:
             if place == "path":
                 path = path.replace(f"{{{key}}}", quote(value, safe=""))
         headers = {key: value for (place, key), value in given.items() if place == "header"}
-        if "security" in self.said:
+        if "security" in self.spec:
             headers["Authorization"] = f"Bearer {token}"
         content = None
-        for media_type, body in self.said.get("requestBody", {}).get("content", {}).items():
+        for media_type, body in self.spec.get("requestBody", {}).get("content", {}).items():
             headers["Content-Type"] = media_type
             sent = body.get("examples", {}).get(name, {}).get("value")
             content = sent if sent is None or media_type != "application/json" else json.dumps(sent)
@@ -64,7 +64,7 @@ class Operation:
         """Return status, media type and body of each response that has an example with this name."""
         return [
             (int(status), media_type, body["examples"][name]["value"])
-            for status, answer in self.said["responses"].items()
+            for status, answer in self.spec["responses"].items()
             for media_type, body in answer.get("content", {}).items()
             if name in body.get("examples", {})
         ]

@@ -127,7 +127,7 @@ def test_every_example_gets_the_answer_that_it_shows(
     replayed = set()
     for operation, name, answer in fresh_answers(tmp_path_factory, document):
         shown = known[operation].answers(name)
-        said = known[operation].said["responses"]
+        said = known[operation].spec["responses"]
         assert str(answer.status_code) in said, (operation, name, answer.text)
         media_type = answer.headers.get("content-type", "").partition(";")[0]
         if media_type == CAR or not answer.content:
@@ -157,7 +157,7 @@ def all_request_examples(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Every example of a request that the document shows, as operation and name; health has nothing to send."""
     yield "get_healthz", "healthy"
     for operation, each in documented.operations(document).items():
-        bodies = each.said.get("requestBody", {}).get("content", {}).values()
+        bodies = each.spec.get("requestBody", {}).get("content", {}).values()
         for shown in (*each.parameters, *bodies):
             yield from ((operation, name) for name in shown.get("examples", {}))
 
@@ -166,9 +166,9 @@ def test_every_request_and_every_answer_has_an_example(document: dict[str, Any])
     for operation, each in documented.operations(document).items():
         if OWN_FILES.fullmatch(each.path):
             continue
-        for media_type, body in each.said.get("requestBody", {}).get("content", {}).items():
+        for media_type, body in each.spec.get("requestBody", {}).get("content", {}).items():
             assert body["examples"], (operation, media_type)
-        for status, answer in each.said["responses"].items():
+        for status, answer in each.spec["responses"].items():
             for media_type, body in answer.get("content", {}).items():
                 of_a_car = media_type == CAR or (operation, status) == ("take_car", "201")
                 assert of_a_car or body["examples"], (operation, status)
@@ -177,7 +177,7 @@ def test_every_request_and_every_answer_has_an_example(document: dict[str, Any])
 def test_every_code_of_an_operation_has_an_example(document: dict[str, Any]) -> None:
     general = document["components"]["examples"]
     for operation, each in documented.operations(document).items():
-        for status, answer in each.said["responses"].items():
+        for status, answer in each.spec["responses"].items():
             for body in answer.get("content", {}).values() if int(status) >= 400 else ():
                 shown = [
                     one.get("value") or general[one["$ref"].rpartition("/")[2]]["value"]
