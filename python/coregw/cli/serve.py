@@ -53,9 +53,8 @@ def server_options(command: F) -> F:
             type=click.IntRange(1, 256),
             help="Number of processes that serve one store; 1 by default.",
         ),
-        click.option(
-            "--worker", type=(int, int), hidden=True
-        ),  # given by the owner process to the workers that it starts
+        # The owner process gives this option to the workers that it starts.
+        click.option("--worker", type=(int, int), hidden=True),
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one."),
         click.option("--host", help="Address to listen on; loopback by default."),
         click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; created if missing."),
