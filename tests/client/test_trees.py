@@ -75,20 +75,26 @@ def test_a_walk_follows_nested_maps(client: Client) -> None:
     assert below == {"sub2/map/in/file", "sub2/map/again/x"}
 
 
-def test_a_walk_is_bounded(gateway: str) -> None:
-    with Client(gateway, ClientSettings(max_nesting=3, max_entries=40)) as client:
-        bomb = client.create_root({"x": cid("x")})
+def test_a_walk_refuses_maps_that_nest_too_deeply(gateway: str) -> None:
+    with Client(gateway, ClientSettings(max_nesting=3)) as client:
+        nested = client.create_root({"x": cid("x")})
         for _ in range(3):
-            bomb = client.create_root({"a": bomb, "b": bomb})
-        assert len(list(client.walk(bomb))) == 8
-        deeper = client.create_root({"a": bomb})
-        with pytest.raises(InvalidInput, match="nest deeper than 3"):
+            nested = client.create_root({"a": nested, "b": nested})
+        assert len(list(client.walk(nested))) == 8
+        deeper = client.create_root({"a": nested})
+        with pytest.raises(InvalidInput, match=r"'a/[ab]/[ab]/[ab]': maps nest deeper than 3"):
             list(client.walk(deeper))
-        wide = client.create_root({str(number): bomb for number in range(3)})
-        with pytest.raises((TooLarge, InvalidInput)):
-            list(client.walk(wide))
-        with pytest.raises(TooLarge, match="more than 40"):
-            list(client.walk(client.create_root({str(number): cid("x") for number in range(41)})))
+
+
+def test_a_walk_refuses_too_many_entries(gateway: str) -> None:
+    with Client(gateway, ClientSettings(max_entries=40)) as client:
+        leaf = client.create_root({"x": cid("x")})
+        flat = {str(number): cid("x") for number in range(41)}
+        nested = {str(number): leaf for number in range(21)}
+        assert len(list(client.walk(client.create_root(dict(list(flat.items())[:40]))))) == 40
+        for arcs in (flat, nested):
+            with pytest.raises(TooLarge, match="more than 40"):
+                list(client.walk(client.create_root(arcs)))
 
 
 @pytest.mark.parametrize(
