@@ -53,7 +53,7 @@ def test_the_extension_has_the_version_of_the_workspace() -> None:
     assert coregw.__version__ == CARGO["workspace"]["package"]["version"]
 
 
-# What computes: hash functions, encodings, searches in memory, a cache. Whatever does I/O, or reads a clock, is not here.
+# Crates that only compute: hash functions, encodings, searches in memory, a cache. None does I/O or reads a clock.
 PURE = {
     "blake2",
     "blake3",
