@@ -83,13 +83,15 @@ def process(
 
 
 @contextmanager
-def thread(store: Store, service: Service = GATEWAY, **settings: object) -> Iterator[str]:
+def thread(
+    store: Store, service: Service = GATEWAY, kind: type[Settings] = Settings, **settings: object
+) -> Iterator[str]:
     """The address of a gateway in a thread; for tests that need a store or limits of their own.
 
     Raises whatever the gateway ended with.
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
-    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put, service=service)
+    server = GatewayServer(kind.load({}, port=0, **settings), store, ready.put, service=service)
 
     def serve() -> None:
         try:

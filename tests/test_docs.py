@@ -9,7 +9,7 @@ import pytest
 
 import coregw
 from coregw.errors import ERROR_CODES
-from coregw.gateway.settings import Settings
+from coregw.plants.settings import PlantSettings
 
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"
@@ -23,7 +23,7 @@ def read(page: str) -> str:
 def test_operations_lists_every_setting_with_its_default() -> None:
     documented = [line for line in read("docs/operations.md").splitlines() if line.startswith("| `COREGW_")]
     assert documented == [
-        f"| `{variable}` | `{default}` | {about} |" for variable, default, about in Settings.describe()
+        f"| `{variable}` | `{default}` | {about} |" for variable, default, about in PlantSettings.describe()
     ]
 
 

@@ -23,7 +23,6 @@ import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.workers import worker_settings
-from plant_services import ALONE, BESIDE, TOKEN, running
 from worker_processes import has_connection, is_alive, open_files, until, workers_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes by /proc")
@@ -164,16 +163,6 @@ def test_of_publishers_through_all_workers_one_wins_each_revision(callers: list[
             statuses = list(threads.map(lambda each: each[0].publish("race", each[1], revision), race))  # noqa: B023
             assert sorted(statuses) == [200] + [409] * (len(callers) - 1)
     assert [caller.history("race") for caller in callers] == [list(range(1, 11))] * len(callers)
-
-
-def test_of_plants_through_all_workers_one_gets_each_id(tmp_path: Path) -> None:
-    def create(number: int) -> int:
-        body, headers = {"name": "fern", "id": number // 16}, {"authorization": f"Bearer {TOKEN}"}
-        return httpx2.post(f"{process.url}/plants", json=body, headers=headers, timeout=60).status_code
-
-    with running(BESIDE, tmp_path, workers=2) as process, ThreadPoolExecutor(16) as threads:
-        statuses = list(threads.map(create, range(10 * 16)))
-    assert [sorted(statuses[start : start + 16]) for start in range(0, 160, 16)] == [[200] + [400] * 15] * 10
 
 
 def begin_upload(url: str) -> tuple[socket.socket, int]:
@@ -331,7 +320,7 @@ def test_a_worker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
         serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
 
 
-@pytest.mark.parametrize("command", [BESIDE, ALONE])
+@pytest.mark.parametrize("command", ["serve", "serve-plants"])
 def test_the_option_says_how_many(tmp_path: Path, command: str) -> None:
     options = ["--workers", "3", "--port", "0", "--data", str(tmp_path)]
     with subprocess.Popen(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import httpx2
 
 
-def test_the_documentation_page_loads_only_what_is_there(client: httpx2.Client, command: str) -> None:
+def test_everything_that_the_documentation_page_loads_exists(client: httpx2.Client, command: str) -> None:
     page = client.get("/docs" if command == ALONE else "/plants/docs")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     for each in re.findall(r'(?:src|href)="(?!data:)([^"]+)"', page.text):
@@ -21,7 +21,7 @@ def test_the_documentation_page_loads_only_what_is_there(client: httpx2.Client, 
     assert list(document["paths"]) == ["/plants"]
 
 
-def test_the_page_beside_a_gateway_is_not_the_gateway_s(client: httpx2.Client, command: str) -> None:
+def test_the_page_beside_a_gateway_is_separate_from_the_gateways(client: httpx2.Client, command: str) -> None:
     if command == ALONE:
         assert client.get("/plants/docs").status_code == 404
     else:

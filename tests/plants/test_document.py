@@ -70,7 +70,7 @@ def _schema(message: dict[str, Any]) -> str:
         ("Error", {"error": ("integer", "int32"), "message": ("string", None)}, {"error", "message"}),
     ],
 )
-def test_the_schemas_are_those_of_the_page(
+def test_the_schemas_are_those_of_the_service_page(
     document: dict[str, Any], schema: str, fields: dict[str, tuple[str, str | None]], required: set[str]
 ) -> None:
     told = document["components"]["schemas"][schema]
@@ -88,7 +88,7 @@ def test_the_examples_work(create: Create, document: dict[str, Any]) -> None:
     assert answer.json() == operation["responses"]["200"]["content"]["application/json"]["example"]
 
 
-def test_every_status_of_the_route_but_those_of_a_broken_store_was_seen_to_be_documented(
+def test_every_status_of_the_route_is_documented(
     create: Create, client: httpx2.Client, document: dict[str, Any]
 ) -> None:
     answers = [
@@ -102,7 +102,7 @@ def test_every_status_of_the_route_but_those_of_a_broken_store_was_seen_to_be_do
     assert documented == {"200", "400", "401", "413", "415", "500", "503", "507"}
 
 
-def test_the_document_takes_no_query(client: httpx2.Client, path: str, expect_error: ExpectError) -> None:
+def test_the_document_refuses_a_query(client: httpx2.Client, path: str, expect_error: ExpectError) -> None:
     expect_error(client.get(f"{path}?a=b"), 400)
 
 

@@ -1,4 +1,4 @@
-"""Every failure of the plant store has the Error body, whatever its status, and leaks nothing."""
+"""Failures of the plant store: an Error body whatever the status, which leaks nothing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.plants.service import alone, beside_gateway
+from coregw.plants.settings import PlantSettings, body_limit
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 from plant_services import ALONE, TOKEN
@@ -33,7 +34,7 @@ def test_404_for_unknown_routes(client: httpx2.Client, expect_error: ExpectError
 
 
 @pytest.mark.parametrize("path", ["/", "/pets", "/plantsx", "/v1/resolve", "/v1/cas"])
-def test_404_for_what_only_a_gateway_has(
+def test_404_for_routes_that_only_a_gateway_has(
     command: str, client: httpx2.Client, expect_error: ExpectError, path: str
 ) -> None:
     answer = client.get(path)
@@ -71,7 +72,7 @@ def test_413_for_a_body_that_is_too_large(
     assert "65536" in expect_error(answer, 413)
 
 
-def test_the_largest_body_is_taken(create: Create, fresh: Fresh) -> None:
+def test_the_largest_body_is_accepted(create: Create, fresh: Fresh) -> None:
     body = json.dumps({"name": "fern", "id": fresh()}).encode()
     assert create(body + b" " * ((64 << 10) - len(body))).status_code == 200
 
@@ -103,25 +104,25 @@ def test_a_body_without_a_content_type_is_json(client: httpx2.Client, fresh: Fre
     ],
     ids=["no Host", "two Hosts", "no length", "long head", "another coding"],
 )
-def test_400_for_what_is_no_http_request(client: httpx2.Client, head: str) -> None:
+def test_400_for_a_malformed_http_request(client: httpx2.Client, head: str) -> None:
     with serving.connect(str(client.base_url).rstrip("/")) as connection:
         connection.sendall(head.encode())
         answer = serving.everything(connection)
     assert answer.startswith(b"HTTP/1.1 400 ")
-    told = json.loads(answer.partition(b"\r\n\r\n")[2])
-    assert told["error"] == 400
-    assert set(told) == {"error", "message"}
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert error["error"] == 400
+    assert set(error) == {"error", "message"}
 
 
 @pytest.mark.parametrize("rubbish", [b"\0\r\n\r\n", b"PLANTS\r\n\r\n"])
-def test_what_has_no_target_is_refused_in_the_shape_of_the_service(
+def test_a_request_without_a_target_gets_an_error_of_the_service(
     command: str, client: httpx2.Client, rubbish: bytes
 ) -> None:
     with serving.connect(str(client.base_url).rstrip("/")) as connection:
         connection.sendall(rubbish)
         answer = serving.everything(connection)
-    told = json.loads(answer.partition(b"\r\n\r\n")[2])
-    assert told["error"] == (400 if command == ALONE else "invalid_request")
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert error["error"] == (400 if command == ALONE else "invalid_request")
 
 
 class _BrokenStore(MemoryStore):
@@ -152,7 +153,7 @@ class _BrokenStore(MemoryStore):
         (StorageFull("the disk is full"), 507),
     ],
 )
-def test_what_a_store_raises_becomes_a_status_and_leaks_nothing(
+def test_an_error_of_the_store_becomes_a_status_and_leaks_nothing(
     expect_error: ExpectError, caplog: pytest.LogCaptureFixture, service: str, error: Exception, status: int
 ) -> None:
     served = _SERVICES[service](AccessToken("PLANTS_ACCESS_TOKEN", TOKEN))
@@ -168,12 +169,12 @@ def test_what_a_store_raises_becomes_a_status_and_leaks_nothing(
 def test_503_when_all_bodies_together_are_too_large(expect_error: ExpectError, service: str) -> None:
     served = _SERVICES[service](AccessToken("PLANTS_ACCESS_TOKEN", TOKEN))
     limits = {"buffered_bytes": 1 << 20, "plant_body_bytes": 4 << 20}
-    with serving.thread(MemoryStore(), service=served, **limits) as url:
+    with serving.thread(MemoryStore(), served, PlantSettings, **limits) as url:
         answer = httpx2.post(f"{url}/plants", content=b" " * (2 << 20), headers=_CARRIED)
         expect_error(answer, 503)
         after = httpx2.post(f"{url}/plants", json={"name": "fern", "id": 1}, headers=_CARRIED)
         assert after.status_code == 200
 
 
-def test_the_limit_on_bodies_is_a_setting() -> None:
-    assert Settings().plant_body_bytes == 64 << 10
+def test_the_default_limit_of_bodies_is_64_kib() -> None:
+    assert PlantSettings().plant_body_bytes == body_limit(Settings()) == 64 << 10

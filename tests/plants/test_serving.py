@@ -1,4 +1,4 @@
-"""The plant store's life: with and without a token, restarts, races, and a gateway beside it."""
+"""The plant store as a process: tokens, restarts, races, workers, and a gateway beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(url: str, plant: dict[str, object]) -> httpx2.Response:
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
 @pytest.mark.parametrize("command", [ALONE, BESIDE])
-def test_a_restart_keeps_plants_however_they_are_served(tmp_path: Path, command: str, end: str) -> None:
+def test_plants_survive_a_restart_of_either_service(tmp_path: Path, command: str, end: str) -> None:
     with running(command, tmp_path) as process:
         assert [create(process.url, {"name": "fern", "id": each}).status_code for each in (1, -1)] == [200, 200]
         process.end(signal.Signals[end])
@@ -36,12 +36,13 @@ def test_a_restart_keeps_plants_however_they_are_served(tmp_path: Path, command:
         assert create(again.url, {"name": "moss", "id": 2}).status_code == 200
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("command", [ALONE, BESIDE])
-def test_of_many_plants_with_one_id_exactly_one_is_created(tmp_path: Path, command: str) -> None:
+def test_of_many_plants_with_one_id_exactly_one_is_created(tmp_path: Path, command: str, workers: int) -> None:
     def post(number: int) -> httpx2.Response:
         return create(process.url, {"name": f"plant {number}", "id": number // 16})
 
-    with running(command, tmp_path) as process, ThreadPoolExecutor(16) as threads:
+    with running(command, tmp_path, workers=workers) as process, ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(post, range(5 * 16)))
     for plant_id in range(5):
         race = answers[16 * plant_id : 16 * (plant_id + 1)]
@@ -62,7 +63,7 @@ def test_without_a_token_the_route_does_not_exist(tmp_path: Path, command: str) 
     assert [(answer.status_code, answer.json()["error"]) for answer in [*answers, empty]] == [(404, wanted)] * 3
 
 
-def test_alone_without_a_token_the_log_says_why_there_is_no_route(tmp_path: Path) -> None:
+def test_alone_without_a_token_a_warning_is_logged(tmp_path: Path) -> None:
     with running(ALONE, tmp_path, token="") as process:
         assert httpx2.get(f"{process.url}/openapi.json").status_code == 200
         process.end()
@@ -72,7 +73,7 @@ def test_alone_without_a_token_the_log_says_why_there_is_no_route(tmp_path: Path
 
 @pytest.mark.parametrize("command", [ALONE, BESIDE])
 @pytest.mark.parametrize("token", ["two words", "a line\n", "t\u00f6ken"])
-def test_a_token_that_no_request_can_carry_is_refused_at_the_start(
+def test_a_token_that_no_header_can_carry_is_refused_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, token: str
 ) -> None:
     monkeypatch.setenv("PLANTS_ACCESS_TOKEN", token)
@@ -84,7 +85,7 @@ def test_a_token_that_no_request_can_carry_is_refused_at_the_start(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_gateway_works_beside_it_and_asks_for_no_token(tmp_path: Path) -> None:
+def test_a_gateway_beside_it_needs_no_token(tmp_path: Path) -> None:
     with running(BESIDE, tmp_path) as process, httpx2.Client(base_url=process.url) as client:
         assert create(process.url, {"name": "fern", "id": 1}).status_code == 200
         cid = client.post("/v1/cas", content=b"leaf").json()["cid"]
@@ -95,7 +96,7 @@ def test_a_gateway_works_beside_it_and_asks_for_no_token(tmp_path: Path) -> None
         assert client.get(f"/v1/cas/{cid}").content == b"leaf"
 
 
-def test_whether_it_is_healthy_needs_no_token(client: httpx2.Client) -> None:
+def test_healthz_needs_no_token(client: httpx2.Client) -> None:
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()["status"], answer.headers["cache-control"]) == (200, "ok", "no-store")
     head = client.head("/healthz")
@@ -103,7 +104,7 @@ def test_whether_it_is_healthy_needs_no_token(client: httpx2.Client) -> None:
     assert client.get("/plants/healthz").status_code == 404
 
 
-def test_alone_what_is_not_healthy_has_the_shape_of_the_service(expect_error: Callable[..., str]) -> None:
+def test_alone_an_unhealthy_store_is_an_error_of_the_service(expect_error: Callable[..., str]) -> None:
     class Unreadable(MemoryStore):
         async def healthy(self) -> bool:
             return False
@@ -116,7 +117,7 @@ def test_alone_what_is_not_healthy_has_the_shape_of_the_service(expect_error: Ca
         expect_error(httpx2.post(f"{url}/healthz"), 405)
 
 
-def test_the_token_is_in_no_log_line(tmp_path: Path) -> None:
+def test_the_token_is_not_logged(tmp_path: Path) -> None:
     with running(ALONE, tmp_path, log_level="debug") as process:
         create(process.url, {"name": "fern", "id": 1})
         httpx2.post(f"{process.url}/plants", headers={"authorization": f"Basic {TOKEN}"})
@@ -125,14 +126,14 @@ def test_the_token_is_in_no_log_line(tmp_path: Path) -> None:
         assert TOKEN not in process.popen.stderr.read()
 
 
-def test_the_smallest_limits_are_kept(tmp_path: Path) -> None:
+def test_the_body_limit_is_a_setting(tmp_path: Path) -> None:
     with running(ALONE, tmp_path, plant_body_bytes=32) as process:
         assert create(process.url, {"name": "fern", "id": 1}).status_code == 200
         assert create(process.url, {"name": "a long name of a small fern", "id": 2}).status_code == 413
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_the_service_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
     with running(ALONE, tmp_path) as process:
         assert create(process.url, {"name": "fern", "id": 1}).status_code == 200
         assert process.end(number) == 0

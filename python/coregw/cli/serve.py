@@ -24,7 +24,7 @@ def _show_settings(context: click.Context, parameter: click.Parameter, wanted: b
     from rich.console import Console
     from rich.table import Table
 
-    from coregw.gateway.settings import Settings
+    from coregw.plants.settings import PlantSettings as Settings
 
     table = Table("variable", "default", "meaning", box=None, pad_edge=False)
     for row in Settings.describe():
@@ -67,7 +67,7 @@ def chosen_settings(
     data: Path | None, host: str | None, port: int | None, workers: int | None, assignments: tuple[str, ...]
 ) -> Settings:
     """Return the settings of the environment, overridden by the options."""
-    from coregw.gateway.settings import Settings
+    from coregw.plants.settings import PlantSettings as Settings
 
     given: dict[str, object] = {"data": data, "host": host, "port": port, "workers": workers}
     known = {variable for variable, _, _ in Settings.describe()}

@@ -73,7 +73,6 @@ class Settings:
     verify_body_bytes: int = _setting(24 * MIB, "Largest body of the verify routes (16 MiB of proof).", least=1)
     roots_body_bytes: int = _setting(256 * MIB, "Largest body of POST /v1/roots.", least=1)
     mutation_body_bytes: int = _setting(64 * MIB, "Largest body of POST /v1/roots/{root}/mutations.", least=1)
-    plant_body_bytes: int = _setting(64 * KIB, "Largest body of POST /plants.", least=1)
     payload_bytes: int = _setting(64 * MIB, "Largest payload of POST /v1/cas.", least=1)
     car_bytes: int = _setting(4 * GIB, "Largest CAR of POST /v1/car; it is spooled to the data directory.", least=1)
     car_blocks: int = _setting(4_000_000, "Most blocks of a CAR; each takes 60 bytes of memory.", least=1, most=1 << 31)

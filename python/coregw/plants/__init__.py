@@ -1,6 +1,6 @@
-"""The sample plant store: a small HTTP service of its own, version 1.0.0, that keeps plants by their ids.
+"""The sample plant store: a small HTTP service, version 1.0.0, that stores plants under their ids.
 
-`coregw.plants.service` runs it alone or in front of a gateway, `coregw.plants.app` is it. It shares the gateway's
-store, sockets, limits and strictness, and nothing of its protocol: its messages, errors and document are its own.
-Importing this package imports no web framework; its modules do.
+`coregw.plants.app` is the application; `coregw.plants.service` serves it alone or in front of a gateway. It shares the
+gateway's store, server, limits and strict parsing; its messages, errors and OpenAPI document are its own. No module
+outside this package mentions plants, except the commands that serve them. Importing it loads no web framework.
 """

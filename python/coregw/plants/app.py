@@ -1,7 +1,4 @@
-"""The plant store as an application of its own: one route behind a bearer token, and its document.
-
-Leaves out how it is served, alone or beside a gateway (`coregw.plants.service`), and where plants are kept (the store).
-"""
+"""The plant store's ASGI application: one route behind a bearer token, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from coregw.plants.messages import Plant, decode_plant, encode
 from coregw.plants.openapi import document
 from coregw.plants.problems import ID_TAKEN, failure, handle_exception
 from coregw.plants.rows import put_plant
+from coregw.plants.settings import body_limit
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
@@ -38,16 +36,16 @@ def create_app(
     document_path: str,
     further: Iterable[HTTPRouteHandler] = (),
 ) -> Litestar:
-    """The plant store as an ASGI application.
+    """Create the ASGI application.
 
     Args:
-        shared: The engine that plants are kept with, the limits, and the reader of request bodies.
-        token: What a client must carry; without it there is no route to create plants by.
-        document_path: Where the OpenAPI document is; the page that shows it is ``docs`` beside it.
-        further: Routes that are there as well, and not in the document.
+        shared: The engine, the settings and the reader of request bodies.
+        token: The token that clients must send; None omits the route that creates plants.
+        document_path: The path of the OpenAPI document; the page that shows it is ``docs`` in the same folder.
+        further: Additional routes, which the document does not mention.
     """
-    beside = document_path.rpartition("/")[0]
-    handlers: list[HTTPRouteHandler] = [_document_route(document_path), *page_handlers(f"{beside}/docs"), *further]
+    folder = document_path.rpartition("/")[0]
+    handlers: list[HTTPRouteHandler] = [_document_route(document_path), *page_handlers(f"{folder}/docs"), *further]
     if token is not None:
         handlers.append(_create_route(shared, token))
     return Litestar(
@@ -61,15 +59,17 @@ def create_app(
 
 
 def _create_route(shared: Gateway, token: AccessToken) -> HTTPRouteHandler:
+    body_bytes = body_limit(shared.settings)
+
     @post(PATH, status_code=200)
     async def create_plant(request: Request[Any, Any, Any]) -> Reply:
-        """``POST /plants``. The token is asked for first: nothing of a stranger's request is read."""
+        """``POST /plants``. Checks the token before reading anything else of the request."""
         token.check(request.scope)
-        async with shared.json_body(request.scope, request.receive, shared.settings.plant_body_bytes) as body:
+        async with shared.json_body(request.scope, request.receive, body_bytes) as body:
             new = decode_plant(body)
         plant = encode(Plant(name=new.name, tag=new.tag))
         if not await put_plant(shared.engine.store, new.id, plant):
-            return failure(400, f"there is a plant with the id {new.id} already", error=ID_TAKEN)
+            return failure(400, f"the id {new.id} is taken by another plant", error=ID_TAKEN)
         return json_reply(plant)
 
     return create_plant
@@ -80,7 +80,7 @@ def _document_route(path: str) -> HTTPRouteHandler:
 
     @get(path)
     async def openapi_document(request: Request[Any, Any, Any]) -> Reply:
-        """The document; who may read it needs no token, since it holds nothing of anybody's."""
+        """The OpenAPI document, which needs no token."""
         query_parameters(request.scope)
         return json_reply(text)
 
@@ -88,6 +88,6 @@ def _document_route(path: str) -> HTTPRouteHandler:
 
 
 async def _add_headers(message: Message, _: Scope) -> None:
-    """Adds what every answer has, failures and unknown routes included."""
+    """Add the headers of every response, failures and unknown routes included."""
     if message["type"] == "http.response.start":
         message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]

@@ -1,4 +1,4 @@
-"""The plant store's JSON messages, strict like the gateway's but for int64 ids. Leaves out what becomes of them."""
+"""The plant store's JSON messages: strict like the gateway's, except that ids may be any int64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tag = Annotated[str, Meta(description="Tag that specifies the type.")]
 
 
 class Plant(Struct, frozen=True, kw_only=True):
-    """A plant, as the store answers with it."""
+    """A plant in a response."""
 
     name: Name
     tag: Tag | UnsetType = UNSET
@@ -34,7 +34,7 @@ class NewPlant(Plant, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Error(Struct, frozen=True, kw_only=True):
     """Any failure."""
 
-    error: Annotated[Int32, Meta(description="The status that names the failure; 409 where an id is taken.")]
+    error: Annotated[Int32, Meta(description="The status of the failure, except 409 (with status 400) for a taken id.")]
     message: Annotated[str, Meta(description="One sentence for a person.")]
 
 
@@ -42,19 +42,19 @@ _NEW_PLANT: Final = msgspec.json.Decoder(NewPlant)
 
 
 def decode_plant(body: bytes) -> NewPlant:
-    """Reads a `NewPlant` strictly: protocol section 5, but for integers, which may be any int64. O(size).
+    """Decode a `NewPlant`, strictly (protocol section 5), except that integers may be any int64. O(size).
 
     Raises:
-        InvalidInput: The text is no strict JSON (with line and column), or its members are not those of a `NewPlant`
-            (with the place as a JSON path).
+        InvalidInput: The body is not strict JSON (the message has line and column), or not a `NewPlant` (the message
+            has a JSON path).
     """
     check_json(body, int64=True)
     try:
         return _NEW_PLANT.decode(body)
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"this is no new plant: {error}") from None
+        raise InvalidInput(f"the body is not a NewPlant: {error}") from None
 
 
 def encode(message: Struct) -> bytes:
-    """The JSON text of a message, compact, in O(size)."""
+    """Encode a message as compact JSON. O(size)."""
     return msgspec.json.encode(message)

@@ -1,4 +1,4 @@
-"""The plant store's own OpenAPI 3.1.0 document. Small enough to be written down; a test holds it to the service."""
+"""The plant store's OpenAPI 3.1.0 document, written by hand; tests compare it with the service."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from coregw.plants.messages import Error, NewPlant, Plant
 __all__ = ["VERSION", "document"]
 
 VERSION: Final = "1.0.0"
-"""The version of the interface description, which is not that of coregw."""
+"""The version of the interface description, independent of coregw's."""
 
 _FAILURES: Final = {
-    400: "Unexpected error: the body does not fit (`error` is 400), or the id is taken (`error` is 409).",
+    400: "Unexpected error: the body is invalid (`error` is 400), or the id is taken (`error` is 409).",
     401: "The bearer token is missing or wrong.",
     413: "The body is too large.",
     415: "The body is not sent as `application/json`.",
-    500: "Something went wrong in the service.",
-    503: "The service cannot answer now; trying again later may help.",
-    507: "There is no room to store the plant.",
+    500: "The service failed.",
+    503: "The service is unavailable at the moment; try again later.",
+    507: "The store has no room for the plant.",
 }
 _HEADERS: Final = {401: ("WWW-Authenticate", "`Bearer`."), 503: ("Retry-After", "Seconds to wait.")}
 
 
 def document() -> bytes:
-    """The document as JSON."""
+    """Encode the document as JSON."""
     _, schemas = msgspec.json.schema_components([Error, NewPlant, Plant], ref_template="#/components/schemas/{name}")
     operation = {
         "operationId": "createPlant",
@@ -42,7 +42,7 @@ def document() -> bytes:
             "openapi": "3.1.0",
             "info": {
                 "title": "Plant Store",
-                "description": "A sample service that keeps plants by their identification numbers.",
+                "description": "A sample service that stores plants under their identification numbers.",
                 "version": VERSION,
                 "license": {"name": "MIT", "identifier": "MIT"},
             },
@@ -57,7 +57,7 @@ def document() -> bytes:
 
 
 def _content(schema: str, example: object) -> dict[str, Any]:
-    """JSON of a schema, with an example that can be sent as it is."""
+    """The content of a message: JSON of a schema, with an example."""
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}}
 
 

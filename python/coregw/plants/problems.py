@@ -1,6 +1,6 @@
-"""Failures in the plant store's own shape, ``{"error": int32, "message": sentence}``, whatever their status.
+"""Failures as the plant store's Error: ``{"error": int32, "message": sentence}``, whatever their status.
 
-Which status a failure has is the gateway's table (`coregw.gateway.http.problems`), and so is what leaks nothing.
+`coregw.gateway.http.problems` decides which status an exception becomes, and what of it a client may see.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 __all__ = ["ID_TAKEN", "failure", "handle_exception", "refusal"]
 
 ID_TAKEN: Final = 409
-"""The ``error`` of the one failure that its status, 400, does not name: who repeats a request must know it."""
+"""The ``error`` of a taken id. Its status is 400 like that of invalid bodies, so clients need the number to tell."""
 
 
 def failure(status: int, message: str, *, error: int | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-    """An answer that says what failed.
+    """Create the response for a failure.
 
     Args:
         status: The HTTP status.
         message: One sentence for a person.
-        error: The number in the body; the status if None.
-        headers: Further headers.
+        error: The number in the body; `status` if None.
+        headers: Additional headers.
     """
     body = encode(Error(error=status if error is None else error, message=message))
     return json_reply(body, status, headers or {})
 
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """The answer for any exception that the route, or the routing, let out."""
-    told = problem_of(request.scope, error)
-    return as_response(failure(told.status, told.message, headers=told.all_headers))
+    """Create the response for an exception of a route or of the routing."""
+    problem = problem_of(request.scope, error)
+    return as_response(failure(problem.status, problem.message, headers=problem.all_headers))
 
 
 def refusal(_: bytes, message: str) -> bytes:
-    """The body of the 400 for what is no HTTP request, as `coregw.gateway.http.connection.Refusal`."""
+    """The body of the 400 for a malformed HTTP request; a `coregw.gateway.http.connection.Refusal`."""
     return encode(Error(error=400, message=message))

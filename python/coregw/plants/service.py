@@ -1,7 +1,4 @@
-"""Serving the plant store: alone (``coregw serve-plants``), or in front of a gateway on one port (``coregw serve``).
-
-Leaves out sockets, signals and framing, which are the gateway's (`coregw.gateway.server`).
-"""
+"""The plant store as a service: alone (``coregw serve-plants``), or in front of a gateway (``coregw serve``)."""
 
 from __future__ import annotations
 
@@ -35,10 +32,10 @@ def token_from_environment() -> AccessToken | None:
 
 
 def alone(token: AccessToken | None) -> Service:
-    """The plant store and nothing else, its document at ``/openapi.json``, and ``/healthz`` as a gateway has it.
+    """The plant store only, with its document at ``/openapi.json`` and the gateway's ``/healthz``.
 
     Args:
-        token: What a client must carry; without it there is no route to create plants by, and a log line says so.
+        token: The token that clients must send; None omits the route that creates plants, and logs a warning.
     """
 
     def make(settings: Settings, engine: Engine, _: AccessToken | None) -> ASGIApp:
@@ -53,12 +50,12 @@ def alone(token: AccessToken | None) -> Service:
 
 
 def beside_gateway(token: AccessToken | None) -> Service:
-    """A gateway with the plant store under ``/plants``, its document at ``/plants/openapi.json``.
+    """A gateway, and the plant store at ``/plants`` with its document at ``/plants/openapi.json``.
 
-    Both share the store and the memory for request bodies.
+    They share the store and the memory for request bodies.
 
     Args:
-        token: What a client of the plant store must carry; without it there is only the gateway.
+        token: The token that clients of the plant store must send; None omits the plant store.
     """
     if token is None:
         return GATEWAY
@@ -66,25 +63,25 @@ def beside_gateway(token: AccessToken | None) -> Service:
     def make(settings: Settings, engine: Engine, admin_token: AccessToken | None) -> ASGIApp:
         gateway = create_gateway(settings, engine, admin_token)
         plants = create_app(gateway.gateway, token, PATH + _DOCUMENT)
-        return _Both(gateway, plants)
+        return _ByPath(gateway, plants)
 
-    def worded(target: bytes, message: str) -> bytes:
+    def refuse(target: bytes, message: str) -> bytes:
         path = target.partition(b"?")[0].decode("latin-1")
         return (refusal if _is_plants(path) else GATEWAY.refusal)(target, message)
 
-    return Service(make, worded)
+    return Service(make, refuse)
 
 
 @dataclass(frozen=True, slots=True)
-class _Both:
-    """Passes requests on by path."""
+class _ByPath:
+    """Passes each request to the gateway or the plant store, by its path."""
 
     gateway: ASGIApp
     plants: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = self.plants if _is_plants(scope.get("path", "")) else self.gateway
-        await wanted(scope, receive, send)
+        app = self.plants if _is_plants(scope.get("path", "")) else self.gateway
+        await app(scope, receive, send)
 
 
 def _is_plants(path: str) -> bool:

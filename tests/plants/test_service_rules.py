@@ -33,7 +33,7 @@ def test_plant_tag_is_that_of_the_new_plant(create: Create, fresh: Fresh, tag: s
     assert (answer.status_code, json.loads(answer.content)) == (200, {"name": "fern", "tag": tag})
 
 
-def test_plant_tag_is_left_out_where_there_was_none(create: Create, fresh: Fresh) -> None:
+def test_plant_tag_is_omitted_if_the_new_plant_has_none(create: Create, fresh: Fresh) -> None:
     assert create({"name": "fern", "id": fresh()}).content == b'{"name":"fern"}'
 
 
@@ -59,9 +59,7 @@ def test_new_plant_name_and_tag_are_strings(
 @pytest.mark.parametrize(
     "plant_id", [_LEAST, _LEAST + 1, -(2**53) - 1, -(2**53), -1, 0, 2, 2**53, 2**53 + 1, _MOST - 1, _MOST]
 )
-def test_new_plant_id_may_be_any_int64_and_each_is_its_own(
-    create: Create, expect_error: ExpectError, plant_id: int
-) -> None:
+def test_new_plant_id_may_be_any_int64(create: Create, expect_error: ExpectError, plant_id: int) -> None:
     assert create({"name": f"plant {plant_id}", "id": plant_id}).status_code == 200
     assert str(plant_id) in expect_error(create({"name": "another", "id": plant_id}), 400, 409)
 
@@ -70,7 +68,7 @@ def test_new_plant_id_may_be_any_int64_and_each_is_its_own(
     "text",
     f'{_MOST + 1} {_LEAST - 1} {2**64} 1e3 1.0 -0 01 +1 1e999 NaN 0x1 "1" null true [1] {{}}'.split(),
 )
-def test_new_plant_id_is_an_int64_and_nothing_else(create: Create, expect_error: ExpectError, text: str) -> None:
+def test_new_plant_id_outside_int64_is_refused(create: Create, expect_error: ExpectError, text: str) -> None:
     expect_error(create(f'{{"name": "fern", "id": {text}}}'.encode()), 400)
 
 
@@ -172,7 +170,7 @@ def test_401_for_two_tokens(client: httpx2.Client, fresh: Fresh, expect_error: E
     expect_error(client.post("/plants", json={"name": "fern", "id": fresh()}, headers=twice), 401)
 
 
-def test_401_comes_before_anything_that_the_request_says(client: httpx2.Client, expect_error: ExpectError) -> None:
+def test_401_comes_before_any_other_failure(client: httpx2.Client, expect_error: ExpectError) -> None:
     expect_error(client.post("/plants?a=b", content=b"{", headers={"content-type": "text/plain"}), 401)
 
 
@@ -186,6 +184,6 @@ def test_400_for_a_second_plant_with_the_same_id(create: Create, fresh: Fresh, e
         assert str(plant["id"]) in expect_error(create(again), 400, 409)
 
 
-def test_400_for_a_body_that_does_not_fit_tells_where(create: Create, expect_error: ExpectError) -> None:
+def test_400_for_an_invalid_body_names_the_place(create: Create, expect_error: ExpectError) -> None:
     assert "$.id" in expect_error(create({"name": "fern", "id": "7"}), 400, 400)
     assert "line 2" in expect_error(create(b'{"name": "fern",\n"id": 1.5}'), 400, 400)

@@ -1,4 +1,4 @@
-"""The rules of docs/plant-store.md: every test that the page names exists."""
+"""The rules of docs/plant-store.md name tests that exist."""
 
 from __future__ import annotations
 
@@ -25,3 +25,13 @@ def test_every_named_test_exists() -> None:
 
 def test_every_rule_names_a_test() -> None:
     assert [rule for rule in RULES if "`test_" not in rule] == []
+
+
+def test_only_the_commands_that_serve_plants_mention_them() -> None:
+    package = HERE.parent.parent / "python" / "coregw"
+    mentions = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "plant" in path.read_text("utf-8").lower() and "plants" not in path.relative_to(package).parts
+    }
+    assert mentions == {"cli/__init__.py", "cli/serve.py", "cli/serve_plants.py"}
