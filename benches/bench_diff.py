@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import report
 from coregw import payload_cid
-from coregw._core import Build, Mutation, Need, Operation, PageCache, verify_diff
+from coregw._core import Need, Operation, PageCache, verify_diff
 
 ROUNDS = 5
 ARCS, QUICK_ARCS = (1_000, 10_000, 100_000, 1_000_000), (1_000, 100_000)
@@ -36,17 +36,16 @@ class Pages:
         self.held: dict[bytes, bytes] = {}
         self.reads = 0
 
-    def keep(self, next_pages: Callable[[int], list[tuple[bytes, bytes]]]) -> None:
-        while batch := next_pages(1 << 20):
-            self.held.update(batch)
-
-    def drive(self, work: Operation | Mutation) -> bytes:
-        while isinstance(need := work.run(1 << 20), Need):
+    def drive(self, operation: Operation, *, holds_roots: bool = True) -> bytes:
+        while isinstance(need := operation.poll(1 << 20), Need):
             if need.roots is not None:
-                work.supply_roots([True] * len(need.roots))
+                operation.supply_roots([holds_roots] * len(need.roots))
+                holds_roots = False  # only the roots that an operation starts from are held
             elif need.pages is not None:
                 self.reads += len(need.pages)
-                work.supply_pages([self.held[digest] for digest in need.pages])
+                operation.supply_pages([self.held[digest] for digest in need.pages])
+            elif need.store is not None:
+                self.held.update(need.store[0])
         return need
 
 
@@ -61,9 +60,7 @@ def changed(pages: Pages, base: str, arcs: int, count: int) -> str:
     places = random.Random(7).sample(range(arcs), count)
     changes = [{"path": path(i), "before": {"target": OLD}, "after": {"target": NEW}} for i in places]
     body = json.dumps({"deltas": [{"kind": "map", "changes": changes}]}).encode()
-    mutation = Mutation(PageCache(1 << 28), base, body)
-    receipt = json.loads(pages.drive(mutation))
-    pages.keep(mutation.next_pages)
+    receipt = json.loads(pages.drive(Operation.mutate(PageCache(1 << 28), base, body)))
     return str(receipt["new_root"])
 
 
@@ -92,11 +89,12 @@ def measure(pages: Pages, a: str, b: str, count: int) -> tuple[int, int, dict[st
 def measure_map(figures: report.Report, arcs: int) -> dict[tuple[str, int], float]:
     """Add the reads and sizes for a map of so many arcs. Return times by row and number of differences."""
     pages = Pages()
-    build = Build.arcs(json.dumps({"arcs": {path(number): OLD for number in range(arcs)}}).encode())
-    pages.keep(build.next_pages)
+    body = json.dumps({"arcs": {path(number): OLD for number in range(arcs)}}).encode()
+    created = pages.drive(Operation.create_root(PageCache(1 << 28), body), holds_roots=False)
+    root = str(json.loads(created)["root"])
     times = {}
     for count in CHANGES:
-        reads, size, spent = measure(pages, build.root, changed(pages, build.root, arcs, count), count)
+        reads, size, spent = measure(pages, root, changed(pages, root, arcs, count), count)
         name = f"{count:,} differences in {arcs:,} arcs"
         figures.add(name, reads, "pages read", better="lower", guarded=True)
         figures.add(f"response for {name}", size, "bytes", better="lower", guarded=True)

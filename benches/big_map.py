@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from coregw._core import Build, Cid, payload_cid
+from coregw._core import Need, Operation, PageCache, payload_cid
 from coregw.store import Table
 from coregw.store.rocksdb import open_store
 from report import REPOSITORY
@@ -49,12 +49,15 @@ def big_map(arcs: int) -> BigMap:
 
 async def _build(path: Path, arcs: int) -> dict[str, int | str]:
     parts = (f'"{key(i)}":"{payload_cid(i.to_bytes(8, "big"))}"' for i in range(arcs))
-    build = Build.arcs(f'{{"arcs":{{{",".join(parts)}}}}}'.encode())
+    operation = Operation.create_root(PageCache(0), f'{{"arcs":{{{",".join(parts)}}}}}'.encode())
     pages = page_bytes = 0
     async with await open_store(path) as store:
-        while batch := build.next_pages(1 << 20):
-            await store.put({Table.PAGES: batch}, durable=False)
-            pages += len(batch)
-            page_bytes += sum(len(page) for _, page in batch)
-        await store.put({Table.ROOTS: [(bytes(Cid(build.root)), b"")]})
-    return {"root": build.root, "arcs": arcs, "pages": pages, "page_bytes": page_bytes}
+        while isinstance(need := operation.poll(1 << 20), Need):
+            if need.roots is not None:
+                operation.supply_roots([False] * len(need.roots))
+            elif (trees := need.store) is not None:
+                batch, roots = trees
+                await store.put({Table.PAGES: batch, Table.ROOTS: [(root, b"") for root in roots]}, durable=bool(roots))
+                pages += len(batch)
+                page_bytes += sum(len(page) for _, page in batch)
+    return {**json.loads(need), "arcs": arcs, "pages": pages, "page_bytes": page_bytes}

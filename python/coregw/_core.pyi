@@ -146,53 +146,105 @@ def check_json(body: bytes, int64: bool = False) -> None:
 
 @final
 class PageCache:
-    """What is known of a store: parsed pages by digest, bounded in bytes, and roots that it holds. For all threads."""
+    """What is known about one store: parsed pages by digest, and roots that it holds. Threads share it without the GIL.
+
+    Args:
+        max_bytes: Bound of the memory for pages, in bytes.
+        max_roots: How many roots are remembered.
+
+    >>> cache = PageCache(1 << 20)
+    >>> len(cache), cache.max_bytes
+    (0, 1048576)
+    """
 
     def __new__(cls, max_bytes: int, max_roots: int = 0) -> PageCache: ...
     def remember(self, root: CidLike) -> None:
-        """Notes that the store holds a root: operations need not ask for it. Raises `InvalidInput` for no root."""
+        """Remember that the store holds a root, given as binary CID, so that operations do not ask for it.
+
+        Raises:
+            InvalidInput: If the CID is not a root.
+        """
     def is_held(self, root: CidLike) -> bool:
-        """Whether the store is known to hold a root. Raises `InvalidInput` for no root."""
-    @property
-    def max_bytes(self) -> int: ...
-    @property
-    def used_bytes(self) -> int: ...
+        """Return whether the store is known to hold a root, given as binary CID.
+
+        Raises:
+            InvalidInput: If the CID is not a root.
+        """
     def __len__(self) -> int: ...
     @property
-    def hits(self) -> int: ...
+    def max_bytes(self) -> int:
+        """Bound of the memory for pages, in bytes."""
     @property
-    def misses(self) -> int: ...
+    def used_bytes(self) -> int:
+        """Memory of the cached pages, in bytes."""
+    @property
+    def hits(self) -> int:
+        """Number of look-ups that found their page."""
+    @property
+    def misses(self) -> int:
+        """Number of look-ups that did not find their page."""
 
 @final
 class Need:
-    """What an `Operation` or `Mutation` waits for. Exactly one of `pages`, `roots`, `budget` is set."""
+    """What an `Operation` waits for. Exactly one of its attributes is set; `budget` is False unless it is the one."""
 
     @property
     def pages(self) -> list[bytes] | None:
-        """Digests (32 bytes each) of pages to fetch from the store and give to `supply_pages`, in this order."""
+        """Digests (32 bytes each) of pages: read them, and pass them to `supply_pages` in this order; or None."""
     @property
     def roots(self) -> list[bytes] | None:
-        """Binary root CIDs: say with `supply_roots` whether the store has a record of each, in this order."""
+        """Binary root CIDs: pass to `supply_roots` whether the store has a record of each, in this order; or None."""
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The (start, end) of bytes of the CAR: pass them to `supply_bytes`, fewer where it ends; or None."""
     @property
     def budget(self) -> bool:
-        """True: the budget of nodes is spent; call `run` again (a worker thread is the place)."""
+        """Whether the budget of nodes is spent: call `poll` again, best in a worker thread."""
+    @property
+    def output(self) -> tuple[bytes, list[Cid]] | None:
+        """Bytes, and payloads whose blocks follow them: send both, then call `poll`; or None."""
+    @property
+    def payloads(self) -> list[tuple[int, int]] | None:
+        """The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None."""
+    @property
+    def store(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]] | None:
+        """The (digest, page) pairs and binary root CIDs to store: roots last, durably, then call `poll`; or None."""
 
 @final
 class Operation:
-    """A query on stored trees, from request JSON to response JSON (protocol section 5). Does no I/O.
+    """A query, batch, diff, mutation, import or export on stored trees. Does no I/O.
 
-    ``run`` until it returns the response, supplying what it needs. The first need is the record of the request's own
-    root, unless the cache remembers it or the path is empty (strict root identity needs nothing).
+    Call `poll` until it returns the response; in between, meet the need that it returns.
     """
 
     @staticmethod
-    def resolve(cache: PageCache, request: bytes, max_lookups: int = 10_000) -> Operation: ...
+    def resolve(cache: PageCache, request: bytes, max_lookups: int = 10_000) -> Operation:
+        """Return an operation for a `core.resolve` request. Its response is the result.
+
+        Raises:
+            InvalidInput: If the request is malformed.
+        """
     @staticmethod
-    def read(cache: PageCache, request: bytes) -> Operation: ...
+    def read(cache: PageCache, request: bytes) -> Operation:
+        """Return an operation for a `core.read` request. Its response is the result.
+
+        Raises:
+            InvalidInput: If the request is malformed.
+        """
     @staticmethod
-    def map_proof(cache: PageCache, request: bytes) -> Operation: ...
+    def map_proof(cache: PageCache, request: bytes) -> Operation:
+        """Return an operation for a `core.map-proof` request. Its response is the result.
+
+        Raises:
+            InvalidInput: If the request is malformed.
+        """
     @staticmethod
-    def scan(cache: PageCache, request: bytes) -> Operation: ...
+    def scan(cache: PageCache, request: bytes) -> Operation:
+        """Return an operation for a `core.scan` request. Its response is the result.
+
+        Raises:
+            InvalidInput: If the request is malformed.
+        """
     @staticmethod
     def diff(
         cache: PageCache,
@@ -201,121 +253,151 @@ class Operation:
         prefix: PathLike | None = None,
         after: PathLike | None = None,
         limit: int | None = None,
-    ) -> Operation: ...
-    def run(self, budget: int) -> bytes | Need:
-        """The response body, or what it needs.
+    ) -> Operation:
+        """Return an operation for one page of the differences between two maps of one suite (docs/protocol.md, *diff*).
 
-        Raises `RootNotFound`, `PathNotFound` or `IndexNotFound` (whose `details` are the JSON ``{"prooflist": ...}``
-        of the proven absence, for a read), or `TooLarge`.
+        Raises:
+            InvalidInput: If a CID is not the root of a map, the suites differ, a path is invalid, or `limit` is not
+                from 1 to 1000.
+        """
+    @staticmethod
+    def resolve_batch(
+        cache: PageCache, root: CidLike, paths: Sequence[Sequence[str]], max_lookups: int, max_bytes: int
+    ) -> Operation:
+        """Return an operation that resolves many paths of one root, on all cores.
+
+        Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
+        path alone would have answered.
+
+        Args:
+            cache: The page cache.
+            root: The root of all paths.
+            paths: The segments of each path.
+            max_lookups: Bound of the look-ups for each path.
+            max_bytes: Bound of all outcomes together, in bytes.
+
+        Raises:
+            InvalidInput: If a segment is invalid; `details` is `{"index": ...}`, the index of its path.
+        """
+    @staticmethod
+    def create_root(cache: PageCache, request: bytes) -> Operation:
+        """Return an operation that makes and stores a map, from the body of `POST /v1/roots`. O(n log n).
+
+        Its response is `{"root": ...}`.
+
+        Raises:
+            InvalidInput: If the request is malformed; the message names the arc.
+        """
+    @staticmethod
+    def mutate(cache: PageCache, base_root: CidLike, request: bytes) -> Operation:
+        """Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.
+
+        Its response is the receipt. If it raises `Conflict` or `InvalidInput`, naming the delta and the coordinate, it
+        has stored nothing.
+
+        Raises:
+            InvalidInput: If the request is malformed, or `base_root` is a payload.
+        """
+    @staticmethod
+    def export_car(cache: PageCache, root: CidLike, with_payloads: bool, output_bytes: int) -> Operation:
+        """Return an operation that outputs a root as CARv1, about `output_bytes` at a time. Its response is empty.
+
+        Raises:
+            InvalidInput: If the CID is not a root.
+        """
+    @staticmethod
+    def import_car(cache: PageCache, reader: CarReader) -> Operation:
+        """Return an operation that stores the CAR whose bytes `reader` has read; the reader starts over.
+
+        Its response is `{"roots": [...], "blocks": ..., "bytes": ...}`. If it raises `InvalidInput`, naming the block,
+        since the CAR is truncated or its nodes do not form whole trees, it has stored nothing.
+        """
+    @staticmethod
+    def check_car(reader: CarReader) -> Operation:
+        """Return an operation that checks the CAR whose bytes `reader` has read; the reader starts over.
+
+        Its response is `{"roots": [...], "missing_payloads": ...}`: the roots whose trees are whole, and the number of
+        leaves whose payload is not in the CAR. It raises as an import does.
+        """
+    def poll(self, budget: int) -> bytes | Need:
+        """Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.
+
+        Raises:
+            RootNotFound: If a root is not held.
+            PathNotFound: If a path leads nowhere; for a read, `details` has the prooflist of the proven absence.
+            IndexNotFound: If a list is shorter; `details` as for `PathNotFound`.
+            TooLarge: If a limit is exceeded.
+            Conflict: If a change does not fit.
+            StoreDamaged: If stored trees are damaged.
         """
     def supply_pages(self, pages: Sequence[bytes | None]) -> None:
-        """Raises `StoreDamaged`, naming the page, for a page that is None or does not have its digest."""
-    def supply_roots(self, held: Sequence[bool]) -> None: ...
+        """Supply the pages of the need, in its order; None is a page that the store does not have.
+
+        Raises:
+            StoreDamaged: If a page is None or does not have its digest; the message names it.
+        """
+    def supply_roots(self, held: Sequence[bool]) -> None:
+        """Supply whether the store has a record of each root of the need, in its order."""
+    def supply_bytes(self, data: bytes) -> None:
+        """Supply the bytes of the need's span."""
 
 @final
 class CarReader:
-    """Takes in the bytes of a CARv1, in pieces of any size, and checks the hash of every block."""
+    """A push parser for the bytes of a CARv1, in chunks of any size, which checks the hash of every block.
+
+    `Operation.import_car` and `Operation.check_car` continue with what it has read.
+
+    Args:
+        payload_bytes: Bound of one payload, in bytes.
+        blocks: Bound of the number of blocks. Each takes about 60 bytes of memory.
+
+    >>> reader = CarReader(1 << 20, 1000)
+    >>> reader.feed(b"")
+    >>> reader.roots, reader.blocks, reader.bytes
+    (None, 0, 0)
+    """
 
     def __new__(cls, payload_bytes: int, blocks: int) -> CarReader: ...
     def feed(self, data: bytes) -> None:
-        """Raises `InvalidInput`, naming the block, for what is no CAR or has another hash; `TooLarge` past a limit."""
+        """Read the next bytes. O(bytes) hashing.
+
+        Raises:
+            InvalidInput: If they are not a CAR or a block has another hash; the message names the block and its first
+                byte. The reader must not be used after that.
+            TooLarge: If a limit is exceeded.
+        """
     @property
     def roots(self) -> list[str] | None:
-        """The roots that the header names, or None before it is read."""
+        """The roots that the header names, as text, or None before it is read."""
     @property
-    def blocks(self) -> int: ...
+    def blocks(self) -> int:
+        """Number of whole blocks so far."""
     @property
-    def bytes(self) -> int: ...
-    def finish(self) -> Car:
-        """Raises `InvalidInput` if the bytes end inside a block. The reader begins anew."""
+    def bytes(self) -> int:
+        """Bytes so far."""
+    def check_end(self) -> None:
+        """Check that the bytes so far end after a whole block.
 
-@final
-class Car:
-    """A CAR all of whose blocks have their hashes. First ``check`` until None, then ``next_pages``, ``next_payloads``.
-
-    Where a span (start, end) is returned, ``supply`` those bytes of the CAR, as far as there are so many, and call
-    again.
-    """
-
-    def check(self) -> tuple[int, int] | None:
-        """Raises `InvalidInput`, naming the block, where the blocks are not whole trees."""
-    def supply(self, start: int, data: bytes) -> None: ...
-    @property
-    def roots(self) -> list[bytes]:
-        """Binary CIDs of the header's roots, and of those nested in them whose nodes are here."""
-    @property
-    def missing_payloads(self) -> int:
-        """How many leaves name a payload that is not here."""
-    def next_pages(self, max_bytes: int) -> list[tuple[bytes, bytes]] | tuple[int, int]:
-        """The next (digest, page) pairs, at most `max_bytes` in all but at least one; empty when none is left."""
-    def next_payloads(self, count: int) -> list[tuple[int, int]]:
-        """Where the next payloads lie: the first byte of the CID, and the end; empty when none is left."""
-
-@final
-class CarExport:
-    """A held root on its way out as CARv1. Runs like an `Operation`, but gives bytes as it goes."""
-
-    def __new__(cls, cache: PageCache, root: CidLike, payloads: bool) -> CarExport: ...
-    def run(self, max_bytes: int) -> Need | tuple[bytes, list[Cid]] | None:
-        """A need, or the next bytes and the payloads to write behind them; None: that was all."""
-    def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
-    def supply_roots(self, held: Sequence[bool]) -> None: ...
+        Raises:
+            InvalidInput: If they end inside the header or a block.
+        """
 
 def block_head(cid: CidLike, size: int) -> bytes:
-    """What stands in a CAR before the `size` bytes of a block."""
+    """Return the bytes before the `size` bytes of a block in a CAR: the length of CID and block, and the CID.
 
-def block_cid(data: bytes) -> Cid:
-    """The CID that the bytes of a block of a CAR begin with, behind its length."""
+    Raises:
+        InvalidInput: If `size` is not from 0 to 2^53 - 1.
 
-@final
-class ResolveBatch:
-    """Resolves of many paths of one root, on all cores. Runs like an `Operation`.
-
-    Each outcome is what a resolve of that path alone would have answered; all together have at most `max_bytes`.
+    >>> block_head("bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq", 5).hex()[:10]
+    '2901551220'
     """
 
-    def __new__(cls, cache: PageCache, root: CidLike, max_lookups: int, max_bytes: int) -> ResolveBatch: ...
-    def add(self, segments: list[str]) -> None:
-        """Adds a path. Raises `InvalidInput` for segments that are none."""
-    def __len__(self) -> int: ...
-    def run(self, budget: int) -> bytes | Need:
-        """The response body, or what it needs.
+def block_cid(data: bytes) -> Cid:
+    """Return the CID at the start of a block of a CAR, after its length. `data` may end before the block does.
 
-        Raises `InvalidInput` for a payload as root, `TooLarge` for too long outcomes, `StoreDamaged`.
-        """
-    def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
-    def supply_roots(self, held: Sequence[bool]) -> None: ...
-
-@final
-class Build:
-    """A new map, from the JSON body of ``POST /v1/roots``: its root and the pages to store."""
-
-    @staticmethod
-    def arcs(request: bytes) -> Build:
-        """`request` is ``{"arcs": {path: cid}, "suite"?}``. Raises `InvalidInput` naming the arc. O(n log n)."""
-    @property
-    def root(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    def next_pages(self, max_bytes: int) -> list[tuple[bytes, bytes]]:
-        """The next (digest, page) pairs, at most `max_bytes` in all (but at least one); empty when none is left."""
-
-@final
-class Mutation:
-    """The deltas of ``POST /v1/roots/{root}/mutations`` applied to stored trees. Runs like an `Operation`."""
-
-    def __new__(cls, cache: PageCache, base_root: CidLike, request: bytes) -> Mutation: ...
-    def run(self, budget: int) -> bytes | Need:
-        """The receipt as JSON, or what it needs.
-
-        Raises `Conflict` or `InvalidInput` naming delta and coordinate; then nothing is to be stored.
-        """
-    def supply_pages(self, pages: Sequence[bytes | None]) -> None: ...
-    def supply_roots(self, held: Sequence[bool]) -> None: ...
-    @property
-    def roots(self) -> list[bytes]:
-        """Binary CIDs of the result of every delta: the root records to write after the pages."""
-    def next_pages(self, max_bytes: int) -> list[tuple[bytes, bytes]]: ...
+    Raises:
+        InvalidInput: If `data` does not start with a CID.
+    """
 
 @final
 class Applied(NamedTuple):

@@ -36,7 +36,7 @@ CID = coregw.payload_cid(b"one")
 MAP = Map({"a": CID})
 RESOLVE = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "segments": ["a"]}).encode()
 OPERATION = _core.Operation.resolve(_core.PageCache(1 << 20), RESOLVE)
-BATCH = _core.ResolveBatch(_core.PageCache(1 << 20), MAP.root, 1, 1)
+BATCH = lambda paths: _core.Operation.resolve_batch(_core.PageCache(1 << 20), MAP.root, paths, 1, 1)
 
 class LongList(list):
     def __len__(self): return 1 << 60
@@ -89,7 +89,9 @@ def outcome(expression: str) -> str:
         ("OPERATION.supply_pages(range(1 << 40))", "TypeError"),
         ("OPERATION.supply_pages(LongList([b'']))", "InvalidInput"),
         ("OPERATION.supply_roots(range(1 << 40))", "TypeError"),
-        ("BATCH.add(range(1 << 40))", "TypeError"),
+        ("BATCH(range(1 << 40))", "TypeError"),
+        ("BATCH([range(1 << 40)])", "TypeError"),
+        ("type(BATCH(LongList([LongList(['a'])]))).__name__", "Operation"),
     ],
 )
 def test_no_memory_is_reserved_by_a_declared_length(expression: str, expected: str) -> None:
@@ -265,16 +267,17 @@ REQUEST = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "seg
         lambda operation: operation.supply_pages([b"no page"]),
         lambda operation: operation.supply_roots([]),
         lambda operation: operation.supply_roots([True, True]),
+        lambda operation: operation.supply_bytes(b""),
     ],
 )
 @pytest.mark.parametrize("needs", ["nothing", "roots", "pages"])
 def test_what_an_operation_does_not_need_is_refused(misuse: Callable[[_core.Operation], None], needs: str) -> None:
     operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST)
     if needs != "nothing":
-        operation.run(1000)
+        operation.poll(1000)
     if needs == "pages":
         operation.supply_roots([True])
-        operation.run(1000)
+        operation.poll(1000)
     with pytest.raises(CoregwError) as caught:
         misuse(operation)
     assert isinstance(caught.value, InvalidInput | coregw.StoreDamaged)

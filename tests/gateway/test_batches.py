@@ -355,10 +355,14 @@ async def _forest(engine: Engine) -> tuple[str, list[list[str]]]:
     """A map of maps, and a path to each of their leaves' neighbours."""
     leaf = coregw.payload_cid(b"leaf")
     nested = [
-        await engine.create_root(json.dumps({"arcs": {f"{i}/{j:05}": leaf for j in range(3000)}}).encode())
+        json.loads(await engine.create_root(json.dumps({"arcs": {f"{i}/{j:05}": leaf for j in range(3000)}}).encode()))[
+            "root"
+        ]
         for i in range(4)
     ]
-    root = await engine.create_root(json.dumps({"arcs": {f"map{i}": cid for i, cid in enumerate(nested)}}).encode())
+    root = json.loads(
+        await engine.create_root(json.dumps({"arcs": {f"map{i}": cid for i, cid in enumerate(nested)}}).encode())
+    )["root"]
     return root, [[f"map{i}", str(i), f"{j:05}"] for i in range(4) for j in range(0, 3000, 60)]
 
 

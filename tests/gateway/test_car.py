@@ -234,7 +234,7 @@ def test_a_car_that_can_not_be_spooled_is_told_to_come_back(
         raise OSError(24, "Too many open files")
 
     with serving.thread(MemoryStore()) as url, httpx2.Client(base_url=url, timeout=60) as session:
-        monkeypatch.setattr("coregw.engine.cars.tempfile.TemporaryFile", refuse)
+        monkeypatch.setattr("coregw.engine.spool.tempfile.TemporaryFile", refuse)
         expect_refusal(take(session, header(EMPTY) + block(EMPTY, b"\0")), 503, "unavailable")
         monkeypatch.undo()
         assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201

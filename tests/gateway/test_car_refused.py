@@ -115,7 +115,7 @@ def test_trees_of_another_shape_than_the_protocols_store_nothing(refuses: Refuse
         (b"\xff" * 9, "the header: its length"),
         (b"\xff\xff\xff\xff\x0f", "longer than 64 KiB"),
         (header(), "names no roots"),
-        (header(cid(RAW, b"x")), "a payload, no map or list"),
+        (header(cid(RAW, b"x")), "a payload, not a map or list"),
         (header(EMPTY).replace(b"version\x01", b"version\x02"), "DAG-CBOR"),
         (header(EMPTY)[:1] + b"\xa2\x67version\x01" + header(EMPTY)[2:-9], "DAG-CBOR"),
         (header(EMPTY), "root 0, "),
@@ -123,8 +123,8 @@ def test_trees_of_another_shape_than_the_protocols_store_nothing(refuses: Refuse
         (header(EMPTY) + b"\x80\0", "minimal form"),
         (header(EMPTY) + b"\xff" * 9, "longer than 9 bytes"),
         (header(EMPTY) + block(b"\x12\x20" + bytes(32), b"CIDv0"), "its CID"),
-        (header(EMPTY) + block(b"\x01\x55\x00\x05", b"hello"), "its CID"),
-        (header(EMPTY) + varint(1 << 40) + EMPTY + bytes(100), "no tree node has more"),
+        (header(EMPTY) + block(b"\x01\x55\x00\x05", b"hello"), "another hash"),
+        (header(EMPTY) + varint(1 << 40) + EMPTY + bytes(141), "no tree node has more"),
     ],
 )
 def test_what_is_no_car_is_refused_with_its_place(refuses: Refused, car: bytes, words: str) -> None:

@@ -295,7 +295,7 @@ class CountingStore(MemoryStore):
 async def _stored(store: MemoryStore) -> tuple[str, str]:
     engine = Engine(store)
     arcs = {f"{i % 97}/{i}": CIDS[0] for i in range(20_000)}
-    base = await engine.create_root(json.dumps({"arcs": arcs}).encode())
+    base = json.loads(await engine.create_root(json.dumps({"arcs": arcs}).encode()))["root"]
     change = {"path": "13/13", "before": {"target": CIDS[0]}, "after": {"target": CIDS[1]}}
     receipt = await engine.mutate(base, json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode())
     return base, json.loads(receipt)["new_root"]

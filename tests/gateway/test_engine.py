@@ -66,13 +66,18 @@ def arcs(members: dict[str, str]) -> bytes:
     return json.dumps({"arcs": members}).encode()
 
 
+async def created(engine: Engine, body: bytes) -> str:
+    root: str = json.loads(await engine.create_root(body))["root"]
+    return root
+
+
 def resolving(root: str, *segments: str) -> bytes:
     return json.dumps({"profile": "core.resolve/v0alpha1", "root": root, "segments": segments}).encode()
 
 
 def test_pages_are_written_before_the_record_in_batches() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
         assert root == coregw.Map(ARCS).root
         *before, last = [name for name in store.names() if name != "get roots"]
         assert last == "put roots"
@@ -94,7 +99,7 @@ def test_a_root_that_is_held_is_not_written_again() -> None:
 
 def test_what_is_cached_is_answered_without_the_store_and_without_a_thread() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
         asked = resolving(root, "d7", "f7")
         first = await engine.resolve(asked)
         threads = threading.active_count()
@@ -112,7 +117,7 @@ def test_what_is_cached_is_answered_without_the_store_and_without_a_thread() -> 
 
 def test_a_query_past_its_budget_goes_on_in_a_worker() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
         asked = json.dumps({"profile": "core.scan/v0alpha1", "root": root, "prefix": [], "limit": 1000}).encode()
         scanned = coregw.verify_scan_result(asked, await engine.scan(asked))
         assert len(scanned.entries) == 1000
@@ -137,7 +142,7 @@ def test_only_held_roots_are_remembered() -> None:
 
 def test_memory_of_held_roots_is_bounded() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        roots = [await engine.create_root(arcs({f"k{i}": LEAF})) for i in range(5)]
+        roots = [await created(engine, arcs({f"k{i}": LEAF})) for i in range(5)]
         store.calls.clear()
         for i, root in enumerate(roots):
             await engine.resolve(resolving(root, f"k{i}"))
@@ -148,7 +153,7 @@ def test_memory_of_held_roots_is_bounded() -> None:
 
 def test_lost_pages_are_damage_not_absence() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
         store.lost = True
         with pytest.raises(StoreDamaged):
             await engine.resolve(resolving(root, "d7", "f7"))
@@ -169,7 +174,7 @@ def test_a_full_store_acknowledges_nothing() -> None:
 
 def test_a_change_writes_few_pages_and_a_refused_one_writes_none() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
         store.calls.clear()
         change = {"path": "d7/f7", "before": {"target": LEAF}, "after": {"target": root}}
         receipt = json.loads(
@@ -197,7 +202,7 @@ def test_a_query_that_takes_too_long_is_given_up() -> None:
     async def main() -> None:
         store = Slow()
         engine = Engine(store, operation_seconds=0.05)
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
         with pytest.raises(Unavailable, match=r"0\.05"):
             await engine.resolve(resolving(root, "d7", "f7"))
         await engine.close()
@@ -207,7 +212,7 @@ def test_a_query_that_takes_too_long_is_given_up() -> None:
 
 def test_many_queries_and_changes_at_once_agree() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
-        root = await engine.create_root(arcs(ARCS))
+        root = await created(engine, arcs(ARCS))
 
         async def change(i: int) -> None:
             new = {"path": f"new/{i}", "after": {"target": LEAF}}

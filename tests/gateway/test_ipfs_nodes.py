@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 import serving
-from coregw._core import Build, Cid, encode_key, payload_cid
+from coregw._core import Cid, Need, Operation, PageCache, encode_key, payload_cid
 from coregw.engine.blocks import top_block
 from coregw.errors import StoreDamaged
 from coregw.store import Table
@@ -72,14 +72,25 @@ def test_a_held_root_is_the_block_of_its_top_node(client: httpx2.Client, block: 
     assert block(name=root, range="bytes=1-4").content == got.content[1:5]
 
 
+def new_map(body: bytes) -> tuple[str, dict[bytes, bytes]]:
+    """The root and the pages of the map that ``POST /v1/roots`` makes of this body."""
+    operation = Operation.create_root(PageCache(0), body)
+    pages: dict[bytes, bytes] = {}
+    while isinstance(need := operation.poll(1), Need):
+        if need.roots is not None:
+            operation.supply_roots([False] * len(need.roots))
+        elif need.store is not None:
+            pages.update(need.store[0])
+    return json.loads(need)["root"], pages
+
+
 def test_the_tops_of_stored_pages_are_blocks(client: httpx2.Client, block: Block, cid: str) -> None:
     body = json.dumps({"arcs": {f"pages/{number}": cid for number in range(500)}}).encode()
-    build = Build.arcs(body)
-    pages = dict(build.next_pages(MIB))
+    root, pages = new_map(body)
     assert len(pages) > 1
     client.post("/v1/roots", content=body)
     for digest in pages:
-        name = named_like(build.root, digest)
+        name = named_like(root, digest)
         assert hashes_to(block(name=name).content, name)
 
 
@@ -123,7 +134,7 @@ def test_a_damaged_page_is_no_block(tree: dict[str, str]) -> None:
 
 def test_a_missing_page_of_a_held_root_is_an_error_and_not_an_absence(expect_refusal: Refusal, cid: str) -> None:
     store = MemoryStore()
-    build = Build.arcs(json.dumps({"arcs": {"a": cid}}).encode())
-    asyncio.run(store.put({Table.ROOTS: [(bytes(Cid(build.root)), b"")]}))
+    root, _ = new_map(json.dumps({"arcs": {"a": cid}}).encode())
+    asyncio.run(store.put({Table.ROOTS: [(bytes(Cid(root)), b"")]}))
     with serving.thread(store) as url:
-        expect_refusal(httpx2.get(f"{url}/ipfs/{build.root}?format=raw"), 500, "internal")
+        expect_refusal(httpx2.get(f"{url}/ipfs/{root}?format=raw"), 500, "internal")

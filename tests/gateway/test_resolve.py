@@ -222,4 +222,4 @@ def test_a_range_of_too_many_segments_is_too_large(ask: Ask, expect_refusal: Ref
 
 
 def test_the_extension_is_the_one_that_the_stub_describes() -> None:
-    assert set(dir(_core.Operation)) >= {"resolve", "read", "map_proof", "scan", "run", "supply_pages", "supply_roots"}
+    assert set(dir(_core.Operation)) >= {"resolve", "read", "map_proof", "scan", "poll", "supply_pages", "supply_roots"}

@@ -42,7 +42,9 @@ def path(number: int) -> str:
 async def stored(store: CountingStore) -> str:
     """The root of a map of a million arcs, put in the store."""
     engine = Engine(store)
-    return await engine.create_root(json.dumps({"arcs": {path(i): OLD for i in range(ARCS)}}).encode())
+    return json.loads(await engine.create_root(json.dumps({"arcs": {path(i): OLD for i in range(ARCS)}}).encode()))[
+        "root"
+    ]
 
 
 @pytest.mark.slow

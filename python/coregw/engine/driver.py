@@ -1,7 +1,14 @@
-"""Drives the extension's work on trees: supplies what it asks for, and chooses where it runs.
+"""Drives operations: meets what they wait for, and polls them again.
 
-What finds all in the cache runs on the event loop, without a thread; long work moves to worker threads. Leaves out what
-is asked, and what becomes of an answer (`coregw.engine`).
+An `Operation` does no I/O. It returns its response, or a `Need` (`rust/ops/src/run.rs`):
+
+    poll -> response                     most queries: all pages are cached, nothing is awaited
+    poll -> Need.pages   -> store.get -> supply_pages     -> poll ...
+    poll -> Need.roots   -> store.get -> supply_roots     -> poll ...
+    poll -> Need.span    -> read      -> supply_bytes     -> poll ...
+    poll -> Need.store   -> store.put                     -> poll ...
+    poll -> Need.budget  -> a worker thread               -> poll ...
+    poll -> Need.output, Need.payloads   -> the caller of `advance`
 """
 
 from __future__ import annotations
@@ -10,37 +17,35 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from coregw._core import Mutation, Need, Operation, PageCache, ResolveBatch
+from coregw._core import Need, Operation, PageCache
+from coregw.engine.placement import (
+    HEAVY_BODY_BYTES,
+    MAX_LOOP_PAGES,
+    SPANS_PER_VISIT,
+    WORKER_BUDGET_FACTOR,
+    fits_on_loop,
+)
 from coregw.errors import Unavailable
 from coregw.store import Store, Table
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "ReadSpan"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-HEAVY_BODY_BYTES: Final = 1 << 20
-"""Larger root creations, mutations and batches wait for a place: they need memory several times their body's size."""
-
-INLINE_BODY_BYTES: Final = 64 << 10
-"""Larger bodies are parsed and worked on in a worker thread: a millisecond is what the event loop may lose."""
-
-INLINE_PAGES: Final = 32
-"""More pages at once are checked and parsed in a worker thread."""
-
-WORKER_BUDGET_FACTOR: Final = 16
-"""A worker's turn is this many times the event loop's; after each turn it is checked whether time is up."""
+ReadSpan = Callable[[int, int], bytes]
+"""Reads the bytes from a start to an end (exclusive), fewer at the end. Called in worker threads."""
 
 
 class Driver:
-    """Runs work on trees over one store. For tasks of one event loop."""
+    """Drives operations over one store. For tasks of one event loop."""
 
     def __init__(
         self, store: Store, cache: PageCache, *, budget: int, worker_threads: int, heavy_requests: int, seconds: float
     ) -> None:
-        """Takes what `Engine` was told, under the same names, and the cache of the work that it will drive."""
+        """Takes the settings of `Engine` with the same names, and the cache of the operations to drive."""
         self._store = store
         self._cache = cache
         self._budget = budget
@@ -49,66 +54,107 @@ class Driver:
         self._seconds = seconds
 
     async def close(self) -> None:
-        """Waits for worker threads. Idempotent."""
+        """Wait for worker threads. Idempotent."""
         await asyncio.to_thread(self._workers.shutdown)
 
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
-        """A place among the heavy requests, where this is one."""
+        """Return a context that limits the number of heavy requests in progress."""
         return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
 
     async def answer(self, start: Callable[..., Operation], request: bytes, *arguments: int) -> bytes:
-        """Makes an operation of a request, with what else `start` takes, and drives it to its answer."""
-        size = len(request)
-        if size > INLINE_BODY_BYTES:
-            return await self.drive(await self.in_worker(start, self._cache, request, *arguments), size)
-        work = start(self._cache, request, *arguments)
-        turn = work.run(self._budget)
-        # Most queries end here, since all is in the cache: nothing waits, so no clock is set.
-        return turn if isinstance(turn, bytes) else await self._drive_on(work, turn, is_small=True)
+        """Make the operation `start(cache, request, *arguments)`, and drive it to its response."""
+        weight = len(request)
+        if not fits_on_loop(weight):
+            return await self.drive(await self.in_worker(start, self._cache, request, *arguments), weight)
+        operation = start(self._cache, request, *arguments)
+        polled = operation.poll(self._budget)
+        # Most queries end here: nothing is awaited, so no timeout is needed.
+        return polled if isinstance(polled, bytes) else await self._drive_from(operation, polled, on_loop=True)
 
-    async def drive(self, work: Operation | Mutation | ResolveBatch, size: int) -> bytes:
-        """Runs a query or change to its end, supplying what it asks for: its answer. `size` is that of its request.
+    async def drive(self, operation: Operation, weight: int) -> bytes:
+        """Drive an operation to its response.
 
-        A query minds its budget between nodes; a change may take long for all its coordinates at once. So what a large
-        request asks for is done in a worker thread from the start.
+        Args:
+            operation: The operation.
+            weight: Its work, in bytes of a query (`coregw.engine.placement`). A query checks its budget between nodes,
+                but a change may do much for all its coordinates at once; so heavy work starts in a worker thread.
+
+        Raises:
+            Unavailable: If it takes longer than ``seconds``, writing aside.
         """
-        is_small = size <= INLINE_BODY_BYTES
-        return await self._drive_on(work, work.run(self._budget) if is_small else None, is_small=is_small)
+        on_loop = fits_on_loop(weight)
+        return await self._drive_from(operation, operation.poll(self._budget) if on_loop else None, on_loop=on_loop)
 
-    async def _drive_on(
-        self, work: Operation | Mutation | ResolveBatch, turn: bytes | Need | None, *, is_small: bool
-    ) -> bytes:
-        """Drives from what its last turn gave, if it had one."""
-        if isinstance(turn, bytes):
-            return turn
+    async def drive_to_end(self, operation: Operation) -> bytes:
+        """Drive an operation to its response in worker threads, however long it takes."""
+        return _response(await self.advance(operation))
+
+    async def _drive_from(self, operation: Operation, polled: bytes | Need | None, *, on_loop: bool) -> bytes:
+        if isinstance(polled, bytes):
+            return polled
         try:
-            async with asyncio.timeout(self._seconds):
-                turn = turn or await self._run_in_worker(work)
-                while isinstance(turn, Need):
-                    turn = await self._supply(work, turn, is_small=is_small)
-                return turn
+            async with asyncio.timeout(self._seconds) as deadline:
+                return _response(await self.advance(operation, polled, on_loop=on_loop, deadline=deadline))
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
-    async def _supply(self, work: Operation | Mutation | ResolveBatch, need: Need, *, is_small: bool) -> bytes | Need:
-        """Fetches one need, and runs on."""
-        if need.budget:
-            return await self._run_in_worker(work)
-        if need.roots is not None:
-            work.supply_roots(await self.are_held(need.roots))
-        elif need.pages is not None:
-            pages = await self._store.get(Table.PAGES, need.pages)
-            if len(pages) > INLINE_PAGES:
-                await self.in_worker(work.supply_pages, pages)
-            else:
-                work.supply_pages(pages)
-        return work.run(self._budget) if is_small else await self._run_in_worker(work)
+    async def advance(
+        self,
+        operation: Operation,
+        polled: bytes | Need | None = None,
+        *,
+        on_loop: bool = False,
+        deadline: asyncio.Timeout | None = None,
+        read: ReadSpan | None = None,
+    ) -> bytes | Need:
+        """Drive an operation to its response, or to a need for output or payloads, which the caller meets.
 
-    async def _run_in_worker(self, work: Operation | Mutation | ResolveBatch) -> bytes | Need:
-        return await self.in_worker(work.run, self._budget * WORKER_BUDGET_FACTOR)
+        Args:
+            operation: The operation.
+            polled: What it returned last, if that was not handled yet.
+            on_loop: Whether it is polled on the event loop unless its budget is spent.
+            deadline: Cleared when something is written: a write is not given up halfway.
+            read: Reads spans of the CAR that is imported.
+        """
+        if polled is None:
+            polled = await self._poll_in_worker(operation, read)
+        while isinstance(polled, Need):
+            if (roots := polled.roots) is not None:
+                operation.supply_roots(await self.are_held(roots))
+            elif (pages := polled.pages) is not None:
+                await self._supply_pages(operation, await self._store.get(Table.PAGES, pages))
+            elif (trees := polled.store) is not None:
+                if deadline is not None:
+                    deadline.reschedule(None)
+                await self._put_trees(*trees)
+            elif polled.output is not None or polled.payloads is not None:
+                return polled
+            if on_loop and not polled.budget:
+                polled = operation.poll(self._budget)
+            else:
+                polled = await self._poll_in_worker(operation, read)
+        return polled
+
+    async def _poll_in_worker(self, operation: Operation, read: ReadSpan | None) -> bytes | Need:
+        budget = self._budget * WORKER_BUDGET_FACTOR
+        if read is None:
+            return await self.in_worker(operation.poll, budget)
+        return await self.in_worker_to_end(_poll_reading, operation, budget, read)
+
+    async def _supply_pages(self, operation: Operation, pages: Sequence[bytes | None]) -> None:
+        if len(pages) > MAX_LOOP_PAGES:
+            await self.in_worker(operation.supply_pages, pages)
+        else:
+            operation.supply_pages(pages)
+
+    async def _put_trees(self, pages: Sequence[tuple[bytes, bytes]], roots: Sequence[bytes]) -> None:
+        if roots:
+            await self._store.put({Table.PAGES: pages, Table.ROOTS: [(root, b"") for root in roots]})
+        else:
+            await self._store.put({Table.PAGES: pages}, durable=False)
 
     async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
-        """Whether the store has a record of each root. Only "yes" is remembered: a root is never deleted."""
+        """Return whether the store has a record of each root. Only "yes" is cached, since roots are never deleted."""
         held = [self._cache.is_held(root) for root in roots]
         if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
             rows = await self._store.get(Table.ROOTS, unknown)
@@ -119,13 +165,41 @@ class Driver:
             held = [known or found[root] for root, known in zip(roots, held, strict=True)]
         return held
 
-    async def call(self, size: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls a function that takes time in proportion to a request's `size`: here, or in a worker thread."""
-        if size <= INLINE_BODY_BYTES:
+    async def call(self, weight: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function, here or in a worker thread; `weight` is its work, in bytes of a query."""
+        if fits_on_loop(weight):
             return function(*args, **kwargs)
         return await self.in_worker(function, *args, **kwargs)
 
     async def in_worker(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls a function in a worker thread."""
+        """Call a function in a worker thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._workers, lambda: function(*args, **kwargs))
+
+    async def in_worker_to_end(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function in a worker thread; if cancelled, wait for it to return first.
+
+        For functions that use what the caller cleans up.
+        """
+        call = asyncio.ensure_future(self.in_worker(function, *args, **kwargs))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            await asyncio.wait([call])
+            raise
+
+
+def _response(polled: bytes | Need) -> bytes:
+    if isinstance(polled, Need):
+        raise TypeError(f"only a caller of `advance` can meet {polled!r}")
+    return polled
+
+
+def _poll_reading(operation: Operation, budget: int, read: ReadSpan) -> bytes | Need:
+    """Poll, and supply spans as long as it waits for nothing else, up to a limit."""
+    for _ in range(SPANS_PER_VISIT):
+        polled = operation.poll(budget)
+        if isinstance(polled, bytes) or polled.span is None:
+            return polled
+        operation.supply_bytes(read(*polled.span))
+    return operation.poll(budget)

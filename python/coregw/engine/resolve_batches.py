@@ -1,38 +1,28 @@
-"""Reading batches of resolves of one root (protocol section 5, *batches*), and saying which path of one is wrong.
-
-Resolving them is the extension's work (`coregw._core.ResolveBatch`), driven like one query's (`coregw.engine.driver`).
-"""
+"""Requests for batches of resolves (protocol section 5, *batches*)."""
 
 from __future__ import annotations
 
-from coregw._core import PageCache, ResolveBatch
-from coregw.engine.items import check_count, of_item
-from coregw.errors import InvalidInput
+from coregw._core import Operation, PageCache
+from coregw.engine.items import check_count
 from coregw.messages import decode
 from coregw.messages.batch import MAX_BATCH_PATHS, ResolveBatchRequest
 
-__all__ = ["read_resolve_batch"]
+__all__ = ["start_resolve_batch"]
 
 
-def read_resolve_batch(cache: PageCache, request: bytes, max_lookups: int, max_bytes: int) -> ResolveBatch:
-    """Reads the JSON text of ``POST /v1/resolve/batch``. O(bytes).
+def start_resolve_batch(cache: PageCache, request: bytes, max_lookups: int, max_bytes: int) -> tuple[Operation, int]:
+    """Read the JSON text of ``POST /v1/resolve/batch``, and return its operation and the number of paths. O(bytes).
 
     Args:
-        cache: Where pages are found and kept.
+        cache: The page cache.
         request: The JSON text.
-        max_lookups: Look-ups that one path may need.
-        max_bytes: The most bytes of all outcomes together.
+        max_lookups: Bound of the look-ups for each path.
+        max_bytes: Bound of all outcomes together, in bytes.
 
     Raises:
-        InvalidInput: It is no such request, or one path is wrong: then the message and the details name its index.
-        TooLarge: It has more than 1,000 paths.
+        InvalidInput: If the request is malformed; if a path is invalid, message and details name its index.
+        TooLarge: If there are more than 1,000 paths.
     """
-    wanted = decode(request, ResolveBatchRequest)
-    check_count("paths", len(wanted.paths), MAX_BATCH_PATHS)
-    batch = ResolveBatch(cache, wanted.root, max_lookups, max_bytes)
-    for index, segments in enumerate(wanted.paths):
-        try:
-            batch.add(segments)
-        except InvalidInput as error:
-            raise of_item("paths", index, error) from None
-    return batch
+    batch = decode(request, ResolveBatchRequest)
+    check_count("paths", len(batch.paths), MAX_BATCH_PATHS)
+    return Operation.resolve_batch(cache, batch.root, batch.paths, max_lookups, max_bytes), len(batch.paths)

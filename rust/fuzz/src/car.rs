@@ -1,50 +1,55 @@
-//! Any bytes as a CAR, in pieces of any size: never a panic, and what is taken has whole trees with sound pages.
+//! Any bytes as a CAR, in chunks of any size: never a panic, and what is imported are whole trees with sound pages.
 #![no_main]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use coregw_ops::car::{Limits, Reader};
-use coregw_core::{Digest, Page};
+use coregw_core::{Digest, Page, PageCache, RootCid};
+use coregw_ops::car::{CarLimits, CarReader};
+use coregw_ops::{Need, Operation, Progress};
 use libfuzzer_sys::fuzz_target;
 
+/// Pages and roots that an import stores; `None` if it fails.
+fn import(reader: CarReader, car: &[u8]) -> Option<(HashMap<Digest, Vec<u8>>, Vec<RootCid>)> {
+    let mut operation = Operation::import_car(Arc::new(PageCache::new(0, 0)), reader);
+    let (mut stored, mut recorded) = (HashMap::new(), Vec::new());
+    loop {
+        match operation.poll(1).ok()? {
+            Progress::Done(_) => return Some((stored, recorded)),
+            Progress::Needs(Need::Bytes(range)) => {
+                let bytes = &car[range.start as usize..(range.end as usize).min(car.len())];
+                operation.supply_bytes(bytes.to_vec()).expect("bytes were asked for");
+            }
+            Progress::Needs(Need::Store { pages, roots }) => {
+                stored.extend(pages);
+                recorded.extend(roots);
+            }
+            Progress::Needs(_) => {}
+        }
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
-    let Some((&piece, car)) = data.split_first() else {
+    let Some((&chunk_bytes, car)) = data.split_first() else {
         return;
     };
-    let mut reader = Reader::new(Limits { payload_bytes: 1 << 16, blocks: 1000 });
-    for piece in car.chunks(usize::from(piece) + 1) {
-        if reader.feed(piece).is_err() {
+    let mut reader = CarReader::new(CarLimits { payload_bytes: 1 << 16, blocks: 1000 });
+    for chunk in car.chunks(usize::from(chunk_bytes) + 1) {
+        if reader.feed(chunk).is_err() {
             return;
         }
     }
-    let Ok(mut archive) = reader.finish() else {
+    let Some((pages, mut rest)) = import(reader, car) else {
         return;
     };
-    let part = |start: u64, end: u64| car[start as usize..(end as usize).min(car.len())].to_vec();
-    loop {
-        match archive.check() {
-            Err(_) => return,
-            Ok(None) => break,
-            Ok(Some(span)) => archive.supply(span.start, part(span.start, span.end)),
-        }
-    }
-    let mut pages: HashMap<Digest, Vec<u8>> = HashMap::new();
-    loop {
-        match archive.next_pages(1).expect("a checked CAR has pages") {
-            Err(span) => archive.supply(span.start, part(span.start, span.end)),
-            Ok(next) if next.is_empty() => break,
-            Ok(next) => pages.extend(next),
-        }
-    }
-    let mut rest: Vec<_> = archive.found().collect();
     let mut seen = 0;
     while let Some(root) = rest.pop() {
         let bytes = &pages[&root.digest];
-        let page = Page::parse(bytes, root.kind, root.suite, &root.digest).expect("a page made here is one");
+        let page = Page::parse(bytes, root.kind, root.suite, &root.digest).expect("a page made here is sound");
         assert_eq!(page.to_bytes(), *bytes);
         seen += 1;
         if seen < 1000 {
-            rest.extend(page.stubs().map(|digest| coregw_core::RootCid { digest, ..root }));
+            rest.extend(page.stubs().map(|digest| RootCid { digest, ..root }));
         }
     }
 });

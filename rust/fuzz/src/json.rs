@@ -5,21 +5,23 @@ use std::sync::Arc;
 
 use coregw_core::codec::Codec;
 use coregw_core::{Cid, Key, PageCache, Snapshot, Suite};
-use coregw_ops::{Build, Mutation, Need, Operation, prooflist};
+use coregw_ops::{
+    Need, Operation, Progress, verify_map_proof, verify_read, verify_resolve, verify_scan, verify_transition,
+};
 use libfuzzer_sys::fuzz_target;
 
-/// Runs an operation on a store that has the record of every root and no page.
-fn run(op: coregw_core::Result<Operation>) {
-    let Ok(mut op) = op else { return };
+/// Drives an operation on a store that has the record of every root and no page.
+fn drive(operation: coregw_core::Result<Operation>) {
+    let Ok(mut operation) = operation else { return };
     for _ in 0..100 {
-        match op.run(1000) {
-            Ok(Some(Need::Roots(roots))) => drop(op.supply_roots(&vec![true; roots.len()])),
-            Ok(Some(Need::Pages(pages))) => drop(op.supply_pages(&vec![None::<Vec<u8>>; pages.len()])),
-            Ok(Some(Need::Budget)) => {}
-            Ok(None) | Err(_) => break,
+        match operation.poll(1000) {
+            Ok(Progress::Needs(Need::Roots(roots))) => {
+                operation.supply_roots(vec![true; roots.len()]).expect("roots were asked for");
+            }
+            Ok(Progress::Needs(Need::Pages(_))) | Ok(Progress::Done(_)) | Err(_) => return,
+            Ok(Progress::Needs(_)) => {}
         }
     }
-    let _ = op.result();
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -34,18 +36,19 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(Key::from_segments(&text.split('/').collect::<Vec<_>>()), Ok(key));
         }
     }
-    let _ = Build::request(data);
     let cache = Arc::new(PageCache::new(1 << 20, 0));
-    run(Operation::resolve(Arc::clone(&cache), data, 100));
-    run(Operation::read(Arc::clone(&cache), data));
-    run(Operation::map_proof(Arc::clone(&cache), data));
-    run(Operation::scan(Arc::clone(&cache), data));
+    drive(Operation::resolve(Arc::clone(&cache), data, 100));
+    drive(Operation::read(Arc::clone(&cache), data));
+    drive(Operation::map_proof(Arc::clone(&cache), data));
+    drive(Operation::scan(Arc::clone(&cache), data));
     let empty = Snapshot::list(Suite::Sha2_256, &[]).expect("a list").root();
-    let _ = Mutation::new(cache, &empty.cid(), data);
+    drive(Operation::mutate(Arc::clone(&cache), &empty.cid(), data));
+    drive(Operation::create_root(cache, data));
     let middle = data.iter().position(|b| *b == 0xff).unwrap_or(data.len() / 2);
     let (request, result) = (&data[..middle], data.get(middle + 1..).unwrap_or_default());
-    let _ = prooflist::verify_resolve(request, result);
-    let _ = prooflist::verify_read(request, result);
-    let _ = prooflist::verify_map_proof(request, result);
-    let _ = prooflist::verify_scan(request, result);
+    let _ = verify_resolve(request, result);
+    let _ = verify_read(request, result);
+    let _ = verify_map_proof(request, result);
+    let _ = verify_scan(request, result);
+    let _ = verify_transition(request, result);
 });

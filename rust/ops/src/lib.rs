@@ -1,26 +1,52 @@
 //! Operations on stored trees: request JSON in, response JSON and CARs out.
 //!
-//! Everything here is pure, as is `coregw-core` below it: an operation says which pages and roots it needs, and its
-//! caller fetches them.
+//! Each operation is one `async fn`, written as if everything were in memory, in the module of its name. What it lacks it
+//! parks as a [`Need`]; the caller of [`Operation::poll`] meets the need and polls again ([`run`]). Nothing here does I/O,
+//! reads a clock or starts a thread.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use coregw_core::PageCache;
+//! use coregw_ops::{Need, Operation, Progress};
+//!
+//! let cache = Arc::new(PageCache::new(1 << 20, 100));
+//! let mut operation = Operation::create_root(cache, br#"{"arcs": {}}"#)?;
+//! let response = loop {
+//!     match operation.poll(4096)? {
+//!         Progress::Done(response) => break response,
+//!         Progress::Needs(Need::Roots(roots)) => operation.supply_roots(vec![false; roots.len()])?,
+//!         Progress::Needs(Need::Store { .. }) => {} // here a store would write the pages, then the records
+//!         Progress::Needs(_) => {}
+//!     }
+//! };
+//! assert!(response.starts_with("{\"root\":"));
+//! # Ok::<(), coregw_core::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod batch;
 pub mod car;
-mod deltas;
-mod diffing;
+mod create_root;
+mod diff;
+mod join;
 pub mod json;
-mod messages;
-mod ops;
-pub mod prooflist;
-mod question;
-mod resolving;
+mod map_proof;
+mod message;
+mod mutate;
+mod read;
+mod resolve;
+pub mod run;
+mod scan;
 mod transition;
-mod writes;
-mod writing;
+mod trees;
 
-pub use batch::{ResolveBatch, Turn, WantedPage};
-pub use deltas::MAX_DELTAS;
-pub use diffing::DiffRequest;
-pub use ops::{Need, Operation};
+pub use batch::{BatchLimits, BatchPaths};
+pub use diff::DiffRequest;
+pub use join::ForEach;
+pub use map_proof::verify_map_proof;
+pub use message::delta::MAX_DELTAS;
+pub use read::{ReadOutcome, verify_read};
+pub use resolve::verify_resolve;
+pub use run::{Need, Operation, Progress, WantedPage};
+pub use scan::verify_scan;
 pub use transition::verify_transition;
-pub use writes::{Build, Mutation};

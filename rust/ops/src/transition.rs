@@ -1,80 +1,91 @@
-//! Checking that a mutation was done right, without the data (protocol section 5, *transition*).
+//! Transition (protocol section 5): checking that a mutation was made as requested, without the data.
 //!
-//! The client replays its own changes on the pruned trees of the receipt. What comes out is the new root; the receipt
-//! only has to agree.
+//! The client replays its own changes on the pruned trees in the receipt. That gives the new root; the receipt only has
+//! to agree with it.
 
-use crate::deltas;
-use crate::messages::{self as msg, Delta, DeltaReceipt, FixedList, Receipt};
-use crate::writing;
 use coregw_core::internals::prove::Answer;
-use coregw_core::verify;
-use coregw_core::{Cid, RootCid};
-use coregw_core::{Error, InputCode, Result};
+use coregw_core::{Cid, Error, Result, RootCid, verify};
+use serde::Deserialize;
+
+use crate::json::{decode_base64, objects};
+use crate::message::delta::{Delta, DeltaReceipt, FixedList, Receipt, base_root, check_all};
+use crate::message::{self, present, root_member};
+
+/// A mutation request with the base root that the caller chose.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct TransitionRequest {
+    root: String,
+    deltas: Vec<Delta>,
+    #[serde(default, deserialize_with = "present")]
+    prove: Option<bool>,
+}
+
+objects! {
+    read: TransitionRequest;
+}
 
 /// Derives the new root from the base root and the caller's own changes, and compares the receipt with it.
 ///
 /// `request` is the mutation request with the base root as its member `root`. O(changes x depth) hashes.
 ///
 /// # Errors
-/// [`Error::Input`] and [`Error::Conflict`] for a request that is none or contradicts itself; [`Error::Proof`] for
-/// anything wrong in the receipt, a missing proof included. Steps are deltas, from 0.
+/// [`Error::Input`] and [`Error::Conflict`] if the request is malformed or contradicts itself; [`Error::Proof`] for
+/// anything wrong in the receipt, a missing proof included. Its steps are deltas, from 0.
 pub fn verify_transition(request: &[u8], receipt: &[u8]) -> Result<Cid> {
-    let request: msg::TransitionRequest = msg::request(request)?;
+    let request: TransitionRequest = message::request(request)?;
     if request.prove == Some(false) {
-        return Err(Error::request("prove: without it the receipt has no proofs"));
+        return Err(Error::request("prove: a receipt without proofs cannot be verified"));
     }
-    let base = Cid::from_text(&request.root).map_err(|error| error.within("root"))?;
-    let base = base
-        .root()
-        .ok_or_else(|| Error::input(InputCode::KindMismatch, format!("root: {base} is a payload, not a root")))?;
-    deltas::check_all(&request.deltas)?;
-    let receipt: Receipt = msg::result(receipt)?;
-    must_equal("base_root", &receipt.base_root, &base.cid().text())?;
-    must_equal("delta_count", &receipt.delta_count.0, &(request.deltas.len() as u64))?;
-    must_equal("number of deltas", &receipt.deltas.len(), &request.deltas.len())?;
+    let base = base_root(&root_member(&request.root)?)?;
+    check_all(&request.deltas)?;
+    let receipt: Receipt = message::result(receipt)?;
+    check_receipt("base_root", &receipt.base_root, &base.cid().text())?;
+    check_receipt("delta_count", &receipt.delta_count.0, &(request.deltas.len() as u64))?;
+    check_receipt("number of deltas", &receipt.deltas.len(), &request.deltas.len())?;
     let arcs: usize = request.deltas.iter().map(|delta| delta.changes.len()).sum();
-    must_equal("arc_count", &receipt.arc_count.0, &(arcs as u64))?;
+    check_receipt("arc_count", &receipt.arc_count.0, &(arcs as u64))?;
     let (mut current, mut last) = (base, base);
     for (index, (delta, sent)) in request.deltas.iter().zip(&receipt.deltas).enumerate() {
-        let (object, _) = deltas::object(delta, &current).map_err(|error| error.within(&format!("delta {index}")))?;
+        let object = delta.object(&current).map_err(|error| error.within(&format!("delta {index}")))?.root();
         last = replay(delta, &object, sent).map_err(|error| error.in_delta(index))?;
         if object == current {
             current = last;
         }
     }
-    must_equal("new_root", &receipt.new_root, &last.cid().text())?;
+    check_receipt("new_root", &receipt.new_root, &last.cid().text())?;
     Ok(last.cid())
 }
 
 /// The result of one delta on `object`.
 fn replay(delta: &Delta, object: &RootCid, sent: &DeltaReceipt) -> Result<RootCid> {
-    must_equal("object", &sent.object, &object.cid().text())?;
+    check_receipt("object", &sent.object, &object.cid().text())?;
     let proof = sent.proof.as_ref().ok_or_else(|| Error::proof("there is no proof"))?;
-    let proof = writing::decode(proof)
+    let proof = decode_base64(proof)
         .map_err(|error| Error::proof(format!("member \"proof\" is not canonical base64: {error}")))?;
-    let ask = deltas::ask(delta, object.kind)?;
+    let ask = delta.ask(object.kind)?;
     let Answer::Changed(changed) = verify::replay(object, ask, &proof, verify::WIDE_PROOF_LIMIT)? else {
-        return Err(Error::proof("an answer of another kind"));
+        return Err(Error::proof("the answer is of another kind"));
     };
-    if let Some(fixed) = deltas::fixed(delta) {
+    if let Some(fixed) = delta.fixed_list() {
         check_fixed(fixed, changed.sum.count, changed.sum.measure)?;
     }
     let result = RootCid { digest: changed.sum.digest, ..*object };
-    deltas::check_expected(delta, &result).map_err(|error| Error::proof(error.to_string()))?;
-    must_equal("result", &sent.result, &result.cid().text())?;
+    delta.check_expected(&result).map_err(|error| Error::proof(error.to_string()))?;
+    check_receipt("result", &sent.result, &result.cid().text())?;
     Ok(result)
 }
 
-/// The proof shows the count and the sum of a fixed list; the sizes of elements that were not changed are not shown.
+/// Checks count and sum, which the proof shows. It does not show the sizes of unchanged elements.
 fn check_fixed(fixed: FixedList, count: u64, total: u64) -> Result<()> {
-    match count == deltas::fixed_count(fixed)? && total == fixed.total_size.0 {
+    match count == fixed.count()? && total == fixed.total_size.0 {
         true => Ok(()),
         false => Err(Error::proof("the result is not the fixed list that the delta commits to")),
     }
 }
 
-fn must_equal<T: PartialEq>(member: &str, sent: &T, proven: &T) -> Result<()> {
-    match sent == proven {
+fn check_receipt<T: PartialEq>(member: &str, sent: &T, derived: &T) -> Result<()> {
+    match sent == derived {
         true => Ok(()),
         false => Err(Error::proof(format!("the receipt's {member:?} is not what follows from the changes"))),
     }

@@ -1,4 +1,4 @@
-//! CARs: what is written is read back to the same pages, and nothing that was damaged or made up is taken.
+//! CARs: an import stores the exported pages, and a damaged or forged CAR is refused.
 
 #[path = "support/store.rs"]
 mod store;
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{Cid, Digest, Error, Kind, RootCid, Suite, varint};
-use coregw_ops::Need;
-use coregw_ops::car::{Archive, Export, Limits, Progress, Reader, block_cid, block_head};
-use serde_json::json;
-use store::{Store, payload};
+use coregw_ops::Operation;
+use coregw_ops::car::{CarLimits, CarReader, block_cid, block_head};
+use serde_json::{Value, json};
+use store::{Store, payload, root_of};
 
-const LIMITS: Limits = Limits { payload_bytes: 1 << 20, blocks: 1 << 20 };
+const LIMITS: CarLimits = CarLimits { payload_bytes: 1 << 20, blocks: 1 << 20 };
 
 fn arcs(n: u64) -> BTreeMap<String, Cid> {
     (0..n).map(|i| (format!("logs/{}/2024-{i:06}.txt", i % 7), payload(i))).collect()
@@ -28,61 +28,46 @@ fn list(store: &mut Store, suite: Suite, targets: &[Cid]) -> RootCid {
     root.root().expect("a root")
 }
 
-/// The export of a root, with 8 bytes for each payload, those that `payload` names.
+/// The export of a root, with 8 bytes for each payload.
 fn export(store: &mut Store, root: &RootCid, payloads: bool) -> Result<Vec<u8>, Error> {
-    let mut export = Export::new(Arc::clone(&store.cache), *root, payloads);
-    let mut out = Vec::new();
-    loop {
-        match export.run(5000)? {
-            Progress::Needs(Need::Pages(digests)) => export.supply_pages(&store.load(&digests))?,
-            Progress::Needs(Need::Roots(roots)) => {
-                export.supply_roots(&roots.iter().map(|root| store.roots.contains(root)).collect::<Vec<_>>())?;
-            }
-            Progress::Needs(Need::Budget) => {}
-            Progress::Part(bytes, cids) => {
-                out.extend(bytes);
-                for cid in cids {
-                    let n = (0..10_000u64).find(|&n| payload(n) == cid).expect("a payload of these tests");
-                    out.extend(block_head(&cid, 8));
-                    out.extend(n.to_be_bytes());
-                }
-            }
-            Progress::Done => return Ok(out),
-        }
-    }
+    store.output.clear();
+    let operation = Operation::export_car(Arc::clone(&store.cache), *root, payloads, 5000);
+    store.serve(operation)?;
+    Ok(std::mem::take(&mut store.output))
 }
 
-fn read(car: &[u8], pieces: usize) -> Result<Archive, Error> {
-    let mut reader = Reader::new(LIMITS);
-    for piece in car.chunks(pieces) {
-        reader.feed(piece)?;
+fn read(car: &[u8], chunk_bytes: usize) -> Result<CarReader, Error> {
+    let mut reader = CarReader::new(LIMITS);
+    for chunk in car.chunks(chunk_bytes) {
+        reader.feed(chunk)?;
     }
     assert_eq!(reader.bytes(), car.len() as u64);
-    let mut archive = reader.finish()?;
-    while let Some(span) = archive.check()? {
-        let end = (span.end as usize).min(car.len());
-        archive.supply(span.start, car[span.start as usize..end].to_vec());
-    }
-    Ok(archive)
+    Ok(reader)
 }
 
-fn pages(archive: &mut Archive, car: &[u8]) -> BTreeMap<Digest, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    loop {
-        match archive.next_pages(10_000).expect("a checked CAR") {
-            Err(span) => {
-                let end = (span.end as usize).min(car.len());
-                archive.supply(span.start, car[span.start as usize..end].to_vec());
-            }
-            Ok(pages) if pages.is_empty() => return all,
-            Ok(pages) => {
-                assert!(pages.len() == 1 || pages.iter().map(|page| page.1.len()).sum::<usize>() <= 10_000);
-                for (digest, page) in pages {
-                    assert!(all.insert(digest, page).is_none(), "page {digest} twice");
-                }
-            }
-        }
-    }
+/// What a check says: the roots that are whole, and the number of missing payloads.
+fn check(car: &[u8], chunk_bytes: usize) -> Result<(Vec<RootCid>, u64), Error> {
+    let mut store = Store::new(0, u64::MAX);
+    store.car = car.to_vec();
+    let checked = store.serve(Operation::check_car(read(car, chunk_bytes)?))?;
+    let checked: Value = serde_json::from_str(&checked).expect("JSON");
+    assert!(store.pages.is_empty() && store.payloads.is_empty());
+    let roots = checked["roots"].as_array().expect("roots").iter().map(root_of).collect();
+    Ok((roots, checked["missing_payloads"].as_u64().expect("a number")))
+}
+
+/// A store into which a CAR was imported.
+fn import(car: &[u8], chunk_bytes: usize) -> Result<Store, Error> {
+    let mut store = Store::new(0, u64::MAX);
+    store.car = car.to_vec();
+    let reader = read(car, chunk_bytes)?;
+    let blocks = reader.blocks();
+    let operation = Operation::import_car(Arc::clone(&store.cache), reader);
+    let result: Value = serde_json::from_str(&store.serve(operation)?).expect("JSON");
+    assert_eq!((&result["blocks"], &result["bytes"]), (&json!(blocks), &json!(car.len())));
+    let first = root_of(&result["roots"][0]);
+    assert!(store.recorded.contains(&first));
+    Ok(store)
 }
 
 /// The frames of a CAR: the header, then the blocks.
@@ -97,10 +82,10 @@ fn frames(car: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn refusal(car: &[u8]) -> String {
-    match read(car, 777) {
+    match check(car, 777) {
         Err(Error::Input { what, .. }) => what,
         Err(other) => panic!("refused as {other:?}"),
-        Ok(_) => panic!("was taken"),
+        Ok(_) => panic!("the CAR was accepted"),
     }
 }
 
@@ -123,23 +108,22 @@ fn header(root: &RootCid) -> Vec<u8> {
 }
 
 #[test]
-fn pages_of_what_was_exported_are_those_that_were_stored() {
+fn import_stores_the_pages_that_were_exported() {
     for suite in Suite::ALL {
         for n in [0, 1, 2, 3, 100, 1000, 5000] {
             let mut store = Store::new(1 << 16, 1000);
             let map = store.build(suite, &arcs(n));
-            let stored: BTreeMap<_, _> = store.pages.clone().into_iter().collect();
+            let stored = store.pages.clone();
             let car = export(&mut store, &map, false).expect("a held root");
-            let mut archive = read(&car, 1 + n as usize).expect("a CAR");
-            assert_eq!(archive.found().collect::<Vec<_>>(), [map]);
-            assert_eq!(archive.missing_payloads(), n);
-            assert!(pages(&mut archive, &car) == stored, "{n} arcs");
+            assert_eq!(check(&car, 1 + n as usize), Ok((vec![map], n)));
+            let imported = import(&car, 1 + n as usize).expect("a CAR");
+            assert_eq!(imported.recorded, [map]);
+            assert!(imported.pages == stored, "{n} arcs");
 
             let mut store = Store::new(1 << 16, 1000);
             let list = list(&mut store, suite, &(0..n.max(1)).map(payload).collect::<Vec<_>>());
             let car = export(&mut store, &list, false).expect("a held root");
-            let mut archive = read(&car, 4096).expect("a CAR");
-            for (digest, page) in pages(&mut archive, &car) {
+            for (digest, page) in import(&car, 4096).expect("a CAR").pages {
                 assert_eq!(store.pages.get(&digest), Some(&page), "{n} elements");
             }
         }
@@ -147,7 +131,7 @@ fn pages_of_what_was_exported_are_those_that_were_stored() {
 }
 
 #[test]
-fn nested_roots_come_along_once_if_they_are_held() {
+fn held_nested_roots_are_exported_once() {
     let mut store = Store::new(1 << 20, 1000);
     let inner = store.build(Suite::Sha2_256, &arcs(300));
     let list = list(&mut store, Suite::Blake3, &[inner.cid(), payload(1), inner.cid()]);
@@ -156,19 +140,18 @@ fn nested_roots_come_along_once_if_they_are_held() {
     outer.extend([("a/list".into(), list.cid()), ("b".into(), inner.cid()), ("c".into(), unheld.cid())]);
     let root = store.build(Suite::Sha2_256, &outer);
     let car = export(&mut store, &root, true).expect("a held root");
-    let mut archive = read(&car, 999).expect("a CAR");
-    assert_eq!(archive.found().collect::<Vec<_>>(), [root, list, inner]);
-    assert_eq!((archive.missing_payloads(), archive.payloads().len()), (0, 300));
-    for (offset, len) in archive.payloads() {
-        assert_eq!(len, 36 + 8);
-        assert_eq!(car[offset as usize..][..2], [1, 0x55]);
+    assert_eq!(check(&car, 999), Ok((vec![root, list, inner], 0)));
+    let imported = import(&car, 999).expect("a CAR");
+    assert_eq!((&imported.recorded[..], imported.payloads.len()), (&[root, list, inner][..], 300));
+    for block in &imported.payloads {
+        assert_eq!(block.end - block.start, 36 + 8);
+        assert_eq!(car[block.start as usize..][..2], [1, 0x55]);
     }
-    let formed = pages(&mut archive, &car);
-    for (digest, page) in &formed {
+    for (digest, page) in &imported.pages {
         assert_eq!(store.pages.get(digest), Some(page));
     }
     for held in [root, list, inner] {
-        assert!(formed.contains_key(&held.digest));
+        assert!(imported.pages.contains_key(&held.digest));
     }
 }
 
@@ -179,18 +162,17 @@ fn identity_payloads_need_no_block_and_are_never_missing() {
     let root = store.build(Suite::Sha2_256, &BTreeMap::from([("a".into(), held), ("b".into(), payload(1))]));
     for payloads in [false, true] {
         let car = export(&mut store, &root, payloads).expect("a held root");
-        let archive = read(&car, 64).expect("a CAR");
-        assert_eq!(archive.missing_payloads(), u64::from(!payloads));
-        assert_eq!(archive.payloads().len(), usize::from(payloads));
+        assert_eq!(check(&car, 64), Ok((vec![root], u64::from(!payloads))));
+        assert_eq!(import(&car, 64).expect("a CAR").payloads.len(), usize::from(payloads));
         let with_block = [&car[..], &block_head(&held, 5), b"hello"].concat();
-        assert_eq!(read(&with_block, 64).expect("a CAR").payloads().len(), usize::from(payloads));
+        assert_eq!(import(&with_block, 64).expect("a CAR").payloads.len(), usize::from(payloads));
         let wrong = [&car[..], &block_head(&held, 5), b"hullo"].concat();
         assert!(refusal(&wrong).contains("another hash"));
     }
 }
 
 #[test]
-fn blocks_may_come_in_any_order_and_again() {
+fn blocks_may_be_in_any_order_and_repeated() {
     let mut store = Store::new(1 << 20, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(400));
     let car = export(&mut store, &root, true).expect("a held root");
@@ -199,14 +181,14 @@ fn blocks_may_come_in_any_order_and_again() {
     frames[1..].reverse();
     frames.extend_from_within(5..50);
     let shuffled = frames.concat();
-    let mut archive = read(&shuffled, 100).expect("a CAR");
-    assert_eq!(archive.missing_payloads(), 0);
-    assert_eq!(archive.payloads().len() + 799, count);
-    assert_eq!(pages(&mut archive, &shuffled), store.pages.into_iter().collect());
+    assert_eq!(check(&shuffled, 100).map(|(_, missing)| missing), Ok(0));
+    let imported = import(&shuffled, 100).expect("a CAR");
+    assert_eq!(imported.payloads.len() + 799, count);
+    assert_eq!(imported.pages, store.pages);
 }
 
 #[test]
-fn a_car_cut_anywhere_is_refused() {
+fn a_truncated_car_is_refused_with_its_place() {
     let mut store = Store::new(1 << 20, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(3));
     let car = export(&mut store, &root, true).expect("a held root");
@@ -232,7 +214,7 @@ fn any_flipped_bit_of_a_block_is_refused() {
                 bad[i] ^= bit;
                 // A payload's codec is no part of what is hashed.
                 let codec = frame[1..4] == [1, 0x55, 0x12] && i == at + 2;
-                assert!(codec || read(&bad, 50).is_err(), "byte {i}, in block {}", number - 1);
+                assert!(codec || check(&bad, 50).is_err(), "byte {i}, in block {}", number - 1);
             }
         }
         at += frame.len();
@@ -240,7 +222,7 @@ fn any_flipped_bit_of_a_block_is_refused() {
 }
 
 #[test]
-fn a_missing_or_stray_node_is_named() {
+fn a_missing_or_stray_node_is_refused_by_name() {
     let mut store = Store::new(1 << 20, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(20));
     let car = export(&mut store, &root, false).expect("a held root");
@@ -270,7 +252,7 @@ fn a_node_where_it_does_not_belong_is_refused() {
     };
     let ((a, a_bytes), (b, b_bytes)) = (leaf(b"a\0\0", 1), leaf(b"b\0\0", 2));
     let car = |(root, top): (RootCid, Vec<u8>)| [header(&root), top, a_bytes.clone(), b_bytes.clone()].concat();
-    assert!(read(&car(inner(6, &[0x60], (1, &a), (1, &b))), 9).is_ok());
+    assert!(check(&car(inner(6, &[0x60], (1, &a), (1, &b))), 9).is_ok());
     let refused = [
         (inner(6, &[0x60], (1, &b), (1, &a)), "do not belong"),
         (inner(6, &[0x70], (1, &a), (1, &b)), "do not belong"),
@@ -295,7 +277,7 @@ fn a_list_of_another_shape_or_measure_is_refused() {
     let (a, a_bytes) = leaf(1);
     let (two, two_bytes) = inner([1, 5], &a, [1, 5], &a);
     let car = |(root, top): (RootCid, Vec<u8>)| [header(&root), top, two_bytes.clone(), a_bytes.clone()].concat();
-    assert!(read(&car(inner([2, 10], &two, [1, 5], &a)), 9).is_ok());
+    assert!(check(&car(inner([2, 10], &two, [1, 5], &a)), 9).is_ok());
     for (top, why) in [
         (inner([1, 5], &a, [2, 10], &two), "another shape"),
         (inner([2, 11], &two, [1, 5], &a), "other amounts"),
@@ -308,7 +290,7 @@ fn a_list_of_another_shape_or_measure_is_refused() {
 }
 
 #[test]
-fn a_few_blocks_may_stand_for_a_list_of_2_to_the_52_elements() {
+fn a_few_blocks_can_represent_a_list_of_2_to_the_52_elements() {
     let (mut below, mut bytes) = block(Kind::List, &[&[0x11, 1, 36], payload(1).as_bytes()].concat());
     let mut blocks = bytes;
     for height in 0..52 {
@@ -319,21 +301,18 @@ fn a_few_blocks_may_stand_for_a_list_of_2_to_the_52_elements() {
         blocks.extend(bytes);
     }
     let car = [header(&below), blocks].concat();
-    let mut archive = read(&car, 4096).expect("a CAR");
-    let mut store = Store::new(1 << 20, 1000);
-    store.pages.extend(pages(&mut archive, &car));
+    let mut store = import(&car, 4096).expect("a CAR");
     assert!(store.pages.len() < 53, "{} pages", store.pages.len());
-    store.roots.insert(below);
     let again = export(&mut store, &below, true).expect("a held root");
     assert!(again.len() < 1 << 20, "{} bytes", again.len());
-    assert!(pages(&mut read(&again, 4096).expect("a CAR"), &again) == store.pages.into_iter().collect());
+    assert_eq!(import(&again, 4096).expect("a CAR").pages, store.pages);
 }
 
 #[test]
 fn bad_headers_and_frames_are_refused() {
     let (root, empty) = block(Kind::Map, &[0]);
     let good = [header(&root), empty.clone()].concat();
-    assert!(read(&good, 1).is_ok());
+    assert!(check(&good, 1).is_ok());
     let node = RootCid { digest: Suite::Sha2_256.digest(&[0, 0]), ..root }.cid();
     let big = RootCid { digest: Digest([1; 32]), ..root }.cid();
     let cidv0 = [&[0x12, 32][..], &[7; 32]].concat();
@@ -359,14 +338,14 @@ fn bad_headers_and_frames_are_refused() {
     let payload_root = [&header(&root)[..1], b"\xa2\x65roots\x81\xd8\x2a\x58\x25\0", payload(1).as_bytes()].concat();
     let mut payload_root = [&payload_root[..], b"\x67version\x01"].concat();
     payload_root[0] = payload_root.len() as u8 - 1;
-    assert!(refusal(&payload_root).contains("a payload, no map or list"));
-    let mut few = Reader::new(Limits { blocks: 1, ..LIMITS });
+    assert!(refusal(&payload_root).contains("a payload, not a map or list"));
+    let mut few = CarReader::new(CarLimits { blocks: 1, ..LIMITS });
     let said = few.feed(&[&good[..], &empty].concat()).expect_err("two blocks");
     assert!(said.to_string().contains("more than 1 blocks"));
 }
 
 #[test]
-fn what_the_store_lacks_or_has_damaged_is_said() {
+fn export_names_a_missing_or_damaged_page() {
     let mut store = Store::new(1, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(1000));
     let digests: Vec<_> = store.pages.keys().copied().collect();

@@ -121,11 +121,11 @@ fn what_will_be_compared_is_read_together() {
     let mut store = Store::new(0, u64::MAX);
     let roots = [&before, &after].map(|arcs| store.build(Suite::Sha2_256, arcs));
     let changed: std::collections::HashSet<_> = store.pages.keys().copied().collect();
-    for (prefix, differences, most_turns) in [(vec![], 991, 20), (vec!["007".to_owned()], 1, 4)] {
-        (store.loads, store.turns) = (0, 0);
+    for (prefix, differences, max_rounds) in [(vec![], 991, 20), (vec!["007".to_owned()], 1, 4)] {
+        (store.loads, store.rounds) = (0, 0);
         let found = all_pages(&mut store, roots, &prefix, 1000);
         assert_eq!(found.len(), differences);
-        assert!(store.turns <= most_turns, "{} turns for {} pages", store.turns, store.loads);
+        assert!(store.rounds <= max_rounds, "{} round trips for {} pages", store.rounds, store.loads);
         assert!(store.loads <= changed.len() as u64, "no page is read twice, or of no use");
     }
 }

@@ -1,10 +1,13 @@
-//! Operations and mutations on a store of pages, with caches and budgets of all sizes, against trees in memory.
+//! Operations on a store of pages, with caches and budgets of all sizes, compared with trees in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{Arcs, Cid, Error, Key, Kind, Missing, Page, Snapshot, Suite, verify};
-use coregw_ops::{Need, Operation, prooflist, verify_transition};
+use coregw_ops::{
+    Need, Operation, Progress, ReadOutcome, verify_map_proof, verify_read, verify_resolve, verify_scan,
+    verify_transition,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -26,7 +29,7 @@ fn every_key_resolves_cold_and_warm() {
         for (path, target) in arcs.iter().step_by(37) {
             let segments: Vec<_> = path.split('/').collect();
             let (request, result) = store.resolve(&root, &segments).expect("a target");
-            assert_eq!(prooflist::verify_resolve(request.as_bytes(), result.as_bytes()), Ok(*target));
+            assert_eq!(verify_resolve(request.as_bytes(), result.as_bytes()), Ok(*target));
         }
         let absent = store.resolve(&root, &["users", "nobody"]);
         assert!(matches!(absent, Err(Error::NotFound { missing: Missing::Path, .. })), "{absent:?}");
@@ -62,9 +65,9 @@ fn resolve_backtracks_from_the_longest_arc_and_skips_roots_not_held() {
     // "a/b" leads to a root that is not held, so its branch fails; "a" leads to a map without "b".
     assert!(store.resolve(&root, &["a", "b", "0"]).is_err());
     let (request, result) = store.resolve(&root, &["a", "c"]).expect("a target");
-    assert_eq!(prooflist::verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(1)));
+    assert_eq!(verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(1)));
     let (request, result) = store.resolve(&root, &["a", "@payload"]).expect("a target");
-    assert_eq!(prooflist::verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(2)));
+    assert_eq!(verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(2)));
     assert!(result.contains("payload_binding"));
     // The list itself is a target that needs not be held.
     let (_, result) = store.resolve(&root, &["a", "b"]).expect("a target");
@@ -97,14 +100,17 @@ fn all_look_ups_of_one_path_share_the_budget() {
     let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": vec!["a"; 2000]});
     let request = request.to_string();
     let mut op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10_000).expect("a request");
-    assert_eq!(op.run(1000), Ok(Some(Need::Roots(vec![root]))));
-    op.supply_roots(&[true]).expect("one answer");
+    assert_eq!(op.poll(1000), Ok(Progress::Needs(Need::Roots(vec![root]))));
+    op.supply_roots(vec![true]).expect("one answer");
     let mut pauses = 0;
-    while let Some(need) = op.run(1000).expect("the path leads nowhere, which its result says") {
-        assert_eq!(need, Need::Budget);
+    let end = loop {
+        match op.poll(1000) {
+            Ok(progress) => assert_eq!(progress, Progress::Needs(Need::Budget)),
+            Err(error) => break error,
+        }
         pauses += 1;
-    }
-    assert!(matches!(op.result(), Err(Error::NotFound { .. })));
+    };
+    assert!(matches!(end, Error::NotFound { .. }), "{end}");
     // 2,000 look-ups, each of which visits a node at least, and prepares 1,000 segments in the mean.
     assert!((100..=500).contains(&pauses), "{pauses}");
 }
@@ -123,13 +129,13 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
         let Err(Error::NotFound { missing: Missing::Path, details: Some(details), .. }) = store.serve(op) else {
             panic!("the key is absent");
         };
-        let outcome = prooflist::verify_read(request.to_string().as_bytes(), details.as_bytes());
-        assert_eq!(outcome, Ok(prooflist::ReadOutcome::Key(None)));
+        let outcome = verify_read(request.to_string().as_bytes(), details.as_bytes());
+        assert_eq!(outcome, Ok(ReadOutcome::Key(None)));
 
         let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "key": ["users"]}).to_string();
         let op = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
         let result = store.serve(op).expect("an absence is an answer here");
-        assert_eq!(prooflist::verify_map_proof(request.as_bytes(), result.as_bytes()), Ok(None));
+        assert_eq!(verify_map_proof(request.as_bytes(), result.as_bytes()), Ok(None));
 
         let (mut after, mut listed) = (None::<Vec<String>>, Vec::new());
         loop {
@@ -140,7 +146,7 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
             let request = request.to_string();
             let op = Operation::scan(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
             let result = store.serve(op).expect("a listing");
-            let (listing, _) = prooflist::verify_scan(request.as_bytes(), result.as_bytes()).expect("proven");
+            let (listing, _) = verify_scan(request.as_bytes(), result.as_bytes()).expect("proven");
             after = listing.entries.last().map(|entry| entry.0.clone());
             listed.extend(listing.entries);
             if !listing.more {
@@ -193,8 +199,8 @@ fn a_file_becomes_a_list_through_a_mutation_of_the_empty_map() {
             "query": {"kind": "list_range", "start": 100_000, "end": 400_000}});
         let op = Operation::read(Arc::clone(&store.cache), request.to_string().as_bytes()).expect("a request");
         let result = store.serve(op).expect("a range");
-        let outcome = prooflist::verify_read(request.to_string().as_bytes(), result.as_bytes());
-        let Ok(prooflist::ReadOutcome::Range { span, .. }) = outcome else {
+        let outcome = verify_read(request.to_string().as_bytes(), result.as_bytes());
+        let Ok(ReadOutcome::Range { span, .. }) = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(span.length, n);
@@ -264,7 +270,7 @@ fn mutations_that_have_no_meaning_are_refused_by_delta_and_coordinate() {
         (
             json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
             "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}),
-            "size 4",
+            "is 4, not 3",
         ),
         (
             json!({"kind": "list", "changes": [{"index": 0, "after": side(0)}],

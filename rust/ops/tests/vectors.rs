@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use coregw_ops::prooflist;
+use coregw_ops::{verify_map_proof, verify_read, verify_resolve, verify_scan};
 use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
@@ -23,10 +23,10 @@ fn check_operation(case: &Value) {
     };
     let (request, result) = (text_or("request_text", &case["request"]), text_or("result_text", &case["result"]));
     let proven = match text(&case["operation"]) {
-        "resolve" => prooflist::verify_resolve(&request, &result).map(|_| ()),
-        "read" => prooflist::verify_read(&request, &result).map(|_| ()),
-        "map_proof" => prooflist::verify_map_proof(&request, &result).map(|_| ()),
-        "scan" => prooflist::verify_scan(&request, &result).map(|_| ()),
+        "resolve" => verify_resolve(&request, &result).map(|_| ()),
+        "read" => verify_read(&request, &result).map(|_| ()),
+        "map_proof" => verify_map_proof(&request, &result).map(|_| ()),
+        "scan" => verify_scan(&request, &result).map(|_| ()),
         other => panic!("unknown operation {other}"),
     };
     assert_eq!(proven.is_ok(), case["valid"].as_bool().expect("valid"), "{proven:?}: {case}");

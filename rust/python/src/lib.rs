@@ -4,8 +4,6 @@
 //! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.
 #![forbid(unsafe_code)]
 
-mod batch;
-mod car;
 mod change;
 mod cid;
 mod convert;
@@ -14,10 +12,10 @@ mod engine;
 mod errors;
 mod list;
 mod map;
-mod operations;
 mod parallel;
 mod path;
 mod payload;
+mod results;
 mod tuples;
 mod verify;
 
@@ -33,26 +31,26 @@ mod _core {
     use pyo3::types::{PyMapping, PySequence};
 
     #[pymodule_export]
-    use crate::batch::ResolveBatch;
-    #[pymodule_export]
-    use crate::car::{Car, CarExport, CarReader, block_cid, block_head};
-    #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
-    use crate::engine::{Build, Mutation, Need, Operation, PageCache, root_block};
+    use crate::engine::cache::{PageCache, root_block};
+    #[pymodule_export]
+    use crate::engine::car::{CarReader, block_cid, block_head};
+    #[pymodule_export]
+    use crate::engine::operation::{Need, Operation};
     #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]
     use crate::map::Map;
     #[pymodule_export]
-    use crate::operations::{
-        check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
-        verify_transition,
-    };
-    #[pymodule_export]
     use crate::path::encode_key;
     #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
+    #[pymodule_export]
+    use crate::results::{
+        check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
+        verify_transition,
+    };
     use crate::tuples;
     #[pymodule_export]
     use crate::verify::{verify_changes, verify_index, verify_key, verify_key_many, verify_range, verify_scan};

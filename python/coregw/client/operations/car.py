@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Final, Self
 
-from coregw._core import Car, CarReader, Cid
+import msgspec
+
+from coregw._core import CarReader, Cid, Need, Operation
 from coregw.client.exchange import Answer, Call, decode
 from coregw.client.files import CHUNK_BYTES, FileState, NewFile
 from coregw.client.operations.steps import Steps
@@ -26,6 +28,8 @@ from coregw.messages.car import CarTaken
 __all__ = ["ExportedCar", "ImportedCar", "NewCar", "import_car"]
 
 CAR_TYPE = "application/vnd.ipld.car; version=1"
+
+_CHECK_BUDGET: Final = 1 << 20  # of nodes; checking a CAR visits none
 
 Advance = Callable[[int], None]
 """A progress callback: called with the bytes of each chunk, and with a negative number when an attempt restarts."""
@@ -124,12 +128,11 @@ class NewCar:
         self._file.flush()
         with self._new.partial.open("rb") as file:
             try:
-                car = self._reader.finish()
-                _check(car, file)
+                checked = _check(self._reader, file)
             except InvalidInput as error:
                 raise self._not_proven(error) from None
         self._new.commit()
-        return ExportedCar(self._root.text, len(car.roots) - 1, blocks, size, car.missing_payloads)
+        return ExportedCar(self._root.text, len(checked.roots) - 1, blocks, size, checked.missing_payloads)
 
     def write(self, chunk: bytes) -> None:
         """Check and write the next chunk (the `Sink` protocol)."""
@@ -159,10 +162,21 @@ class NewCar:
         return ProofError(f"{self._what}: {error.message}", check="car")
 
 
-def _check(car: Car, file: BinaryIO) -> None:
-    while (span := car.check()) is not None:
-        start, end = span
-        car.supply(start, os.pread(file.fileno(), end - start, start))
+class _CheckedCar(msgspec.Struct, frozen=True):
+    """The roots of a CAR whose trees are complete, and the number of leaves whose payload it does not contain."""
+
+    roots: list[str]
+    missing_payloads: int
+
+
+def _check(reader: CarReader, file: BinaryIO) -> _CheckedCar:
+    """Check the trees of a CAR, whose bytes are in `file`."""
+    operation = Operation.check_car(reader)
+    while isinstance(polled := operation.poll(_CHECK_BUDGET), Need):
+        if polled.span is not None:
+            start, end = polled.span
+            operation.supply_bytes(os.pread(file.fileno(), end - start, start))
+    return msgspec.json.decode(polled, type=_CheckedCar)
 
 
 class _Upload:
@@ -199,7 +213,7 @@ class _Upload:
                 raise Conflict(f"{self._name} changed while it was read")
         self.outcome = ImportedCar(reader.roots or [], reader.blocks, reader.bytes)
         with self._naming_the_file():
-            reader.finish()
+            reader.check_end()
 
     @contextmanager
     def _naming_the_file(self) -> Iterator[None]:

@@ -19,7 +19,6 @@ from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import check_content_coding, header, query_parameters
 from coregw.gateway.settings import MIB
-from coregw.messages import encode
 from coregw.messages.car import CarTaken
 
 __all__ = ["handlers"]
@@ -58,7 +57,7 @@ _HEADERS: Final = {
 async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
     """``GET`` and ``HEAD /v1/roots/{root}/car``, streamed."""
     given = query_parameters(request.scope, *_QUERY)
-    chunks = await Gateway.of(request).engine.cars.export(root, payloads=_with_payloads(given))
+    chunks = await Gateway.of(request).engine.cars.export_car(root, payloads=_with_payloads(given))
     headers = {
         "Content-Disposition": f'attachment; filename="{Cid(root).text}.car"',
         "Cache-Control": "no-cache",
@@ -86,8 +85,8 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     _check_type(request)
     chunks = gateway.bodies.chunks(request.scope, request.receive, gateway.settings.car_bytes)
     with gateway.bodies.reserved(_MAX_BUFFERED_BYTES):
-        taken = await gateway.engine.cars.take_in(chunks)
-    return json_reply(encode(CarTaken(roots=taken.roots, blocks=taken.blocks, bytes=taken.bytes)), 201)
+        imported = await gateway.engine.cars.import_car(chunks)
+    return json_reply(imported, 201)
 
 
 def _with_payloads(given: dict[str, str]) -> bool:

@@ -14,7 +14,7 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.messages import ArcMap, MutationReceipt, MutationRequest, RootCreated, encode
+from coregw.messages import ArcMap, MutationReceipt, MutationRequest, RootCreated
 
 __all__ = ["handlers"]
 
@@ -37,8 +37,8 @@ async def create_root(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/roots``."""
     gateway = Gateway.of(request)
     async with gateway.json_body(request.scope, request.receive, gateway.settings.roots_body_bytes) as body:
-        root = await gateway.engine.create_root(body)
-    return json_reply(encode(RootCreated(root=root)), 201)
+        created = await gateway.engine.create_root(body)
+    return json_reply(created, 201)
 
 
 @post(

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use coregw_core::{Cid, Key, RootCid, Snapshot, Suite, Window, map, verify};
-use coregw_ops::Build;
 
 use crate::bare::{self, Strings};
 use crate::data::{self, Numbers, target};
@@ -165,7 +164,7 @@ fn building(place: Place, keys: &[Key], suite: Suite) {
         repeats,
         [
             &mut || from_arcs(keys, |arcs| Snapshot::map(suite, arcs).expect("a map")),
-            &mut || from_arcs(keys, |arcs| Build::arcs(suite, arcs).expect("a map")),
+            &mut || from_arcs(keys, |arcs| map::build_pages(suite, arcs).expect("a map")),
             &mut || time(|| bare::sort(keys)),
             &mut || strings.floor(suite),
         ],

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use coregw_core::{Digest, Key, Page, PageCache, RootCid, Snapshot};
-use coregw_ops::{Mutation, Need, Operation};
+use coregw_ops::{Need, Operation, Progress, WantedPage};
 
 use crate::data::{Numbers, target};
 use crate::measure::Place;
@@ -31,14 +31,14 @@ impl Cached {
 
     /// Serves one request from the cache and returns the length of the response.
     pub fn serve(&self, request: &[u8]) -> usize {
-        let mut op = Operation::map_proof(Arc::clone(&self.0), request).expect("a request");
-        while let Some(need) = op.run(u64::MAX).expect("a whole tree") {
-            match need {
-                Need::Roots(_) => op.supply_roots(&[true]).expect("one root"),
-                other => unreachable!("all pages are cached: {other:?}"),
+        let mut operation = Operation::map_proof(Arc::clone(&self.0), request).expect("a request");
+        loop {
+            match operation.poll(u64::MAX).expect("a whole tree") {
+                Progress::Done(response) => return response.len(),
+                Progress::Needs(Need::Roots(_)) => operation.supply_roots(vec![true]).expect("one root"),
+                Progress::Needs(other) => unreachable!("all pages are cached: {other:?}"),
             }
         }
-        op.result().expect("a proof").len()
     }
 }
 
@@ -46,41 +46,51 @@ impl Cached {
 struct Stored {
     pages: HashMap<Digest, Vec<u8>>,
     loads: usize,
+    /// Round trips that asked for roots.
+    rounds: usize,
 }
 
 impl Stored {
-    fn load(&mut self, digests: &[Digest]) -> Vec<Option<Vec<u8>>> {
-        self.loads += digests.len();
-        digests.iter().map(|digest| self.pages.get(digest).cloned()).collect()
+    /// Drives an operation to its end, and returns the bytes of the pages that it stores.
+    fn drive(&mut self, mut operation: Operation) -> usize {
+        (self.loads, self.rounds) = (0, 0);
+        let mut stored = 0;
+        loop {
+            match operation.poll(u64::MAX).expect("a whole tree and a change that fits") {
+                Progress::Done(_) => return stored,
+                Progress::Needs(Need::Pages(wanted)) => {
+                    operation.supply_pages(self.load(&wanted)).expect("as many pages");
+                }
+                Progress::Needs(Need::Roots(roots)) => {
+                    // The first is the base of a change, the second its result.
+                    let held = vec![self.rounds == 0; roots.len()];
+                    self.rounds += 1;
+                    operation.supply_roots(held).expect("as many roots");
+                }
+                Progress::Needs(Need::Store { pages, .. }) => {
+                    stored += pages.iter().map(|page| page.1.len()).sum::<usize>();
+                }
+                Progress::Needs(_) => {}
+            }
+        }
+    }
+
+    fn load(&mut self, wanted: &[WantedPage]) -> Vec<Arc<Page>> {
+        self.loads += wanted.len();
+        let page = |wanted: &WantedPage| wanted.parse(self.pages.get(&wanted.digest).map(Vec::as_slice));
+        wanted.iter().map(|wanted| page(wanted).expect("a sound page")).collect()
     }
 
     fn look_up(&mut self, request: &[u8]) -> usize {
-        self.loads = 0;
-        let mut op = Operation::map_proof(Arc::new(PageCache::new(0, 0)), request).expect("a request");
-        while let Some(need) = op.run(u64::MAX).expect("a whole tree") {
-            match need {
-                Need::Roots(_) => op.supply_roots(&[true]).expect("one root"),
-                Need::Pages(digests) => op.supply_pages(&self.load(&digests)).expect("sound pages"),
-                Need::Budget => {}
-            }
-        }
+        self.drive(Operation::map_proof(Arc::new(PageCache::new(0, 0)), request).expect("a request"));
         self.loads
     }
 
     /// Bytes of the new pages of one change.
     fn change(&mut self, root: &RootCid, change: serde_json::Value) -> usize {
-        self.loads = 0;
         let body = serde_json::json!({"deltas": [{"kind": "map", "changes": [change]}]}).to_string();
         let cache = Arc::new(PageCache::new(0, 0));
-        let mut op = Mutation::new(cache, &root.cid(), body.as_bytes()).expect("a request");
-        while let Some(need) = op.run(u64::MAX).expect("a change that fits") {
-            match need {
-                Need::Roots(roots) => op.supply_roots(&vec![true; roots.len()]).expect("roots"),
-                Need::Pages(digests) => op.supply_pages(&self.load(&digests)).expect("sound pages"),
-                Need::Budget => {}
-            }
-        }
-        op.next_pages(usize::MAX).iter().map(|page| page.1.len()).sum()
+        self.drive(Operation::mutate(cache, &root.cid(), body.as_bytes()).expect("a request"))
     }
 
     /// The height of the tree in pages.
@@ -127,7 +137,7 @@ pub fn pages(place: Place, keys: &[Key], tree: &Snapshot) {
     stored(place, tree);
     let root = tree.root();
     let pages = tree.pages().map(|page| (page.digest(), page.to_bytes())).collect();
-    let mut stored = Stored { pages, loads: 0 };
+    let mut stored = Stored { pages, loads: 0, rounds: 0 };
     let mut numbers = Numbers::new(2);
     let picks: Vec<_> = (0..TRIES).map(|_| numbers.below(keys.len())).collect();
     let loads: Vec<_> = picks.iter().map(|i| stored.look_up(&map_proof_request(&root, &keys[*i]))).collect();

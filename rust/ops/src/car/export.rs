@@ -1,47 +1,55 @@
-//! Writing a held root as CARv1, from its pages.
+//! Export: a held root as CARv1, from its pages.
 //!
-//! Nodes come depth-first from the top, each tree's before those of the held roots nested in it, in the order in which
-//! they were met. Pages are read once each, so what is written is in proportion to what is stored even where a tree
-//! repeats itself. Leaves out the bytes of payloads: it says which come next, and the caller writes them. The last block
-//! is a node, so that a stream that was cut lacks one (but where the root is the only node: it is first and last).
+//! Nodes are written depth first from the top, each tree before the trees of the held roots nested in it, which follow in
+//! the order in which they were found. Each page is read once, so the output is in proportion to what is stored even
+//! where a tree repeats itself. The bytes of payloads are the caller's: the output names the payloads that come next.
+//! With payloads, the last block is still a node, so that a truncated stream is missing one (unless the root is the only
+//! node: it is first and last).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::index::payload_key;
-use super::{block_head, header};
-use crate::ops::{Need, not_held};
-use coregw_core::Digest;
 use coregw_core::internals::arena::{NodeId, PathBuffer, Side, State};
 use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
-use coregw_core::{Cid, Kind, RootCid};
-use coregw_core::{Error, InputCode, Result};
-use coregw_core::{NodeSource, Page, PageCache};
+use coregw_core::{Cid, Digest, Error, InputCode, Kind, NodeSource, Page, PageCache, Result, RootCid};
 
-/// Pages asked for at once: those that come next on the page at hand.
-const PAGES_AHEAD: usize = 32;
-/// Nested roots asked for at once.
-const ROOTS_AHEAD: usize = 1024;
-/// Payloads handed out at once.
-const PAYLOADS_AHEAD: usize = 256;
-/// Roots in one export: each takes some 100 bytes of memory.
+use super::format::{block_head, header};
+use super::index::payload_key;
+use crate::run::{Operation, WantedPage};
+use crate::trees::Trees;
+
+/// Pages to ask for at once: those that come next below the current page.
+const PAGES_AT_ONCE: usize = 32;
+/// Nested roots to ask about at once.
+const ROOTS_AT_ONCE: usize = 1024;
+/// Payloads to name in one output.
+const PAYLOADS_AT_ONCE: usize = 256;
+/// The limit on the roots in one export; each takes about 100 bytes of memory.
 const MAX_ROOTS: usize = 1 << 18;
-/// Pages and payloads that are known to have been written. Older ones may be written again.
+/// Pages and payloads that are remembered as written. Older ones may be written again.
 const REMEMBERED: usize = 1 << 17;
 
-/// What comes next of an export.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// The caller has to supply something first.
-    Needs(Need),
-    /// The next bytes, and payloads to write behind them.
-    Part(Vec<u8>, Vec<Cid>),
-    /// All is written.
-    Done,
+impl Operation {
+    /// Writes a root as a CAR, with the payloads that its leaves name if `with_payloads`.
+    ///
+    /// The operation outputs about `output_bytes` at a time, and ends with an empty response. It fails with
+    /// [`Error::NotFound`] if the root is not held, and with [`Error::Input`] if too many roots are nested in it.
+    pub fn export_car(cache: Arc<PageCache>, root: RootCid, with_payloads: bool, output_bytes: usize) -> Self {
+        Self::new(|slot| export(Export::new(Trees { cache, slot }, root, with_payloads, output_bytes)))
+    }
 }
 
-/// The last things seen, at least `REMEMBERED` and at most twice as many of them.
+async fn export(mut export: Export) -> Result<String> {
+    export.trees.check_held(&[export.root]).await?;
+    while let Some(tree) = export.next_tree().await {
+        export.write_tree(tree).await?;
+    }
+    export.finish().await;
+    Ok(String::new())
+}
+
+/// The most recent items, at least `REMEMBERED` and at most twice as many.
 struct Recent<T> {
     new: HashSet<T>,
     old: HashSet<T>,
@@ -56,7 +64,7 @@ impl<T: Eq + Hash> Recent<T> {
         self.new.contains(item) || self.old.contains(item)
     }
 
-    /// Whether the item is not known; it is then.
+    /// Adds an item; false if it is remembered already.
     fn insert(&mut self, item: T) -> bool {
         if self.contains(&item) {
             return false;
@@ -69,236 +77,200 @@ impl<T: Eq + Hash> Recent<T> {
 }
 
 /// A node to write: its page, its floor, and how its parent leads to it.
-struct Ahead {
+struct Unwritten {
     page: Arc<Page>,
     node: NodeId,
     floor: u32,
     turn: Option<(u32, Side)>,
 }
 
-/// An export on its way.
-pub struct Export {
-    cache: Arc<PageCache>,
+struct Export {
+    trees: Trees,
     root: RootCid,
     with_payloads: bool,
-    /// Whether the store holds the root; None until it is asked.
-    held: Option<bool>,
-    /// The tree at hand.
+    output_bytes: usize,
+    /// The tree that is being written.
     tree: RootCid,
     path: PathBuffer,
-    rest: Vec<Ahead>,
     /// Held roots whose trees come next.
     queue: VecDeque<RootCid>,
-    /// All roots that were met.
-    met: HashSet<RootCid>,
-    /// Those of them that it is not known of whether they are held.
-    ask: Vec<RootCid>,
-    asked: Vec<RootCid>,
+    /// All roots that were found.
+    found: HashSet<RootCid>,
+    /// Those of them of which it is not known yet whether they are held.
+    undecided: Vec<RootCid>,
     written: Recent<Digest>,
-    handed_out: Recent<Digest>,
-    wanted: Vec<Digest>,
-    /// Pages that were supplied and not yet come to. They do not go to the cache, which has better to hold.
-    supplied: HashMap<Digest, Arc<Page>>,
+    named: Recent<Digest>,
+    /// Pages that were loaded ahead. They do not go into the cache, whose content is worth more.
+    loaded: HashMap<Digest, Arc<Page>>,
     out: Vec<u8>,
-    /// The newest node, if payloads may have to come before it.
-    last: Vec<u8>,
+    /// The last node, held back while payloads may have to precede it.
+    last_node: Vec<u8>,
     payloads: Vec<Cid>,
+    /// The encoding of one node.
     block: Vec<u8>,
-    begun: bool,
+    /// Whether the first node was written, which is never held back.
+    has_begun: bool,
 }
 
 impl Export {
-    /// The export of a root, with the payloads that its leaves name if those are wanted. The header comes first.
-    pub fn new(cache: Arc<PageCache>, root: RootCid, with_payloads: bool) -> Self {
+    fn new(trees: Trees, root: RootCid, with_payloads: bool, output_bytes: usize) -> Self {
         Self {
-            cache,
+            trees,
             root,
             with_payloads,
-            held: None,
+            output_bytes,
             tree: root,
             path: PathBuffer::default(),
-            rest: Vec::new(),
             queue: VecDeque::from([root]),
-            met: HashSet::from([root]),
-            ask: Vec::new(),
-            asked: Vec::new(),
+            found: HashSet::from([root]),
+            undecided: Vec::new(),
             written: Recent::new(),
-            handed_out: Recent::new(),
-            wanted: Vec::new(),
-            supplied: HashMap::new(),
+            named: Recent::new(),
+            loaded: HashMap::new(),
             out: header(&root.cid()),
-            last: Vec::new(),
+            last_node: Vec::new(),
             payloads: Vec::new(),
             block: Vec::new(),
-            begun: false,
+            has_begun: false,
         }
     }
 
-    /// Goes on until some `bytes` are written, or as far as it can.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if the store does not hold the root; [`Error::Damaged`] if its trees are not what they must
-    /// be; [`Error::Input`] if too many roots are nested in it.
-    pub fn run(&mut self, bytes: usize) -> Result<Progress> {
-        match self.held {
-            None => return Ok(self.ask_for(vec![self.root])),
-            Some(false) => return Err(not_held(&self.root)),
-            Some(true) => {}
+    /// The next held root; `None` if all trees are written.
+    async fn next_tree(&mut self) -> Option<RootCid> {
+        if self.queue.is_empty() && !self.undecided.is_empty() {
+            self.queue_held_roots().await;
         }
-        loop {
-            if self.out.len() >= bytes || self.payloads.len() >= PAYLOADS_AHEAD {
-                return Ok(self.part());
-            }
-            if self.ask.len() >= ROOTS_AHEAD {
-                let ask = std::mem::take(&mut self.ask);
-                return Ok(self.ask_for(ask));
-            }
-            let need = if let Some(ahead) = self.rest.pop() {
-                self.go_on(ahead)?
-            } else if let Some(root) = self.queue.pop_front() {
-                self.begin(root)?
-            } else if !self.ask.is_empty() {
-                let ask = std::mem::take(&mut self.ask);
-                Some(self.ask_for(ask))
-            } else if !self.out.is_empty() || !self.payloads.is_empty() {
-                return Ok(self.part());
-            } else if !self.last.is_empty() {
-                self.out = std::mem::take(&mut self.last);
-                return Ok(self.part());
-            } else {
-                return Ok(Progress::Done);
-            };
-            if let Some(need) = need {
-                return Ok(need);
-            }
-        }
+        self.queue.pop_front()
     }
 
-    /// Says of each root that was asked for whether the store holds it.
-    ///
-    /// # Errors
-    /// [`Error::Input`] for another number of answers.
-    pub fn supply_roots(&mut self, held: &[bool]) -> Result<()> {
-        let asked = std::mem::take(&mut self.asked);
-        if asked.len() != held.len() {
-            return Err(Error::request(format!("{} roots were asked for, not {}", asked.len(), held.len())));
+    async fn queue_held_roots(&mut self) {
+        let roots = std::mem::take(&mut self.undecided);
+        let held = self.trees.slot.roots(roots.clone()).await;
+        self.queue.extend(roots.into_iter().zip(held).filter(|(_, is_held)| *is_held).map(|(root, _)| root));
+    }
+
+    async fn write_tree(&mut self, tree: RootCid) -> Result<()> {
+        self.tree = tree;
+        let page = self.page(&tree.digest, None).await?;
+        if !self.written.insert(tree.digest) {
+            return Ok(());
         }
-        match self.held {
-            None => self.held = held.first().copied(),
-            Some(_) => self.queue.extend(asked.iter().zip(held).filter(|pair| *pair.1).map(|pair| *pair.0)),
+        let mut rest = vec![Unwritten { page, node: Page::TOP, floor: 0, turn: None }];
+        while let Some(next) = rest.pop() {
+            if self.out.len() >= self.output_bytes || self.payloads.len() >= PAYLOADS_AT_ONCE {
+                self.flush().await;
+            }
+            if self.undecided.len() >= ROOTS_AT_ONCE {
+                self.queue_held_roots().await;
+            }
+            if !matches!(next.page.arena.node(next.node).state, State::Stub { .. }) {
+                self.write(&next, &mut rest)?;
+                continue;
+            }
+            let digest = next.page.arena.node(next.node).sum.digest;
+            if !self.written.contains(&digest) {
+                let page = self.page(&digest, Some(&next)).await?;
+                self.written.insert(digest);
+                rest.push(Unwritten { page, node: Page::TOP, ..next });
+            }
         }
         Ok(())
     }
 
-    /// Takes the pages that were asked for, in that order; None is a page that the store does not have.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], naming the page, if one is missing or not what its digest says.
-    pub fn supply_pages<B: AsRef<[u8]>>(&mut self, pages: &[Option<B>]) -> Result<()> {
-        let wanted = std::mem::take(&mut self.wanted);
-        if wanted.len() != pages.len() {
-            return Err(Error::request(format!("{} pages were asked for, not {}", wanted.len(), pages.len())));
+    async fn flush(&mut self) {
+        let (bytes, payloads) = (std::mem::take(&mut self.out), std::mem::take(&mut self.payloads));
+        self.trees.slot.output(bytes, payloads).await;
+    }
+
+    async fn finish(&mut self) {
+        if !self.out.is_empty() || !self.payloads.is_empty() {
+            self.flush().await;
         }
-        for (digest, bytes) in wanted.iter().zip(pages) {
-            let missing = || Error::damaged(format!("page {digest} of {} is missing", self.tree));
-            let bytes = bytes.as_ref().ok_or_else(missing)?;
-            let page = Page::parse(bytes.as_ref(), self.tree.kind, self.tree.suite, digest)?;
-            self.supplied.insert(*digest, Arc::new(page));
+        if !self.last_node.is_empty() {
+            self.out = std::mem::take(&mut self.last_node);
+            self.flush().await;
         }
-        Ok(())
     }
 
-    fn part(&mut self) -> Progress {
-        Progress::Part(std::mem::take(&mut self.out), std::mem::take(&mut self.payloads))
-    }
-
-    fn ask_for(&mut self, roots: Vec<RootCid>) -> Progress {
-        self.asked.clone_from(&roots);
-        Progress::Needs(Need::Roots(roots))
-    }
-
-    /// Begins with the tree of a held root.
-    fn begin(&mut self, root: RootCid) -> Result<Option<Progress>> {
-        self.tree = root;
-        let Some(page) = self.page(&root.digest)? else {
-            self.queue.push_front(root);
-            self.wanted = vec![root.digest];
-            return Ok(Some(Progress::Needs(Need::Pages(self.wanted.clone()))));
-        };
-        if self.written.insert(root.digest) {
-            self.rest.push(Ahead { page, node: Page::TOP, floor: 0, turn: None });
-        }
-        Ok(None)
-    }
-
-    /// Writes a node, or goes on to the page that stands for it.
-    fn go_on(&mut self, ahead: Ahead) -> Result<Option<Progress>> {
-        let State::Stub { .. } = ahead.page.arena.node(ahead.node).state else {
-            self.write(&ahead)?;
-            return Ok(None);
-        };
-        let digest = ahead.page.arena.node(ahead.node).sum.digest;
-        if self.written.contains(&digest) {
-            return Ok(None);
-        }
-        let Some(page) = self.page(&digest)? else {
-            self.want_from(&ahead);
-            self.rest.push(ahead);
-            return Ok(Some(Progress::Needs(Need::Pages(self.wanted.clone()))));
-        };
-        self.written.insert(digest);
-        self.rest.push(Ahead { page, node: Page::TOP, ..ahead });
-        Ok(None)
-    }
-
-    fn page(&mut self, digest: &Digest) -> Result<Option<Arc<Page>>> {
-        let page = self.supplied.remove(digest).or_else(|| self.cache.page(digest));
-        match page {
-            Some(page) if page.kind != self.tree.kind || page.suite != self.tree.suite => {
-                Err(Error::damaged(format!("page {digest} is of another kind or suite than its tree")))
+    /// The page with this digest, and with a stub that leads to it, also the pages that come after it are loaded.
+    async fn page(&mut self, digest: &Digest, stub: Option<&Unwritten>) -> Result<Arc<Page>> {
+        let page = match self.loaded.remove(digest).or_else(|| self.trees.cache.page(digest)) {
+            Some(page) => page,
+            None => {
+                let wanted = self.wanted(digest, stub);
+                let pages = self.trees.slot.pages(wanted).await;
+                self.loaded.extend(pages.into_iter().map(|page| (page.digest(), page)));
+                let missing = || Error::damaged(format!("page {digest} of {} is missing", self.tree));
+                self.loaded.remove(digest).ok_or_else(missing)?
             }
-            page => Ok(page),
+        };
+        if page.kind != self.tree.kind || page.suite != self.tree.suite {
+            return Err(Error::damaged(format!("page {digest} is of another kind or suite than its tree")));
         }
+        Ok(page)
     }
 
-    /// Asks for the page behind a stub, and for those that come after it on the same page.
-    fn want_from(&mut self, ahead: &Ahead) {
-        for node in &ahead.page.arena.nodes[ahead.node.0 as usize..] {
+    fn wanted(&self, digest: &Digest, stub: Option<&Unwritten>) -> Vec<WantedPage> {
+        let mut digests = vec![*digest];
+        let following = stub.map_or(&[][..], |stub| &stub.page.arena.nodes[stub.node.0 as usize..]);
+        for node in following.iter().filter(|node| matches!(node.state, State::Stub { .. })) {
+            if digests.len() == PAGES_AT_ONCE {
+                break;
+            }
             let digest = node.sum.digest;
-            if matches!(node.state, State::Stub { .. })
-                && !self.wanted.contains(&digest)
-                && !self.supplied.contains_key(&digest)
-                && !self.written.contains(&digest)
-            {
-                self.wanted.push(digest);
-                if self.wanted.len() == PAGES_AHEAD {
-                    break;
-                }
+            if !digests.contains(&digest) && !self.loaded.contains_key(&digest) && !self.written.contains(&digest) {
+                digests.push(digest);
             }
+        }
+        digests.into_iter().map(|digest| WantedPage { root: self.tree, digest }).collect()
+    }
+
+    /// Writes the block of a node, and queues its children.
+    fn write(&mut self, next: &Unwritten, rest: &mut Vec<Unwritten>) -> Result<()> {
+        self.encode(next);
+        let arena = &next.page.arena;
+        let node = arena.node(next.node);
+        let name = RootCid { digest: node.sum.digest, ..self.tree }.cid();
+        self.out.append(&mut self.last_node);
+        let hold_back = self.with_payloads && std::mem::replace(&mut self.has_begun, true);
+        let out = if hold_back { &mut self.last_node } else { &mut self.out };
+        out.extend_from_slice(&block_head(&name, self.block.len() as u64));
+        out.extend_from_slice(&self.block);
+        match node.state {
+            State::Inner { bit, left, right, .. } => {
+                for (node, side) in [(right, Side::Right), (left, Side::Left)] {
+                    let page = Arc::clone(&next.page);
+                    rest.push(Unwritten { page, node, floor: bit + 1, turn: Some((bit, side)) });
+                }
+                Ok(())
+            }
+            State::Leaf { .. } => self.note_target(&Cid::trusted(arena.target(next.node))),
+            _ => Ok(()),
         }
     }
 
-    fn write(&mut self, ahead: &Ahead) -> Result<()> {
-        let arena = &ahead.page.arena;
-        let node = arena.node(ahead.node);
-        if let (Some((bit, side)), Kind::Map) = (ahead.turn, self.tree.kind) {
+    /// Encodes a node into `block` (protocol section 3).
+    fn encode(&mut self, next: &Unwritten) {
+        let arena = &next.page.arena;
+        let node = arena.node(next.node);
+        if let (Some((bit, side)), Kind::Map) = (next.turn, self.tree.kind) {
             self.path.turn(bit, side);
         }
         self.block.clear();
         let block = &mut self.block;
         match (self.tree.kind, node.state) {
             (Kind::Map, State::Leaf { tail, .. }) => {
-                self.path.put(ahead.floor, arena.tail(tail, ahead.floor));
+                self.path.put(next.floor, arena.tail(tail, next.floor));
                 let key = &self.path.0[..usize::from(tail.start) + usize::from(tail.len)];
-                MapLeaf { key, target: arena.target(ahead.node) }.write(block);
+                MapLeaf { key, target: arena.target(next.node) }.write(block);
             }
             (Kind::Map, State::Inner { bit, label, start, left, right }) => {
-                self.path.put(ahead.floor, arena.label(label, start, ahead.floor, bit));
+                self.path.put(next.floor, arena.label(label, start, next.floor, bit));
                 let path = &self.path.0[..bit.div_ceil(8) as usize];
                 MapInner { bit, path, children: [&arena.node(left).sum, &arena.node(right).sum] }.write(block);
             }
             (Kind::List, State::Leaf { .. }) => {
-                ListLeaf { measure: node.sum.measure, target: arena.target(ahead.node) }.write(block);
+                ListLeaf { measure: node.sum.measure, target: arena.target(next.node) }.write(block);
             }
             (Kind::List, State::Inner { left, right, .. }) => {
                 ListInner { children: [&arena.node(left).sum, &arena.node(right).sum] }.write(block);
@@ -306,41 +278,20 @@ impl Export {
             (Kind::Map, _) => Tag(0x00).write(block),
             (Kind::List, _) => Tag(0x10).write(block),
         }
-        let named = RootCid { digest: node.sum.digest, ..self.tree }.cid();
-        self.out.append(&mut self.last);
-        let hold_back = self.with_payloads && std::mem::replace(&mut self.begun, true);
-        let out = if hold_back { &mut self.last } else { &mut self.out };
-        out.extend_from_slice(&block_head(&named, self.block.len() as u64));
-        out.extend_from_slice(&self.block);
-        match node.state {
-            State::Inner { bit, left, right, .. } => {
-                for (node, side) in [(right, Side::Right), (left, Side::Left)] {
-                    let page = Arc::clone(&ahead.page);
-                    self.rest.push(Ahead { page, node, floor: bit + 1, turn: Some((bit, side)) });
-                }
-                Ok(())
-            }
-            State::Leaf { .. } => self.meet(&Cid::trusted(arena.target(ahead.node))),
-            _ => Ok(()),
-        }
     }
 
-    /// Notes what a leaf names.
-    fn meet(&mut self, target: &Cid) -> Result<()> {
+    fn note_target(&mut self, target: &Cid) -> Result<()> {
         match target.root() {
-            Some(root) if self.met.insert(root) => {
-                self.ask.push(root);
-                if self.met.len() > MAX_ROOTS {
+            Some(root) if self.found.insert(root) => {
+                self.undecided.push(root);
+                if self.found.len() > MAX_ROOTS {
                     let what = format!("{} has more than {MAX_ROOTS} roots nested in it", self.root);
                     return Err(Error::input(InputCode::TooLarge, what));
                 }
             }
-            // An identity CID holds its payload, so no block is needed for it.
-            None if self.with_payloads
-                && target.identity().is_none()
-                && self.handed_out.insert(payload_key(target)) =>
-            {
-                self.payloads.push(*target)
+            // An identity CID contains its payload, so it needs no block.
+            None if self.with_payloads && target.identity().is_none() && self.named.insert(payload_key(target)) => {
+                self.payloads.push(*target);
             }
             _ => {}
         }

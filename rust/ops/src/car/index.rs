@@ -1,28 +1,26 @@
-//! Where the blocks of a CAR lie: a few dozen bytes each, in order of digest once all are there.
-//!
-//! Leaves out the blocks themselves, which stay where the caller put the CAR.
+//! Where the blocks of a CAR are: a few dozen bytes for each, sorted by digest once all are known.
 
-use coregw_core::{Cid, Kind, RootCid};
-use coregw_core::{Digest, Suite};
+use coregw_core::internals::arena;
+use coregw_core::{Cid, Digest, Kind, RootCid, Suite};
 
-/// The node, and all below it, is known to be right.
-pub(super) const DONE: u8 = 1;
-/// The node is the top of a root that was found.
-pub(super) const ROOT: u8 = 2;
-/// The node's page is made, or waits for that.
-pub(super) const PAGE: u8 = 4;
-/// As of `arena`.
-pub(super) const KEEP_LEFT: u8 = coregw_core::internals::arena::KEEP_LEFT;
-/// As of `arena`.
-pub(super) const KEEP_RIGHT: u8 = coregw_core::internals::arena::KEEP_RIGHT;
+/// Flag: the node and everything below it is checked.
+pub(super) const CHECKED: u8 = 1;
+/// Flag: the node is the top of a root that was found.
+pub(super) const FOUND: u8 = 2;
+/// Flag: the node is the top of a page that is made or queued.
+pub(super) const PAGE_TOP: u8 = 4;
+/// Flag: the left child is in the node's page, as in `arena`.
+pub(super) const KEEP_LEFT: u8 = arena::KEEP_LEFT;
+/// Flag: the right child is in the node's page, as in `arena`.
+pub(super) const KEEP_RIGHT: u8 = arena::KEEP_RIGHT;
 const LIST: u8 = 32;
 const BLAKE3: u8 = 64;
 
-/// A tree node, and what its page will note of it.
+/// A tree node: where its block is, and what its page notes about it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodeRecord {
     pub(super) digest: Digest,
-    /// Where its CID begins.
+    /// Where its CID starts.
     pub(super) offset: u64,
     /// Its number among the blocks, from 0.
     pub(super) number: u32,
@@ -41,7 +39,7 @@ impl NodeRecord {
         Self { digest: root.digest, offset, number, extent: 0, len, weight: 0, height: 0, flags }
     }
 
-    /// The CID under which the node is in the CAR.
+    /// The CID that names the node in the CAR.
     pub(super) fn root(&self) -> RootCid {
         let kind = if self.flags & LIST == 0 { Kind::Map } else { Kind::List };
         let suite = if self.flags & BLAKE3 == 0 { Suite::Sha2_256 } else { Suite::Blake3 };
@@ -51,9 +49,14 @@ impl NodeRecord {
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+
+    /// The node and its place, for error messages.
+    pub(super) fn place(&self) -> String {
+        format!("block {} ({}, in the bytes from {})", self.number, self.root(), self.offset)
+    }
 }
 
-/// A payload: its key, where its CID begins, and the bytes of CID and payload.
+/// A payload: its key, where its CID starts, and the bytes of CID and payload together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PayloadRecord {
     key: Digest,
@@ -67,12 +70,12 @@ impl PayloadRecord {
     }
 }
 
-/// Stands for a multihash, which may be longer.
+/// A key of fixed length for a multihash.
 pub(super) fn payload_key(cid: &Cid) -> Digest {
     Suite::Sha2_256.digest(cid.multihash())
 }
 
-/// All blocks, each once. Looking one up takes O(log n).
+/// All blocks, each once. Look-ups take O(log n).
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) nodes: Vec<NodeRecord>,
@@ -80,7 +83,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Brings the records in order; of a block that comes again only the first stays. O(n log n), in place.
+    /// Sorts the records in place; of a block that occurs several times, only the first is kept. O(n log n).
     pub(super) fn sort(&mut self) {
         self.nodes.sort_unstable_by(|a, b| a.digest.cmp(&b.digest).then(a.offset.cmp(&b.offset)));
         self.nodes.dedup_by(|again, first| again.root() == first.root());

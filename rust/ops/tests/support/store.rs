@@ -1,100 +1,139 @@
-//! A store of pages in memory, and what drives operations on it.
+//! A store in memory, and the loop that drives operations on it.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Digest, Error, PageCache, RootCid, Suite};
-use coregw_ops::{Build, Mutation, Need, Operation};
+use coregw_core::{Cid, Digest, Error, Page, PageCache, RootCid, Suite};
+use coregw_ops::car::block_head;
+use coregw_ops::{Need, Operation, Progress, WantedPage};
 use serde_json::{Value, json};
 
+/// The CID of the payload `n.to_be_bytes()`.
 pub fn payload(n: u64) -> Cid {
     let mut bytes = vec![1, 0x55, 0x12, 32];
     bytes.extend_from_slice(&Suite::Sha2_256.digest(&n.to_be_bytes()).0);
     Cid::from_bytes(&bytes).expect("a CID")
 }
 
-/// What a store keeps, and a cache before it.
+/// Pages and root records, and a cache in front of them.
 pub struct Store {
     pub pages: HashMap<Digest, Vec<u8>>,
     pub roots: HashSet<RootCid>,
     pub cache: Arc<PageCache>,
     budget: u64,
-    /// Pages read, and in how many turns.
+    /// Pages read.
     pub loads: u64,
-    pub turns: u64,
+    /// Round trips in which they were read.
+    pub rounds: u64,
+    /// Calls of `poll`.
+    pub polls: u64,
+    /// The CAR to import.
+    pub car: Vec<u8>,
+    /// Blocks of payloads of the imported CAR.
+    pub payloads: Vec<Range<u64>>,
+    /// Root records in the order in which they were written.
+    pub recorded: Vec<RootCid>,
+    /// What operations have output.
+    pub output: Vec<u8>,
 }
 
 impl Store {
     pub fn new(cache_bytes: u64, budget: u64) -> Self {
-        let cache = Arc::new(PageCache::new(cache_bytes, 0));
-        Self { pages: HashMap::new(), roots: HashSet::new(), cache, budget, loads: 0, turns: 0 }
+        Self {
+            pages: HashMap::new(),
+            roots: HashSet::new(),
+            cache: Arc::new(PageCache::new(cache_bytes, 0)),
+            budget,
+            loads: 0,
+            rounds: 0,
+            polls: 0,
+            car: Vec::new(),
+            payloads: Vec::new(),
+            recorded: Vec::new(),
+            output: Vec::new(),
+        }
+    }
+
+    /// Drives an operation to its response.
+    pub fn serve(&mut self, mut operation: Operation) -> Result<String, Error> {
+        loop {
+            self.polls += 1;
+            let need = match operation.poll(self.budget)? {
+                Progress::Done(response) => return Ok(response),
+                Progress::Needs(need) => need,
+            };
+            match need {
+                Need::Budget => {}
+                Need::Roots(roots) => {
+                    operation.supply_roots(roots.iter().map(|root| self.roots.contains(root)).collect())?;
+                }
+                Need::Pages(wanted) => operation.supply_pages(self.load(&wanted)?)?,
+                Need::Bytes(range) => operation.supply_bytes(self.car_bytes(range).to_vec())?,
+                Need::Output { bytes, payloads } => self.write(&bytes, &payloads),
+                Need::Payloads(blocks) => self.payloads.extend(blocks),
+                Need::Store { pages, roots } => self.store(pages, &roots),
+            }
+        }
+    }
+
+    fn load(&mut self, wanted: &[WantedPage]) -> Result<Vec<Arc<Page>>, Error> {
+        assert!(!wanted.is_empty());
+        let digests: HashSet<_> = wanted.iter().map(|page| page.digest).collect();
+        assert_eq!(digests.len(), wanted.len(), "no page is wanted twice at once");
+        self.loads += wanted.len() as u64;
+        self.rounds += 1;
+        wanted.iter().map(|page| page.parse(self.pages.get(&page.digest).map(Vec::as_slice))).collect()
+    }
+
+    fn car_bytes(&self, range: Range<u64>) -> &[u8] {
+        &self.car[range.start as usize..(range.end as usize).min(self.car.len())]
+    }
+
+    fn write(&mut self, bytes: &[u8], payloads: &[Cid]) {
+        assert!(!bytes.is_empty() || !payloads.is_empty());
+        self.output.extend(bytes);
+        for cid in payloads {
+            let n = (0..10_000u64).find(|&n| payload(n) == *cid).expect("a payload of these tests");
+            self.output.extend(block_head(cid, 8));
+            self.output.extend(n.to_be_bytes());
+        }
+    }
+
+    fn store(&mut self, pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid]) {
+        assert!(pages.len() <= 1 || pages.iter().map(|page| page.1.len()).sum::<usize>() <= 1 << 20);
+        for (digest, page) in pages {
+            let before = self.pages.insert(digest, page.clone());
+            assert!(before.is_none_or(|before| before == page));
+        }
+        for root in roots {
+            assert!(self.pages.contains_key(&root.digest), "a record is stored after its pages");
+        }
+        self.roots.extend(roots);
+        self.recorded.extend(roots);
     }
 
     pub fn build(&mut self, suite: Suite, arcs: &BTreeMap<String, Cid>) -> RootCid {
         let arcs: BTreeMap<_, _> = arcs.iter().map(|(path, cid)| (path, cid.text())).collect();
         let body = json!({"arcs": arcs, "suite": suite.name()}).to_string();
-        let mut build = Build::request(body.as_bytes()).expect("arcs make a map");
-        loop {
-            let pages = build.next_pages(20_000);
-            if pages.is_empty() {
-                break;
-            }
-            self.pages.extend(pages);
-        }
-        self.roots.insert(build.root());
-        build.root()
-    }
-
-    pub fn serve(&mut self, mut op: Operation) -> Result<String, Error> {
-        while let Some(need) = op.run(self.budget)? {
-            match need {
-                Need::Budget => {}
-                Need::Roots(roots) => {
-                    op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?
-                }
-                Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
-            }
-        }
-        op.result().map(str::to_owned)
-    }
-
-    pub fn load(&mut self, digests: &[Digest]) -> Vec<Option<Vec<u8>>> {
-        assert!(!digests.is_empty());
-        assert_eq!(digests.iter().collect::<HashSet<_>>().len(), digests.len(), "no page is asked for twice at once");
-        self.loads += digests.len() as u64;
-        self.turns += 1;
-        digests.iter().map(|digest| self.pages.get(digest).cloned()).collect()
+        let operation = Operation::create_root(Arc::clone(&self.cache), body.as_bytes()).expect("a request");
+        let response = self.serve(operation).expect("a map");
+        root_of(&serde_json::from_str::<Value>(&response).expect("JSON")["root"])
     }
 
     pub fn mutate(&mut self, base: &RootCid, request: &Value) -> Result<Value, Error> {
         let request = request.to_string();
-        let mut op = Mutation::new(Arc::clone(&self.cache), &base.cid(), request.as_bytes())?;
-        while let Some(need) = op.run(self.budget)? {
-            match need {
-                Need::Budget => {}
-                Need::Roots(roots) => {
-                    op.supply_roots(&roots.iter().map(|r| self.roots.contains(r)).collect::<Vec<_>>())?
-                }
-                Need::Pages(digests) => op.supply_pages(&self.load(&digests))?,
-            }
-        }
-        loop {
-            let pages = op.next_pages(1 << 20);
-            if pages.is_empty() {
-                break;
-            }
-            self.pages.extend(pages);
-        }
-        self.roots.extend(op.roots());
-        Ok(serde_json::from_str(&op.result()?).expect("a receipt is JSON"))
+        let operation = Operation::mutate(Arc::clone(&self.cache), &base.cid(), request.as_bytes())?;
+        let receipt = self.serve(operation)?;
+        Ok(serde_json::from_str(&receipt).expect("a receipt is JSON"))
     }
 
     pub fn resolve(&mut self, root: &RootCid, segments: &[&str]) -> Result<(String, String), Error> {
         let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments});
         let request = request.to_string();
-        let op = Operation::resolve(Arc::clone(&self.cache), request.as_bytes(), 10_000)?;
-        Ok((request, self.serve(op)?))
+        let operation = Operation::resolve(Arc::clone(&self.cache), request.as_bytes(), 10_000)?;
+        Ok((request, self.serve(operation)?))
     }
 }
 

@@ -1,10 +1,10 @@
-//! Whole operations (protocol section 5): request and result as JSON text, checked together.
+//! Verification of whole results (protocol section 5), and the strict reading of JSON text.
 
 use core::Cid;
 use coregw_core as core;
 use coregw_ops as ops;
+use ops::ReadOutcome;
 use ops::json::Integers;
-use ops::prooflist::{self, ReadOutcome};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -39,32 +39,32 @@ fn verify<T: Send>(
     detach::run(py, Work::Json { bytes: request.len() + result.len() }, || verifier(request, result))
 }
 
-/// Checks the result of a resolve and returns the target's CID. O(steps x depth) hashes.
+/// Verify the result of a resolve and return the target's CID. O(steps x depth) hashes.
 ///
 /// Args:
-///     request: The `core.resolve` request as JSON, as it was built by the caller.
-///     result: What came back, as JSON.
+///     request: The `core.resolve` request that the caller sent, as JSON.
+///     result: The result that it received, as JSON.
 ///
 /// Raises:
-///     InvalidInput: The request is none.
-///     ProofError: Anything is wrong with the result.
+///     InvalidInput: If the request is malformed.
+///     ProofError: If anything is wrong in the result.
 #[pyfunction]
 pub fn verify_resolve(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<String> {
-    verify(py, &request, &result, prooflist::verify_resolve).map(|cid| cid.text())
+    verify(py, &request, &result, ops::verify_resolve).map(|cid| cid.text())
 }
 
-/// Checks the result of a read, or the details of a 404 that prove an absence. O(depth + segments) hashes.
+/// Verify the result of a read, or the details of a 404 that prove an absence. O(depth + segments) hashes.
 ///
 /// Args:
-///     request: The `core.read` request as JSON, as it was built by the caller.
-///     result: What came back, as JSON.
+///     request: The `core.read` request that the caller sent, as JSON.
+///     result: The result that it received, as JSON.
 ///
 /// Raises:
-///     InvalidInput: The request is none.
-///     ProofError: Anything is wrong with the result.
+///     InvalidInput: If the request is malformed.
+///     ProofError: If anything is wrong in the result.
 #[pyfunction]
 pub fn verify_read<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let outcome = verify(py, &request, &result, prooflist::verify_read)?;
+    let outcome = verify(py, &request, &result, ops::verify_read)?;
     let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
     let nothing = || (None::<Vec<String>>, None::<Vec<u64>>, None::<u64>);
     let (present, target, (segments, sizes, offset), length, total_size) = match outcome {
@@ -81,48 +81,48 @@ pub fn verify_read<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) ->
     tuples::READ_OUTCOME.instance(py, (present, target, segments, sizes, offset, length, total_size))
 }
 
-/// Checks a map proof: the target's CID, or None if the key is proven absent. O(depth) hashes.
+/// Verify a map proof and return the target's CID, or None if the key is proven absent. O(depth) hashes.
 ///
 /// Args:
-///     request: The `core.map-proof` request as JSON, as it was built by the caller.
-///     result: What came back, as JSON.
+///     request: The `core.map-proof` request that the caller sent, as JSON.
+///     result: The result that it received, as JSON.
 ///
 /// Raises:
-///     InvalidInput: The request is none.
-///     ProofError: Anything is wrong with the result.
+///     InvalidInput: If the request is malformed.
+///     ProofError: If anything is wrong in the result.
 #[pyfunction]
 pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<Option<String>> {
-    Ok(verify(py, &request, &result, prooflist::verify_map_proof)?.map(|cid| cid.text()))
+    Ok(verify(py, &request, &result, ops::verify_map_proof)?.map(|cid| cid.text()))
 }
 
-/// Checks one page of a listing: its entries are all there are, and whether more follow. O(depth + entries) hashes.
+/// Verify one page of a listing: its entries are all there are, and whether more follow. O(depth + entries) hashes.
 ///
 /// Args:
-///     request: The `core.scan` request as JSON, as it was built by the caller.
-///     result: What came back, as JSON.
+///     request: The `core.scan` request that the caller sent, as JSON.
+///     result: The result that it received, as JSON.
 ///
 /// Raises:
-///     InvalidInput: The request is none.
-///     ProofError: Anything is wrong with the result.
+///     InvalidInput: If the request is malformed.
+///     ProofError: If anything is wrong in the result.
 #[pyfunction]
 pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let (listing, proof) = verify(py, &request, &result, prooflist::verify_scan)?;
+    let (listing, proof) = verify(py, &request, &result, ops::verify_scan)?;
     let entries: Vec<_> = listing.entries.into_iter().map(|(segments, cid)| (segments, cid.text())).collect();
     tuples::SCAN.instance(py, (entries, listing.more, PyBytes::new(py, &proof)))
 }
 
-/// Derives the new root of a mutation from the caller's own changes, and checks the receipt with it.
+/// Derive the new root of a mutation from the caller's own changes, and check the receipt against it.
 ///
-/// The changes are replayed on the pruned trees that the receipt carries. O(changes x depth) hashes.
+/// The changes are replayed on the pruned trees in the receipt. O(changes x depth) hashes.
 ///
 /// Args:
 ///     request: The mutation request as JSON, with the base root that the caller chose as its member `root`.
-///     receipt: What came back, as JSON; it was asked for with `"prove": true`.
+///     receipt: The receipt that it received, as JSON. The request must have had `"prove": true`.
 ///
 /// Raises:
-///     InvalidInput: The request is none.
-///     Conflict: The request contradicts itself.
-///     ProofError: Anything is wrong with the receipt; `step` is the delta concerned.
+///     InvalidInput: If the request is malformed.
+///     Conflict: If the request contradicts itself.
+///     ProofError: If anything is wrong in the receipt; `step` is the delta concerned.
 #[pyfunction]
 pub fn verify_transition(py: Python<'_>, request: Json<'_>, receipt: Json<'_>) -> PyResult<String> {
     verify(py, &request, &receipt, ops::verify_transition).map(|cid| cid.text())
@@ -141,22 +141,22 @@ pub fn diff_request(
     call(|| ops::DiffRequest::new(&a.0, &b.0, window, limit))
 }
 
-/// Entries of one page of differences, unless asked otherwise.
+/// The default limit on the differences in one page.
 const MAX_ENTRIES: u64 = 1000;
 
-/// Checks a page of the differences between two maps: its entries are all there are (docs/protocol.md, *diff*).
+/// Verify one page of the differences between two maps: its entries are all there are (docs/protocol.md, *diff*).
 ///
 /// Args:
 ///     a: The root of the first map.
 ///     b: The root of the second map, of the same suite.
-///     response: What came back, as JSON.
-///     prefix: The path whose subtree was asked for; none is the whole maps.
-///     after: The path behind which was asked, or None.
-///     limit: The number of differences that was asked for, from 1 to 1000.
+///     response: The response, as JSON.
+///     prefix: The requested prefix; None for the whole maps.
+///     after: The path after which the page starts; None for the first page.
+///     limit: The requested limit, from 1 to 1000; None for 1000.
 ///
 /// Raises:
-///     InvalidInput: The roots or parameters are none.
-///     ProofError: Anything is wrong with the response; `step` 0 is the proof of `a`, 1 that of `b`.
+///     InvalidInput: If a root or a parameter is invalid.
+///     ProofError: If anything is wrong in the response; `step` 0 is the proof of `a`, 1 that of `b`.
 #[pyfunction]
 #[pyo3(signature = (a, b, response, prefix = None, after = None, limit = None))]
 pub fn verify_diff<'py>(
@@ -176,18 +176,18 @@ pub fn verify_diff<'py>(
     tuples::DIFF.instance(py, (entries, found.more))
 }
 
-/// Refuses JSON that protocol section 5 refuses whatever its members: duplicates, nesting past 32, numbers with a
-/// sign, fraction or exponent or past 2^53 - 1, text that is no UTF-8, anything behind the value. O(bytes).
+/// Check the rules of protocol section 5 that hold for all JSON: no duplicate members, nesting of at most 32, integers
+/// from 0 to 2^53 - 1 written as plain digits, valid UTF-8, and nothing after the value. O(bytes).
 ///
 /// >>> check_json(b'{"a": [1, 2]}')
 /// >>> check_json(b'{"id": -9007199254740993}', True)
 ///
 /// Args:
 ///     body: The JSON text.
-///     int64: Take any integer from -2^63 to 2^63 - 1 (the plant store's ids are such).
+///     int64: Accept any integer from -2^63 to 2^63 - 1 instead.
 ///
 /// Raises:
-///     InvalidInput: Names line and column.
+///     InvalidInput: If a rule is broken; the message names line and column.
 #[pyfunction]
 #[pyo3(signature = (body, int64 = false))]
 pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
@@ -195,10 +195,10 @@ pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
     detach::run(py, Work::Json { bytes: body.len() }, || ops::json::check(body, integers))
 }
 
-/// The texts of the members `request` and `result` of a verification's body, each exactly as written. O(bytes).
+/// Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
 ///
 /// Raises:
-///     InvalidInput: The body is no object of exactly these two members.
+///     InvalidInput: If the body is not an object with exactly these two members.
 #[pyfunction]
 pub fn split_envelope<'py>(py: Python<'py>, body: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let (request, result) = call(|| ops::json::envelope(body))?;

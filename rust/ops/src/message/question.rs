@@ -1,21 +1,20 @@
-//! What is asked of one tree, and the prooflist step that answers it (protocol section 5).
+//! A question about one tree, and the prooflist step that answers it (protocol section 5).
 
-use crate::messages::{Int, Link, Step};
-use crate::writing::Proof;
 use coregw_core::internals::prove::{Answer, Ask};
 use coregw_core::verify;
-use coregw_core::{Cid, Kind, RootCid};
-use coregw_core::{Error, Result};
-use coregw_core::{Key, Window};
+use coregw_core::{Cid, Error, Key, Kind, Result, RootCid, Window};
+
+use super::Int;
+use super::prooflist::{Link, Proof, ProofList, Step};
 
 /// The coordinate whose step is a `payload_binding`.
 const PAYLOAD: &str = "@payload";
-/// Segments that one range may answer with.
+/// The limit on the segments of one range.
 pub(crate) const MAX_SEGMENTS: usize = 10_000;
-/// Entries on a page of a listing, at most and unless asked otherwise.
+/// The limit on, and the default of, the entries in one page of a listing.
 pub(crate) const MAX_ENTRIES: u64 = 1000;
 
-/// What is asked of one tree.
+/// A question about one tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
     Key(Vec<String>),
@@ -32,7 +31,10 @@ impl Question {
         }
     }
 
-    /// The query to run.
+    /// The query to run on the tree.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for an invalid path.
     pub(crate) fn ask(&self) -> Result<Ask> {
         Ok(match self {
             Self::Key(segments) => Ask::Key(Key::from_segments(segments)?),
@@ -51,7 +53,7 @@ impl Question {
         }
     }
 
-    /// The `query` member of a prooflist that answers this alone.
+    /// The `query` member of a prooflist with one step, which answers this question.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Key(segments) => segments.join("/"),
@@ -63,10 +65,15 @@ impl Question {
         }
     }
 
-    /// The step that answers this.
+    /// The prooflist whose only step answers this question.
+    pub(crate) fn prooflist(&self, root: &RootCid, answer: &Answer, proof: Vec<u8>) -> ProofList<'static> {
+        ProofList::new(&root.cid(), self.text(), vec![self.step(root, answer, Proof::Bytes(proof))])
+    }
+
+    /// The step that answers this question.
     pub(crate) fn step<'a>(&self, root: &RootCid, answer: &Answer, proof: Proof<'a>) -> Step<'a> {
-        let new = |kind, proof| Step::new(kind, root.cid().text(), root.suite.name(), proof);
-        let link = |cid: Option<&Cid>| Some(cid.map(|cid| Link::to(cid.text())));
+        let new = |kind, proof| Step::new(kind, &root.cid(), root.suite.name(), proof);
+        let link = |cid: Option<&Cid>| Some(cid.map(Link::to));
         match (self, answer) {
             (Self::Key(segments), Answer::Key(target)) => {
                 let kind = match target {
@@ -93,7 +100,7 @@ impl Question {
                 step.end = end.map(Int);
                 step.length = Some(Int(span.length));
                 step.total_size = Some(Int(span.total_size));
-                step.segments = Some(span.segments.iter().map(|cid| Link::to(cid.text())).collect());
+                step.segments = Some(span.segments.iter().map(Link::to).collect());
                 step.sizes = Some(span.sizes.iter().map(|&size| Int(size)).collect());
                 step.offset = Some(span.offset.map(Int));
                 step
@@ -107,12 +114,15 @@ impl Question {
                 step.more = Some(listing.more);
                 step
             }
-            // An answer of another kind than its question can't come from `ask`; no verifier accepts this step.
+            // `ask` never leads to an answer of another kind; no verifier accepts this step.
             _ => new("", proof),
         }
     }
 
-    /// Checks a step that was sent and gives back what it proves.
+    /// Checks a step that was received, and returns the answer that it proves.
+    ///
+    /// # Errors
+    /// [`Error::Proof`] with the step's index.
     pub(crate) fn check(&self, index: usize, sent: &Step<'_>, root: &RootCid) -> Result<Answer> {
         let check = || {
             let proof = sent.proof.decode()?;

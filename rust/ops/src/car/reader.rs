@@ -1,65 +1,64 @@
-//! Reading a CAR as its bytes come, in pieces of any size: frames, CIDs, and the hash of every block.
+//! Push parser for the bytes of a CAR, in chunks of any size: frames, CIDs, and the hash of every block.
 //!
-//! What is kept is where each block lies, nothing of what it holds. Leaves out whether the nodes make trees.
+//! Keeps where each block is, but not its bytes. Whether the nodes form trees is checked in `check`.
 
-use super::archive::Archive;
-use super::index::{Index, NodeRecord, PayloadRecord};
-use super::read_header;
 use coregw_core::cid::{self, Cid, RootCid};
 use coregw_core::internals::block::{Block, MAX_BLOCK};
 use coregw_core::payload::{self, Check};
-use coregw_core::varint;
-use coregw_core::{Error, InputCode, Result};
+use coregw_core::{Error, InputCode, Result, varint};
 
-/// The longest header, in bytes: some 1,500 roots.
-const MAX_HEADER: u64 = 64 << 10;
+use super::format::read_header;
+use super::index::{Index, NodeRecord, PayloadRecord};
 
-/// What a CAR may be at most.
+/// The limit on the length of a header: about 1,500 roots.
+const MAX_HEADER_BYTES: u64 = 64 << 10;
+
+/// The limits of an imported CAR.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Bytes of a payload; below 4 GiB.
+pub struct CarLimits {
+    /// Bytes of one payload; below 4 GiB.
     pub payload_bytes: u32,
-    /// Number of blocks, those that come again included; each takes some 60 bytes of memory.
+    /// Number of blocks, repeated ones included; each takes about 60 bytes of memory.
     pub blocks: u32,
 }
 
-/// What is read next, into the buffer but for payloads.
-enum State {
+/// What is read next. Everything but payloads is collected in the buffer.
+enum ReaderState {
     /// The length of the header, or of the next block.
     Length,
     /// This many bytes of header.
     Header(usize),
-    /// The first bytes of a block, its CID among them: how many they are, and how many the block's.
+    /// The first bytes of a block, which contain its CID: their number, and the length of the block.
     Head(usize, u64),
-    /// A tree node with its CID: its name, the CID's length, and that of both.
+    /// A tree node with its CID: its name, the length of the CID, and the length of both.
     Node(RootCid, usize, usize),
-    /// The rest of a payload.
+    /// The remaining bytes of a payload.
     Payload(Box<Check>, u64),
 }
 
-/// Takes a CAR in.
-pub struct Reader {
-    limits: Limits,
-    state: State,
+/// Reads the bytes of one CAR.
+pub struct CarReader {
+    limits: CarLimits,
+    state: ReaderState,
     buffer: Vec<u8>,
     roots: Option<Vec<RootCid>>,
     index: Index,
-    /// Bytes that were taken.
+    /// Bytes read so far.
     at: u64,
-    /// Whole blocks.
+    /// Whole blocks read so far.
     blocks: u32,
-    /// Where the block that is read, or the header, begins with its length.
+    /// Where the length of the current block, or of the header, starts.
     start: u64,
-    /// Where it goes on behind that.
+    /// Where the current block starts, after its length.
     body: u64,
 }
 
-impl Reader {
-    /// A reader that has seen no bytes.
-    pub fn new(limits: Limits) -> Self {
+impl CarReader {
+    /// A reader at the start of a CAR.
+    pub fn new(limits: CarLimits) -> Self {
         Self {
             limits,
-            state: State::Length,
+            state: ReaderState::Length,
             buffer: Vec::new(),
             roots: None,
             index: Index::default(),
@@ -70,7 +69,7 @@ impl Reader {
         }
     }
 
-    /// The roots that the header names, once it was read.
+    /// The roots that the header names, once it is read.
     pub fn roots(&self) -> Option<&[RootCid]> {
         self.roots.as_deref()
     }
@@ -85,10 +84,10 @@ impl Reader {
         self.at
     }
 
-    /// Takes the next bytes. O(bytes) hashing.
+    /// Reads the next bytes. O(bytes) hashing.
     ///
     /// # Errors
-    /// [`Error::Input`] that names the block and says what is wrong; the reader is of no use then.
+    /// [`Error::Input`], naming the block and the fault. The reader must not be used after that.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let used = self.take(bytes)?;
@@ -97,39 +96,43 @@ impl Reader {
         Ok(())
     }
 
-    /// Ends the CAR: all blocks have the hashes that their CIDs say.
+    /// Checks that the bytes so far end after a whole block, or after the header.
     ///
     /// # Errors
-    /// [`Error::Input`] if the bytes end inside the header or a block.
-    pub fn finish(mut self) -> Result<Archive> {
-        match (&self.state, self.roots.take()) {
-            (State::Length, Some(roots)) if self.buffer.is_empty() => {
-                self.index.sort();
-                Ok(Archive::new(roots, self.index))
-            }
-            (_, roots) => {
-                self.roots = roots;
-                Err(self.refuse(&format!("the CAR ends inside it, after {} bytes", self.at)))
-            }
+    /// [`Error::Input`] if they do not.
+    pub fn check_end(&self) -> Result<()> {
+        match (&self.state, &self.roots) {
+            (ReaderState::Length, Some(_)) if self.buffer.is_empty() => Ok(()),
+            _ => Err(self.refuse(&format!("the CAR ends inside it, after {} bytes", self.at))),
         }
     }
 
-    /// Takes some of `bytes`, at least one, and says how many.
+    /// Ends the CAR: returns its roots and where its blocks are. O(n log n) of blocks.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the bytes end inside the header or a block.
+    pub(super) fn finish(mut self) -> Result<(Vec<RootCid>, Index)> {
+        self.check_end()?;
+        self.index.sort();
+        Ok((self.roots.unwrap_or_default(), self.index))
+    }
+
+    /// Reads some of `bytes`, at least one, and returns how many.
     fn take(&mut self, bytes: &[u8]) -> Result<usize> {
         let used = match &mut self.state {
-            State::Length => {
+            ReaderState::Length => {
                 if self.buffer.is_empty() {
                     self.start = self.at;
                 }
                 self.buffer.push(bytes[0]);
                 1
             }
-            State::Header(len) | State::Head(len, _) | State::Node(.., len) => {
+            ReaderState::Header(len) | ReaderState::Head(len, _) | ReaderState::Node(.., len) => {
                 let used = bytes.len().min(*len - self.buffer.len());
                 self.buffer.extend_from_slice(&bytes[..used]);
                 used
             }
-            State::Payload(check, left) => {
+            ReaderState::Payload(check, left) => {
                 let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 check.update(&bytes[..used]);
                 *left -= used as u64;
@@ -141,18 +144,18 @@ impl Reader {
         Ok(used)
     }
 
-    /// Goes on to the next state, as long as what the last one waits for is there.
+    /// Enters the next state for as long as the current one is complete.
     fn advance(&mut self) -> Result<()> {
         loop {
             let len = self.buffer.len();
             match &self.state {
-                State::Length if self.buffer.last().is_some_and(|&b| b < 0x80) || len == varint::MAX_LEN => {
+                ReaderState::Length if self.buffer.last().is_some_and(|&b| b < 0x80) || len == varint::MAX_LEN => {
                     self.length()?;
                 }
-                State::Header(all) if len == *all => self.header()?,
-                State::Head(all, _) if len == *all => self.head()?,
-                State::Node(.., all) if len == *all => self.node()?,
-                State::Payload(_, 0) => self.payload()?,
+                ReaderState::Header(all) if len == *all => self.header()?,
+                ReaderState::Head(all, _) if len == *all => self.head()?,
+                ReaderState::Node(.., all) if len == *all => self.node()?,
+                ReaderState::Payload(_, 0) => self.payload()?,
                 _ => return Ok(()),
             }
         }
@@ -164,12 +167,12 @@ impl Reader {
         self.body = self.at;
         self.state = match &self.roots {
             _ if len == 0 => return Err(self.refuse("it has no bytes")),
-            None if len > MAX_HEADER => return Err(self.refuse("it is longer than 64 KiB")),
-            None => State::Header(len as usize),
+            None if len > MAX_HEADER_BYTES => return Err(self.refuse("it is longer than 64 KiB")),
+            None => ReaderState::Header(len as usize),
             Some(_) if self.blocks == self.limits.blocks => {
                 return Err(too_large(format!("the CAR has more than {} blocks", self.blocks)));
             }
-            Some(_) => State::Head(len.min(cid::MAX_LEN as u64) as usize, len),
+            Some(_) => ReaderState::Head(len.min(cid::MAX_LEN as u64) as usize, len),
         };
         Ok(())
     }
@@ -180,16 +183,16 @@ impl Reader {
             return Err(self.refuse("it names no roots"));
         }
         let root = |(i, cid): (usize, &Cid)| {
-            cid.root().ok_or_else(|| self.refuse(&format!("root {i} is {cid}: a payload, no map or list")))
+            cid.root().ok_or_else(|| self.refuse(&format!("root {i} is {cid}: a payload, not a map or list")))
         };
         self.roots = Some(cids.iter().enumerate().map(root).collect::<Result<_>>()?);
         self.next();
         Ok(())
     }
 
-    /// The CID of a block is here.
+    /// The first bytes of a block are complete.
     fn head(&mut self) -> Result<()> {
-        let State::Head(_, len) = self.state else {
+        let ReaderState::Head(_, len) = self.state else {
             return Ok(());
         };
         let (cid, rest) = Cid::split(&self.buffer).map_err(|why| self.refuse(&format!("its CID: {why}")))?;
@@ -199,7 +202,7 @@ impl Reader {
             Some(_) if data > MAX_BLOCK as u64 => {
                 return Err(self.refuse(&format!("{cid} has {data} bytes; no tree node has more than {MAX_BLOCK}")));
             }
-            Some(root) => State::Node(root, named, len as usize),
+            Some(root) => ReaderState::Node(root, named, len as usize),
             None if data > u64::from(self.limits.payload_bytes) => {
                 let why = format!("{cid} has {data} bytes; {} is the limit", self.limits.payload_bytes);
                 return Err(too_large(format!("{}: {why}", self.place())));
@@ -207,18 +210,19 @@ impl Reader {
             None => {
                 let mut check = Check::new(&cid);
                 check.update(rest);
+                // The payload of an identity CID is held always, so it is not stored.
                 if cid.identity().is_none() {
                     self.index.payloads.push(PayloadRecord::new(&cid, self.body, len as u32));
                 }
-                State::Payload(Box::new(check), data - rest.len() as u64)
+                ReaderState::Payload(Box::new(check), data - rest.len() as u64)
             }
         };
         Ok(())
     }
 
-    /// A tree node is here.
+    /// A tree node is complete.
     fn node(&mut self) -> Result<()> {
-        let State::Node(root, named, len) = self.state else {
+        let ReaderState::Node(root, named, len) = self.state else {
             return Ok(());
         };
         let data = &self.buffer[named..];
@@ -234,9 +238,9 @@ impl Reader {
         Ok(())
     }
 
-    /// A payload is here.
+    /// A payload is complete.
     fn payload(&mut self) -> Result<()> {
-        if let State::Payload(check, _) = std::mem::replace(&mut self.state, State::Length)
+        if let ReaderState::Payload(check, _) = std::mem::replace(&mut self.state, ReaderState::Length)
             && let cid = *check.cid()
             && !check.is_match()
         {
@@ -249,7 +253,7 @@ impl Reader {
 
     fn next(&mut self) {
         self.buffer.clear();
-        self.state = State::Length;
+        self.state = ReaderState::Length;
     }
 
     fn place(&self) -> String {

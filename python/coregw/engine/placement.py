@@ -1,0 +1,54 @@
+"""Where the engine's work runs: on the event loop, or in a worker thread. All thresholds of that decision.
+
+Inside one call, the extension decides by itself whether it releases the GIL (`rust/python/src/detach.rs`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "HEAVY_BODY_BYTES",
+    "MAX_LOOP_PAGES",
+    "SPANS_PER_VISIT",
+    "WORKER_BUDGET_FACTOR",
+    "batch_weight",
+    "fits_on_loop",
+    "mutation_weight",
+]
+
+MAX_LOOP_BYTES: Final = 64 << 10
+"""Longer bodies are parsed and worked on in a worker thread: they would block the event loop for over a millisecond."""
+
+MAX_LOOP_PAGES: Final = 32
+"""More pages than these are checked and parsed in a worker thread."""
+
+HEAVY_BODY_BYTES: Final = 1 << 20
+"""Larger root creations, mutations and batches wait for a place: they need several times the memory of their body."""
+
+WORKER_BUDGET_FACTOR: Final = 16
+"""A poll in a worker thread has this many times the budget of one on the event loop. Timeouts apply between polls."""
+
+SPANS_PER_VISIT: Final = 64
+"""Spans of a spooled CAR (1 MiB in all) that are read in one visit of a worker thread."""
+
+MUTATION_FACTOR: Final = 16
+"""A byte of a mutation is as much work as this many of a query: each coordinate is a walk, hashes and new pages."""
+
+PATH_BYTES: Final = 4096
+"""Resolving one path of a batch is about as much work as parsing this many bytes."""
+
+
+def fits_on_loop(weight: int) -> bool:
+    """Whether work in proportion to this many bytes of a query is short enough for the event loop."""
+    return weight <= MAX_LOOP_BYTES
+
+
+def mutation_weight(request: bytes) -> int:
+    """The weight of applying a mutation, in bytes of a query."""
+    return MUTATION_FACTOR * len(request)
+
+
+def batch_weight(request: bytes, paths: int) -> int:
+    """The weight of a batch of resolves, in bytes of a query."""
+    return max(len(request), PATH_BYTES * paths)

@@ -1,0 +1,98 @@
+"""The spool of an imported CAR: an unnamed file with its bytes, whose frames are checked as they arrive."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from coregw._core import CarReader, Cid, block_cid
+from coregw.errors import StorageFull, Unavailable
+
+__all__ = ["Spool", "SpooledPayload"]
+
+MAX_CID_BYTES: Final = 160
+"""No binary CID is longer: an identity CID holds a payload of at most 128 bytes."""
+
+
+class SpooledPayload(NamedTuple):
+    """A payload in the spool: its CID, and where its bytes start and end."""
+
+    cid: Cid
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.end - self.start
+
+
+class Spool:
+    """A context manager; its file is deleted on exit. All methods but `read` are for one thread at a time.
+
+    Args:
+        folder: Where the file is; None is the system's folder for temporary files.
+        reserve_bytes: Free space on that disk below which nothing more is written.
+        payload_bytes: Bound of one payload, in bytes.
+        blocks: Bound of the number of blocks.
+
+    Raises:
+        Unavailable: If the file cannot be created (`StorageFull`: the disk is full).
+    """
+
+    def __init__(self, folder: Path | None, reserve_bytes: int, payload_bytes: int, blocks: int) -> None:
+        self._reserve_bytes = reserve_bytes
+        self.reader: Final = CarReader(payload_bytes, blocks)
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `__exit__`
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Check the next bytes, and append them to the file. O(bytes) hashing.
+
+        Raises:
+            InvalidInput: If they are not a CAR, or a block has another hash.
+            TooLarge: If a limit is exceeded.
+            Unavailable: If they cannot be written (`StorageFull`: the disk is full).
+        """
+        self.reader.feed(data)
+        disk = os.fstatvfs(self._file.fileno())
+        if disk.f_bavail * disk.f_frsize < self._reserve_bytes + len(data):
+            raise _full()
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to `end` (exclusive), fewer at the end of the file."""
+        return os.pread(self._file.fileno(), end - start, start)
+
+    def payload(self, start: int, end: int) -> SpooledPayload:
+        """Return the payload whose block, CID and data, is from `start` to `end`."""
+        cid = block_cid(self.read(start, min(start + MAX_CID_BYTES, end)))
+        return SpooledPayload(cid, start + len(bytes(cid)), end)
+
+
+def _unavailable(error: OSError) -> Unavailable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _full()
+    return Unavailable(f"the CAR cannot be spooled: {error.strerror}")
+
+
+def _full() -> StorageFull:
+    return StorageFull("there is not enough disk space to spool the CAR")

@@ -1,0 +1,105 @@
+//! The bytes of a CARv1 outside its blocks: the header in DAG-CBOR, and what precedes a block.
+
+use coregw_core::{Cid, Error, Result, varint};
+
+/// The first and last bytes of every header in the one form of DAG-CBOR with sorted keys:
+/// `{"roots": [...], "version": 1}`.
+const ROOTS: &[u8] = b"\xa2\x65roots";
+const VERSION: &[u8] = b"\x67version\x01";
+/// A link in DAG-CBOR: tag 42 and a byte string, whose first byte is 0.
+const LINK: &[u8] = &[0xd8, 0x2a];
+
+/// The header of a CAR with one root, including its length.
+pub(super) fn header(root: &Cid) -> Vec<u8> {
+    let cid = root.as_bytes();
+    let link = [LINK, &[0x58, cid.len() as u8 + 1, 0], cid].concat();
+    let cbor = [ROOTS, &[0x81], &link, VERSION].concat();
+    let mut out = Vec::with_capacity(2 + cbor.len());
+    varint::write(&mut out, cbor.len() as u64);
+    out.extend_from_slice(&cbor);
+    out
+}
+
+/// What precedes the `len` bytes of a block: the length of CID and bytes together, and the CID.
+pub fn block_head(cid: &Cid, len: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(48);
+    varint::write(&mut out, cid.as_bytes().len() as u64 + len);
+    out.extend_from_slice(cid.as_bytes());
+    out
+}
+
+/// The CID at the start of a block, after its length. The bytes may end before the block does.
+///
+/// # Errors
+/// [`Error::Input`] if they do not start with a CID.
+pub fn block_cid(bytes: &[u8]) -> Result<Cid> {
+    let (cid, _) = Cid::split(bytes).map_err(|why| Error::request(format!("the CID of a block: {why}")))?;
+    Ok(cid)
+}
+
+/// The CIDs of a header without its length.
+pub(super) fn read_header(cbor: &[u8]) -> Result<Vec<Cid>, &'static str> {
+    const OTHER: &str = "it is not {\"roots\": [...], \"version\": 1} in DAG-CBOR";
+    let inner = cbor.strip_prefix(ROOTS).and_then(|rest| rest.strip_suffix(VERSION)).ok_or(OTHER)?;
+    let (count, mut rest) = cbor_length(inner, 4).ok_or(OTHER)?;
+    let mut roots = Vec::new();
+    for _ in 0..count {
+        let (len, bytes) = rest.strip_prefix(LINK).and_then(|link| cbor_length(link, 2)).ok_or(OTHER)?;
+        let (link, after) = bytes.split_at_checked(len).ok_or(OTHER)?;
+        let cid = link.strip_prefix(&[0]).ok_or(OTHER)?;
+        roots.push(Cid::try_bytes(cid)?);
+        rest = after;
+    }
+    if rest.is_empty() { Ok(roots) } else { Err(OTHER) }
+}
+
+/// Reads the head of a CBOR value of this major type; its number must be in the shortest form.
+fn cbor_length(bytes: &[u8], major: u8) -> Option<(usize, &[u8])> {
+    let (&first, rest) = bytes.split_first()?;
+    if first >> 5 != major {
+        return None;
+    }
+    match (first & 0x1f, rest) {
+        (n @ 0..=23, rest) => Some((n.into(), rest)),
+        (24, [n @ 24..=255, rest @ ..]) => Some(((*n).into(), rest)),
+        (25, [high @ 1..=255, low, rest @ ..]) => Some((usize::from(*high) << 8 | usize::from(*low), rest)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coregw_core::{Digest, Kind, RootCid, Suite};
+
+    #[test]
+    fn only_the_canonical_form_of_a_header_is_read() {
+        let root = RootCid { kind: Kind::Map, suite: Suite::Sha2_256, digest: Digest([5; 32]) }.cid();
+        let header = header(&root);
+        let (len, n) = varint::read(&header).expect("a varint");
+        let cbor = &header[n..];
+        assert_eq!(len as usize, cbor.len());
+        assert_eq!(read_header(cbor), Ok(vec![root]));
+        for cut in 0..cbor.len() {
+            assert!(read_header(&cbor[..cut]).is_err());
+            let mut other = cbor.to_vec();
+            other[cut] ^= 0x20;
+            assert!(read_header(&other) != Ok(vec![root]), "byte {cut}");
+        }
+        assert!(read_header(&[cbor, &[0]].concat()).is_err());
+        let version_first = [&[0xa2][..], VERSION, &ROOTS[1..], &cbor[7..cbor.len() - 9]].concat();
+        assert!(read_header(&version_first).is_err());
+        assert!(read_header(&[&b"\xa1"[..], VERSION].concat()).is_err());
+        assert_eq!(read_header(&[ROOTS, &[0x80], VERSION].concat()), Ok(vec![]));
+    }
+
+    #[test]
+    fn lengths_are_read_in_their_shortest_form_only() {
+        assert_eq!(cbor_length(&[0x97], 4), Some((23, &[][..])));
+        assert_eq!(cbor_length(&[0x98, 24, 7], 4), Some((24, &[7][..])));
+        assert_eq!(cbor_length(&[0x99, 1, 0], 4), Some((256, &[][..])));
+        for long in [&[0x98, 23][..], &[0x99, 0, 255], &[0x9a, 0, 1, 0, 0], &[0x9f], &[0x57], &[]] {
+            assert_eq!(cbor_length(long, 4), None, "{long:?}");
+        }
+    }
+}

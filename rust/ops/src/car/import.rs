@@ -1,0 +1,102 @@
+//! Import: the trees and payloads of a CAR, checked and stored, all or nothing.
+
+use std::sync::Arc;
+
+use coregw_core::{Error, PageCache, Result};
+use serde::Serialize;
+
+use super::check::{WholeTrees, check};
+use super::pages::PageMaker;
+use super::reader::CarReader;
+use crate::json::{self, objects};
+use crate::run::{Operation, Slot};
+use crate::trees::{MAX_STORE_BYTES, Trees};
+
+/// Payloads to store at once.
+const PAYLOADS_AT_ONCE: usize = 64;
+/// Root records to store at once.
+const ROOTS_AT_ONCE: usize = 4096;
+
+#[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
+struct ImportResult {
+    roots: Vec<String>,
+    blocks: u32,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
+struct CheckResult {
+    roots: Vec<String>,
+    missing_payloads: u64,
+}
+
+objects! {
+    written: ImportResult, CheckResult;
+}
+
+impl Operation {
+    /// Stores a CAR whose bytes `reader` has read: its payloads, then its pages, then the records of its roots and of
+    /// the roots nested in them whose nodes it contains. The records of the header's roots come last.
+    ///
+    /// The operation fails with [`Error::Input`], naming the block and having stored nothing, if the CAR is truncated or
+    /// its nodes do not form whole trees.
+    pub fn import_car(cache: Arc<PageCache>, reader: CarReader) -> Self {
+        Self::new(|slot| import(Trees { cache, slot }, reader))
+    }
+
+    /// Checks a CAR whose bytes `reader` has read, and stores nothing: `{roots, missing_payloads}` as JSON, the roots
+    /// whose trees are whole, and the number of leaves whose payload is not in the CAR.
+    ///
+    /// The operation fails as an import does.
+    pub fn check_car(reader: CarReader) -> Self {
+        Self::new(|slot| check_only(slot, reader))
+    }
+}
+
+async fn check_only(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
+    let (roots, index) = reader.finish()?;
+    let trees = check(slot, &roots, index).await?;
+    let roots = trees.roots().map(|root| root.cid().text()).collect();
+    Ok(json::write(&CheckResult { roots, missing_payloads: trees.missing_payloads }))
+}
+
+async fn import(trees: Trees, reader: CarReader) -> Result<String> {
+    let (blocks, bytes) = (reader.blocks(), reader.bytes());
+    let (roots, index) = reader.finish()?;
+    let whole = check(Arc::clone(&trees.slot), &roots, index).await?;
+    store_payloads(&trees.slot, &whole).await;
+    store_trees(&trees, whole).await?;
+    let roots = roots.iter().map(|root| root.cid().text()).collect();
+    Ok(json::write(&ImportResult { roots, blocks, bytes }))
+}
+
+async fn store_payloads(slot: &Slot, whole: &WholeTrees) {
+    for records in whole.index.payloads.chunks(PAYLOADS_AT_ONCE) {
+        let block = |record: &super::index::PayloadRecord| record.offset..record.offset + u64::from(record.len);
+        slot.payloads(records.iter().map(block).collect()).await;
+    }
+}
+
+/// Stores all pages, then the records of all roots, those of the header last.
+async fn store_trees(trees: &Trees, whole: WholeTrees) -> Result<()> {
+    let roots: Vec<_> = whole.roots().collect();
+    let mut pages = PageMaker::new(whole);
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while let Some(page) = pages.next().await? {
+        bytes += page.1.len();
+        if bytes > MAX_STORE_BYTES && !batch.is_empty() {
+            trees.slot.store(std::mem::take(&mut batch), Vec::new()).await;
+            bytes = page.1.len();
+        }
+        batch.push(page);
+    }
+    for roots in roots.rchunks(ROOTS_AT_ONCE) {
+        trees.record(std::mem::take(&mut batch), roots).await;
+    }
+    match batch.is_empty() {
+        true => Ok(()),
+        false => Err(Error::damaged("a CAR has pages but no roots")),
+    }
+}

@@ -1,0 +1,114 @@
+//! The arcs of a new map, read straight into their compact form.
+
+use std::fmt;
+
+use coregw_core::{Arcs, Cid, Error, InputCode, Result, Suite};
+use serde::Deserialize as _;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
+
+use crate::json::{Text, objects};
+
+/// Reads `{"arcs": {path: cid}, "suite"?: name}`. Two arcs with one path are found when the arcs are sorted. O(bytes).
+///
+/// # Errors
+/// [`Error::Input`], naming the arc, or line and column.
+pub fn create_root(body: &[u8]) -> Result<(Arcs, Suite)> {
+    let request: CreateRoot = serde_json::from_slice(body).map_err(|error| arcs_error(&error))?;
+    Ok((request.arcs.0, request.suite))
+}
+
+/// Reads a bare `{path: cid}`. Two arcs with one path are found when the arcs are sorted. O(bytes).
+///
+/// # Errors
+/// [`Error::Input`], naming the arc, or line and column.
+pub fn arcs(body: &[u8]) -> Result<Arcs> {
+    serde_json::from_slice(body).map(|ArcsObject(arcs)| arcs).map_err(|error| arcs_error(&error))
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct CreateRoot {
+    arcs: ArcsObject,
+    #[serde(default, deserialize_with = "suite")]
+    suite: Suite,
+}
+
+objects! {
+    read: CreateRoot;
+}
+
+fn suite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Suite::from_name(&name).map_err(de::Error::custom)
+}
+
+/// The arcs of a JSON object `{path: cid}`.
+struct ArcsObject(Arcs);
+
+impl<'de> de::Deserialize<'de> for ArcsObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Arcs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of paths and target CIDs")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Arcs, A::Error> {
+                let mut arcs = Arcs::default();
+                while let Some(path) = members.next_key_seed(Text)? {
+                    members.next_value_seed(Target { path: &path, arcs: &mut arcs })?;
+                }
+                Ok(arcs)
+            }
+        }
+        deserializer.deserialize_map(Object).map(Self)
+    }
+}
+
+/// Reads the target of one arc, and adds the arc.
+struct Target<'a> {
+    path: &'a str,
+    arcs: &'a mut Arcs,
+}
+
+impl<'de> DeserializeSeed<'de> for Target<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+/// Prefixes that carry an error code through serde_json's error type, which holds text only.
+const CODE_PREFIXES: [(&str, InputCode); 2] =
+    [("\u{1}path\u{1}", InputCode::InvalidPath), ("\u{1}cid\u{1}", InputCode::InvalidCid)];
+
+impl<'de> Visitor<'de> for Target<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a CID as a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let shown: String = self.path.chars().take(80).collect();
+        let target =
+            Cid::from_text(text).map_err(|error| E::custom(format!("{}arc {shown:?}: {error}", CODE_PREFIXES[1].0)))?;
+        let added = self.arcs.push_text(self.path, &target);
+        added.map_err(|why| E::custom(format!("{}path {shown:?}: {why}", CODE_PREFIXES[0].0)))
+    }
+}
+
+fn arcs_error(error: &serde_json::Error) -> Error {
+    let text = error.to_string();
+    let place = format!("line {} column {}", error.line(), error.column());
+    for (prefix, code) in CODE_PREFIXES {
+        if let Some(sentence) = text.strip_prefix(prefix) {
+            let sentence = sentence.strip_suffix(&format!(" at {place}")).unwrap_or(sentence);
+            return Error::input(code, format!("arcs: {sentence} ({place})"));
+        }
+    }
+    Error::request(format!("the request: {text}"))
+}

@@ -1,0 +1,44 @@
+//! JSON text: strict readers (protocol section 5) and the one writer.
+//!
+//! Knows the syntax of messages and what is refused whatever their members are; the members are in `message`.
+
+mod arcs;
+mod object;
+mod strict;
+mod text;
+mod writer;
+
+pub use arcs::{arcs, create_root};
+pub use strict::{Integers, check};
+
+pub(crate) use object::{ObjectsOnly, object, objects};
+pub(crate) use strict::read;
+pub(crate) use text::{Text, decode_base64};
+pub(crate) use writer::write;
+
+use serde_json::value::RawValue;
+
+use coregw_core::{Error, Result};
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    request: &'a RawValue,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+objects! {
+    read: Envelope<'a>;
+}
+
+/// Splits `{"request": ..., "result": ...}` into the texts of its members, exactly as written. O(bytes).
+///
+/// # Errors
+/// [`Error::Input`] if the body is not an object with exactly these members.
+pub fn envelope(body: &[u8]) -> Result<(&str, &str)> {
+    let envelope: Envelope<'_> =
+        serde_json::from_slice(body).map_err(|error| Error::request(format!("the body: {error}")))?;
+    Ok((envelope.request.get(), envelope.result.get()))
+}

@@ -1,0 +1,72 @@
+//! The writer of all messages.
+//!
+//! A proof is most of a message. It is encoded as base64 straight into the output: no intermediate string is made, and
+//! none is searched for characters to escape.
+
+use std::io;
+
+use data_encoding::BASE64;
+use serde::ser::Serialize;
+use serde_json::ser::Formatter;
+
+/// Initial capacity. The answer to a look-up in a map of millions is not longer, so it is not moved while it is written.
+const CAPACITY_BYTES: usize = 2048;
+/// Bytes that are encoded at once; a multiple of three, so that only the last chunk is padded.
+const CHUNK_BYTES: usize = 3 * 256;
+
+/// JSON without whitespace, and byte arrays as base64.
+struct Compact;
+
+impl Formatter for Compact {
+    fn write_byte_array<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: &[u8]) -> io::Result<()> {
+        let mut text = [0; CHUNK_BYTES / 3 * 4];
+        writer.write_all(b"\"")?;
+        for chunk in value.chunks(CHUNK_BYTES) {
+            let text = &mut text[..BASE64.encode_len(chunk.len())];
+            BASE64.encode_mut(chunk, text);
+            writer.write_all(text)?;
+        }
+        writer.write_all(b"\"")
+    }
+}
+
+/// Writes a message.
+pub(crate) fn write(message: &impl Serialize) -> String {
+    let mut text = Vec::with_capacity(CAPACITY_BYTES);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Compact);
+    message.serialize(&mut serializer).expect("messages have string keys and finite numbers");
+    String::from_utf8(text).expect("JSON is UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::decode_base64;
+
+    struct Bytes(Vec<u8>);
+
+    impl Serialize for Bytes {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(&self.0)
+        }
+    }
+
+    #[test]
+    fn bytes_are_written_as_canonical_base64() {
+        for n in [0, 1, 2, 3, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 2] {
+            let bytes: Vec<u8> = (0..n).map(|i| (i * 7 % 251) as u8).collect();
+            let text = write(&Bytes(bytes.clone()));
+            assert_eq!(text, format!("\"{}\"", BASE64.encode(&bytes)));
+            assert_eq!(decode_base64(text.trim_matches('"')).as_ref(), Ok(&bytes));
+        }
+    }
+
+    #[test]
+    fn base64_that_is_not_canonical_is_refused() {
+        for text in
+            ["AB==", "AA=", "AA", "A A=", "AA==\n", "AA==AA==", "AA==AAAA", "AAA=AAAA", "AA=A", "A===", "====", "_-8="]
+        {
+            assert!(decode_base64(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Prooflists (protocol section 5): a root, a query, and the steps that answer it.
+//!
+//! Each step is written by one constructor ([`question`](super::question)). The gateway sends what it writes; a verifier
+//! writes the same step from what the proof proves, and compares. So no member can state what is not proven.
+
+use std::borrow::Cow;
+
+use coregw_core::{Cid, Error, Result};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer};
+use serde::ser::{Serialize, Serializer};
+
+use super::{Int, present};
+use crate::json::{Text, decode_base64, objects};
+
+/// The proof of a step; base64 in messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Proof<'a> {
+    /// As it was received, not decoded yet.
+    Text(Cow<'a, str>),
+    /// As it was made, or decoded.
+    Bytes(Vec<u8>),
+}
+
+impl Proof<'_> {
+    /// The bytes of the proof.
+    ///
+    /// # Errors
+    /// [`Error::Proof`] for text that is not canonical base64.
+    pub(crate) fn decode(&self) -> Result<Vec<u8>> {
+        match self {
+            Self::Text(text) => decode_base64(text)
+                .map_err(|error| Error::proof(format!("member \"proof\" is not canonical base64: {error}"))),
+            Self::Bytes(bytes) => Ok(bytes.clone()),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Proof<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Text.deserialize(deserializer).map(Self::Text)
+    }
+}
+
+impl Serialize for Proof<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Bytes(bytes) => serializer.serialize_bytes(bytes),
+        }
+    }
+}
+
+/// A CID as a link, `{"/": cid}`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub(crate) struct Link<'a> {
+    #[serde(rename = "/", borrow)]
+    pub(crate) cid: Cow<'a, str>,
+}
+
+impl Link<'_> {
+    pub(crate) fn to(cid: &Cid) -> Self {
+        Self { cid: Cow::Owned(cid.text()) }
+    }
+}
+
+/// One step of a prooflist. `None` is an absent member; `Some(None)` is `null`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub(crate) struct Step<'a> {
+    #[serde(borrow)]
+    pub(crate) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) from: Link<'a>,
+    #[serde(borrow)]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<Option<Link<'a>>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<Int>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<Int>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) end: Option<Int>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) length: Option<Int>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) total_size: Option<Int>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) segments: Option<Vec<Link<'a>>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) sizes: Option<Vec<Int>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) offset: Option<Option<Int>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) prefix: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<Int>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) more: Option<bool>,
+    #[serde(borrow)]
+    pub(crate) evidence_kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) evidence_backend: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) proof: Proof<'a>,
+}
+
+impl<'a> Step<'a> {
+    /// A step with the members that all kinds have.
+    pub(crate) fn new(kind: &'static str, from: &Cid, suite: &'static str, proof: Proof<'a>) -> Self {
+        Self {
+            kind: Cow::Borrowed(kind),
+            from: Link::to(from),
+            target: None,
+            path: None,
+            index: None,
+            start: None,
+            end: None,
+            length: None,
+            total_size: None,
+            segments: None,
+            sizes: None,
+            offset: None,
+            prefix: None,
+            after: None,
+            limit: None,
+            more: None,
+            evidence_kind: Cow::Borrowed("tree"),
+            evidence_backend: Cow::Borrowed(suite),
+            proof,
+        }
+    }
+
+    /// The first member in which two steps differ. The proof is left out: it is what proves the other members.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        macro_rules! first {
+            ($($member:ident),*) => {
+                $(if self.$member != other.$member { return Some(stringify!($member)); })*
+            };
+        }
+        first!(kind, from, target, path, index, start, end, length, total_size, segments, sizes, offset);
+        first!(prefix, after, limit, more, evidence_kind, evidence_backend);
+        None
+    }
+}
+
+/// A prooflist.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub(crate) struct ProofList<'a> {
+    #[serde(borrow)]
+    root: Link<'a>,
+    #[serde(borrow)]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    query: Option<Cow<'a, str>>,
+    pub(crate) steps: Vec<Step<'a>>,
+}
+
+impl<'a> ProofList<'a> {
+    /// The prooflist of steps from `root` that answer `query`.
+    pub(crate) fn new(root: &Cid, query: String, steps: Vec<Step<'a>>) -> Self {
+        let query = (!query.is_empty()).then_some(Cow::Owned(query));
+        Self { root: Link::to(root), query, steps }
+    }
+
+    /// Checks the root and the query.
+    pub(crate) fn check_frame(&self, root: &Cid, query: &str) -> Result<()> {
+        if self.root.cid != root.text() {
+            return Err(Error::proof("the prooflist is of another root"));
+        }
+        if self.query.as_deref().unwrap_or_default() != query || self.query.as_deref() == Some("") {
+            return Err(Error::proof("the prooflist's member \"query\" is not the request's"));
+        }
+        Ok(())
+    }
+
+    /// The only step.
+    pub(crate) fn only_step(&self) -> Result<&Step<'a>> {
+        match &self.steps[..] {
+            [step] => Ok(step),
+            steps => Err(Error::proof(format!("the prooflist has {} steps, not exactly one", steps.len()))),
+        }
+    }
+}
+
+objects! {
+    read: Link<'a>, Step<'a>, ProofList<'a>;
+    written: Link<'a>, Step<'a>, ProofList<'a>;
+}

@@ -1,0 +1,188 @@
+//! Mutate (protocol section 5): the deltas of a mutation, applied in order, all or nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use coregw_core::internals::prove::{Answer, Ask, Changed, Query};
+use coregw_core::verify::WIDE_PROOF_LIMIT;
+use coregw_core::{Cid, Digest, Error, InputCode, NodeSource, Page, PageCache, Result, RootCid};
+use data_encoding::BASE64;
+use serde::Deserialize;
+
+use crate::json::{self, objects};
+use crate::message::delta::{Delta, DeltaReceipt, Object, Receipt, base_root, check_all};
+use crate::message::{self, Int};
+use crate::run::Operation;
+use crate::trees::Trees;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct MutationRequest {
+    deltas: Vec<Delta>,
+    #[serde(default)]
+    prove: bool,
+}
+
+objects! {
+    read: MutationRequest;
+}
+
+impl Operation {
+    /// Applies the deltas of a mutation request to `base`, stores the results, and returns the receipt.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the request is malformed or `base` is a payload. The operation itself fails, having stored
+    /// nothing, with [`Error::Conflict`] and [`Error::Input`], naming the delta and the coordinate, and with
+    /// [`Error::NotFound`] for a root that is not held.
+    pub fn mutate(cache: Arc<PageCache>, base: &Cid, request: &[u8]) -> Result<Self> {
+        let base = base_root(base)?;
+        let request: MutationRequest = message::request(request)?;
+        check_all(&request.deltas)?;
+        Ok(Self::new(|slot| mutate(Trees { cache, slot }, base, request)))
+    }
+}
+
+async fn mutate(trees: Trees, base: RootCid, request: MutationRequest) -> Result<String> {
+    trees.check_held(&[base]).await?;
+    let mut mutation = Mutation::new(trees, base, request.prove);
+    let mut arc_count = 0;
+    for (i, delta) in request.deltas.iter().enumerate() {
+        mutation.apply(delta).await.map_err(|error| error.within(&format!("delta {i}")))?;
+        arc_count += delta.changes.len() as u64;
+    }
+    let Mutation { trees, pages, receipts, results, .. } = mutation;
+    // Roots that are held have their pages already.
+    if trees.first_not_held(&results).await.is_some() {
+        trees.store(pages, &results).await;
+    }
+    Ok(json::write(&Receipt {
+        base_root: base.cid().text(),
+        new_root: results.last().unwrap_or(&base).cid().text(),
+        delta_count: Int(receipts.len() as u64),
+        arc_count: Int(arc_count),
+        deltas: receipts,
+    }))
+}
+
+/// A mutation some of whose deltas are applied.
+struct Mutation {
+    trees: Trees,
+    base: RootCid,
+    /// The base root, or what the deltas made of it.
+    current: RootCid,
+    prove: bool,
+    made: Arc<MadePages>,
+    /// Pages to store.
+    pages: Vec<(Digest, Vec<u8>)>,
+    receipts: Vec<DeltaReceipt>,
+    /// The result of each delta.
+    results: Vec<RootCid>,
+}
+
+impl Mutation {
+    fn new(trees: Trees, base: RootCid, prove: bool) -> Self {
+        let made = Arc::new(MadePages { pages: Mutex::default(), cache: Arc::clone(&trees.cache) });
+        Self { trees, base, current: base, prove, made, pages: Vec::new(), receipts: Vec::new(), results: Vec::new() }
+    }
+
+    async fn apply(&mut self, delta: &Delta) -> Result<()> {
+        let object = self.open(delta).await?;
+        let mut query = self.query(&object, delta.ask(object.kind)?);
+        let Answer::Changed(changed) = self.trees.run(&mut query).await? else {
+            return Err(Error::damaged("changes ended without a tree"));
+        };
+        self.add_pages(&mut query, &changed).await?;
+        let result = RootCid { digest: changed.sum.digest, ..object };
+        let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
+        self.check_fixed_list(delta, &result).await?;
+        delta.check_expected(&result)?;
+        if object == self.current {
+            self.current = result;
+        }
+        self.receipts.push(DeltaReceipt { object: object.cid().text(), result: result.cid().text(), proof });
+        self.results.push(result);
+        Ok(())
+    }
+
+    /// The root of the tree to change, which is held or was made by this mutation.
+    async fn open(&self, delta: &Delta) -> Result<RootCid> {
+        match delta.object(&self.current)? {
+            Object::Empty(tree) => {
+                self.made.add(tree.pages());
+                Ok(tree.root())
+            }
+            Object::Existing(root) => {
+                if root != self.base && !self.results.contains(&root) {
+                    self.trees.check_held(&[root]).await?;
+                }
+                Ok(root)
+            }
+        }
+    }
+
+    fn query(&self, root: &RootCid, ask: Ask) -> Query {
+        Query::open(root, Arc::clone(&self.made) as Arc<dyn NodeSource>, ask)
+    }
+
+    /// Cuts the changed tree into pages, and keeps those that are new.
+    async fn add_pages(&mut self, query: &mut Query, changed: &Changed) -> Result<()> {
+        loop {
+            match query.new_pages(changed.top)? {
+                Ok(pages) => {
+                    self.pages.extend(pages.iter().map(|page| (page.digest(), page.to_bytes())));
+                    self.made.add(pages);
+                    return Ok(());
+                }
+                Err(progress) => self.trees.meet(query, progress).await,
+            }
+        }
+    }
+
+    /// If the delta commits to a fixed list, checks the sizes of all its elements.
+    async fn check_fixed_list(&self, delta: &Delta, result: &RootCid) -> Result<()> {
+        let Some(fixed) = delta.fixed_list() else {
+            return Ok(());
+        };
+        let all = Ask::Range { start: 0, end: None, max_segments: usize::MAX };
+        match self.trees.run(&mut self.query(result, all)).await? {
+            Answer::Span(span) => fixed.check_sizes(&span.sizes),
+            _ => Err(Error::damaged("a range ended without elements")),
+        }
+    }
+}
+
+/// The pages that a mutation has made so far, in front of the cache.
+struct MadePages {
+    pages: Mutex<BTreeMap<Digest, Arc<Page>>>,
+    cache: Arc<PageCache>,
+}
+
+impl MadePages {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<Page>>> {
+        // Pages are immutable and inserted whole, so a panic elsewhere cannot leave the map inconsistent.
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        self.lock().extend(pages.into_iter().map(|page| (page.digest(), page)));
+    }
+}
+
+impl NodeSource for MadePages {
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
+        let made = self.lock().get(digest).map(Arc::clone);
+        made.or_else(|| self.cache.page(digest))
+    }
+}
+
+/// Encodes a proof for a receipt. A change whose proof clients would not accept is refused.
+fn encode_proof(proof: &[u8]) -> Result<String> {
+    if proof.len() > WIDE_PROOF_LIMIT {
+        let what = format!(
+            "the proof is {} bytes long, but the limit is {WIDE_PROOF_LIMIT}; send fewer changes at once",
+            proof.len()
+        );
+        return Err(Error::input(InputCode::TooLarge, what));
+    }
+    Ok(BASE64.encode(proof))
+}

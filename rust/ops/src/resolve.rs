@@ -1,0 +1,223 @@
+//! Resolve (protocol section 5): the search for a path through nested maps and lists, longest arcs first.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use coregw_core::internals::prove::{Answer, Query};
+use coregw_core::{Cid, Error, InputCode, Key, Kind, Missing, PageCache, Result, RootCid, SUM_LIMIT};
+use serde::{Deserialize, Serialize};
+
+use crate::json::{self, objects};
+use crate::message::prooflist::{Proof, ProofList, Step};
+use crate::message::question::Question;
+use crate::message::{self, check_member, check_profile, root_member};
+use crate::run::Operation;
+use crate::trees::Trees;
+
+const PROFILE: &str = "core.resolve/v0alpha1";
+
+/// Preparing this many segments for a look-up is as much work as visiting one node.
+const SEGMENTS_PER_NODE: u64 = 8;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct ResolveRequest<'a> {
+    #[serde(borrow)]
+    profile: Cow<'a, str>,
+    #[serde(borrow)]
+    root: Cow<'a, str>,
+    segments: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct ResolveResult<'a> {
+    #[serde(borrow)]
+    profile: Cow<'a, str>,
+    #[serde(borrow)]
+    target: Cow<'a, str>,
+    #[serde(borrow)]
+    prooflist: ProofList<'a>,
+}
+
+objects! {
+    read: ResolveRequest<'a>, ResolveResult<'a>;
+    written: ResolveResult<'a>;
+}
+
+/// A resolve request: where the path starts, and its segments.
+#[derive(Debug, Clone)]
+pub(crate) struct Resolve {
+    root: Cid,
+    segments: Vec<String>,
+}
+
+impl Resolve {
+    fn parse(body: &[u8]) -> Result<Self> {
+        let request: ResolveRequest<'_> = message::request(body)?;
+        check_profile(&request.profile, PROFILE)?;
+        Self::new(root_member(&request.root)?, request.segments)
+    }
+
+    pub(crate) fn new(root: Cid, segments: Vec<String>) -> Result<Self> {
+        if !segments.is_empty() {
+            Key::from_segments(&segments).map_err(|error| error.within("segments"))?;
+        }
+        Ok(Self { root, segments })
+    }
+
+    fn response(&self, target: &Cid, steps: Vec<Step<'_>>) -> String {
+        let prooflist = ProofList::new(&self.root, self.segments.join("/"), steps);
+        json::write(&ResolveResult { profile: PROFILE.into(), target: target.text().into(), prooflist })
+    }
+}
+
+impl Operation {
+    /// Answers a `core.resolve` request, making at most `max_lookups` look-ups.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the request is malformed. The operation itself fails with [`Error::NotFound`] if the root is
+    /// not held or the path leads nowhere, and with [`Error::Input`] if it needs more look-ups.
+    pub fn resolve(cache: Arc<PageCache>, request: &[u8], max_lookups: usize) -> Result<Self> {
+        let request = Resolve::parse(request)?;
+        Ok(Self::new(|slot| resolve(Trees { cache, slot }, request, max_lookups)))
+    }
+}
+
+/// A held root on the path, and the arcs from it that are still to be tried.
+struct Place {
+    root: RootCid,
+    /// Number of segments that lead here.
+    position: usize,
+    /// Number of segments of the next arc to try; 0 if none is left.
+    arc_len: usize,
+    /// The step that leads here; `None` for the request's own root.
+    step: Option<Step<'static>>,
+}
+
+impl Place {
+    fn new(root: RootCid, position: usize, path_len: usize, step: Option<Step<'static>>) -> Self {
+        let arc_len = if root.kind == Kind::List { 1 } else { path_len - position };
+        Self { root, position, arc_len, step }
+    }
+
+    /// The question for the next arc; `None` if no list has such an index.
+    fn question(&self, arc: &[String]) -> Option<Question> {
+        match self.root.kind {
+            Kind::Map => Some(Question::Key(arc.to_vec())),
+            Kind::List => list_index(&arc[0]).map(Question::Index),
+        }
+    }
+}
+
+/// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number.
+pub(crate) async fn resolve(trees: Trees, request: Resolve, max_lookups: usize) -> Result<String> {
+    let segments = &request.segments;
+    if segments.is_empty() {
+        return Ok(request.response(&request.root, Vec::new()));
+    }
+    let root = first_root(&request.root)?;
+    trees.check_held(&[root]).await?;
+    let mut tried = HashSet::from([(root, 0)]);
+    let mut places = vec![Place::new(root, 0, segments.len(), None)];
+    let mut lookups_left = max_lookups;
+    while let Some(place) = places.last_mut() {
+        let end = place.position + place.arc_len;
+        if place.arc_len == 0 {
+            places.pop();
+            continue;
+        }
+        place.arc_len -= 1;
+        let arc = &segments[place.position..end];
+        let Some(question) = place.question(arc) else { continue };
+        lookups_left = lookups_left.checked_sub(1).ok_or_else(too_many_lookups)?;
+        trees.spend(1 + arc.len() as u64 / SEGMENTS_PER_NODE).await;
+        let mut query = Query::open(&place.root, trees.source(), question.ask()?);
+        let answer = trees.run(&mut query).await?;
+        let Some(target) = target(&answer) else { continue };
+        if end == segments.len() {
+            let last = question.step(&place.root, &answer, Proof::Bytes(query.proof()));
+            let steps = places.into_iter().filter_map(|place| place.step).chain([last]).collect();
+            return Ok(request.response(&target, steps));
+        }
+        let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
+        let step = question.step(&place.root, &answer, Proof::Bytes(query.proof()));
+        if trees.is_held(&nested).await {
+            tried.insert((nested, end));
+            places.push(Place::new(nested, end, segments.len(), Some(step)));
+        }
+    }
+    let what = format!("{} leads nowhere by the path {:?}", request.root, segments.join("/"));
+    Err(Error::NotFound { missing: Missing::Path, what, details: None })
+}
+
+fn first_root(cid: &Cid) -> Result<RootCid> {
+    cid.root().ok_or_else(|| {
+        let what = format!("root: {cid} is a payload; only a map or a list can be resolved further");
+        Error::input(InputCode::KindMismatch, what)
+    })
+}
+
+fn too_many_lookups() -> Error {
+    let what = "segments: the path needs more look-ups than the gateway makes for one request";
+    Error::input(InputCode::TooLarge, what)
+}
+
+fn target(answer: &Answer) -> Option<Cid> {
+    match answer {
+        Answer::Key(target) => *target,
+        Answer::Element(element) => element.target,
+        _ => None,
+    }
+}
+
+/// Parses a segment as an index in canonical decimal.
+fn list_index(segment: &str) -> Option<u64> {
+    let is_canonical = segment == "0" || !segment.starts_with('0') && segment.bytes().all(|b| b.is_ascii_digit());
+    is_canonical.then(|| segment.parse().ok()).flatten().filter(|&index| index < SUM_LIMIT)
+}
+
+/// Checks the result of a resolve and returns the target. O(steps x depth) hashes.
+///
+/// # Errors
+/// [`Error::Input`] if the request is malformed; [`Error::Proof`] for anything wrong in the result.
+pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
+    let request = Resolve::parse(request)?;
+    let sent: ResolveResult<'_> = message::result(result)?;
+    check_member("profile", &&*sent.profile, &PROFILE)?;
+    sent.prooflist.check_frame(&request.root, &request.segments.join("/"))?;
+    let (mut at, mut position) = (request.root, 0);
+    for (index, step) in sent.prooflist.steps.iter().enumerate() {
+        let root = at.root().ok_or_else(|| Error::proof("the step starts at a payload").in_step(index))?;
+        let (question, arc_len) = asked(&root, step, &request.segments[position..]).map_err(|e| e.in_step(index))?;
+        let answer = question.check(index, step, &root)?;
+        at = target(&answer).ok_or_else(|| Error::proof("the step proves an absence").in_step(index))?;
+        position += arc_len;
+    }
+    if position != request.segments.len() {
+        return Err(Error::proof("the steps end before the path does"));
+    }
+    check_member("target", &&*sent.target, &&*at.text())?;
+    Ok(at)
+}
+
+/// The question that a received step answers if its coordinate is next in the path, and the segments it consumes.
+fn asked(root: &RootCid, step: &Step<'_>, rest: &[String]) -> Result<(Question, usize)> {
+    match root.kind {
+        Kind::Map => {
+            let path = step.path.as_deref().ok_or_else(|| Error::proof("member \"path\" is missing"))?;
+            let arc_len = path.split('/').count();
+            match rest.get(..arc_len) {
+                Some(arc) if arc.iter().map(String::as_str).eq(path.split('/')) => {
+                    Ok((Question::Key(arc.to_vec()), arc_len))
+                }
+                _ => Err(Error::proof(format!("member \"path\" {path:?} is not what follows in the request"))),
+            }
+        }
+        Kind::List => match rest.first().and_then(|segment| list_index(segment)) {
+            Some(index) => Ok((Question::Index(index), 1)),
+            None => Err(Error::proof("the request's next segment is not an index of a list")),
+        },
+    }
+}

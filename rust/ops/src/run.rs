@@ -1,0 +1,272 @@
+//! How an operation waits for what it cannot compute itself: one parked [`Need`], one `poll`, one `supply`.
+//!
+//! An operation is an `async fn` written as if everything were in memory; the compiler turns it into a state machine.
+//! There is no runtime and no I/O. A leaf future parks a need in the operation's slot and is pending; the caller gets
+//! the need from [`Operation::poll`], meets it, and polls again.
+//!
+//! ```text
+//! caller                      Operation                    async fn
+//!   | poll(budget) ------------> | poll the future ----------> | runs until it lacks pages
+//!   |                            | <------------- Pending ---- | slot.need = Pages
+//!   | <--- Needs(Pages) -------- |                             |
+//!   | reads the store            |                             |
+//!   | supply_pages(pages) -----> | slot.pages = pages          |
+//!   | poll(budget) ------------> | poll the future ----------> | continues where it stopped
+//!   | <--- Done(response) ------ | <--------- Ready(response)- |
+//! ```
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use coregw_core::{Cid, Digest, Error, Page, Result, RootCid};
+
+/// What an operation waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// Stored pages: answer with [`Operation::supply_pages`].
+    Pages(Vec<WantedPage>),
+    /// Whether the store has a record of each of these roots: answer with [`Operation::supply_roots`].
+    Roots(Vec<RootCid>),
+    /// Bytes of the CAR that is imported, fewer where it ends: answer with [`Operation::supply_bytes`].
+    Bytes(Range<u64>),
+    /// More time, since the budget of nodes is spent: poll again.
+    Budget,
+    /// Space for output: send these bytes, then each of these payloads as a block, and poll again.
+    Output {
+        /// The next bytes.
+        bytes: Vec<u8>,
+        /// Payloads whose blocks follow them.
+        payloads: Vec<Cid>,
+    },
+    /// Payloads to store: the ranges of their blocks (CID and data) in the CAR that is imported. Poll again when the
+    /// store has them.
+    Payloads(Vec<Range<u64>>),
+    /// Pages to store, and then the records of these roots, durably. Poll again when that is done.
+    Store {
+        /// Pages by digest.
+        pages: Vec<(Digest, Vec<u8>)>,
+        /// Roots that are held from then on.
+        roots: Vec<RootCid>,
+    },
+}
+
+/// A page that an operation waits for, and a root of the tree that it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedPage {
+    /// The root, which determines the kind and suite of the page.
+    pub root: RootCid,
+    /// The digest under which the page is stored.
+    pub digest: Digest,
+}
+
+impl WantedPage {
+    /// Parses the stored bytes and checks their digest; `None` means that the store does not have the page. O(bytes).
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], naming the page, if it is missing or its bytes do not have its digest.
+    pub fn parse(&self, bytes: Option<&[u8]>) -> Result<Arc<Page>> {
+        Page::of_store(&self.root, &self.digest, bytes)
+    }
+}
+
+/// The result of [`Operation::poll`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The operation has ended with this response body.
+    Done(String),
+    /// The operation waits.
+    Needs(Need),
+}
+
+/// Where an operation and its caller exchange needs and what meets them.
+#[derive(Default)]
+pub(crate) struct Slot {
+    /// Nodes that may still be visited during the current poll.
+    budget: AtomicU64,
+    state: Mutex<SlotState>,
+}
+
+#[derive(Default)]
+struct SlotState {
+    need: Option<Need>,
+    is_met: bool,
+    pages: Vec<Arc<Page>>,
+    held: Vec<bool>,
+    bytes: Vec<u8>,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        // Each field is assigned as a whole, so a panic elsewhere cannot leave the state inconsistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn park(&self, need: Need) {
+        self.lock().need = Some(need);
+        poll_fn(|_| match std::mem::take(&mut self.lock().is_met) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
+    /// Waits for pages; they come in the order of `wanted`.
+    pub(crate) async fn pages(&self, wanted: Vec<WantedPage>) -> Vec<Arc<Page>> {
+        self.park(Need::Pages(wanted)).await;
+        std::mem::take(&mut self.lock().pages)
+    }
+
+    /// Waits to learn which of `roots` the store has a record of.
+    pub(crate) async fn roots(&self, roots: Vec<RootCid>) -> Vec<bool> {
+        self.park(Need::Roots(roots)).await;
+        std::mem::take(&mut self.lock().held)
+    }
+
+    /// Waits for bytes of the imported CAR.
+    pub(crate) async fn bytes(&self, range: Range<u64>) -> Vec<u8> {
+        self.park(Need::Bytes(range)).await;
+        std::mem::take(&mut self.lock().bytes)
+    }
+
+    /// Waits until bytes, and the blocks of payloads after them, are sent.
+    pub(crate) async fn output(&self, bytes: Vec<u8>, payloads: Vec<Cid>) {
+        self.park(Need::Output { bytes, payloads }).await;
+    }
+
+    /// Waits until payloads are stored.
+    pub(crate) async fn payloads(&self, blocks: Vec<Range<u64>>) {
+        self.park(Need::Payloads(blocks)).await;
+    }
+
+    /// Waits until pages, then the records of `roots`, are stored.
+    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: Vec<RootCid>) {
+        self.park(Need::Store { pages, roots }).await;
+    }
+
+    /// Waits for the next poll, which brings a new budget.
+    pub(crate) async fn more_budget(&self) {
+        self.park(Need::Budget).await;
+    }
+
+    /// Nodes that may still be visited during this poll.
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_budget(&self, nodes: u64) {
+        self.budget.store(nodes, Ordering::Relaxed);
+    }
+}
+
+type Response = dyn Future<Output = Result<String>> + Send;
+
+/// An operation in progress, from request to response body.
+pub struct Operation {
+    slot: Arc<Slot>,
+    future: Pin<Box<Response>>,
+    /// The need that was returned last, if it has to be answered before the next poll.
+    asked: Option<Need>,
+    has_ended: bool,
+}
+
+impl Operation {
+    pub(crate) fn new<F>(start: impl FnOnce(Arc<Slot>) -> F) -> Self
+    where
+        F: Future<Output = Result<String>> + Send + 'static,
+    {
+        let slot = Arc::new(Slot::default());
+        let future = Box::pin(start(Arc::clone(&slot)));
+        Self { slot, future, asked: None, has_ended: false }
+    }
+
+    /// Runs until the operation ends or waits, visiting about `budget` nodes at most.
+    ///
+    /// If a need that has to be answered was not, returns that need again.
+    ///
+    /// # Errors
+    /// The operation's own errors, after which it has ended. [`Error::Input`] if it had ended before.
+    pub fn poll(&mut self, budget: u64) -> Result<Progress> {
+        if let Some(need) = &self.asked {
+            return Ok(Progress::Needs(need.clone()));
+        }
+        if self.has_ended {
+            return Err(Error::request("the operation has ended"));
+        }
+        self.slot.set_budget(budget);
+        match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(response) => {
+                self.has_ended = true;
+                response.map(Progress::Done)
+            }
+            Poll::Pending => self.parked().map(Progress::Needs),
+        }
+    }
+
+    fn parked(&mut self) -> Result<Need> {
+        let mut state = self.slot.lock();
+        let need = state.need.take().ok_or_else(|| Error::damaged("the operation waits without a need"))?;
+        match need {
+            Need::Pages(_) | Need::Roots(_) | Need::Bytes(_) => self.asked = Some(need.clone()),
+            // The next poll is the answer.
+            Need::Budget | Need::Output { .. } | Need::Payloads(_) | Need::Store { .. } => state.is_met = true,
+        }
+        Ok(need)
+    }
+
+    /// The pages to supply, in this order; empty if the operation waits for something else.
+    pub fn wanted_pages(&self) -> &[WantedPage] {
+        match &self.asked {
+            Some(Need::Pages(wanted)) => wanted,
+            _ => &[],
+        }
+    }
+
+    /// Answers [`Need::Pages`] with parsed pages, in the order of the need (see [`WantedPage::parse`]).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the operation does not wait for this number of pages.
+    pub fn supply_pages(&mut self, pages: Vec<Arc<Page>>) -> Result<()> {
+        let asked = if let Some(Need::Pages(wanted)) = &self.asked { Some(wanted.len()) } else { None };
+        self.answer("pages", asked, pages.len(), |state| state.pages = pages)
+    }
+
+    /// Answers [`Need::Roots`]: whether the store has a record of each, in the order of the need.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the operation does not wait for this number of answers.
+    pub fn supply_roots(&mut self, held: Vec<bool>) -> Result<()> {
+        let asked = if let Some(Need::Roots(roots)) = &self.asked { Some(roots.len()) } else { None };
+        self.answer("roots", asked, held.len(), |state| state.held = held)
+    }
+
+    /// Answers [`Need::Bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the operation does not wait for bytes.
+    pub fn supply_bytes(&mut self, bytes: Vec<u8>) -> Result<()> {
+        let asked = if let Some(Need::Bytes(_)) = &self.asked { Some(1) } else { None };
+        self.answer("ranges of bytes", asked, 1, |state| state.bytes = bytes)
+    }
+
+    fn answer(
+        &mut self,
+        what: &str,
+        asked: Option<usize>,
+        given: usize,
+        supply: impl FnOnce(&mut SlotState),
+    ) -> Result<()> {
+        if asked != Some(given) {
+            let asked = asked.map_or("none".to_owned(), |count| count.to_string());
+            return Err(Error::request(format!("{given} {what} supplied, but the operation asked for {asked}")));
+        }
+        self.asked = None;
+        let mut state = self.slot.lock();
+        supply(&mut state);
+        state.is_met = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Stored trees as an operation reads them: from the cache, and where that lacks something, by waiting for it.
+
+use std::sync::Arc;
+
+use coregw_core::internals::prove::{Answer, Ask, Progress as QueryProgress, Query};
+use coregw_core::{Digest, Error, Missing, NodeSource, Page, PageCache, Result, RootCid};
+
+use crate::run::{Slot, WantedPage};
+
+/// The trees of one store.
+#[derive(Clone)]
+pub(crate) struct Trees {
+    pub(crate) cache: Arc<PageCache>,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl Trees {
+    pub(crate) fn source(&self) -> Arc<dyn NodeSource> {
+        Arc::clone(&self.cache) as Arc<dyn NodeSource>
+    }
+
+    /// Whether the store has a record of `root`.
+    pub(crate) async fn is_held(&self, root: &RootCid) -> bool {
+        if let Some(is_held) = self.cache.is_held(root) {
+            return is_held;
+        }
+        self.slot.roots(vec![*root]).await == [true]
+    }
+
+    /// The first of `roots` that the store has no record of.
+    pub(crate) async fn first_not_held<'a>(&self, roots: &'a [RootCid]) -> Option<&'a RootCid> {
+        if roots.iter().all(|root| self.cache.is_held(root) == Some(true)) {
+            return None;
+        }
+        let held = self.slot.roots(roots.to_vec()).await;
+        roots.iter().zip(held).find(|(_, is_held)| !is_held).map(|(root, _)| root)
+    }
+
+    /// # Errors
+    /// [`Error::NotFound`] if the store has no record of one of `roots`.
+    pub(crate) async fn check_held(&self, roots: &[RootCid]) -> Result<()> {
+        match self.first_not_held(roots).await {
+            None => Ok(()),
+            Some(root) => Err(not_held(root)),
+        }
+    }
+
+    /// Answers a question about the tree of a held root, with the proof.
+    pub(crate) async fn answer(&self, root: &RootCid, ask: Ask) -> Result<(Answer, Vec<u8>)> {
+        let mut query = Query::open(root, self.source(), ask);
+        let answer = self.run(&mut query).await?;
+        Ok((answer, query.proof()))
+    }
+
+    /// Runs a query to its answer.
+    pub(crate) async fn run(&self, query: &mut Query) -> Result<Answer> {
+        loop {
+            let progress = query.run(self.slot.budget())?;
+            self.slot.set_budget(query.budget_left());
+            if progress == QueryProgress::Done {
+                return query.answer().ok_or_else(|| Error::damaged("a query ended without an answer"));
+            }
+            self.meet(query, progress).await;
+        }
+    }
+
+    /// Waits for what a query lacks.
+    pub(crate) async fn meet(&self, query: &mut Query, progress: QueryProgress) {
+        match progress {
+            QueryProgress::Done => {}
+            QueryProgress::Pages(digests) => query.supply(self.load(query.root(), &digests).await),
+            QueryProgress::Budget => self.slot.more_budget().await,
+        }
+    }
+
+    /// Waits for pages of the tree of `root`, and keeps them in the cache.
+    pub(crate) async fn load(&self, root: &RootCid, digests: &[Digest]) -> Vec<Arc<Page>> {
+        let wanted = |digest: &Digest| WantedPage { root: *root, digest: *digest };
+        let pages = self.slot.pages(digests.iter().map(wanted).collect()).await;
+        pages.iter().for_each(|page| self.cache.insert(Arc::clone(page)));
+        pages
+    }
+
+    /// Takes `nodes` from the budget; waits for a new one first if it is spent.
+    pub(crate) async fn spend(&self, nodes: u64) {
+        if self.slot.budget() == 0 {
+            self.slot.more_budget().await;
+        }
+        self.slot.set_budget(self.slot.budget().saturating_sub(nodes));
+    }
+
+    /// Waits until pages, and after them the records of `roots`, are stored, `MAX_STORE_BYTES` at a time.
+    ///
+    /// The last pages are stored together with the records, so that a small change is one write.
+    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid]) {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for page in pages {
+            bytes += page.1.len();
+            if bytes > MAX_STORE_BYTES && !batch.is_empty() {
+                self.slot.store(std::mem::take(&mut batch), Vec::new()).await;
+                bytes = page.1.len();
+            }
+            batch.push(page);
+        }
+        self.record(batch, roots).await;
+    }
+
+    /// Waits until the last pages, then the records of `roots`, are stored.
+    pub(crate) async fn record(&self, last_pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid]) {
+        self.slot.store(last_pages, roots.to_vec()).await;
+        roots.iter().for_each(|root| self.cache.remember(*root));
+    }
+}
+
+/// Bytes of pages that are stored at once.
+pub(crate) const MAX_STORE_BYTES: usize = 1 << 20;
+
+/// The error for a root that the store has no record of.
+pub(crate) fn not_held(root: &RootCid) -> Error {
+    let what = format!("the store has no root {root}");
+    Error::NotFound { missing: Missing::Root, what, details: None }
+}

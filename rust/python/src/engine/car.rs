@@ -1,0 +1,102 @@
+//! The class `CarReader`, and the parts of a CARv1 that are written in Python.
+
+use coregw_ops::car::{self, CarLimits};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::cid::{Cid, CidLike};
+use crate::convert;
+use crate::detach::{self, Work};
+use crate::errors::call;
+
+/// A push parser for the bytes of a CARv1, in chunks of any size, which checks the hash of every block.
+///
+/// `Operation.import_car` and `Operation.check_car` continue with what it has read.
+///
+/// Args:
+///     payload_bytes: Bound of one payload, in bytes.
+///     blocks: Bound of the number of blocks. Each takes about 60 bytes of memory.
+///
+/// >>> reader = CarReader(1 << 20, 1000)
+/// >>> reader.feed(b"")
+/// >>> reader.roots, reader.blocks, reader.bytes
+/// (None, 0, 0)
+#[pyclass(module = "coregw._core")]
+pub struct CarReader {
+    limits: CarLimits,
+    reader: car::CarReader,
+}
+
+impl CarReader {
+    /// The reader with all it has read; this one starts over.
+    pub fn take(&mut self) -> car::CarReader {
+        std::mem::replace(&mut self.reader, car::CarReader::new(self.limits))
+    }
+}
+
+#[pymethods]
+impl CarReader {
+    #[new]
+    fn new(payload_bytes: u32, blocks: u32) -> Self {
+        let limits = CarLimits { payload_bytes, blocks };
+        Self { limits, reader: car::CarReader::new(limits) }
+    }
+
+    /// Read the next bytes. O(bytes) hashing.
+    ///
+    /// Raises:
+    ///     InvalidInput: If they are not a CAR or a block has another hash; the message names the block and its first
+    ///         byte. The reader must not be used after that.
+    ///     TooLarge: If a limit is exceeded.
+    fn feed(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
+        detach::run(py, Work::Hash { bytes: data.len() }, || self.reader.feed(data))
+    }
+
+    /// The roots that the header names, as text, or None before it is read.
+    #[getter]
+    fn roots(&self) -> Option<Vec<String>> {
+        self.reader.roots().map(|roots| roots.iter().map(|root| root.cid().text()).collect())
+    }
+
+    /// Number of whole blocks so far.
+    #[getter]
+    fn blocks(&self) -> u32 {
+        self.reader.blocks()
+    }
+
+    /// Bytes so far.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.reader.bytes()
+    }
+
+    /// Check that the bytes so far end after a whole block.
+    ///
+    /// Raises:
+    ///     InvalidInput: If they end inside the header or a block.
+    fn check_end(&self) -> PyResult<()> {
+        call(|| self.reader.check_end())
+    }
+}
+
+/// Return the bytes before the `size` bytes of a block in a CAR: the length of CID and block, and the CID.
+///
+/// Raises:
+///     InvalidInput: If `size` is not from 0 to 2^53 - 1.
+///
+/// >>> block_head("bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq", 5).hex()[:10]
+/// '2901551220'
+#[pyfunction]
+pub fn block_head<'py>(py: Python<'py>, cid: CidLike, size: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let size = convert::integer(size, "size")?;
+    Ok(PyBytes::new(py, &car::block_head(&cid.0, size)))
+}
+
+/// Return the CID at the start of a block of a CAR, after its length. `data` may end before the block does.
+///
+/// Raises:
+///     InvalidInput: If `data` does not start with a CID.
+#[pyfunction]
+pub fn block_cid(data: &[u8]) -> PyResult<Cid> {
+    call(|| car::block_cid(data)).map(Cid)
+}

@@ -1,0 +1,5 @@
+//! What the engine of a gateway uses: operations on stored trees, the page cache, and CARs.
+
+pub mod cache;
+pub mod car;
+pub mod operation;

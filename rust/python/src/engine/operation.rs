@@ -1,0 +1,356 @@
+//! The class `Operation`: everything that runs on stored trees, and what it waits for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coregw_core as core;
+use coregw_ops as ops;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::cid::{Cid, CidLike};
+use crate::convert::Items;
+use crate::detach::{self, MAX_ATTACHED_NODES, Work};
+use crate::engine::cache::{PageCache, root_bytes, root_of};
+use crate::engine::car::CarReader;
+use crate::errors::call;
+use crate::{parallel, results};
+
+/// What an `Operation` waits for. Exactly one of its attributes is set; `budget` is False unless it is the one.
+#[pyclass(frozen, module = "coregw._core")]
+pub struct Need(ops::Need);
+
+/// Digests or binary CIDs.
+type Names<'py> = Vec<Bound<'py, PyBytes>>;
+/// (digest, page) pairs, then the roots to record.
+type PagesAndRoots<'py> = (Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>, Names<'py>);
+
+#[pymethods]
+impl Need {
+    /// Digests (32 bytes each) of pages: read them, and pass them to `supply_pages` in this order; or None.
+    #[getter]
+    fn pages<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
+        match &self.0 {
+            ops::Need::Pages(wanted) => Some(wanted.iter().map(|page| PyBytes::new(py, &page.digest.0)).collect()),
+            _ => None,
+        }
+    }
+
+    /// Binary root CIDs: pass to `supply_roots` whether the store has a record of each, in this order; or None.
+    #[getter]
+    fn roots<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
+        match &self.0 {
+            ops::Need::Roots(roots) => Some(roots.iter().map(|root| root_bytes(py, root)).collect()),
+            _ => None,
+        }
+    }
+
+    /// The (start, end) of bytes of the CAR: pass them to `supply_bytes`, fewer where it ends; or None.
+    #[getter]
+    fn span(&self) -> Option<(u64, u64)> {
+        match &self.0 {
+            ops::Need::Bytes(range) => Some((range.start, range.end)),
+            _ => None,
+        }
+    }
+
+    /// Whether the budget of nodes is spent: call `poll` again, best in a worker thread.
+    #[getter]
+    fn budget(&self) -> bool {
+        matches!(self.0, ops::Need::Budget)
+    }
+
+    /// Bytes, and payloads whose blocks follow them: send both, then call `poll`; or None.
+    #[getter]
+    fn output<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyBytes>, Vec<Cid>)> {
+        match &self.0 {
+            ops::Need::Output { bytes, payloads } => {
+                Some((PyBytes::new(py, bytes), payloads.iter().copied().map(Cid).collect()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None.
+    #[getter]
+    fn payloads(&self) -> Option<Vec<(u64, u64)>> {
+        match &self.0 {
+            ops::Need::Payloads(blocks) => Some(blocks.iter().map(|block| (block.start, block.end)).collect()),
+            _ => None,
+        }
+    }
+
+    /// The (digest, page) pairs and binary root CIDs to store: roots last, durably, then call `poll`; or None.
+    #[getter]
+    fn store<'py>(&self, py: Python<'py>) -> Option<PagesAndRoots<'py>> {
+        match &self.0 {
+            ops::Need::Store { pages, roots } => {
+                let pages = pages.iter().map(|(digest, page)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page)));
+                Some((pages.collect(), roots.iter().map(|root| root_bytes(py, root)).collect()))
+            }
+            _ => None,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            ops::Need::Pages(wanted) => format!("<Need {} pages>", wanted.len()),
+            ops::Need::Roots(roots) => format!("<Need {} roots>", roots.len()),
+            ops::Need::Bytes(range) => format!("<Need bytes {} to {}>", range.start, range.end),
+            ops::Need::Budget => "<Need budget>".to_owned(),
+            ops::Need::Output { bytes, .. } => format!("<Need output of {} bytes>", bytes.len()),
+            ops::Need::Payloads(blocks) => format!("<Need storage of {} payloads>", blocks.len()),
+            ops::Need::Store { pages, roots } => {
+                format!("<Need storage of {} pages and {} roots>", pages.len(), roots.len())
+            }
+        }
+    }
+}
+
+/// What `poll` returns.
+#[derive(IntoPyObject)]
+pub enum Polled<'py> {
+    Done(Bound<'py, PyBytes>),
+    Needs(Need),
+}
+
+/// A query, batch, diff, mutation, import or export on stored trees. Does no I/O.
+///
+/// Call `poll` until it returns the response; in between, meet the need that it returns.
+#[pyclass(module = "coregw._core")]
+pub struct Operation {
+    // `Mutex` makes the future `Sync`; with `&mut self` it is never locked.
+    operation: Mutex<ops::Operation>,
+    /// Whether its first nodes are visited with the GIL held, since it mostly finds all in the cache and ends there.
+    starts_attached: bool,
+}
+
+impl Operation {
+    fn new(operation: ops::Operation, starts_attached: bool) -> Self {
+        Self { operation: Mutex::new(operation), starts_attached }
+    }
+
+    fn operation(&mut self) -> &mut ops::Operation {
+        self.operation.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Operation {
+    /// Return an operation for a `core.resolve` request. Its response is the result.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the request is malformed.
+    #[staticmethod]
+    #[pyo3(signature = (cache, request, max_lookups = 10_000))]
+    fn resolve(cache: &PageCache, request: &[u8], max_lookups: usize) -> PyResult<Self> {
+        let operation = call(|| ops::Operation::resolve(Arc::clone(&cache.0), request, max_lookups))?;
+        Ok(Self::new(operation, true))
+    }
+
+    /// Return an operation for a `core.read` request. Its response is the result.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the request is malformed.
+    #[staticmethod]
+    fn read(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        call(|| ops::Operation::read(Arc::clone(&cache.0), request)).map(|operation| Self::new(operation, true))
+    }
+
+    /// Return an operation for a `core.map-proof` request. Its response is the result.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the request is malformed.
+    #[staticmethod]
+    fn map_proof(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        call(|| ops::Operation::map_proof(Arc::clone(&cache.0), request)).map(|operation| Self::new(operation, true))
+    }
+
+    /// Return an operation for a `core.scan` request. Its response is the result.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the request is malformed.
+    #[staticmethod]
+    fn scan(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        call(|| ops::Operation::scan(Arc::clone(&cache.0), request)).map(|operation| Self::new(operation, true))
+    }
+
+    /// Return an operation for one page of the differences between two maps of one suite (docs/protocol.md, *diff*).
+    ///
+    /// Raises:
+    ///     InvalidInput: If a CID is not the root of a map, the suites differ, a path is invalid, or `limit` is not
+    ///         from 1 to 1000.
+    #[staticmethod]
+    #[pyo3(signature = (cache, a, b, prefix = None, after = None, limit = None))]
+    fn diff(
+        cache: &PageCache,
+        a: CidLike,
+        b: CidLike,
+        prefix: Option<&Bound<'_, PyAny>>,
+        after: Option<&Bound<'_, PyAny>>,
+        limit: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let request = results::diff_request(&a, &b, prefix, after, limit)?;
+        Ok(Self::new(ops::Operation::diff(Arc::clone(&cache.0), request), true))
+    }
+
+    /// Return an operation that resolves many paths of one root, on all cores.
+    ///
+    /// Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
+    /// path alone would have answered.
+    ///
+    /// Args:
+    ///     cache: The page cache.
+    ///     root: The root of all paths.
+    ///     paths: The segments of each path.
+    ///     max_lookups: Bound of the look-ups for each path.
+    ///     max_bytes: Bound of all outcomes together, in bytes.
+    ///
+    /// Raises:
+    ///     InvalidInput: If a segment is invalid; `details` is `{"index": ...}`, the index of its path.
+    #[staticmethod]
+    fn resolve_batch(
+        py: Python<'_>,
+        cache: &PageCache,
+        root: CidLike,
+        paths: Items<Items<String>>,
+        max_lookups: usize,
+        max_bytes: usize,
+    ) -> PyResult<Self> {
+        let starts_attached = !Work::Paths { count: paths.0.len() }.is_long();
+        let mut batch = ops::BatchPaths::new(root.0);
+        for (index, segments) in paths.0.into_iter().enumerate() {
+            let add = || batch.add(segments.0).map_err(|error| error.within(&format!("paths[{index}]")));
+            call(add).map_err(|error| with_index(py, error, index))?;
+        }
+        let limits = ops::BatchLimits { lookups: max_lookups, bytes: max_bytes };
+        let operation = ops::Operation::resolve_batch(Arc::clone(&cache.0), batch, limits, for_each);
+        Ok(Self::new(operation, starts_attached))
+    }
+
+    /// Return an operation that makes and stores a map, from the body of `POST /v1/roots`. O(n log n).
+    ///
+    /// Its response is `{"root": ...}`.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the request is malformed; the message names the arc.
+    #[staticmethod]
+    fn create_root(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        let cache = Arc::clone(&cache.0);
+        let work = Work::JsonArcs { bytes: request.len() };
+        let operation = detach::run(py, work, || ops::Operation::create_root(cache, request))?;
+        Ok(Self::new(operation, false))
+    }
+
+    /// Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.
+    ///
+    /// Its response is the receipt. If it raises `Conflict` or `InvalidInput`, naming the delta and the coordinate, it
+    /// has stored nothing.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the request is malformed, or `base_root` is a payload.
+    #[staticmethod]
+    fn mutate(py: Python<'_>, cache: &PageCache, base_root: CidLike, request: &[u8]) -> PyResult<Self> {
+        let cache = Arc::clone(&cache.0);
+        let work = Work::JsonArcs { bytes: request.len() };
+        let operation = detach::run(py, work, || ops::Operation::mutate(cache, &base_root.0, request))?;
+        Ok(Self::new(operation, false))
+    }
+
+    /// Return an operation that outputs a root as CARv1, about `output_bytes` at a time. Its response is empty.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the CID is not a root.
+    #[staticmethod]
+    fn export_car(cache: &PageCache, root: CidLike, with_payloads: bool, output_bytes: usize) -> PyResult<Self> {
+        let root = root_of(&root)?;
+        let cache = Arc::clone(&cache.0);
+        Ok(Self::new(ops::Operation::export_car(cache, root, with_payloads, output_bytes), false))
+    }
+
+    /// Return an operation that stores the CAR whose bytes `reader` has read; the reader starts over.
+    ///
+    /// Its response is `{"roots": [...], "blocks": ..., "bytes": ...}`. If it raises `InvalidInput`, naming the block,
+    /// since the CAR is truncated or its nodes do not form whole trees, it has stored nothing.
+    #[staticmethod]
+    fn import_car(cache: &PageCache, reader: &mut CarReader) -> Self {
+        Self::new(ops::Operation::import_car(Arc::clone(&cache.0), reader.take()), false)
+    }
+
+    /// Return an operation that checks the CAR whose bytes `reader` has read; the reader starts over.
+    ///
+    /// Its response is `{"roots": [...], "missing_payloads": ...}`: the roots whose trees are whole, and the number of
+    /// leaves whose payload is not in the CAR. It raises as an import does.
+    #[staticmethod]
+    fn check_car(reader: &mut CarReader) -> Self {
+        Self::new(ops::Operation::check_car(reader.take()), false)
+    }
+
+    /// Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.
+    ///
+    /// Raises:
+    ///     RootNotFound: If a root is not held.
+    ///     PathNotFound: If a path leads nowhere; for a read, `details` has the prooflist of the proven absence.
+    ///     IndexNotFound: If a list is shorter; `details` as for `PathNotFound`.
+    ///     TooLarge: If a limit is exceeded.
+    ///     Conflict: If a change does not fit.
+    ///     StoreDamaged: If stored trees are damaged.
+    fn poll<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Polled<'py>> {
+        let starts_attached = self.starts_attached;
+        let operation = self.operation();
+        let mut detached_budget = budget;
+        if starts_attached {
+            let progress = call(|| operation.poll(budget.min(MAX_ATTACHED_NODES)))?;
+            detached_budget = budget.saturating_sub(MAX_ATTACHED_NODES);
+            if detached_budget == 0 || progress != ops::Progress::Needs(ops::Need::Budget) {
+                return Ok(polled(py, progress));
+            }
+        }
+        Ok(polled(py, detach::run(py, Work::Unbounded, || operation.poll(detached_budget))?))
+    }
+
+    /// Supply the pages of the need, in its order; None is a page that the store does not have.
+    ///
+    /// Raises:
+    ///     StoreDamaged: If a page is None or does not have its digest; the message names it.
+    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+        let operation = self.operation();
+        detach::run(py, Work::Pages { count: bytes.len() }, || {
+            let wanted: Vec<_> = operation.wanted_pages().iter().zip(&bytes).collect();
+            let pages = parallel::map(&wanted, |(page, bytes)| page.parse(**bytes));
+            operation.supply_pages(pages.into_iter().collect::<core::Result<_>>()?)
+        })
+    }
+
+    /// Supply whether the store has a record of each root of the need, in its order.
+    fn supply_roots(&mut self, held: Items<bool>) -> PyResult<()> {
+        call(|| self.operation().supply_roots(held.0))
+    }
+
+    /// Supply the bytes of the need's span.
+    fn supply_bytes(&mut self, data: &[u8]) -> PyResult<()> {
+        call(|| self.operation().supply_bytes(data.to_vec()))
+    }
+}
+
+fn polled(py: Python<'_>, progress: ops::Progress) -> Polled<'_> {
+    match progress {
+        ops::Progress::Done(response) => Polled::Done(PyBytes::new(py, response.as_bytes())),
+        ops::Progress::Needs(need) => Polled::Needs(Need(need)),
+    }
+}
+
+/// Spreads the paths of a batch over all cores.
+fn for_each(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let indices: Vec<usize> = (0..count).collect();
+    parallel::map(&indices, |&index| work(index));
+}
+
+/// Sets `details` of an exception to the index of the invalid item.
+fn with_index(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
+    let details = PyBytes::new(py, format!("{{\"index\":{index}}}").as_bytes());
+    match error.value(py).setattr("details", details) {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
