@@ -316,7 +316,7 @@ def test_the_data_and_the_port_of_running_workers_are_taken(
 
 
 def test_a_worker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"(?s)GATEWAY_ADMIN_TOKEN.*ended at its start, with exit code 1"):
+    with pytest.raises(AssertionError, match=r"(?s)GATEWAY_ADMIN_TOKEN.*exited during the start: exit code 1"):
         serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
 
 

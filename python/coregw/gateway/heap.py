@@ -1,6 +1,6 @@
-"""How a serving process keeps its memory: the C library's arenas, and Python's cyclic collector.
+"""Memory of a serving process: the C library's arenas, and Python's cyclic garbage collector.
 
-Both are the process's, so only what runs a whole process may set them (`server.run`). Leaves out what is allocated.
+Both belong to the whole process, so only code that runs a whole process may set them (`coregw.gateway.server.run`).
 """
 
 from __future__ import annotations
@@ -13,32 +13,30 @@ from typing import Final
 __all__ = ["limit_arenas", "limit_collector"]
 
 _M_ARENA_MAX: Final = -8  # glibc's malloc.h
-_ARENAS: Final = 2
+_MAX_ARENAS: Final = 2
 
-_YOUNG: Final = 10_000
-"""How many objects more than were freed are made before the collector looks at them. Python's own 700 are what some
-twenty requests hold that wait for the disk; so it looked at them over and over, and never found a cycle."""
+_YOUNG_THRESHOLD: Final = 10_000
+"""Net allocations that start a collection of the young generation. Python's default of 700 is what some twenty requests
+that wait for the disk hold, so the collector ran constantly and never found a cycle."""
 
 
 def limit_arenas() -> None:
-    """Has glibc serve all threads from two arenas; elsewhere does nothing. For the start of a process.
+    """Limit glibc to two arenas for all threads; call it when a process starts. Elsewhere it does nothing.
 
-    Each arena keeps what its threads freed, for itself. Payload chunks, request bodies and pages pass from thread to
-    thread, so that each of up to eight arenas a core comes to hold the most that any thread ever had
-    (``docs/decisions/0100-payloads-cold-reads-and-memory.md``).
+    Each arena keeps what its threads free. Payload chunks, request bodies and pages move between threads, so each of up
+    to eight arenas per core would grow to the maximum that any thread ever needed (decision 0100).
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
-            mallopt(_M_ARENA_MAX, _ARENAS)
+            mallopt(_M_ARENA_MAX, _MAX_ARENAS)
 
 
 def limit_collector() -> None:
-    """Keeps Python's cyclic collector off what is there, and from looking often. For when a process begins to serve.
+    """Exempt existing objects from garbage collection and collect less often; call it when a process begins to serve.
 
-    What it was started with stays to the end, and no request makes cycles
-    (``docs/decisions/0101-the-collector-and-short-uploads.md``).
+    What was allocated until then stays to the end, and requests create no cycles (decision 0101).
     """
-    gc.collect()  # freed now or never
+    gc.collect()  # what is garbage now would be kept forever
     gc.freeze()
-    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])

@@ -1,7 +1,6 @@
-"""What every process of a gateway needs: its address, its sockets, its log, its event loop.
+"""The address, sockets, log and event loop of a serving process.
 
-Leaves out what happens on the sockets (`coregw.gateway.server`), so that a process that only starts others loads no
-server.
+Loads no server, since the process that only starts workers uses it too.
 """
 
 from __future__ import annotations
@@ -21,66 +20,66 @@ __all__ = ["announce", "listen", "log_to_stderr", "loop_factory", "reserve", "ur
 
 
 def announce(url: str) -> None:
-    """Writes the one line that tells a person, or the program that started this one, where the gateway listens."""
+    """Write the line to stdout that tells a person, or the parent process, the gateway's address."""
     sys.stdout.write(f"coregw: listening on {url}\n")
     sys.stdout.flush()
 
 
 def log_to_stderr(settings: Settings) -> None:
-    """Writes log lines to stderr, unless the program has said already what becomes of them."""
-    which = "%(process)d " if settings.workers > 1 else ""
-    form = f"%(asctime)s {which}%(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=settings.log_level.upper(), format=form)
+    """Log to stderr, unless the program has configured logging itself."""
+    process = "%(process)d " if settings.workers > 1 else ""
+    line = f"%(asctime)s {process}%(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=settings.log_level.upper(), format=line)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Uvloop where there is one; it is twice as fast on sockets."""
+    """Return uvloop's event loop if it is installed; it is twice as fast on sockets."""
     try:
-        import uvloop  # noqa: PLC0415 - not on every platform
+        import uvloop  # noqa: PLC0415 - not available on every platform
     except ImportError:
         return None
     return uvloop.new_event_loop
 
 
 def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
-    """A listening socket for the first address of the host that can be had.
+    """Return a socket that listens on the host's first address.
 
     Args:
-        settings: The host, the port, and how many connections may wait.
-        shared: Whether other processes may listen on the same port that say so as well (see `reserve`).
+        settings: The host, the port, and the backlog.
+        shared: Whether other processes may listen on the same port with this option (see `reserve`).
 
     Raises:
-        Unavailable: The address is taken, or there is none; the message says which and why.
+        Unavailable: If the address is in use or does not exist; the message says which and why.
     """
     try:
         family, address = _address(settings)
         return socket.create_server(address, family=family, backlog=settings.backlog, reuse_port=shared)
     except (OSError, UnicodeError) as error:
-        raise _refused(settings, error) from None
+        raise _unavailable(settings, error) from None
 
 
 def reserve(settings: Settings) -> socket.socket:
-    """A socket that holds a port for processes that share it, and takes no connections itself.
+    """Return a socket that reserves a port for processes that share it, without accepting connections itself.
 
     Raises:
-        Unavailable: As `listen`; also where others who share the port listen on it, so that no two gateways mix.
+        Unavailable: As `listen`; also if other processes that share the port listen on it, so that no two gateways mix.
     """
     with listen(settings) as alone:
         address = alone.getsockname()
         family = alone.family
-    held = socket.socket(family)
+    reserved = socket.socket(family)
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(address)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
     except OSError as error:
-        held.close()
-        raise _refused(settings, error) from None
-    return held
+        reserved.close()
+        raise _unavailable(settings, error) from None
+    return reserved
 
 
 def url_of(bound: socket.socket) -> str:
-    """The address of a socket as clients write it."""
+    """Return the URL of a bound socket."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -91,12 +90,12 @@ def _address(settings: Settings) -> tuple[int, Any]:
     return family, address
 
 
-def _refused(settings: Settings, error: OSError | UnicodeError) -> Unavailable:
+def _unavailable(settings: Settings, error: OSError | UnicodeError) -> Unavailable:
     reason = _reason(error) if isinstance(error, OSError) else "no such host"
     return Unavailable(f"cannot listen on {settings.host}:{settings.port}: {reason}")
 
 
 def _reason(error: OSError) -> str:
-    """Why, and no more: `socket.create_server` adds the address, which the message has already."""
-    is_name = isinstance(error, socket.gaierror)  # its numbers are no errno
-    return str(error.strerror) if is_name or error.errno is None else os.strerror(error.errno)
+    """Return the reason alone: `socket.create_server` adds the address to its message."""
+    is_from_resolver = isinstance(error, socket.gaierror)  # its numbers are not errno values
+    return str(error.strerror) if is_from_resolver or error.errno is None else os.strerror(error.errno)

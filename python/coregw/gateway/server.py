@@ -1,8 +1,7 @@
-"""Running the gateway in this process: a socket, uvicorn, signals, and a clean end.
+"""Running a gateway in this process: a socket, uvicorn, signals, and graceful shutdown.
 
-``run`` is what ``coregw serve`` calls, and ``run_worker`` each of its workers if it has several; `GatewayServer` is for
-a program that has an event loop of its own. Leaves out how several processes are kept running
-(`coregw.gateway.supervisor`), and TLS, which belongs to a proxy in front.
+``coregw serve`` calls `run`, and `run_worker` in each of its worker processes; `GatewayServer` is for a program that
+has an event loop of its own. TLS is the business of a reverse proxy.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ logger = logging.getLogger("coregw.gateway")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a server answers with, so that other services can share its sockets, its limits and its store.
+    """What a server serves, so that other services can share its sockets, limits and store.
 
     Attributes:
-        create_app: Makes the application over an open engine, which it does not close; the token opens the gateway's
-            administration routes.
-        refusal: Words the answer to what is no HTTP request, and so never reaches the application.
+        create_app: Returns the ASGI application over an open engine, which it does not close; the token is that of the
+            gateway's administration routes.
+        refusal: Returns the error body for malformed HTTP, which never reaches the application.
     """
 
     create_app: Callable[[Settings, Engine, AccessToken | None], ASGIApp]
@@ -60,49 +59,49 @@ GATEWAY: Final = Service(create_app, refusal)
 
 
 def run(settings: Settings, on_ready: Callable[[str], None] = announce, service: Service = GATEWAY) -> None:
-    """Runs a gateway until SIGINT or SIGTERM, then lets requests under way finish, closes the store, and returns.
+    """Run a gateway until SIGINT or SIGTERM, then finish the requests in flight, close the store, and return.
 
     Args:
-        settings: Where it listens, where its data is, and all limits.
-        on_ready: Called with the address once connections are accepted.
-        service: What it answers with.
+        settings: The address, the data directory, and all limits.
+        on_ready: Called with the address when connections are accepted.
+        service: What is served.
 
     Raises:
-        Unavailable: The address or the store is taken; the message says which and why.
-        InvalidInput: The data directory holds something else than a store, or a token can't travel in a header.
-        StoreDamaged: The store's files are corrupt.
+        Unavailable: If the address or the store is in use; the message says which and why.
+        InvalidInput: If the data directory contains something else than a store, or a token cannot be sent in a header.
+        StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
     limit_arenas()
-    _allow_connections()
+    _raise_file_limit()
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        ready = _started(on_ready)
+        ready = _after_limiting_collector(on_ready)
         runner.run(GatewayServer(settings, on_ready=ready, admin_token=admin_token, service=service).serve())
 
 
 def run_worker(settings: Settings, number: int, descriptor: int, service: Service = GATEWAY) -> None:
-    """Runs one of several gateways on one store, as `coregw.gateway.supervisor` starts them.
+    """Run one of several gateways on one store, started by `coregw.gateway.workers`.
 
     Args:
-        settings: Where it listens, with others, and its own limits.
-        number: Which of the workers it is.
-        descriptor: The file descriptor of the socket to the process that owns the store.
-        service: What it answers with.
+        settings: The shared address, and this worker's own limits.
+        number: The number of the worker.
+        descriptor: The file descriptor of its socket to the store's owner process.
+        service: What is served.
 
     Raises:
-        Unavailable: The process that owns the store has ended.
-        InvalidInput: A token can't travel in a header.
+        Unavailable: If the owner process has ended.
+        InvalidInput: If a token cannot be sent in a header.
     """
     log_to_stderr(settings)
     limit_arenas()
-    _allow_connections()
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))
 
 
-def _started(on_ready: Callable[[str], None]) -> Callable[[str], None]:
-    """Tells of the address when what the start has made is out of the collector's way."""
+def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str], None]:
+    """Return `on_ready` with a first step: everything allocated during the start leaves the collector's view."""
 
     def ready(url: str) -> None:
         limit_collector()
@@ -111,10 +110,10 @@ def _started(on_ready: Callable[[str], None]) -> Callable[[str], None]:
     return ready
 
 
-def _allow_connections() -> None:
-    """Raises the process's limit of open files as far as it may: the usual one is below the limit of connections."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def _raise_file_limit() -> None:
+    """Raise the process's limit on open files to its maximum, since the default is below the limit on connections."""
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 async def _work(settings: Settings, number: int, owner: socket.socket, service: Service) -> None:
@@ -128,15 +127,16 @@ async def _work(settings: Settings, number: int, owner: socket.socket, service: 
         on_lost=orphaned.set,
     )
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
-    ready = _started(announce)
+    ready = _after_limiting_collector(announce)
     server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, shares_port=True)
     serving = asyncio.create_task(server.serve())
-    await asyncio.wait({serving, alone := asyncio.create_task(orphaned.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    losing_owner = asyncio.create_task(orphaned.wait())
+    await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()
     await serving
-    if alone.done():
-        raise Unavailable(f"worker {number} has ended, since the process that owns the store has")
-    alone.cancel()
+    if losing_owner.done():
+        raise Unavailable(f"worker {number}: the process that owns the store has ended")
+    losing_owner.cancel()
 
 
 class GatewayServer:
@@ -152,14 +152,14 @@ class GatewayServer:
         service: Service = GATEWAY,
         shares_port: bool = False,
     ) -> None:
-        """Prepares a gateway; nothing is opened yet.
+        """Prepare a gateway; nothing is opened yet.
 
         Args:
-            settings: Where it listens, and all limits.
+            settings: The address and all limits.
             store: The store to serve, closed at the end; None opens the one in ``settings.data``.
-            on_ready: Called with the address once connections are accepted.
-            admin_token: What opens the administration routes; without it there are none.
-            service: What it answers with.
+            on_ready: Called with the address when connections are accepted.
+            admin_token: The token of the administration routes; without one they do not exist.
+            service: What is served.
             shares_port: Whether other processes listen on the same port.
         """
         self._settings = settings
@@ -169,25 +169,25 @@ class GatewayServer:
         self._store = store
         self._on_ready = on_ready
         self._server: _Uvicorn | None = None
-        self._stopped = False
+        self._is_stopped = False
 
     async def serve(self) -> None:
-        """Serves until `stop`, or a signal if this is the main thread. Raises as `run`."""
+        """Serve until `stop` is called, or a signal arrives if this is the main thread. Raises as `run`."""
         with listen(self._settings, shared=self._shares_port) as listener:
             engine = await open_engine(self._settings, self._store)
             try:
                 app = self._service.create_app(self._settings, engine, self._admin_token)
                 config = _config(self._settings, app, self._service.refusal)
                 self._server = _Uvicorn(config, self._ready(listener))
-                self._server.should_exit = self._stopped
+                self._server.should_exit = self._is_stopped
                 await self._server.serve([listener])
             finally:
                 await engine.close()
         logger.info("stopped")
 
     def stop(self) -> None:
-        """Begins the end, from any thread: no new connections, requests under way finish, `serve` returns."""
-        self._stopped = True
+        """Begin to shut down, from any thread: no new connections; `serve` returns when requests are finished."""
+        self._is_stopped = True
         if self._server is not None:
             self._server.should_exit = True
 
@@ -203,7 +203,7 @@ class GatewayServer:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it is ready, and takes a signal as a wish to end well, not as a reason to die of it afterwards."""
+    """Calls back when it is ready, and shuts down on a signal without raising the signal again afterwards."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -227,7 +227,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _config(settings: Settings, app: ASGIApp, refusal: Refusal) -> uvicorn.Config:
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings are one line for each bad client
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it logs a warning for each malformed request
     return uvicorn.Config(
         app,
         http=protocol_for(settings, refusal),

@@ -1,9 +1,8 @@
-"""Several processes that answer, and this one, which owns the store and keeps them running.
+"""Worker processes on one store: this process owns the store, starts the workers, and restarts them.
 
-Each worker is a program of its own, started with one end of a socket: it asks this process for what it can't read from
-the table files (`coregw.store.workers`), and ends when this process does. All listen on one port, over which the kernel
-spreads connections. Leaves out what a worker does (`coregw.gateway.server`). Reasons and failures:
-``docs/decisions/0090-workers.md``.
+Each worker is a program of its own (`coregw.gateway.server.run_worker`) with one end of a socket pair: it asks this
+process for what it cannot read from the SST files (`coregw.store.workers`), and ends when this process does. All listen
+on one port, over which the kernel distributes connections (decision 0090).
 """
 
 from __future__ import annotations
@@ -29,32 +28,32 @@ __all__ = ["run", "worker_settings"]
 
 logger = logging.getLogger("coregw.workers")
 
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 30.0
-_LIVED_LONG: Final = 60.0
-"""A worker that lived for so many seconds is started again without a longer pause."""
+_MIN_BACKOFF_SECONDS: Final = 0.1
+_MAX_BACKOFF_SECONDS: Final = 30.0
+_STABLE_SECONDS: Final = 60.0
+"""A worker that ran this long is restarted with the minimal backoff."""
 
-_LOOK_SECONDS: Final = 5.0
-_MANY_READS: Final = 100
-"""After so many questions, within the seconds above, about rows that are in no table file, all rows get into one."""
+_MISS_WINDOW_SECONDS: Final = 5.0
+_MAX_MISSES: Final = 100
+"""Reads within a window that workers could not answer from SST files, before the memtables are flushed."""
 
-_KILL_AFTER: Final = 5
-"""Seconds that a worker gets beyond those for its requests under way."""
+_KILL_AFTER_SECONDS: Final = 5
+"""Time that a worker has to exit, besides the time for its requests in flight."""
 
 
 def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], None] = announce) -> None:
-    """Runs ``settings.workers`` processes on one store until SIGINT or SIGTERM, then lets them finish, and returns.
+    """Run ``settings.workers`` processes on one store until SIGINT or SIGTERM, then shut them down and return.
 
     Args:
-        settings: Limits of memory and connections hold for all workers together.
-        command: What a worker is started with. Two numbers are appended, its own and that of the file descriptor of its
-            socket, and ``COREGW_`` variables say its settings. It writes a line to stdout when it accepts connections.
-        on_ready: Called with the address once every worker accepts connections.
+        settings: Limits on memory and connections apply to all workers together.
+        command: The command of a worker. Its number and the file descriptor of its socket are appended, and ``COREGW_``
+            variables hold its settings. It writes a line to stdout when it accepts connections.
+        on_ready: Called with the address when every worker accepts connections.
 
     Raises:
-        Unavailable: The address or the store is taken, or a worker ended before all had started.
-        InvalidInput: The data directory holds something else than a store, or the limits can't be divided.
-        StoreDamaged: The store's files are corrupt.
+        Unavailable: If the address or the store is in use, or a worker exits before all have started.
+        InvalidInput: If the data directory contains something else than a store, or the limits cannot be divided.
+        StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
     limit_arenas()
@@ -63,17 +62,17 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
 
 
 def worker_settings(settings: Settings) -> Settings:
-    """The settings of one of ``settings.workers`` workers: its share of what is bounded for all together.
+    """Return the settings of one of ``settings.workers`` workers: its share of what is limited for all together.
 
     Raises:
-        InvalidInput: A worker's share of memory for request bodies would not hold the largest one.
+        InvalidInput: If a worker's share of memory for request bodies is smaller than the largest body.
     """
     count = settings.workers
     largest = max(settings.roots_body_bytes, settings.batch_body_bytes, settings.mutation_body_bytes)
     if settings.buffered_bytes // count < largest:
         raise InvalidInput(
             f"{count} workers share {settings.buffered_bytes:,} bytes for request bodies, and one body may have "
-            f"{largest:,}; set buffered_bytes to {count * largest:,} or more, or allow smaller bodies"
+            f"{largest:,}; set buffered_bytes to at least {count * largest:,}, or lower the limits on bodies"
         )
     return replace(
         settings,
@@ -107,7 +106,7 @@ async def _run(settings: Settings, command: Sequence[str], on_ready: Callable[[s
 
 
 class _Workers:
-    """The processes, and what to do when one ends."""
+    """The worker processes, and what happens when one exits."""
 
     def __init__(self, settings: Settings, command: Sequence[str], store: RocksStore, count: int) -> None:
         self._settings = settings
@@ -118,48 +117,49 @@ class _Workers:
         self._ready: set[int] = set()
         self._all_ready = False
         self._failure: Unavailable | None = None
-        self._reads = 0
+        self._misses = 0
         self._on_ready: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
-        """Begins the end: workers finish what is under way, and none is started again."""
+        """Shut the workers down; none is restarted."""
         self._stopping.set()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Keeps the workers running until `stop`."""
+        """Keep the workers running until `stop`."""
         self._on_ready = on_ready
-        spreading = asyncio.create_task(self._spread_rows())
+        flushing = asyncio.create_task(self._flush_after_misses())
         await asyncio.gather(*(self._keep_running(number) for number in range(1, self._count + 1)))
-        spreading.cancel()
+        flushing.cancel()
         if self._failure is not None:
             raise self._failure
 
     async def _keep_running(self, number: int) -> None:
         loop = asyncio.get_running_loop()
-        pause = _FIRST_PAUSE
+        backoff = _MIN_BACKOFF_SECONDS
         while not self._stopping.is_set():
             began = loop.time()
             try:
-                end = _told(await self._run_one(number))
-            except OSError as error:  # no file, memory or process is left for it; others answer, and that may pass
-                end = f"no start: {error}"
+                reason = _reason(await self._run_one(number))
+            except OSError as error:  # out of files, memory or processes; the other workers go on, and it may pass
+                reason = f"it did not start: {error}"
             if self._stopping.is_set():
                 return
             if not self._all_ready:
-                self._failure = Unavailable(f"worker {number} ended at its start, with {end}")
+                self._failure = Unavailable(f"worker {number} exited during the start: {reason}")
                 self.stop()
                 return
-            pause = _FIRST_PAUSE if loop.time() - began > _LIVED_LONG else min(2 * pause, _LONGEST_PAUSE)
-            logger.error("worker %d ended with %s; another one starts in %.1f s", number, end, pause)
+            is_stable = loop.time() - began > _STABLE_SECONDS
+            backoff = _MIN_BACKOFF_SECONDS if is_stable else min(2 * backoff, _MAX_BACKOFF_SECONDS)
+            logger.error("worker %d exited: %s; restarting it in %.1f s", number, reason, backoff)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(backoff):
                     await self._stopping.wait()
 
     async def _run_one(self, number: int) -> int:
-        """Starts a worker, serves it the store until it ends, and returns its exit code. OSError: it did not start."""
+        """Start a worker, serve the store to it, and return its exit code. Raises OSError if it does not start."""
         here, there = socket.socketpair()
         with there:
-            shared = await share_store(self._store, here, self._count_read)
+            shared = await share_store(self._store, here, self._count_miss)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 str(number),
@@ -168,9 +168,9 @@ class _Workers:
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=[there.fileno()],
                 env={**os.environ, **self._settings.environ()},
-                start_new_session=True,  # Ctrl+C is for this process, which tells the others
+                start_new_session=True,  # so that Ctrl+C reaches this process alone, which stops the workers
             )
-        ending = asyncio.create_task(self._end_in_time(process))
+        ending = asyncio.create_task(self._terminate_on_stop(process))
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         if await process.stdout.readline():
             self._is_ready(number)
@@ -179,19 +179,19 @@ class _Workers:
         await shared.ended()
         return code
 
-    def _count_read(self) -> None:
-        self._reads += 1
+    def _count_miss(self) -> None:
+        self._misses += 1
 
-    async def _spread_rows(self) -> None:
-        """Gets rows that workers ask for again and again to where they can read them themselves."""
+    async def _flush_after_misses(self) -> None:
+        """Flush the memtables when workers miss too often."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            if self._reads >= _MANY_READS:
+            await asyncio.sleep(_MISS_WINDOW_SECONDS)
+            if self._misses >= _MAX_MISSES:
                 try:
                     await self._store.flush()
                 except CoregwError as error:
-                    logger.warning("what was written last is not in table files yet: %s", error)
-            self._reads = 0
+                    logger.warning("could not flush the memtables: %s", error)
+            self._misses = 0
 
     def _is_ready(self, number: int) -> None:
         logger.info("worker %d is ready", number)
@@ -200,14 +200,14 @@ class _Workers:
             self._all_ready = True
             self._on_ready()
 
-    async def _end_in_time(self, process: asyncio.subprocess.Process) -> None:
-        """Ends a worker well when all shall end, and otherwise if that takes too long."""
+    async def _terminate_on_stop(self, process: asyncio.subprocess.Process) -> None:
+        """Terminate a worker when all are to stop, and kill it if that takes too long."""
         await self._stopping.wait()
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
-            await asyncio.sleep(self._settings.shutdown_seconds + _KILL_AFTER)
+            await asyncio.sleep(self._settings.shutdown_seconds + _KILL_AFTER_SECONDS)
             process.kill()
 
 
-def _told(code: int) -> str:
+def _reason(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {-code}"

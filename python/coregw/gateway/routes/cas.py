@@ -1,7 +1,7 @@
 """Immutable payloads: upload, download, HEAD.
 
-Payloads are stored by multihash, so a CID of any codec reads them. The gateway does not hash what it sends, since
-clients do.
+Payloads are stored by multihash, so a CID of any codec reads them; an identity CID contains its payload, which is
+always held. The gateway does not hash what it sends, since clients do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["hot"]
 
 _MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a streamed upload in memory
 _MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
-_HASHES: Final = ("sha2-256", "blake3")
+_HASHES: Final = ("sha2-256", "blake3", "identity")
 _GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": IMMUTABLE}
 _GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch
 _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
@@ -42,7 +42,10 @@ _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
         codes=("invalid_codec", "too_large", "unsupported_media_type", "storage_full"),
         query={
             "codec": "A multicodec by name or number; `raw` if absent.",
-            "hash": Parameter("`sha2-256` if absent.", {"type": "string", "enum": _HASHES}),
+            "hash": Parameter(
+                "`sha2-256` if absent. `identity` is for at most 128 bytes, which the CID contains and nobody stores.",
+                {"type": "string", "enum": _HASHES},
+            ),
         },
     ),
 )

@@ -15,7 +15,6 @@ from litestar import Request, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
 from coregw._core import Cid
-from coregw.engine import StoredPayload
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
@@ -26,9 +25,6 @@ from coregw.gateway.http.requests import header, query_parameters
 __all__ = ["handlers"]
 
 _RAW: Final = "application/vnd.ipld.raw"
-_PROBE: Final = "bafkqaaa"
-"""The identity CID of the empty block, by which clients detect a trustless gateway."""
-
 _CAR_PARAMETERS: Final = ("dag-scope", "entity-bytes", "car-version", "car-order", "car-dups")
 """Query parameters that concern CAR streams only; clients send them with raw requests too."""
 
@@ -107,18 +103,14 @@ async def _find(request: Request[Any, Any, Any], requested: str) -> Representati
     if (header(request.scope, b"service-worker") or "").strip().lower() == "script":
         raise InvalidInput("a block cannot be registered as a service worker")
     _check_format(request, query.get("format"))
-    name = requested
-    content: StoredPayload | bytes = b""
-    if requested != _PROBE:
-        cid = Cid(requested)
-        name = cid.text
-        try:
-            content = await Gateway.of(request).engine.payloads.find_block(cid)
-        except NotFound:
-            if _only_if_cached(request):
-                return None
-            raise
-    return Representation(content, _RAW, f'"{name}.raw"', _headers(requested, name, query))
+    cid = Cid(requested)
+    try:
+        content = await Gateway.of(request).engine.payloads.find_block(cid)
+    except NotFound:
+        if _only_if_cached(request):
+            return None
+        raise
+    return Representation(content, _RAW, f'"{cid.text}.raw"', _headers(requested, cid.text, query))
 
 
 def _check_format(request: Request[Any, Any, Any], wanted: str | None) -> None:
