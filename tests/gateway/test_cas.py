@@ -54,6 +54,34 @@ def test_unknown_and_root_codecs_are_refused(client: httpx2.Client, expect_refus
     expect_refusal(client.post("/v1/cas", params={"codec": codec}, content=b"x"), 400, "invalid_codec")
 
 
+@pytest.mark.parametrize(("data", "expected"), [(b"", "bafkqaaa"), (b"\n", "bafkqaaik"), (b"x" * 128, None)])
+def test_identity_payload_is_in_its_cid(client: httpx2.Client, data: bytes, expected: str | None) -> None:
+    answer = client.post("/v1/cas?hash=identity", content=data)
+    name = answer.json()["cid"]
+    binary = base64.b32decode(name[1:].upper() + "=" * (-len(name[1:]) % 8))
+    assert answer.status_code == 201
+    assert name == (expected or name)
+    assert binary.endswith(data)
+    got = client.get(f"/v1/cas/{name}")
+    assert (got.status_code, got.content, got.headers["etag"]) == (200, data, f'"{name}"')
+
+
+def test_identity_payload_is_held_without_an_upload(client: httpx2.Client) -> None:
+    name = "bafkqadlomv3gk4raon2g64tfmqqq"  # b"never stored!"
+    answer = client.head(f"/v1/cas/{name}")
+    assert (answer.status_code, answer.headers["content-length"]) == (200, "13")
+    assert client.get(f"/v1/cas/{name}", headers={"range": "bytes=0-4"}).content == b"never"
+    assert client.get(f"/v1/cas/{name}", headers={"if-none-match": f'"{name}"'}).status_code == 304
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_identity_payload_past_128_bytes_is_too_large(
+    client: httpx2.Client, expect_refusal: Refusal, chunked: bool
+) -> None:
+    content = iter([b"x" * 129]) if chunked else b"x" * 129
+    expect_refusal(client.post("/v1/cas?hash=identity", content=content), 413, "too_large")
+
+
 def test_blake3_can_be_chosen(client: httpx2.Client) -> None:
     name = client.post("/v1/cas?hash=blake3", content=b"").json()["cid"]
     binary = base64.b32decode(name[1:].upper() + "=" * (-len(name[1:]) % 8))

@@ -54,7 +54,7 @@ def test_a_bad_value_is_refused_by_name(variable: str, value: str) -> None:
         ("COREGW_PORT", "65536", "0 to 65535"),
         ("COREGW_CACHE_BYTES", "5", "at least 1MiB"),
         ("COREGW_HEADER_SECONDS", "0", "at least 0.001"),
-        ("COREGW_RESERVE_BYTES", "-1", "whole number"),
+        ("COREGW_RESERVE_BYTES", "-1", "non-negative integer"),
     ],
 )
 def test_bounds_are_told_as_a_person_writes_them(variable: str, value: str, bounds: str) -> None:

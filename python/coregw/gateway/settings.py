@@ -160,7 +160,7 @@ def _parse(name: str, value: Any, kind: type) -> Any:  # noqa: ANN401 - one pars
             raise InvalidInput(f"{name} is {value!r}, expected a number of seconds") from None
     match = _SIZE.fullmatch(value)
     if match is None:
-        raise InvalidInput(f"{name} is {value!r}, expected an integer, optionally with KiB, MiB or GiB")
+        raise InvalidInput(f"{name} is {value!r}, expected a non-negative integer, optionally with KiB, MiB or GiB")
     return int(match[1]) * _UNITS[(match[2] or "")[:1].lower()]
 
 
