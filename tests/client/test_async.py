@@ -127,6 +127,7 @@ async def test_a_cancelled_download_leaves_no_file(gateway: str, tmp_path: Path)
             group.start_soon(download, client, cid)
             await started.wait()
             await anyio.lowlevel.checkpoint()
+            assert [name.endswith(".partial") for name in names(tmp_path)] == [True]
             group.cancel_scope.cancel()
     assert names(tmp_path) == []
 
