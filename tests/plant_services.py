@@ -1,4 +1,4 @@
-"""The plant store as it is run, alone and beside a gateway: a process on RocksDB."""
+"""Processes that serve the plant store on RocksDB, alone or beside a gateway."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ ALONE, BESIDE = "serve-plants", "serve"
 def running(
     command: str, data: Path, token: str = TOKEN, **settings: object
 ) -> AbstractContextManager[serving.Process]:
-    """``coregw serve-plants`` or ``coregw serve`` on a free port, for the length of a block; it must end well."""
+    """Run ``coregw serve-plants`` or ``coregw serve`` on a free port during a block; it must end with exit code 0."""
     return serving.process(data, {"PLANTS_ACCESS_TOKEN": token}, command, **settings)

@@ -48,7 +48,7 @@ async def test_the_first_publication_is_revision_1(records: RecordTable) -> None
     assert await records.get("docs", "main") == record
 
 
-async def test_each_publication_counts_on_and_names_the_root_before(records: RecordTable) -> None:
+async def test_each_publication_increments_the_revision_and_names_the_previous_root(records: RecordTable) -> None:
     await records.publish("docs", "main", R1, None, NOW)
     again = await records.publish("docs", "main", R1, None, NOW)
     other = await records.publish("docs", "main", R2, None, LATER)
@@ -62,7 +62,7 @@ async def test_publishing_creates_no_root(store: Store, records: RecordTable) ->
     assert await store.get(Table.ROOTS, [R1]) == [None]
 
 
-async def test_times_are_kept_in_utc_to_the_microsecond(records: RecordTable) -> None:
+async def test_times_are_stored_in_utc_to_the_microsecond(records: RecordTable) -> None:
     elsewhere = NOW.astimezone(timezone(timedelta(hours=5, minutes=45)))
     await records.publish("docs", "main", R1, None, elsewhere)
     record = await records.get("docs", "main")
@@ -71,7 +71,7 @@ async def test_times_are_kept_in_utc_to_the_microsecond(records: RecordTable) ->
     assert record.published_at.utcoffset() == timedelta(0)
 
 
-async def test_a_publication_on_the_expected_revision_goes_through(records: RecordTable) -> None:
+async def test_a_publication_on_the_expected_revision_succeeds(records: RecordTable) -> None:
     assert (await records.publish("docs", "main", R1, 0, NOW)).revision == 1
     assert (await records.publish("docs", "main", R2, 1, NOW)).revision == 2
 
@@ -93,7 +93,7 @@ async def test_a_new_name_is_at_revision_0(records: RecordTable) -> None:
     assert await records.get("docs", "main") is None
 
 
-async def test_of_many_publications_on_one_revision_exactly_one_wins(records: RecordTable) -> None:
+async def test_of_concurrent_publications_on_one_revision_exactly_one_wins(records: RecordTable) -> None:
     for expected in range(5):
         results = await asyncio.gather(
             *(records.publish("docs", "main", b"root %d" % i, expected, NOW) for i in range(20)), return_exceptions=True
@@ -106,7 +106,7 @@ async def test_of_many_publications_on_one_revision_exactly_one_wins(records: Re
         assert await records.get("docs", "main") == won[0]
 
 
-async def test_of_many_publications_at_once_each_gets_a_revision_of_its_own(records: RecordTable) -> None:
+async def test_concurrent_publications_get_consecutive_revisions(records: RecordTable) -> None:
     roots = [b"root %d" % i for i in range(50)]
     published = await asyncio.gather(*(records.publish("docs", "main", root, None, NOW) for root in roots))
     by_revision = sorted(published, key=lambda record: record.revision)
@@ -145,7 +145,7 @@ async def test_freezing_again_changes_nothing(records: RecordTable) -> None:
     assert await asyncio.gather(*(records.freeze("docs", "main", LATER) for _ in range(10))) == [frozen] * 10
 
 
-async def test_freezing_one_name_leaves_others_free(records: RecordTable) -> None:
+async def test_freezing_a_name_does_not_freeze_others(records: RecordTable) -> None:
     for scope, name in (("docs", "main"), ("docs", "main2"), ("docs2", "main")):
         await records.publish(scope, name, R1, None, NOW)
     await records.freeze("docs", "main", NOW)
@@ -153,7 +153,7 @@ async def test_freezing_one_name_leaves_others_free(records: RecordTable) -> Non
         assert (await records.publish(scope, name, R2, 1, NOW)).revision == 2
 
 
-async def test_in_a_race_of_publishers_and_a_freeze_nothing_follows_the_freeze(records: RecordTable) -> None:
+async def test_in_a_race_with_a_freeze_no_publication_follows_it(records: RecordTable) -> None:
     await records.publish("docs", "main", R1, None, NOW)
 
     async def publish() -> int | str:
@@ -172,14 +172,14 @@ async def test_in_a_race_of_publishers_and_a_freeze_nothing_follows_the_freeze(r
     assert await records.get("docs", "main") == frozen
 
 
-async def test_what_was_never_published_cannot_be_frozen_and_has_no_history(records: RecordTable) -> None:
+async def test_an_unpublished_name_cannot_be_frozen_and_has_no_history(records: RecordTable) -> None:
     with pytest.raises(RecordNotFound, match="docs/main"):
         await records.freeze("docs", "main", NOW)
     with pytest.raises(RecordNotFound, match="docs/main"):
         await records.history("docs", "main", 0, 10)
 
 
-async def test_history_is_paged_from_the_oldest_on(records: RecordTable) -> None:
+async def test_history_is_paged_from_the_oldest_revision(records: RecordTable) -> None:
     published = [await records.publish("docs", "main", b"root %d" % i, None, NOW) for i in range(5)]
     await records.publish("docs", "main.2", R1, None, NOW)
     assert await records.history("docs", "main", 0, 100) == published
@@ -190,7 +190,7 @@ async def test_history_is_paged_from_the_oldest_on(records: RecordTable) -> None
     assert await records.history("docs", "main", 1 << 60, 2) == []
 
 
-async def test_records_are_listed_by_scope_in_the_order_of_their_names(records: RecordTable) -> None:
+async def test_records_of_a_scope_are_listed_in_byte_order_of_their_names(records: RecordTable) -> None:
     names = ["Z", "a", "a-", "a.", "aa", "b", "x" * 128]
     for name in reversed(names):
         for scope in ("docs", "docs-", "doc"):
@@ -206,7 +206,7 @@ async def test_records_are_listed_by_scope_in_the_order_of_their_names(records: 
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 129, "a/b", "a\0", "a b", "ä", "a\n", "a:b"])
-async def test_scopes_and_names_of_another_form_are_refused(records: RecordTable, bad: str) -> None:
+async def test_malformed_scopes_and_names_are_refused(records: RecordTable, bad: str) -> None:
     for scope, name in ((bad, "name"), ("scope", bad)):
         for call in (
             records.get(scope, name),
@@ -219,7 +219,7 @@ async def test_scopes_and_names_of_another_form_are_refused(records: RecordTable
                 await call
 
 
-async def test_arguments_without_a_meaning_are_refused(records: RecordTable) -> None:
+async def test_invalid_arguments_are_refused(records: RecordTable) -> None:
     await records.publish("docs", "main", R1, None, NOW)
     naive = NOW.replace(tzinfo=None)
     for call in (

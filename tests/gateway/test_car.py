@@ -248,7 +248,7 @@ class FullStore(MemoryStore):
         self.full = False
         self.log: list[str] = []
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         has_roots = bool(rows.get(Table.ROOTS))
         self.log.append("roots" if has_roots else "pages")
         if self.full:

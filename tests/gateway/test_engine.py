@@ -35,7 +35,7 @@ class WatchedStore(MemoryStore):
         is_lost = self.lost and table is Table.PAGES
         return [None] * len(keys) if is_lost else await super().get(table, keys)
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         pages, roots = rows.get(Table.PAGES, ()), rows.get(Table.ROOTS, ())
         assert sum(len(digest) + len(page) for digest, page in pages) <= (1 << 20) + 16_384
         if self.full and roots:

@@ -30,7 +30,7 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.written: list[int] = []
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         self.written += [len(page) for _, page in rows.get(Table.PAGES, ())]
         await super().put(rows, durable=durable)
 

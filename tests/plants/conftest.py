@@ -1,4 +1,4 @@
-"""Plant stores that run for the whole session, alone and beside a gateway, and ways to talk to them."""
+"""Fixtures of the plant store's tests: services that run for the session, alone and beside a gateway, and clients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Create = Callable[..., httpx2.Response]
 
 @pytest.fixture(scope="session", params=[ALONE, BESIDE])
 def command(request: pytest.FixtureRequest) -> str:
-    """Both ways to run the plant store."""
+    """The command that serves the plant store."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def client(command: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    """A client of a running plant store. It carries no token."""
+    """A client of a running plant store, without a token."""
     with (
         running(command, tmp_path_factory.mktemp("plants") / "data") as process,
         httpx2.Client(base_url=process.url, timeout=60) as session,
@@ -32,7 +32,7 @@ def client(command: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[h
 
 @pytest.fixture(scope="session")
 def create(client: httpx2.Client) -> Create:
-    """Posts a plant (an object, or text as it is) with the token; further headers by keyword."""
+    """Post a plant (an object, or bytes as they are) with the token; keywords are further headers."""
 
     def post(plant: object, **headers: str) -> httpx2.Response:
         content = plant if isinstance(plant, bytes) else json.dumps(plant).encode()
@@ -48,23 +48,23 @@ def create(client: httpx2.Client) -> Create:
 
 @pytest.fixture(scope="session")
 def fresh() -> Callable[[], int]:
-    """Ids that no plant has."""
+    """Return unused ids."""
     numbers = itertools.count(1_000_000)
     return lambda: next(numbers)
 
 
 def failed(answer: httpx2.Response, status: int, error: int | None = None) -> str:
-    """Checks the one shape of failures, and gives the sentence."""
+    """Check the shape of a failure, and return its message."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    told = json.loads(answer.content)
-    assert set(told) == {"error", "message"}
-    assert told["error"] == (status if error is None else error)
-    assert type(told["error"]) is int
-    assert isinstance(told["message"], str)
-    assert told["message"]
-    return str(told["message"])
+    error_body = json.loads(answer.content)
+    assert set(error_body) == {"error", "message"}
+    assert error_body["error"] == (status if error is None else error)
+    assert type(error_body["error"]) is int
+    assert isinstance(error_body["message"], str)
+    assert error_body["message"]
+    return str(error_body["message"])
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,7 @@ class Racing(MemoryStore):
 class Forgetful(MemoryStore):
     """Loses the last row of every put."""
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         await super().put({table: pairs[:-1] for table, pairs in rows.items()}, durable=durable)
 
 

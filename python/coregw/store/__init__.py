@@ -51,7 +51,7 @@ class PayloadWriter(Protocol):
     """One upload: ``async with store.begin_payload() as writer``.
 
     Leaving the block without a commit aborts the upload. Its chunks are deleted, at the latest when the store is opened
-    next. A writer is for one task at a time.
+    next. Use a writer from one task at a time.
     """
 
     async def __aenter__(self) -> Self: ...
@@ -103,7 +103,7 @@ class Store(Protocol):
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read rows in one batch: the value of each key in the same order, None for an absent row. O(n) look-ups."""
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         """Write (key, value) pairs, replacing existing values. Idempotent.
 
         A durable put is atomic: a crash or power cut leaves all of its rows or none, and never leaves them without the

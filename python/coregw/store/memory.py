@@ -57,7 +57,7 @@ class MemoryStore:
         rows = self._tables[table]
         return [rows.get(key) for key in keys]
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         self._contents.require_open()
         self._write({table: dict(pairs) for table, pairs in rows.items()})
 

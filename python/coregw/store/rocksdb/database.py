@@ -1,7 +1,7 @@
 """The RocksDB database: opening, batched reads, writes that never block inside RocksDB, syncs, closing.
 
-Every call blocks and is for worker threads. Errors are classes of `coregw.errors`. Which rows there are is described in
-`coregw.store.rocksdb.layout`; `coregw.store.rocksdb.committer` decides who writes when.
+Every call blocks, so call it in worker threads. Errors are classes of `coregw.errors`. `coregw.store.rocksdb.layout`
+describes the rows; `coregw.store.rocksdb.committer` is the only writer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Layout of the RocksDB store on disk: column families, keys and values.
 
-``docs/decisions/0010`` gives the reasons. A change that makes old data unreadable needs a new
-`FORMAT_VERSION`.
+``docs/decisions/0010`` gives the reasons. A change that makes old data unreadable needs a new `FORMAT_VERSION`.
 """
 
 from __future__ import annotations

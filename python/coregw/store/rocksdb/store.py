@@ -95,7 +95,7 @@ class RocksStore:
         read = self._reader.get if table is Table.PAGES else self._reader.get_durable
         return await read(_FAMILIES[table], keys)
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         def put(transaction: Transaction) -> None:
             for table, pairs in rows.items():
                 family = _FAMILIES[table]

@@ -45,9 +45,8 @@ class PayloadCalls(Protocol):
 
 
 class Call(NamedTuple):
-    """The names of a call's arguments, and decoders of their values and of its result."""
+    """Decoders of a call's arguments and result."""
 
-    names: tuple[str, ...]
     arguments: msgspec.msgpack.Decoder[tuple[Any, ...]]
     result: msgspec.msgpack.Decoder[Any]
 
@@ -92,7 +91,7 @@ def _call(function: Callable[..., Any]) -> Call:
     hints = get_type_hints(function)
     result = hints.pop("return")
     arguments: Any = GenericAlias(tuple, tuple(hints.values()))
-    return Call(tuple(hints), msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+    return Call(msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
 
 
 _STORE_CALLS: Final[dict[str, Call]] = {

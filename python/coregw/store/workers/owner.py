@@ -67,12 +67,11 @@ class SharedStore(FrameProtocol):
     async def _respond(self, request: Request) -> None:
         failure, result = None, _NO_RESULT
         try:
-            call = CALLS[request.name]
-            arguments = call.arguments.decode(request.arguments)
+            arguments = CALLS[request.name].arguments.decode(request.arguments)
             if self._on_miss is not None and request.name in _READS and arguments[0] != Table.RECORDS:
                 self._on_miss()
             method: Any = getattr(self._payloads if request.name in PAYLOAD_CALLS else self._store, request.name)
-            result = msgspec.Raw(_ENCODE(await method(**dict(zip(call.names, arguments, strict=True)))))
+            result = msgspec.Raw(_ENCODE(await method(*arguments)))
         except CoregwError as error:
             failure = Failure.of(error)
         except Exception:  # noqa: BLE001 - a bug; the worker must be told

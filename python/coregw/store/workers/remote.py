@@ -134,7 +134,7 @@ class RemoteStore:
 
     # --- sent to the owner process ------------------------------------------------------------------------------------
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *, durable: bool = True) -> None:
+    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
         await self._call("put", rows, durable)
 
     async def compare_and_set(
