@@ -10,7 +10,7 @@ use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
 
 use crate::errors::exception;
 
@@ -108,10 +108,20 @@ pub fn limit(value: &Bound<'_, PyAny>) -> Result<usize, ArgumentError> {
 /// Python code that would do so.
 const ITEMS_BETWEEN_SIGNAL_CHECKS: usize = 4096;
 
-/// Gives each item of an iterable to `take`, with its index.
+/// The number of items that a `list`, `tuple` or `dict` holds; 0 for other iterables.
 ///
-/// Neither `__len__` nor `__length_hint__` is called: what they return may be wrong, and memory reserved for 2^40 items
-/// aborts the process.
+/// Never what `__len__` or `__length_hint__` return: that may be 2^40, and the memory for as many items can't be had.
+pub fn held_len(iterable: &Bound<'_, PyAny>) -> usize {
+    if let Ok(list) = iterable.cast::<PyList>() {
+        list.len()
+    } else if let Ok(tuple) = iterable.cast::<PyTuple>() {
+        tuple.len()
+    } else {
+        iterable.cast::<PyDict>().map_or(0, |dict| dict.len())
+    }
+}
+
+/// Gives each item of an iterable to `take`, with its index.
 pub fn for_each<'py>(
     iterable: &Bound<'py, PyAny>,
     mut take: impl FnMut(usize, Bound<'py, PyAny>) -> PyResult<()>,
@@ -131,6 +141,7 @@ pub fn collect<'py, T>(
     mut take: impl FnMut(usize, Bound<'py, PyAny>) -> PyResult<T>,
 ) -> PyResult<Vec<T>> {
     let mut taken = Vec::new();
+    taken.try_reserve(held_len(iterable)).map_err(|_| PyMemoryError::new_err(()))?;
     for_each(iterable, |index, item| {
         taken.try_reserve(1).map_err(|_| PyMemoryError::new_err(()))?;
         taken.push(take(index, item)?);

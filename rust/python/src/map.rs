@@ -287,6 +287,9 @@ impl Map {
     }
 }
 
+/// Bytes of key and target of an arc with a path of 20 bytes.
+const TYPICAL_ARC_BYTES: usize = 64;
+
 /// The arcs that Python gives.
 fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
     if let Ok(body) = given.cast::<PyBytes>() {
@@ -298,6 +301,8 @@ fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
         Err(_) => given.clone(),
     };
     let mut arcs = Arcs::default();
+    let count = convert::held_len(given);
+    arcs.try_reserve(count, count.saturating_mul(TYPICAL_ARC_BYTES)).map_err(|_| PyMemoryError::new_err(()))?;
     convert::for_each(&pairs, |index, item| {
         let Some((path, target)) = pair(&item)? else {
             let found = type_name(&item);
@@ -305,7 +310,8 @@ fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
         };
         let key = path::key(&path).map_err(|error| error.within(format_args!("arc {index}")))?;
         let target = cid(&target).map_err(|error| error.within(format_args!("arc {:?}", key.text())))?;
-        arcs.try_reserve(&key, &target).map_err(|_| PyMemoryError::new_err(()))?;
+        let bytes = key.as_bytes().len() + target.as_bytes().len();
+        arcs.try_reserve(1, bytes).map_err(|_| PyMemoryError::new_err(()))?;
         arcs.push(&key, &target);
         Ok(())
     })?;

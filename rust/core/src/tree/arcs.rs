@@ -30,13 +30,13 @@ pub struct Arcs {
 }
 
 impl Arcs {
-    /// Reserves memory for one more arc, for callers whose arcs may be endless.
+    /// Reserves memory for more arcs with so many bytes of keys and targets.
     ///
     /// # Errors
     /// If there is no memory left.
-    pub fn try_reserve(&mut self, key: &Key, target: &Cid) -> std::result::Result<(), TryReserveError> {
-        self.bytes.try_reserve(key.as_bytes().len() + target.as_bytes().len())?;
-        self.arcs.try_reserve(1)
+    pub fn try_reserve(&mut self, arcs: usize, bytes: usize) -> std::result::Result<(), TryReserveError> {
+        self.bytes.try_reserve(bytes)?;
+        self.arcs.try_reserve(arcs)
     }
 
     /// Adds an arc.
