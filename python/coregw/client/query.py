@@ -15,8 +15,11 @@ from msgspec import UNSET
 from coregw import _core, messages
 from coregw.client.exchange import printable
 from coregw.errors import InvalidInput
+from coregw.verify import CidLike, PathLike
 
 __all__ = [
+    "CidLike",
+    "PathLike",
     "Proven",
     "Query",
     "SavedProof",
@@ -31,9 +34,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-PathLike = str | Sequence[str]
-CidLike = str | bytes | _core.Cid
 
 
 @dataclass(frozen=True, slots=True)
