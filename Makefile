@@ -22,8 +22,9 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify messages messages.batch messages.car messages.diff \
 	messages.record client client.query client.operations client.folders engine store gateway plants cli)
-# Warnings are errors, but for the fields of named tuples, whose types pdoc resolves in the wrong module.
-pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation ForwardRef:UserWarning" \
+# Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
+# module of the derived class.
+pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
 	-m pdoc --docformat google --output-directory target/pdoc $(documented)
 benches := $(patsubst benches/bench_%.py,%,$(sort $(wildcard benches/bench_*.py)))
 pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
