@@ -1,11 +1,15 @@
-"""The Rust extension: trees, proofs, verification, pages. Every function here releases the interpreter for long work.
+"""The Rust extension: trees, proofs, verification, and operations on stored pages. Does no I/O.
 
-CIDs come out as text (``b...``); inputs take text in any multibase of protocol section 1, binary ``bytes``, or `Cid`.
-Paths are a sequence of segments or the text form ``"docs/readme"``.
+Results contain CIDs as text (``b...``); arguments take text in any multibase of protocol section 1, the binary form as
+``bytes``, or a `Cid`. A path is a sequence of segments or the text form ``"docs/readme"``. Long work releases the GIL.
+
+The docstrings are those of the extension, copied by ``tests/stub.py``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias, final, overload
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, final, overload
+
+_Default = TypeVar("_Default")
 
 CidLike: TypeAlias = str | bytes | Cid
 PathLike: TypeAlias = str | Sequence[str]
@@ -14,100 +18,414 @@ __version__: str
 
 @final
 class Cid:
-    """A CID as protocol section 1 defines it; any other CID is `InvalidInput` (code ``invalid_cid``)."""
+    """A content identifier as protocol section 1 defines it. Immutable, hashable, equal to a `Cid` of the same bytes.
+
+    Args:
+        value: Text in any multibase of section 1 (``b``, ``f``, ``k``, ``z``, ``m``, ``u``, or a CIDv0 ``Qm``), the
+            binary form as bytes, or a `Cid`.
+
+    Raises:
+        InvalidInput: If `value` is not a CID that section 1 allows; its code is ``invalid_cid``.
+
+    >>> cid = Cid("QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG")
+    >>> cid.text[:8], hex(cid.codec), cid.hash_name, cid.kind
+    ('bafybeie', '0x70', 'sha2-256', 'cas')
+    """
 
     def __new__(cls, value: CidLike) -> Cid: ...
     @property
     def text(self) -> str:
-        """CIDv1 in lower-case base32 (``b...``)."""
+        """CIDv1 in lower-case base32, ``b...``: the form of all results."""
     @property
     def codec(self) -> int:
-        """The multicodec of the content, such as 0x55 for ``raw``."""
+        """The number of the content's multicodec, such as 0x55 for ``raw``."""
     @property
     def hash_code(self) -> int:
-        """The multihash function code, such as 0x12 for sha2-256."""
+        """The number of the hash function, such as 0x12 for ``sha2-256``."""
     @property
     def hash_name(self) -> str:
-        """``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256`` or ``blake3``."""
+        """The hash function: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``."""
     @property
     def digest(self) -> bytes:
-        """The digest without its multihash prefix."""
+        """The digest without its multihash prefix, 32 or 64 bytes; the payload itself in an identity CID."""
     @property
     def multihash(self) -> bytes:
-        """The multihash: function code, length, digest."""
+        """The multihash: number of the hash function, length, digest."""
     @property
     def kind(self) -> Literal["map", "list", "cas"]:
-        """What the CID names: a map root, a list root, or a payload."""
+        """What the CID names: ``map`` or ``list`` for the root of one, ``cas`` for a payload."""
     @property
     def suite(self) -> str | None:
-        """The tree suite of a root (``sha2-256`` or ``blake3``); None for a payload."""
+        """The tree suite of a root, ``sha2-256`` or ``blake3``; None for a payload."""
     def __bytes__(self) -> bytes: ...
     def __str__(self) -> str: ...
     def __hash__(self) -> int: ...
     def __eq__(self, other: object) -> bool: ...
 
 def codec_code(codec: str | int | None) -> int:
-    """The number of a multicodec given by name or number (``"raw"``, ``"85"``, ``"0x55"``, 85; None is raw).
+    """Return the number of a multicodec. O(log n) in the size of the multicodec table.
 
-    Raises `InvalidInput` (code ``invalid_codec``) for unknown names and for root codecs.
+    Args:
+        codec: A name of the multicodec table (``"dag-cbor"``), a number as text (``"85"``, ``"0x55"``) or as an int;
+            None means ``raw``.
+
+    Raises:
+        InvalidInput: If the name is unknown, the number exceeds 2^63 - 1, or it is a codec of roots (0x300000 to
+            0x30ffff); its code is ``invalid_codec``.
+
+    >>> codec_code("raw"), codec_code("0x55"), codec_code(85), codec_code(None)
+    (85, 85, 85, 85)
     """
 
-def payload_cid(data: bytes, codec: str | int = "raw", hash: str = "sha2-256") -> str: ...
+def payload_cid(data: bytes, codec: str | int = "raw", hash: str = "sha2-256") -> str:
+    """Return the CID of a payload, as text (protocol section 1).
+
+    O(bytes); the GIL is released above 32 KiB.
+
+    Args:
+        data: The payload.
+        codec: What the bytes are, in the forms that `codec_code` takes.
+        hash: ``sha2-256``, ``blake3``, or ``identity``: the CID contains the payload itself, at most 128 bytes.
+
+    Raises:
+        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+        TooLarge: If the payload is too long for an identity CID.
+
+    >>> payload_cid(b"hello")
+    'bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq'
+    """
 
 @final
 class PayloadHasher:
+    """Computes the CID of a payload that comes in chunks. Threads may share one.
+
+    Args:
+        codec: What the bytes are, in the forms that `codec_code` takes.
+        hash: ``sha2-256``, ``blake3`` or ``identity``.
+
+    Raises:
+        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+
+    >>> hasher = PayloadHasher()
+    >>> hasher.update(b"hel")
+    >>> hasher.update(b"lo")
+    >>> hasher.cid() == payload_cid(b"hello")
+    True
+    """
+
     def __new__(cls, codec: str | int = "raw", hash: str = "sha2-256") -> PayloadHasher: ...
-    def update(self, chunk: bytes) -> None: ...
-    def cid(self) -> str: ...
+    def update(self, chunk: bytes) -> None:
+        """Append bytes to the payload. O(bytes); the GIL is released above 32 KiB."""
+    def cid(self) -> str:
+        """Return the CID of the bytes so far, as text. More may follow. O(1).
+
+        Raises:
+            TooLarge: If they are too long for an identity CID.
+        """
 
 def payload_matches(cid: CidLike, data: bytes) -> bool:
-    """Whether `data` has the CID's digest. All five hash functions of section 1 work."""
+    """Return whether `data` has the digest that `cid` names, by any hash function of protocol section 1.
 
-def encode_key(segments: PathLike) -> bytes: ...
+    An identity CID contains the payload itself. For a root, `data` is the encoding of the tree's top node. O(bytes);
+    the GIL is released above 32 KiB.
+
+    Args:
+        cid: The CID that was requested, not one that came with the bytes.
+        data: The bytes that came.
+
+    Raises:
+        InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
+
+    >>> cid = payload_cid(b"hello", hash="blake3")
+    >>> payload_matches(cid, b"hello"), payload_matches(cid, b"hullo")
+    (True, False)
+    """
+
+def encode_key(segments: PathLike) -> bytes:
+    r"""Return the key under which a tree stores a path (protocol section 2). O(bytes).
+
+    Args:
+        segments: The path, as segments or in text form.
+
+    Raises:
+        InvalidInput: If there is no segment, a segment is empty or contains ``/``, or the text form is longer than
+            4,096 bytes; its code is ``invalid_path``.
+
+    >>> encode_key(["docs", "readme"])
+    b'docs\x00\x01readme\x00\x00'
+    """
 
 class Change(NamedTuple):
+    """A change of a map or a list at one coordinate.
+
+    None for `before` adds, None for `after` removes (protocol section 5, *mutate*).
+
+    >>> Change("docs/readme", None, payload_cid(b"hello")).before is None
+    True
+    """
+
     coordinate: PathLike | int
+    """The path in a map (text form or segments), or the index in a list."""
     before: CidLike | None
+    """The target that is there now, or None if there is none."""
     after: CidLike | None
+    """The target that will be there, or None to remove it."""
     size: int | None = None
+    """The measure of a list's element `after`; None means 1. Always None for a map."""
 
 class Scan(NamedTuple):
+    """A complete page of a map's listing: entries of a window, in key order."""
+
     entries: list[tuple[list[str], str]]
+    """Pairs of the path's segments and the target's CID as text."""
     more: bool
+    """Whether the window has entries after the last one."""
     proof: bytes
+    """The listing proof of the page, for `verify_scan`."""
 
 class Element(NamedTuple):
+    """A proven element of a list, or the proof that the list is shorter."""
+
     target: str | None
+    """The target's CID as text, or None if the list is shorter."""
     size: int | None
+    """The element's measure, or None if the list is shorter."""
     length: int
+    """The number of elements of the list."""
 
 class Range(NamedTuple):
-    segments: list[str]
-    sizes: list[int]
-    offset: int | None
-    length: int
-    total_size: int
+    """All elements of a list that overlap a range of its measure, proven."""
 
-def verify_key(root: CidLike, path: PathLike, proof: bytes) -> str | None: ...
-def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> list[str | None]: ...
-def verify_index(root: CidLike, index: int, proof: bytes) -> Element: ...
-def verify_range(root: CidLike, start: int, end: int | None, proof: bytes) -> Range: ...
-def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: int, proof: bytes) -> Scan: ...
-def verify_changes(root: CidLike, changes: Sequence[Change], proof: bytes) -> str: ...
+    segments: list[str]
+    """The targets' CIDs as text, in order."""
+    sizes: list[int]
+    """The measures of these elements."""
+    offset: int | None
+    """The start of the first of them in the list's measure, or None if there is none."""
+    length: int
+    """The number of elements of the whole list."""
+    total_size: int
+    """The sum of all measures of the list."""
+
+def verify_key(root: CidLike, path: PathLike, proof: bytes) -> str | None:
+    """Verify an inclusion or absence proof of a path (protocol section 4, *get*).
+
+    O(depth) hashes, a few microseconds. A proof has at most 1 MiB.
+
+    Args:
+        root: The trusted root of the map.
+        path: The path, in text form or as segments.
+        proof: The proof that came with the answer.
+
+    Returns:
+        The target's CID as text, or None if the path is proven absent.
+
+    Raises:
+        ProofError: If `proof` does not prove either. The message names the check that failed, and where.
+        InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), or `path` is malformed.
+
+    >>> m = Map({"docs/readme": payload_cid(b"hello")})
+    >>> verify_key(m.root, "docs/readme", m.prove("docs/readme")) == payload_cid(b"hello")
+    True
+    >>> verify_key(m.root, "docs/guide", m.prove("docs/guide")) is None
+    True
+    """
+
+def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> list[str | None]:
+    """Verify many proofs of one map as `verify_key` does, on all cores with the GIL released.
+
+    O(sum of depths) hashes.
+
+    Args:
+        root: The trusted root of the map.
+        items: Pairs of a path and its proof.
+
+    Returns:
+        For each pair the target's CID as text, or None if the path is proven absent.
+
+    Raises:
+        ProofError: If a proof is wrong. The message names the first such item.
+        InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), or a path is malformed. The message
+            names the first such item; this check comes before all proofs.
+
+    >>> m = Map({"a": payload_cid(b"hello")})
+    >>> verify_key_many(m.root, [(path, m.prove(path)) for path in ("a", "b")]) == [payload_cid(b"hello"), None]
+    True
+    """
+
+def verify_index(root: CidLike, index: int, proof: bytes) -> Element:
+    """Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
+
+    O(log n) hashes. A proof has at most 1 MiB.
+
+    Args:
+        root: The trusted root of the list.
+        index: The index, from 0.
+        proof: The proof that came with the answer.
+
+    Returns:
+        ``Element(target, size, length)``; target and size are None if the list is shorter.
+
+    Raises:
+        ProofError: If `proof` does not prove either. The message names the check that failed, and where.
+        InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or `index` is not from 0 to
+            2^53 - 1.
+
+    >>> l = List([payload_cid(b"hello")], sizes=[5])
+    >>> verify_index(l.root, 0, l.prove(0)) == (payload_cid(b"hello"), 5, 1)
+    True
+    >>> verify_index(l.root, 7, l.prove(7))
+    Element(target=None, size=None, length=1)
+    """
+
+def verify_range(root: CidLike, start: int, end: int | None, proof: bytes) -> Range:
+    """Verify a range proof: all elements of a list that overlap a range of its measure (section 4, *range*).
+
+    O(log n + elements) hashes. A proof has at most 16 MiB.
+
+    Args:
+        root: The trusted root of the list.
+        start: The start of the range, in units of the list's measure (bytes, where sizes are bytes).
+        end: The end of the range, exclusive; None, or anything past the total, means the total.
+        proof: The proof that came with the answer.
+
+    Returns:
+        ``Range(segments, sizes, offset, length, total_size)``.
+
+    Raises:
+        ProofError: If `proof` does not prove the elements. The message names the check that failed, and where.
+        InvalidInput: If `root` is not the root of a list (code ``kind_mismatch``), or a bound is not from 0 to
+            2^53 - 1.
+
+    >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
+    >>> found = verify_range(l.root, 7, None, l.prove_range(7))
+    >>> found.segments == [payload_cid(b"world!")], found.offset, found.total_size
+    (True, 5, 11)
+    """
+
+def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: int, proof: bytes) -> Scan:
+    """Verify a listing proof: a complete page of a map's entries (protocol section 4, *scan*).
+
+    O(depth + entries) hashes. A proof has at most 16 MiB.
+
+    Args:
+        root: The trusted root of the map.
+        prefix: The path whose subtree is listed, the path itself included; empty for the whole map.
+        after: The whole path (prefix included) after which the page starts, or None.
+        limit: The largest number of entries, at least 1. It must be that of the request: the proof depends on it.
+        proof: The proof that came with the answer.
+
+    Returns:
+        ``Scan(entries, more, proof)``.
+
+    Raises:
+        ProofError: If `proof` does not prove the page. The message names the check that failed, and where.
+        InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), a path is malformed, `after` is not
+            below `prefix`, or `limit` is 0.
+
+    >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
+    >>> page = verify_scan(m.root, "a", None, 10, m.scan("a", limit=10).proof)
+    >>> [segments for segments, _ in page.entries], page.more
+    ([['a', 'b'], ['a', 'c']], False)
+    """
+
+def verify_changes(root: CidLike, changes: Sequence[Change], proof: bytes) -> str:
+    """Derive the new root of a map or list from changes and their transition proof (protocol section 5, *transition*).
+
+    O(changes x depth) hashes. A proof has at most 16 MiB. Whether to accept the new root is the caller's decision.
+
+    Args:
+        root: The trusted root before the changes.
+        changes: The caller's own changes, in any order; coordinates are paths for a map, indices for a list.
+        proof: The proof that came with the receipt.
+
+    Returns:
+        The new root CID, as text.
+
+    Raises:
+        ProofError: If `proof` does not show all that the changes touch, or a `before` differs from the tree. The
+            message names the check that failed.
+        Conflict: If the changes contradict each other or one changes nothing (code ``invalid_change``).
+        InvalidInput: If `root` is not a root (code ``kind_mismatch``), there are no changes, or one is malformed.
+
+    >>> m = Map({"a": payload_cid(b"old")})
+    >>> changes = [Change("a", payload_cid(b"old"), payload_cid(b"new"))]
+    >>> verify_changes(m.root, changes, m.apply(changes).proof) == Map({"a": payload_cid(b"new")}).root
+    True
+    """
 
 # Whole operations: request and result are JSON (bytes or str). Strict, as protocol section 5 says.
 # A request that is no request raises InvalidInput; anything wrong in the result raises ProofError.
-def verify_resolve(request: bytes | str, result: bytes | str) -> str: ...
-def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome: ...
-def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None: ...
-def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan: ...
-def verify_transition(request: bytes | str, receipt: bytes | str) -> str: ...
+def verify_resolve(request: bytes | str, result: bytes | str) -> str:
+    """Verify the result of a resolve and return the target's CID. O(steps x depth) hashes.
+
+    Args:
+        request: The `core.resolve` request that the caller sent, as JSON.
+        result: The result that it received, as JSON.
+
+    Raises:
+        InvalidInput: If the request is malformed.
+        ProofError: If anything is wrong in the result.
+    """
+
+def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome:
+    """Verify the result of a read, or the details of a 404 that prove an absence. O(depth + segments) hashes.
+
+    Args:
+        request: The `core.read` request that the caller sent, as JSON.
+        result: The result that it received, as JSON.
+
+    Raises:
+        InvalidInput: If the request is malformed.
+        ProofError: If anything is wrong in the result.
+    """
+
+def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None:
+    """Verify a map proof and return the target's CID, or None if the key is proven absent. O(depth) hashes.
+
+    Args:
+        request: The `core.map-proof` request that the caller sent, as JSON.
+        result: The result that it received, as JSON.
+
+    Raises:
+        InvalidInput: If the request is malformed.
+        ProofError: If anything is wrong in the result.
+    """
+
+def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan:
+    """Verify one page of a listing: its entries are all there are, and whether more follow. O(depth + entries) hashes.
+
+    Args:
+        request: The `core.scan` request that the caller sent, as JSON.
+        result: The result that it received, as JSON.
+
+    Raises:
+        InvalidInput: If the request is malformed.
+        ProofError: If anything is wrong in the result.
+    """
+
+def verify_transition(request: bytes | str, receipt: bytes | str) -> str:
+    """Derive the new root of a mutation from the caller's own changes, and check the receipt against it.
+
+    The changes are replayed on the pruned trees in the receipt. O(changes x depth) hashes.
+
+    Args:
+        request: The mutation request as JSON, with the base root that the caller chose as its member `root`.
+        receipt: The receipt that it received, as JSON. The request must have had `"prove": true`.
+
+    Raises:
+        InvalidInput: If the request is malformed.
+        Conflict: If the request contradicts itself.
+        ProofError: If anything is wrong in the receipt; `step` is the delta concerned.
+    """
 
 class Diff(NamedTuple):
-    """A page of the differences between two maps: (segments, before, after), None where there is no target."""
+    """A complete page of the differences between two maps, in key order."""
 
     entries: list[tuple[list[str], str | None, str | None]]
+    """Triples of the path's segments, the target before and the target after; None for an absent one."""
     more: bool
+    """Whether the window has differences after the last entry."""
 
 def verify_diff(
     a: CidLike,
@@ -116,32 +434,74 @@ def verify_diff(
     prefix: PathLike | None = None,
     after: PathLike | None = None,
     limit: int | None = None,
-) -> Diff: ...
+) -> Diff:
+    """Verify one page of the differences between two maps: its entries are all there are (docs/protocol.md, *diff*).
+
+    Args:
+        a: The root of the first map.
+        b: The root of the second map, of the same suite.
+        response: The response, as JSON.
+        prefix: The requested prefix; None for the whole maps.
+        after: The path after which the page starts; None for the first page.
+        limit: The requested limit, from 1 to 1000; None for 1000.
+
+    Raises:
+        InvalidInput: If a root or a parameter is invalid.
+        ProofError: If anything is wrong in the response; `step` 0 is the proof of `a`, 1 that of `b`.
+    """
+
 def root_block(root: CidLike, page: bytes) -> bytes:
-    """The block that a root CID names, from the stored page of its digest: the encoding of the top node."""
+    """Return the block that a root CID names: the encoding of the tree's top node (protocol sections 1 and 3).
+
+    Args:
+        root: A root CID.
+        page: The stored page with its digest.
+
+    Raises:
+        InvalidInput: If the CID is not a root.
+        StoreDamaged: If the page does not have the root's digest.
+    """
 
 class ReadOutcome(NamedTuple):
-    """What a verified read proves. `result` may also be the ``details`` of a 404: then `present` is False."""
+    """What a verified read proves: a key, an element or a range (protocol section 5, *read*)."""
 
     present: bool
+    """False if the key or index is proven absent."""
     target: str | None
+    """The target's CID as text; of a range, the list's; None if absent."""
     segments: list[str] | None
+    """Of a range, the targets' CIDs as text, in order; otherwise None."""
     sizes: list[int] | None
+    """Of a range, the measures of its elements; otherwise None."""
     offset: int | None
+    """Of a range, the start of its first element; None if it has none."""
     length: int | None
+    """Of a list, the number of its elements; otherwise None."""
     total_size: int | None
+    """Of a range, the sum of all measures of the list; otherwise None."""
 
 def split_envelope(body: bytes) -> tuple[bytes, bytes]:
-    """The texts of ``request`` and ``result`` in a verification's body, each exactly as written. O(bytes).
+    """Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
 
-    Raises `InvalidInput` if the body is no object of exactly these two members.
+    Raises:
+        InvalidInput: If the body is not an object with exactly these two members.
     """
 
 def check_json(body: bytes, int64: bool = False) -> None:
-    """Refuses JSON that protocol section 5 refuses whatever its shape (duplicate members, depth, numbers, text).
+    """Check JSON text against the rules of protocol section 5 that hold for every message. O(bytes).
 
-    With `int64`, integers may be -2^63 to 2^63 - 1 instead of 0 to 2^53 - 1: the plant store's exception.
-    Raises `InvalidInput` that names line and column. Types and members are the caller's to check.
+    There are no duplicate members, the nesting is at most 32, integers are from 0 to 2^53 - 1 and written as plain
+    digits, strings are valid UTF-8, and nothing follows the value. Types and members are not checked.
+
+    Args:
+        body: The JSON text.
+        int64: Accept any integer from -2^63 to 2^63 - 1 instead.
+
+    Raises:
+        InvalidInput: If a rule is broken; the message names line and column.
+
+    >>> check_json(b'{"a": [1, 2]}')
+    >>> check_json(b'{"id": -9007199254740993}', True)
     """
 
 @final
@@ -401,39 +761,239 @@ def block_cid(data: bytes) -> Cid:
 
 @final
 class Applied(NamedTuple):
+    """Result of `Map.apply` and `List.apply`: the changed tree and its transition proof."""
+
     tree: Map | List
+    """The new `Map` or `List`; the old one does not change."""
     proof: bytes
+    """The transition proof, from which `verify_changes` derives the new root."""
 
 @final
 class Map(Mapping[str, str]):
+    """A whole map in memory, from paths to targets (protocol section 3). Immutable; hashable by its root.
+
+    It is a `collections.abc.Mapping` from the text form of a path to the target's CID as text, in key order. Wherever
+    it takes a path, it takes segments too. Two maps are equal if their roots are, a map and another mapping if their
+    items are. A changed map shares all unchanged subtrees with the old one.
+
+    O(n log n); the GIL is released while the tree is built.
+
+    Args:
+        arcs: A mapping from path to CID, or pairs of the two, or the JSON bytes of an object ``{path: cid}``, which is
+            parsed as strictly as a request (protocol section 5).
+        suite: The hash function of the tree, ``sha2-256`` or ``blake3``.
+
+    Raises:
+        InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``), two arcs have the same
+            path, the JSON is not such an object, or the suite is unknown. The message names the arc.
+
+    >>> m = Map({"docs/readme": payload_cid(b"hello"), "docs": payload_cid(b"index")})
+    >>> list(m), m[["docs", "readme"]] == payload_cid(b"hello")
+    (['docs', 'docs/readme'], True)
+    >>> m == Map(reversed(list(m.items()))) == dict(m)
+    True
+    """
+
     def __new__(
         cls, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]] | bytes, suite: str = "sha2-256"
     ) -> Map: ...
     @property
-    def root(self) -> str: ...
+    def root(self) -> str:
+        """The root CID, as text."""
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
     def __getitem__(self, path: PathLike) -> str: ...
     def __contains__(self, path: object) -> bool: ...
-    def prove(self, path: PathLike) -> bytes: ...
-    def prove_many(self, paths: Sequence[PathLike]) -> list[bytes]: ...
-    def scan(self, prefix: PathLike = (), after: PathLike | None = None, limit: int = 1000) -> Scan: ...
-    def apply(self, changes: Sequence[Change]) -> Applied: ...
+    @overload
+    def get(self, path: PathLike, default: None = None) -> str | None:
+        """Return the target of a path, or `default` if the map has no such path. O(depth).
+
+        Raises:
+            InvalidInput: If `path` is malformed; its code is ``invalid_path``.
+        """
+    @overload
+    def get(self, path: PathLike, default: str | _Default) -> str | _Default: ...
+    def keys(self) -> KeysView[str]:
+        """Return a set-like view of the paths as text, in key order."""
+    def values(self) -> ValuesView[str]:
+        """Return a view of the targets' CIDs as text, in key order."""
+    def items(self) -> ItemsView[str, str]:
+        """Return a set-like view of the pairs of path and target, in key order."""
+    def prove(self, path: PathLike) -> bytes:
+        """Return the inclusion proof or absence proof of a path (protocol section 4, *get*).
+
+        O(depth). `verify_key` verifies it.
+
+        Args:
+            path: The path, in text form or as segments. It need not be in the map.
+
+        Raises:
+            InvalidInput: If `path` is malformed; its code is ``invalid_path``.
+
+        >>> m = Map({"a": payload_cid(b"hello")})
+        >>> verify_key(m.root, "b", m.prove("b")) is None
+        True
+        """
+    def prove_many(self, paths: Sequence[PathLike]) -> list[bytes]:
+        """Return what `prove` returns for each of many paths, computed on all cores with the GIL released.
+
+        O(sum of depths).
+
+        Args:
+            paths: The paths, in text form or as segments.
+
+        Raises:
+            InvalidInput: If a path is malformed; its code is ``invalid_path``. The message names its place.
+
+        >>> m = Map({"a": payload_cid(b"hello")})
+        >>> m.prove_many(["a", ["b"]]) == [m.prove("a"), m.prove("b")]
+        True
+        """
+    def scan(self, prefix: PathLike = (), after: PathLike | None = None, limit: int = 1000) -> Scan:
+        """Return one page of a listing, with the listing proof that it is complete (protocol section 4, *scan*).
+
+        O(depth + entries). `verify_scan` verifies it.
+
+        Args:
+            prefix: The path whose subtree is listed, the path itself included; empty for the whole map.
+            after: The whole path (prefix included) after which the page starts, such as the last one of the page
+                before; None for the first page.
+            limit: The largest number of entries, at least 1.
+
+        Returns:
+            ``Scan(entries, more, proof)``.
+
+        Raises:
+            InvalidInput: If a path is malformed or `after` is not below `prefix` (code ``invalid_path``), or `limit` is
+                0.
+
+        >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
+        >>> page = m.scan("a", limit=1)
+        >>> page.entries == [(["a", "b"], payload_cid(b"hello"))], page.more
+        (True, True)
+        >>> [segments for segments, _ in m.scan("a", after=["a", "b"]).entries]
+        [['a', 'c']]
+        """
+    def apply(self, changes: Sequence[Change]) -> Applied:
+        """Return the changed map and the transition proof (protocol section 4, *apply*).
+
+        O(changes x depth). This map does not change. `verify_changes` derives the new root from the proof.
+
+        Args:
+            changes: `Change` tuples in any order, at most one per path. None for `before` means that the path is absent
+                now, None for `after` removes it.
+
+        Returns:
+            ``Applied(tree, proof)``; the tree is a `Map`.
+
+        Raises:
+            Conflict: If a `before` differs from the target (code ``before_mismatch``), or a path is changed twice or
+                not at all (code ``invalid_change``). The message names the path.
+            InvalidInput: If there are no changes or one is malformed. The message names its place.
+
+        >>> m = Map({"a": payload_cid(b"old")})
+        >>> applied = m.apply([Change("a", payload_cid(b"old"), None), Change("b/c", None, payload_cid(b"new"))])
+        >>> list(applied.tree), list(m)
+        (['b/c'], ['a'])
+        """
 
 @final
 class List(Sequence[str]):
+    """A whole list of targets in memory (protocol section 3). Immutable; hashable by its root.
+
+    It is a `collections.abc.Sequence` of the targets' CIDs as text; a slice is a plain list. Two lists are equal if
+    their roots are. A changed list shares all unchanged subtrees with the old one.
+
+    O(n); the GIL is released while the tree is built.
+
+    Args:
+        elements: The targets.
+        sizes: The measure of each element, at least 1, such as the bytes of a chunk; None gives each the measure 1.
+        suite: The hash function of the tree, ``sha2-256`` or ``blake3``.
+
+    Raises:
+        InvalidInput: If an element is not a valid CID (code ``invalid_cid``), a size is not from 1 to 2^53 - 1, the
+            sizes sum to 2^53 or more, there are not as many sizes as elements, or the suite is unknown. The message
+            names the element.
+
+    >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
+    >>> len(l), l.total_size, l[-1] == payload_cid(b"world!")
+    (2, 11, True)
+    """
+
     def __new__(
         cls, elements: Iterable[CidLike], sizes: Iterable[int] | None = None, suite: str = "sha2-256"
     ) -> List: ...
     @property
-    def root(self) -> str: ...
+    def root(self) -> str:
+        """The root CID, as text."""
     @property
-    def total_size(self) -> int: ...
+    def total_size(self) -> int:
+        """The sum of the elements' measures, such as the bytes of all chunks."""
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def prove(self, index: int) -> bytes: ...
-    def prove_range(self, start: int, end: int | None = None) -> bytes: ...
-    def apply(self, changes: Sequence[Change]) -> Applied: ...
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Return the first index of `value` from `start` on and before `stop`, both counted as in slices. O(n).
+
+        Raises:
+            ValueError: If it is not there.
+        """
+    def count(self, value: object) -> int:
+        """Return how many elements are `value`. O(n)."""
+    def prove(self, index: int) -> bytes:
+        """Return the inclusion proof of an element, or the proof that the list is shorter (protocol section 4, *get*).
+
+        O(log n). `verify_index` verifies it.
+
+        Args:
+            index: The index, from 0; it need not be in the list. Negative ones do not count from the end.
+
+        Raises:
+            InvalidInput: If `index` is not from 0 to 2^53 - 1.
+
+        >>> l = List([payload_cid(b"hello")])
+        >>> verify_index(l.root, 0, l.prove(0)).target == payload_cid(b"hello")
+        True
+        """
+    def prove_range(self, start: int, end: int | None = None) -> bytes:
+        """Return the range proof of the elements that overlap a range of the list's measure (section 4, *range*).
+
+        O(log n + elements). `verify_range` verifies it.
+
+        Args:
+            start: The start of the range, in units of the measure (bytes, where sizes are bytes).
+            end: The end of the range, exclusive; None, or anything past the total, means the total.
+
+        Raises:
+            InvalidInput: If a bound is not from 0 to 2^53 - 1.
+
+        >>> l = List([payload_cid(b"hello"), payload_cid(b"world!")], sizes=[5, 6])
+        >>> verify_range(l.root, 0, 5, l.prove_range(0, 5)).segments == [payload_cid(b"hello")]
+        True
+        """
+    def apply(self, changes: Sequence[Change]) -> Applied:
+        """Return the changed list and the transition proof (protocol section 4, *apply*).
+
+        O(changes x log n). This list does not change. `verify_changes` derives the new root from the proof.
+
+        Args:
+            changes: `Change` tuples in any order, at most one per index: replacements, and either appends without a gap
+                or removals at the end.
+
+        Returns:
+            ``Applied(tree, proof)``; the tree is a `List`.
+
+        Raises:
+            Conflict: If a `before` differs from the element (code ``before_mismatch``); or if the changes leave a gap,
+                remove elements that are not at the end, both append and remove, or change an index twice or not at all
+                (code ``invalid_change``).
+            InvalidInput: If there are no changes or one is malformed. The message names its place.
+
+        >>> l = List([payload_cid(b"hello")])
+        >>> applied = l.apply([Change(1, None, payload_cid(b"world"), size=5)])
+        >>> len(applied.tree), applied.tree.total_size
+        (2, 6)
+        """

@@ -226,7 +226,7 @@ def test_an_argument_may_grow_while_it_is_read() -> None:
     assert len(List(elements, sizes())) == 1
 
 
-# ------------------------------------------------------------------------------------------------ odd numbers
+# ------------------------------------------------------------------------------------------------ integers
 
 HUGE = (1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 64, 1 << 100)
 
@@ -281,6 +281,22 @@ def test_what_an_operation_does_not_need_is_refused(misuse: Callable[[_core.Oper
     with pytest.raises(CoregwError) as caught:
         misuse(operation)
     assert isinstance(caught.value, InvalidInput | coregw.StoreDamaged)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_operation_that_has_ended_is_not_polled_again(held: bool) -> None:
+    operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST.replace(b'"docs", "readme"', b""))
+    if held:
+        assert isinstance(operation.poll(1000), bytes), "no segments: the root itself is the target"
+    else:
+        operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST)
+        operation.poll(1000)
+        operation.supply_roots([False])
+        with pytest.raises(coregw.RootNotFound):
+            operation.poll(1000)
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="has ended"):
+            operation.poll(1000)
 
 
 def test_threads_that_share_an_object_get_results_or_ordinary_errors() -> None:

@@ -75,11 +75,11 @@ def test_a_target_is_found_by_each_form_of_its_cid_and_an_invalid_cid_is_absent(
     for form in (CIDS[3], coregw.Cid(CIDS[3]), bytes(coregw.Cid(CIDS[3]))):
         assert form in built
         assert built.index(form) == 3
-    for odd in (None, 5, "", "no cid", b"", [CIDS[3]]):
-        assert odd not in built
-        assert built.count(odd) == 0
+    for invalid in (None, 5, "", "no cid", b"", [CIDS[3]]):
+        assert invalid not in built
+        assert built.count(invalid) == 0
         with pytest.raises(ValueError, match="not in the list"):
-            built.index(odd)
+            built.index(invalid)
 
 
 def test_lists_are_equal_by_root() -> None:

@@ -35,13 +35,13 @@ def test_the_root_does_not_depend_on_the_order_of_arcs(content: dict[str, str], 
 @given(arcs, st.lists(path, max_size=5), suite)
 def test_every_path_has_an_inclusion_or_absence_proof(content: dict[str, str], others: list[str], name: str) -> None:
     built = coregw.Map(content, suite=name)
-    asked = [*content, *others]
-    proofs = built.prove_many(asked)
-    assert proofs == [built.prove(text) for text in asked]
-    assert [coregw.verify_key(built.root, text, proof) for text, proof in zip(asked, proofs, strict=True)] == [
-        content.get(text) for text in asked
+    paths = [*content, *others]
+    proofs = built.prove_many(paths)
+    assert proofs == [built.prove(text) for text in paths]
+    assert [coregw.verify_key(built.root, text, proof) for text, proof in zip(paths, proofs, strict=True)] == [
+        content.get(text) for text in paths
     ]
-    assert coregw.verify_key_many(built.root, list(zip(asked, proofs, strict=True))) == [content.get(t) for t in asked]
+    assert coregw.verify_key_many(built.root, list(zip(paths, proofs, strict=True))) == [content.get(t) for t in paths]
 
 
 @settings(max_examples=25)
@@ -134,8 +134,8 @@ def test_an_empty_map_has_proofs_and_can_grow(suite: str) -> None:
 def test_prove_many_gives_the_proof_of_each_path() -> None:
     content = {f"{number}": ONE for number in range(300)}
     built = coregw.Map(content)
-    asked = [f"{number}" for number in range(250, 550)]
-    assert built.prove_many(asked) == built.prove_many(iter(asked)) == [built.prove(path) for path in asked]  # type: ignore[arg-type]
+    paths = [f"{number}" for number in range(250, 550)]
+    assert built.prove_many(paths) == built.prove_many(iter(paths)) == [built.prove(path) for path in paths]  # type: ignore[arg-type]
     assert built.prove_many([]) == []
     with pytest.raises(TypeError, match="not one path"):
         built.prove_many("abc")

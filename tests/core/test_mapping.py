@@ -33,9 +33,9 @@ def test_a_map_is_a_mapping_in_key_order() -> None:
     assert "docs/guide/intro" in built
 
 
-@pytest.mark.parametrize("odd", [5, None, b"docs", "", "/", "a//b", [], [""], ["a/b"], [1]])
-def test_a_malformed_path_is_not_in_a_map(odd: object) -> None:
-    assert odd not in coregw.Map(ARCS)
+@pytest.mark.parametrize("invalid", [5, None, b"docs", "", "/", "a//b", [], [""], ["a/b"], [1]])
+def test_a_malformed_path_is_not_in_a_map(invalid: object) -> None:
+    assert invalid not in coregw.Map(ARCS)
 
 
 def test_get_returns_the_default_if_absent_and_refuses_a_malformed_path() -> None:
@@ -128,7 +128,7 @@ def test_every_form_of_the_same_arcs_gives_the_same_root() -> None:
 
 
 @pytest.mark.parametrize(
-    ("odd", "message"),
+    ("invalid", "message"),
     [
         (5, "iterable"),
         ("docs", "arc 0 is a pair"),
@@ -142,9 +142,9 @@ def test_every_form_of_the_same_arcs_gives_the_same_root() -> None:
         (bytearray(b"{}"), "arc 0 is a pair"),
     ],
 )
-def test_an_arc_of_a_wrong_type_is_a_type_error_that_names_it(odd: object, message: str) -> None:
+def test_an_arc_of_a_wrong_type_is_a_type_error_that_names_it(invalid: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        coregw.Map(odd)  # type: ignore[arg-type]
+        coregw.Map(invalid)  # type: ignore[arg-type]
 
 
 def test_what_the_arcs_raise_passes_through() -> None:

@@ -68,7 +68,7 @@ pub fn type_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
-/// The UTF-8 of a `str`; one with a lone surrogate has none and is refused with `code`.
+/// The UTF-8 of a `str`. One with a lone surrogate is refused with `code`.
 pub fn text<'a>(value: &'a Bound<'_, PyString>, code: InputCode) -> Result<&'a str, ArgumentError> {
     value.to_str().map_err(|_| ArgumentError::input(code, "the text is not valid UTF-8: it has a lone surrogate"))
 }
@@ -110,7 +110,7 @@ const ITEMS_BETWEEN_SIGNAL_CHECKS: usize = 4096;
 
 /// The number of items that a `list`, `tuple` or `dict` holds; 0 for other iterables.
 ///
-/// Never what `__len__` or `__length_hint__` return: that may be 2^40, and the memory for as many items can't be had.
+/// Never what `__len__` or `__length_hint__` return: it may be wrong, and reserving memory for 2^40 items aborts the process.
 pub fn held_len(iterable: &Bound<'_, PyAny>) -> usize {
     if let Ok(list) = iterable.cast::<PyList>() {
         list.len()

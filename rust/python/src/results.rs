@@ -176,11 +176,10 @@ pub fn verify_diff<'py>(
     tuples::DIFF.instance(py, (entries, found.more))
 }
 
-/// Check the rules of protocol section 5 that hold for all JSON: no duplicate members, nesting of at most 32, integers
-/// from 0 to 2^53 - 1 written as plain digits, valid UTF-8, and nothing after the value. O(bytes).
+/// Check JSON text against the rules of protocol section 5 that hold for every message. O(bytes).
 ///
-/// >>> check_json(b'{"a": [1, 2]}')
-/// >>> check_json(b'{"id": -9007199254740993}', True)
+/// There are no duplicate members, the nesting is at most 32, integers are from 0 to 2^53 - 1 and written as plain
+/// digits, strings are valid UTF-8, and nothing follows the value. Types and members are not checked.
 ///
 /// Args:
 ///     body: The JSON text.
@@ -188,6 +187,9 @@ pub fn verify_diff<'py>(
 ///
 /// Raises:
 ///     InvalidInput: If a rule is broken; the message names line and column.
+///
+/// >>> check_json(b'{"a": [1, 2]}')
+/// >>> check_json(b'{"id": -9007199254740993}', True)
 #[pyfunction]
 #[pyo3(signature = (body, int64 = false))]
 pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
