@@ -156,7 +156,7 @@ def test_an_index_of_a_wrong_type_is_a_type_error(index: object) -> None:
         (CIDS[:2], [1, "2"], TypeError, "size 1 is an int, not str"),
         (CIDS[:2], [1, True], TypeError, "size 1 is an int, not bool"),
         (CIDS[:2], [1, 1 << 70], InvalidInput, "size 1: the int is not from 0"),
-        (CIDS[:2], [1, 0], InvalidInput, "element 1: a size is at least 1"),
+        (CIDS[:2], [1, 0], InvalidInput, r"sizes\[1\]: a size must be at least 1"),
         (CIDS[:2], [1], InvalidInput, "1 sizes for 2 elements"),
         (CIDS[:2], 5, TypeError, "iterable"),
     ],
@@ -264,7 +264,7 @@ def test_inconsistent_changes_are_a_conflict(changes: list[Change]) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ([], InvalidInput, "no changes"),
+        ([], InvalidInput, "at least one is required"),
         ([5], TypeError, "change 0: a Change is expected, not int"),
         ([Change("0", CIDS[0], CIDS[1])], TypeError, "change 0: the index is an int, not str"),
         ([Change(True, CIDS[1], CIDS[0])], TypeError, "change 0: the index is an int, not bool"),

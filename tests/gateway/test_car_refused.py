@@ -104,7 +104,7 @@ def test_trees_of_another_shape_than_the_protocols_store_nothing(refuses: Refuse
     lists = [block(cid(0x303210, node), node) for node in (lopsided, pair, item)]
     refuses(header(cid(0x303210, lopsided)) + b"".join(lists), 400, "invalid_request", "another shape")
     as_list = header(cid(0x303210, good)) + block(cid(0x303210, good), good)
-    refuses(as_list, 400, "invalid_request", "no node of its kind")
+    refuses(as_list, 400, "invalid_request", "not a node of its kind")
 
 
 @pytest.mark.parametrize(

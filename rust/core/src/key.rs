@@ -1,16 +1,21 @@
-//! Paths and the keys that trees hold for them (protocol section 2).
+//! Paths, and the keys under which maps hold them (protocol section 2).
 //!
-//! A [`Key`] is valid when it exists: its segments are non-empty UTF-8 without `/` and its text form is at most
-//! [`MAX_TEXT`] bytes. Keys of untrusted trees are checked by `check` without allocating.
+//! ```text
+//! path   docs/a<NUL>b        segments "docs" and "a\0b"
+//! key    64 6f 63 73  00 01  61 00 ff 62  00 00
+//!        └── docs ──┘ next   └─ a\0b ──┘ end
+//! ```
+//!
+//! Every [`Key`] is valid: its segments are non-empty UTF-8 without `/`, and its text form is at most [`MAX_TEXT`] bytes.
+//! Keys in untrusted trees are checked by `check`, which does not allocate.
 
 use crate::error::{Error, InputCode, Result};
-use crate::tree::node::copy;
 
-/// The longest text form, in bytes.
+/// The maximum length of a path's text form, in bytes.
 pub const MAX_TEXT: usize = 4096;
-/// The longest key, in bytes: every byte of the text escaped, and the ending.
+/// The maximum length of a key, in bytes: every byte of the text escaped, and the terminator.
 pub const MAX_KEY: usize = 2 * MAX_TEXT + 2;
-/// The number of bits of the longest key.
+/// The number of bits in the longest key.
 pub const MAX_BITS: u32 = 8 * MAX_KEY as u32;
 
 /// The key of a path.
@@ -18,35 +23,30 @@ pub const MAX_BITS: u32 = 8 * MAX_KEY as u32;
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// The key of a path given by its segments.
+    /// Encodes a path given by its segments.
     ///
     /// # Errors
-    /// [`InputCode::InvalidPath`], naming the segment.
+    /// [`InputCode::InvalidPath`] that names the segment.
     pub fn from_segments<S: AsRef<str>>(segments: &[S]) -> Result<Self> {
         if segments.is_empty() {
-            return Err(Error::input(InputCode::InvalidPath, "the path is empty; it needs at least one segment"));
+            return Err(Error::input(InputCode::InvalidPath, "empty path; at least one segment is required"));
         }
         let mut key = escaped(segments)?;
         key.extend_from_slice(&[0, 0]);
         Ok(Self(key))
     }
 
-    /// The key of a path given in text form, which is split on `/`.
+    /// Encodes a path in text form, which is split on `/`.
     ///
     /// # Errors
-    /// [`InputCode::InvalidPath`], naming the path.
+    /// [`InputCode::InvalidPath`] that names the path.
     pub fn from_text(text: &str) -> Result<Self> {
         let mut key = Vec::with_capacity(text.len() + 2);
         write_text(text, &mut key).map_err(|why| refuse(text, why))?;
         Ok(Self(key))
     }
 
-    /// The bytes themselves.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
-
-    /// The bytes, in the order of the tree.
+    /// The key's bytes; their order is the order of keys in a map.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -62,19 +62,19 @@ fn refuse(text: &str, why: &str) -> Error {
     Error::input(InputCode::InvalidPath, format!("path {shown:?}: {why}"))
 }
 
-/// Appends the key of a path in text form.
+/// Appends the key of a path in text form; the error says what is wrong with the path.
 pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if text.len() > MAX_TEXT {
-        return Err("it is longer than 4,096 bytes");
+        return Err("longer than 4,096 bytes");
     }
     let bytes = text.as_bytes();
     if bytes.is_empty() || bytes[0] == b'/' || bytes[bytes.len() - 1] == b'/' {
-        return Err("it has an empty segment");
+        return Err("empty segment");
     }
     let mut before = 0;
     for &b in bytes {
         match b {
-            b'/' if before == b'/' => return Err("it has an empty segment"),
+            b'/' if before == b'/' => return Err("empty segment"),
             b'/' => out.extend_from_slice(&[0, 1]),
             0 => out.extend_from_slice(&[0, 0xff]),
             b => out.push(b),
@@ -85,21 +85,21 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) -> Result<(), &'static s
     Ok(())
 }
 
-/// The segments escaped and joined, without the ending of a key. No segments give nothing.
+/// Escapes and joins segments, without the terminator of a key.
 fn escaped<S: AsRef<str>>(segments: &[S]) -> Result<Vec<u8>> {
     let text_len = segments.iter().map(|s| s.as_ref().len() + 1).sum::<usize>().saturating_sub(1);
     if text_len > MAX_TEXT {
         return Err(Error::input(
             InputCode::InvalidPath,
-            format!("the path is {text_len} bytes of text; 4,096 is the limit"),
+            format!("the path has {text_len} bytes of text; the limit is 4,096"),
         ));
     }
     let mut key = Vec::with_capacity(text_len + segments.len() + 2);
     for (i, segment) in segments.iter().enumerate() {
         let segment = segment.as_ref();
         if segment.is_empty() || segment.contains('/') {
-            let why = if segment.is_empty() { "is empty" } else { "contains '/'" };
-            return Err(Error::input(InputCode::InvalidPath, format!("segment {i} of the path {why}")));
+            let why = if segment.is_empty() { "empty segment" } else { "a segment must not contain '/'" };
+            return Err(Error::input(InputCode::InvalidPath, format!("segment {i}: {why}")));
         }
         if i > 0 {
             key.extend_from_slice(&[0, 1]);
@@ -114,22 +114,22 @@ fn escaped<S: AsRef<str>>(segments: &[S]) -> Result<Vec<u8>> {
     Ok(key)
 }
 
-/// The keys that a scan covers: from `lo` up to, not including, `hi` (protocol section 4).
+/// The range of keys that a listing covers: from `lo` up to, not including, `hi` (protocol section 4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// Where to seek; None starts at the first key.
+    /// The first key; None for no lower bound.
     pub(crate) lo: Option<Vec<u8>>,
-    /// The first key past the window; None has no end.
+    /// The first key past the window; None for no upper bound.
     pub(crate) hi: Option<Vec<u8>>,
-    /// Whether an entry at `lo` itself is left out.
+    /// Whether `lo` itself is excluded.
     pub(crate) skip_lo: bool,
 }
 
 impl Window {
-    /// The window of the path `prefix` and all below it, from behind `after` on if that is given.
+    /// Creates the window of the path `prefix` and its descendants, starting after the path `after` if given.
     ///
     /// # Errors
-    /// [`InputCode::InvalidPath`] for a bad path, which the message names, or an `after` that is not in the window.
+    /// [`InputCode::InvalidPath`] if a path is invalid, or if `after` is not in the window.
     pub fn new<S: AsRef<str>, T: AsRef<str>>(prefix: &[S], after: Option<&[T]>) -> Result<Self> {
         let (mut lo, mut hi) = (None, None);
         if !prefix.is_empty() {
@@ -141,7 +141,7 @@ impl Window {
         if let Some(after) = after {
             let key = Key::from_segments(after).map_err(|error| error.within("after"))?.0;
             if lo.as_ref().is_some_and(|lo| key < *lo) || hi.as_ref().is_some_and(|hi| key >= *hi) {
-                return Err(Error::input(InputCode::InvalidPath, "the path of 'after' is not the prefix nor below it"));
+                return Err(Error::input(InputCode::InvalidPath, "after: the path is neither the prefix nor below it"));
             }
             lo = Some(key);
             skip_lo = true;
@@ -150,16 +150,16 @@ impl Window {
     }
 }
 
-/// Whether `key` is the key of some path.
+/// Checks that `key` is the key of a path; the error says what is wrong.
 pub(crate) fn check(key: &[u8]) -> Result<(), &'static str> {
-    // Of a key in ASCII, all pieces are UTF-8, and all `/` are found at once.
+    // An ASCII key is UTF-8, and one search finds any `/`.
     let ascii = key.is_ascii();
     if ascii && memchr::memchr(b'/', key).is_some() {
         return Err(SLASH);
     }
     let (mut at, mut segment, mut text) = (0, 0, 0);
     for zero in memchr::memchr_iter(0, key) {
-        // The second byte of an ending, or an escaped zero's.
+        // The second byte of the terminator.
         if zero < at {
             continue;
         }
@@ -183,18 +183,18 @@ pub(crate) fn check(key: &[u8]) -> Result<(), &'static str> {
                 segment = 0;
                 text += 1;
             }
-            Some(0) if at != key.len() => return Err("bytes follow the ending of a key"),
+            Some(0) if at != key.len() => return Err("bytes follow the terminator of a key"),
             Some(0) if text > MAX_TEXT => return Err("a key is longer than 4,096 bytes of text"),
             Some(0) => return Ok(()),
-            _ => return Err("a key has a broken escape"),
+            _ => return Err("a key has an invalid escape"),
         }
     }
-    Err("a key has no ending")
+    Err("a key has no terminator")
 }
 
-const SLASH: &str = "a key has a '/' inside a segment";
+const SLASH: &str = "a key has a '/' in a segment";
 
-/// The segments of a key that [`check`] accepts.
+/// Decodes a key that [`check`] accepts into its segments.
 pub(crate) fn segments(key: &[u8]) -> Vec<String> {
     let mut out = Vec::new();
     let mut segment = Vec::new();
@@ -212,58 +212,12 @@ pub(crate) fn segments(key: &[u8]) -> Vec<String> {
     out
 }
 
-/// Bit `i` of a key, from the most significant bit of its first byte on; false past its end.
-#[inline]
-pub(crate) fn bit(key: &[u8], i: u32) -> bool {
-    key.get(i as usize / 8).is_some_and(|b| b >> (7 - i % 8) & 1 == 1)
-}
-
-/// The first bit in which two keys differ; None if one is a prefix of the other.
-#[inline]
-pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u32> {
-    let at = common(a, b);
-    Some(8 * at as u32 + (a.get(at)? ^ b.get(at)?).leading_zeros())
-}
-
-/// The number of bytes from the start on in which both are the same.
-#[inline(always)]
-pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
-    let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
-    let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
-    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
-}
-
-/// Puts `own` into `path`: the bits from `floor` on, which start at byte `floor / 8`. Bits before stay.
-#[inline(always)]
-pub(crate) fn put(path: &mut [u8], floor: u32, own: &[u8]) {
-    let from = (floor / 8) as usize;
-    let Some((&first, rest)) = own.split_first() else {
-        return;
-    };
-    let keep = top_bits(floor % 8);
-    path[from] = path[from] & keep | first & !keep;
-    copy(&mut path[from + 1..from + own.len()], rest);
-}
-
-/// Puts the one bit that leads to a child into `path`, and zeros behind it in its byte.
-#[inline(always)]
-pub(crate) fn turn(path: &mut [u8], bit: u32, right: bool) {
-    let at = (bit / 8) as usize;
-    path[at] = path[at] & top_bits(bit % 8) | u8::from(right) << (7 - bit % 8);
-}
-
-/// A byte with its first `n` bits set, `n` below 8.
-#[inline]
-pub fn top_bits(n: u32) -> u8 {
-    !(0xff >> n)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn text_and_segments_agree() {
+    fn text_and_segments_encode_alike() {
         let key = Key::from_text("docs/a\0b/\u{e9}").expect("a path");
         assert_eq!(key, Key::from_segments(&["docs", "a\0b", "\u{e9}"]).expect("a path"));
         assert_eq!(segments(key.as_bytes()), ["docs", "a\0b", "\u{e9}"]);
@@ -271,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_paths_are_named() {
+    fn invalid_paths_are_rejected() {
         for text in ["", "/", "a/", "/a", "a//b"] {
             assert!(Key::from_text(text).is_err(), "{text:?}");
         }
@@ -285,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_refuses_an_after_outside() {
+    fn after_must_be_in_the_window() {
         assert!(Window::new(&["a"], Some(&["a"])).is_ok());
         assert!(Window::new(&["a"], Some(&["a", "b"])).is_ok());
         assert!(Window::new(&["a"], Some(&["b"])).is_err());

@@ -20,11 +20,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bits;
 mod error;
 mod id;
+mod interrupt;
 pub mod key;
 mod page;
 mod proof;
+mod query;
 mod snapshot;
 mod tree;
 
@@ -32,20 +35,26 @@ pub use error::{ConflictCode, Error, InputCode, Missing, Result};
 pub use id::cid::{Cid, Kind, RootCid};
 pub use id::suite::{Digest, Suite};
 pub use id::{cid, codec, payload, varint};
+pub use interrupt::Interrupt;
 pub use key::{Key, Window};
-pub use page::{MAX_PAGE, NodeSource, Page, PageCache};
-pub use proof::prove::{Element, Progress};
+pub use page::cache::{PageCache, PageSource};
+pub use page::format::{MAX_PAGE, Page};
+pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};
 pub use proof::verify;
+pub use query::arcs::Arcs;
+pub use query::diff::{Difference, Differences, check_same_suite};
+pub use query::{list, map};
 pub use snapshot::Snapshot;
-pub use tree::arcs::Arcs;
-pub use tree::diff::{Difference, Differences, verify_diff};
-pub use tree::node::SUM_LIMIT;
-pub use tree::{list, map};
+pub use tree::node::{SUM_LIMIT, Summary};
 
-/// What coregw-ops builds on: no part of the stable interface.
+/// Tree internals for coregw-ops; not part of the stable interface.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::page::cut;
-    pub use crate::proof::{prove, pruned};
-    pub use crate::tree::{arena, block, diff, node};
+    pub use crate::bits::same_bits;
+    pub use crate::tree::{block, cut, node, pruned};
+
+    pub mod arena {
+        pub use crate::bits::{PathBuffer, Side};
+        pub use crate::tree::arena::*;
+    }
 }

@@ -1,22 +1,22 @@
-//! Whole maps and lists in memory, as pages that hold on to each other.
-//!
-//! A [`Snapshot`] is immutable and cheap to clone; a changed one shares all pages that the change did not touch.
+//! Whole trees in memory: pages that link to each other.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::Suite;
+use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
-use crate::page::Page;
-use crate::proof::prove::{Answer, Ask, Element, Task, halt_error};
-use crate::proof::trail::{End, Linked, Seek, Trail};
-use crate::tree::arcs::Arcs;
-use crate::tree::build::{Built, Pages};
-use crate::tree::list::{self, Span};
-use crate::tree::map::{self, Listing};
+use crate::page::format::Page;
+use crate::page::partial::PartialTree;
+use crate::page::trail::{Linked, Trail};
+use crate::proof::query::{self, Answer, Ask, Element};
+use crate::query::arcs::Arcs;
+use crate::query::build::{Built, Destination};
+use crate::query::list::{self, Span};
+use crate::query::map::{self, Listing, Made};
+use crate::tree::descent::{Goal, ToIndex, ToKey};
 use crate::tree::node::{SUM_LIMIT, Summary};
-use crate::tree::{Halt, Step, Tree};
 
 /// A whole tree in memory.
 #[derive(Debug, Clone)]
@@ -24,57 +24,62 @@ pub struct Snapshot {
     top: Arc<Page>,
 }
 
-const OTHER_ANSWER: &str = "the query gave an answer of another kind";
+/// A descent in a snapshot.
+type SnapshotTrail<'a> = Trail<&'a Page, Linked<'a>>;
+
+fn unexpected() -> Error {
+    Error::request("the query gave an answer of another kind")
+}
 
 impl Snapshot {
-    /// The map of `arcs`. O(n log n).
+    /// Builds a map. O(n log n).
     ///
     /// # Errors
     /// [`Error::Input`] if two arcs have the same path.
     pub fn map(suite: Suite, mut arcs: Arcs) -> Result<Self> {
         arcs.sort()?;
-        Self::built(map::build(suite, arcs, Pages::Linked))
+        Self::built("arcs", map::build(suite, arcs, Destination::Memory))
     }
 
-    /// The list of `elements`, targets and their sizes. O(n).
+    /// Builds a list from targets and sizes. O(n).
     ///
     /// # Errors
-    /// [`Error::Input`] for a size of 0 or sizes that sum to 2^53 or more.
+    /// [`Error::Input`] if a size is 0, or the sizes sum to 2^53 or more.
     pub fn list(suite: Suite, elements: &[(Cid, u64)]) -> Result<Self> {
         if let Some(i) = elements.iter().position(|e| e.1 == 0 || e.1 >= SUM_LIMIT) {
-            return Err(Error::request(format!("sizes: element {i}: a size is at least 1 and below 2^53")));
+            return Err(Error::request(format!("sizes[{i}]: a size must be at least 1 and below 2^53")));
         }
-        Self::built(list::build(suite, elements.iter().map(|(cid, size)| (cid.as_bytes(), *size)), Pages::Linked))
+        Self::built(
+            "elements",
+            list::build(suite, elements.iter().map(|(cid, size)| (cid.as_bytes(), *size)), Destination::Memory),
+        )
     }
 
-    fn built(built: Step<Built>) -> Result<Self> {
-        match built {
-            Ok(Built { top: Some(top), .. }) => Ok(Self { top }),
-            Err(Halt::Full(what)) => Err(Error::request(what)),
-            _ => Err(Error::request("the arcs make no tree")),
-        }
+    fn built(member: &str, built: Attempt<Built>) -> Result<Self> {
+        let Built { top, .. } = built.map_err(|interrupt| interrupt.in_build(member))?;
+        Ok(Self { top: top.ok_or_else(|| Error::damaged("the new tree has no page"))? })
     }
 
     fn sum(&self) -> Summary {
         self.top.arena.node(Page::TOP).sum
     }
 
-    /// The root.
+    /// The root CID.
     pub fn root(&self) -> RootCid {
         RootCid { kind: self.top.kind, suite: self.top.suite, digest: self.top.digest() }
     }
 
-    /// Number of keys or elements.
+    /// The number of keys or elements.
     pub fn count(&self) -> u64 {
         self.sum().count
     }
 
-    /// Sum of the measures of a list's elements; of a map the count.
+    /// The sum of the measures of a list's elements; in a map, the count.
     pub fn measure(&self) -> u64 {
         self.sum().measure
     }
 
-    /// The pages, each once, the top's first. O(pages).
+    /// The pages, the top page first. O(pages).
     pub fn pages(&self) -> impl Iterator<Item = Arc<Page>> {
         let mut rest = vec![Arc::clone(&self.top)];
         std::iter::from_fn(move || {
@@ -92,88 +97,87 @@ impl Snapshot {
     }
 
     #[inline]
-    fn walk(&self, kind: Kind, seek: &mut impl Seek) -> Result<(End, Trail<&Page>)> {
+    fn descend<'a>(&'a self, kind: Kind, goal: &mut impl Goal<SnapshotTrail<'a>>) -> Result<SnapshotTrail<'a>> {
         self.check_is(kind)?;
-        let mut trail = Trail::new(kind, self.top.suite, Some(&*self.top));
-        match trail.run(seek, &mut Linked, &self.top.digest(), &mut { u64::MAX }) {
-            Ok(end) => Ok((end, trail)),
-            Err(halt) => Err(halt_error(halt, &self.root())),
-        }
+        let mut trail = Trail::new(kind, self.top.suite, self.top.digest(), Linked(&self.top));
+        trail.run(goal).map_err(|interrupt| interrupt.in_memory(&self.root()))?;
+        Ok(trail)
     }
 
-    fn ask(&self, kind: Kind, ask: Ask) -> Result<(Answer, Tree)> {
+    fn ask(&self, kind: Kind, ask: Ask) -> Result<(Answer, PartialTree)> {
         self.check_is(kind)?;
-        let mut tree = Tree::of_page(&self.top);
-        let answer = Task::from(ask).run(&mut tree).map_err(|halt| halt_error(halt, &self.root()))?;
+        let mut tree = PartialTree::of_page(&self.top);
+        let answer = query::run_once(&ask, &mut tree).map_err(|interrupt| interrupt.in_memory(&self.root()))?;
         Ok((answer, tree))
     }
 
-    /// The target of a key, and the proof of it or of its absence. O(depth).
+    /// Looks up a key. Returns its target, and a function that encodes the inclusion or absence proof. O(depth).
     ///
     /// # Errors
-    /// [`Error::Input`] if this is no map.
+    /// [`Error::Input`] if this is not a map.
     pub fn key(&self, key: &Key) -> Result<(Option<Cid>, impl FnOnce() -> Vec<u8>)> {
-        let (end, trail) = self.walk(Kind::Map, &mut map::ToKey(key.as_bytes()))?;
-        Ok((trail.target(end), move || trail.proof()))
+        let trail = self.descend(Kind::Map, &mut ToKey(key.as_bytes()))?;
+        Ok((trail.target(), move || trail.proof()))
     }
 
-    /// An element, and its proof. O(log n).
+    /// Looks up an element. Returns it, and a function that encodes its proof. O(log n).
     ///
     /// # Errors
-    /// [`Error::Input`] if this is no list.
+    /// [`Error::Input`] if this is not a list.
     pub fn index(&self, index: u64) -> Result<(Element, impl FnOnce() -> Vec<u8>)> {
-        let (end, trail) = self.walk(Kind::List, &mut list::ToIndex(index))?;
-        Ok((trail.element(end), move || trail.proof()))
+        let trail = self.descend(Kind::List, &mut ToIndex(index))?;
+        Ok((query::element(&trail), move || trail.proof()))
     }
 
-    /// The elements that a range of measure meets, and their proof. O(log n + segments).
+    /// Finds the elements that a range of measure meets. Returns them and the range proof. O(log n + segments).
     ///
     /// # Errors
-    /// [`Error::Input`] if this is no list.
+    /// [`Error::Input`] if this is not a list.
     pub fn range(&self, start: u64, end: Option<u64>) -> Result<(Span, Vec<u8>)> {
         match self.ask(Kind::List, Ask::Range { start, end, max_segments: usize::MAX })? {
             (Answer::Span(span), tree) => Ok((span, tree.proof())),
-            _ => Err(Error::request(OTHER_ANSWER)),
+            _ => Err(unexpected()),
         }
     }
 
-    /// One page of a listing, and the proof that it is complete. O(depth + entries).
+    /// Lists one page of a window. Returns it, and a function that encodes the listing proof. O(depth + entries).
     ///
     /// # Errors
-    /// [`Error::Input`] if this is no map or `limit` is 0.
+    /// [`Error::Input`] if this is not a map or `limit` is 0.
     pub fn scan(&self, window: Window, limit: usize) -> Result<(Listing, impl FnOnce() -> Vec<u8>)> {
         if limit == 0 {
-            return Err(Error::request("limit: a listing has at least 1 entry a page"));
+            return Err(Error::request("limit: a listing has at least 1 entry per page"));
         }
         match self.ask(Kind::Map, Ask::Scan(window, limit))? {
             (Answer::Listing(listing), tree) => Ok((listing, move || tree.proof())),
-            _ => Err(Error::request(OTHER_ANSWER)),
+            _ => Err(unexpected()),
         }
     }
 
-    /// The map after `changes`, and the proof of the transition. O(changes x depth).
+    /// Applies changes to the map. Returns the new map and the transition proof. O(changes x depth).
     ///
     /// # Errors
-    /// [`Error::Conflict`] if a change does not fit; [`Error::Input`] if this is no map.
+    /// [`Error::Conflict`] if a change does not fit; [`Error::Input`] if this is not a map.
     pub fn change_map(&self, changes: map::Changes) -> Result<(Self, Vec<u8>)> {
         self.change(Kind::Map, Ask::ChangeMap(changes))
     }
 
-    /// The list after `changes`, and the proof of the transition. O(changes x log n).
+    /// Applies changes to the list. Returns the new list and the transition proof. O(changes x log n).
     ///
     /// # Errors
-    /// [`Error::Conflict`] if a change does not fit; [`Error::Input`] if this is no list.
+    /// [`Error::Conflict`] if a change does not fit; [`Error::Input`] if this is not a list.
     pub fn change_list(&self, changes: list::Changes) -> Result<(Self, Vec<u8>)> {
         self.change(Kind::List, Ask::ChangeList(changes))
     }
 
     fn change(&self, kind: Kind, ask: Ask) -> Result<(Self, Vec<u8>)> {
-        let (Answer::Changed(changed), mut tree) = self.ask(kind, ask)? else {
-            return Err(Error::request(OTHER_ANSWER));
-        };
+        self.check_is(kind)?;
+        let (mut tree, mut made) = (PartialTree::of_page(&self.top), Made::NONE);
+        let in_memory = |interrupt: Interrupt<Failure>| interrupt.in_memory(&self.root());
+        query::run(&ask, &mut tree, &mut made).map_err(in_memory)?;
         let proof = tree.proof();
-        let pages = tree.new_pages(changed.top, true).map_err(|halt| halt_error(halt, &self.root()))?;
-        let top = pages.into_iter().next().or_else(|| tree.page_of(changed.top).ok());
+        let pages = tree.new_pages(made.top, true).map_err(in_memory)?;
+        let top = pages.into_iter().next().or_else(|| tree.page_of(made.top).ok());
         let top = top.ok_or_else(|| Error::damaged("the changed tree has no page"))?;
         Ok((Self { top }, proof))
     }

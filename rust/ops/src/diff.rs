@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use coregw_core::internals::diff::{self as core_diff, DiffQuery};
-use coregw_core::internals::prove::Progress as QueryProgress;
-use coregw_core::{Cid, Difference, Differences, Error, Kind, PageCache, Result, RootCid, Window, verify, verify_diff};
+use coregw_core::{
+    Cid, DiffQuery, Difference, Differences, Error, Interrupt, Kind, PageCache, Result, RootCid, Window,
+    check_same_suite, verify,
+};
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +60,7 @@ impl DiffRequest {
     /// [`Error::Input`] if a CID is not the root of a map, the suites differ, or the limit is out of range.
     pub fn new(a: &Cid, b: &Cid, window: Window, limit: u64) -> Result<Self> {
         let roots = [RootCid::of(a, Kind::Map)?, RootCid::of(b, Kind::Map)?];
-        core_diff::check_roots([&roots[0], &roots[1]])?;
+        check_same_suite([&roots[0], &roots[1]])?;
         Ok(Self { roots, window, limit: checked_limit(limit)? as usize })
     }
 
@@ -76,7 +77,7 @@ impl DiffRequest {
         let proofs = [decode(&sent.proofs.a, 0)?, decode(&sent.proofs.b, 1)?];
         let roots = [&self.roots[0], &self.roots[1]];
         let proofs = [&proofs[0][..], &proofs[1][..]];
-        let found = verify_diff(roots, self.window.clone(), self.limit, proofs, verify::WIDE_PROOF_LIMIT)?;
+        let found = verify::diff(roots, &self.window, self.limit, proofs, verify::WIDE_PROOF_LIMIT)?;
         message::check_member("entries", &sent.entries, &entries(&found))?;
         message::check_member("more", &sent.more, &found.more)?;
         Ok(found)
@@ -101,16 +102,17 @@ impl Operation {
 
 async fn diff(trees: Trees, request: DiffRequest) -> Result<String> {
     trees.check_held(&request.roots).await?;
-    let mut query = DiffQuery::open(request.roots, &trees.source(), request.window, request.limit);
-    loop {
-        match query.run(trees.slot.budget())? {
-            QueryProgress::Done => break,
+    let mut query = DiffQuery::open(request.roots, &trees.source(), request.window, request.limit)?;
+    let found = loop {
+        match query.run(trees.slot.budget()) {
+            Ok(found) => break found,
+            Err(Interrupt::Failed(error)) => return Err(error),
             // The query asks for the pages of both trees at once; they are of one kind and suite.
-            QueryProgress::Pages(digests) => query.supply(&trees.load(&request.roots[0], &digests).await),
-            QueryProgress::Budget => trees.slot.more_budget().await,
+            Err(Interrupt::Pages(missing)) => query.supply(&trees.load(&request.roots[0], missing).await),
+            Err(Interrupt::Budget) => trees.slot.more_budget().await,
         }
-    }
-    let (found, [a, b]) = query.answer().ok_or_else(|| Error::damaged("a diff ended without an answer"))?;
+    };
+    let [a, b] = query.proofs();
     let proofs = DiffProofs { a: BASE64.encode(&a), b: BASE64.encode(&b) };
     Ok(json::write(&DiffResult { entries: entries(&found), more: found.more, proofs }))
 }

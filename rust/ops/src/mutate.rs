@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use coregw_core::internals::prove::{Answer, Ask, Changed, Query};
 use coregw_core::verify::WIDE_PROOF_LIMIT;
-use coregw_core::{Cid, Digest, Error, InputCode, NodeSource, Page, PageCache, Result, RootCid};
+use coregw_core::{Answer, Ask, Query};
+use coregw_core::{Cid, Digest, Error, InputCode, Page, PageCache, PageSource, Result, RootCid};
 use data_encoding::BASE64;
 use serde::Deserialize;
 
@@ -91,8 +91,8 @@ impl Mutation {
         let Answer::Changed(changed) = self.trees.run(&mut query).await? else {
             return Err(Error::damaged("changes ended without a tree"));
         };
-        self.add_pages(&mut query, &changed).await?;
-        let result = RootCid { digest: changed.sum.digest, ..object };
+        self.add_pages(&mut query).await?;
+        let result = RootCid { digest: changed.digest, ..object };
         let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
         self.check_fixed_list(delta, &result).await?;
         delta.check_expected(&result)?;
@@ -121,19 +121,19 @@ impl Mutation {
     }
 
     fn query(&self, root: &RootCid, ask: Ask) -> Query {
-        Query::open(root, Arc::clone(&self.made) as Arc<dyn NodeSource>, ask)
+        Query::open(root, Arc::clone(&self.made) as Arc<dyn PageSource>, ask)
     }
 
     /// Cuts the changed tree into pages, and keeps those that are new.
-    async fn add_pages(&mut self, query: &mut Query, changed: &Changed) -> Result<()> {
+    async fn add_pages(&mut self, query: &mut Query) -> Result<()> {
         loop {
-            match query.new_pages(changed.top)? {
+            match query.new_pages() {
                 Ok(pages) => {
                     self.pages.extend(pages.iter().map(|page| (page.digest(), page.to_bytes())));
                     self.made.add(pages);
                     return Ok(());
                 }
-                Err(progress) => self.trees.meet(query, progress).await,
+                Err(interrupt) => self.trees.meet(query, interrupt).await?,
             }
         }
     }
@@ -168,7 +168,7 @@ impl MadePages {
     }
 }
 
-impl NodeSource for MadePages {
+impl PageSource for MadePages {
     fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
         let made = self.lock().get(digest).map(Arc::clone);
         made.or_else(|| self.cache.page(digest))

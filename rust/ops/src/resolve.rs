@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use coregw_core::internals::prove::{Answer, Query};
+use coregw_core::{Answer, Query};
 use coregw_core::{Cid, Error, InputCode, Key, Kind, Missing, PageCache, Result, RootCid, SUM_LIMIT};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use coregw_core::internals::prove::Answer;
+use coregw_core::Answer;
 use coregw_core::map::Listing;
 use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 //! The client replays its own changes on the pruned trees in the receipt. That gives the new root; the receipt only has
 //! to agree with it.
 
-use coregw_core::internals::prove::Answer;
+use coregw_core::Answer;
 use coregw_core::{Cid, Error, Result, RootCid, verify};
 use serde::Deserialize;
 
@@ -68,9 +68,9 @@ fn replay(delta: &Delta, object: &RootCid, sent: &DeltaReceipt) -> Result<RootCi
         return Err(Error::proof("the answer is of another kind"));
     };
     if let Some(fixed) = delta.fixed_list() {
-        check_fixed(fixed, changed.sum.count, changed.sum.measure)?;
+        check_fixed(fixed, changed.count, changed.measure)?;
     }
-    let result = RootCid { digest: changed.sum.digest, ..*object };
+    let result = RootCid { digest: changed.digest, ..*object };
     delta.check_expected(&result).map_err(|error| Error::proof(error.to_string()))?;
     check_receipt("result", &sent.result, &result.cid().text())?;
     Ok(result)

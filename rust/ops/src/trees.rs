@@ -1,9 +1,11 @@
 //! Stored trees as an operation reads them: from the cache, and where that lacks something, by waiting for it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use coregw_core::internals::prove::{Answer, Ask, Progress as QueryProgress, Query};
-use coregw_core::{Digest, Error, Missing, NodeSource, Page, PageCache, Result, RootCid};
+use coregw_core::{
+    Answer, Ask, Digest, Error, Interrupt, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
+};
 
 use crate::run::{Slot, WantedPage};
 
@@ -15,8 +17,8 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
-    pub(crate) fn source(&self) -> Arc<dyn NodeSource> {
-        Arc::clone(&self.cache) as Arc<dyn NodeSource>
+    pub(crate) fn source(&self) -> Arc<dyn PageSource> {
+        Arc::clone(&self.cache) as Arc<dyn PageSource>
     }
 
     /// Whether the store has a record of `root`.
@@ -55,28 +57,33 @@ impl Trees {
     /// Runs a query to its answer.
     pub(crate) async fn run(&self, query: &mut Query) -> Result<Answer> {
         loop {
-            let progress = query.run(self.slot.budget())?;
-            self.slot.set_budget(query.budget_left());
-            if progress == QueryProgress::Done {
-                return query.answer().ok_or_else(|| Error::damaged("a query ended without an answer"));
+            let mut budget = self.slot.budget();
+            let outcome = query.run(&mut budget);
+            self.slot.set_budget(budget);
+            match outcome {
+                Ok(answer) => return Ok(answer),
+                Err(interrupt) => self.meet(query, interrupt).await?,
             }
-            self.meet(query, progress).await;
         }
     }
 
-    /// Waits for what a query lacks.
-    pub(crate) async fn meet(&self, query: &mut Query, progress: QueryProgress) {
-        match progress {
-            QueryProgress::Done => {}
-            QueryProgress::Pages(digests) => query.supply(self.load(query.root(), &digests).await),
-            QueryProgress::Budget => self.slot.more_budget().await,
+    /// Waits for what an interrupted query needs.
+    ///
+    /// # Errors
+    /// The error of a query that failed.
+    pub(crate) async fn meet(&self, query: &mut Query, interrupt: Interrupt) -> Result<()> {
+        match interrupt {
+            Interrupt::Failed(error) => return Err(error),
+            Interrupt::Pages(missing) => query.supply(self.load(query.root(), missing).await),
+            Interrupt::Budget => self.slot.more_budget().await,
         }
+        Ok(())
     }
 
     /// Waits for pages of the tree of `root`, and keeps them in the cache.
-    pub(crate) async fn load(&self, root: &RootCid, digests: &[Digest]) -> Vec<Arc<Page>> {
-        let wanted = |digest: &Digest| WantedPage { root: *root, digest: *digest };
-        let pages = self.slot.pages(digests.iter().map(wanted).collect()).await;
+    pub(crate) async fn load(&self, root: &RootCid, missing: BTreeSet<Digest>) -> Vec<Arc<Page>> {
+        let wanted = |digest| WantedPage { root: *root, digest };
+        let pages = self.slot.pages(missing.into_iter().map(wanted).collect()).await;
         pages.iter().for_each(|page| self.cache.insert(Arc::clone(page)));
         pages
     }

@@ -15,10 +15,10 @@ use std::sync::LazyLock;
 
 use data_encoding::{Encoding, Specification};
 
+use crate::bits::copy;
 use crate::error::{Error, InputCode, Result};
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
-use crate::tree::node::copy;
 
 /// The length of the longest payload that an identity CID can hold, in bytes.
 pub const MAX_IDENTITY_BYTES: usize = 128;

@@ -1,10 +1,5 @@
-//! Proofs: the codec of pruned trees, proving, and verification.
+//! Proofs: creating them from stored trees, and verifying them.
 
-mod lookup;
-#[doc(hidden)]
-pub mod prove;
-#[doc(hidden)]
-pub mod pruned;
-mod reader;
-pub(crate) mod trail;
+pub(crate) mod query;
+pub(crate) mod streamed;
 pub mod verify;

@@ -1,97 +1,128 @@
-//! Verification: run the query on what was sent, and compare its digest with the root (protocol section 4).
+//! Verification: replay the query on the proof, and compare the digest with the root (protocol section 4).
 //!
-//! Every function here either returns what is proven or an error; on any bytes it ends, in time and memory in
-//! proportion to them. No I/O, no state: the caller's root is all the trust there is.
+//! Every function returns what is proven, or an error. On any input it terminates, in time and memory proportional to
+//! the input. It does no I/O and trusts nothing but the caller's root.
 
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::{Cid, Kind, RootCid};
+use crate::id::suite::Digest;
+use crate::interrupt::{Attempt, Failure};
 use crate::key::{Key, Window};
-use crate::proof::lookup;
-use crate::proof::prove::{Answer, Ask, Element, Task};
-use crate::tree::list::{self, Span};
-use crate::tree::map::{self, Listing};
-use crate::tree::{Halt, Tree};
+use crate::page::partial::PartialTree;
+use crate::proof::query::{Answer, Ask, Element, run_once};
+use crate::proof::streamed::{self, KeyProof, UNVISITED};
+use crate::query::diff::{self, Differences, Half};
+use crate::query::list::{self, Span};
+use crate::query::map::{self, Listing};
 
-/// The longest proof of one key or index that is looked at, in bytes, unless told otherwise.
+/// The default limit on the proof of one key or index, in bytes.
 pub const PROOF_LIMIT: usize = 1 << 20;
-/// The longest proof of a range, a listing or changes that is looked at, in bytes, unless told otherwise.
+/// The default limit on the proof of a range, a listing, changes or a diff, in bytes.
 pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
 
-/// Offsets inside a proof are 32 bits wide.
+/// Offsets in a proof have 32 bits.
 const MAX_LIMIT: usize = u32::MAX as usize / 2;
 
-const OTHER_ANSWER: &str = "the query gave an answer of another kind";
-
-/// Reads the pruned tree `proof` and checks that it is `root`'s.
-pub(crate) fn open(root: &RootCid, proof: &[u8], limit: usize) -> Result<Tree> {
-    let mut tree = Tree::of_proof(root.kind, root.suite);
-    read(&mut tree, root, proof, limit)?;
-    Ok(tree)
+/// A pruned tree, read from a proof.
+trait Pruned {
+    /// The digest of its top node.
+    fn digest(&self) -> Digest;
+    /// Whether it shows a node that the query did not visit.
+    fn shows_unvisited(&self) -> bool;
 }
 
-/// The same into `tree`, in its place: to move it would take longer than to hash a node.
+impl Pruned for PartialTree {
+    fn digest(&self) -> Digest {
+        self.node(Self::TOP).sum.digest
+    }
+
+    fn shows_unvisited(&self) -> bool {
+        !self.all_shown_visited()
+    }
+}
+
+impl Pruned for Half {
+    fn digest(&self) -> Digest {
+        self.tree.digest()
+    }
+
+    fn shows_unvisited(&self) -> bool {
+        self.tree.shows_unvisited()
+    }
+}
+
+impl Pruned for KeyProof {
+    fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The reader rejects siblings that are not stubs.
+    fn shows_unvisited(&self) -> bool {
+        false
+    }
+}
+
+/// Decides whether proofs are accepted: each is the tree of its root, the query can be answered from what they show, and
+/// they show nothing else.
 #[inline(always)]
-fn read(tree: &mut Tree, root: &RootCid, proof: &[u8], limit: usize) -> Result<()> {
+fn accept<P: Pruned, T, const N: usize>(
+    roots: [&RootCid; N],
+    proofs: &mut [P; N],
+    query: impl FnOnce(&mut [P; N]) -> Attempt<T>,
+) -> Result<T> {
+    let in_step = |error: Error, step| if N == 1 { error } else { error.in_step(step) };
+    for (step, (root, proof)) in roots.iter().zip(proofs.iter()).enumerate() {
+        let digest = proof.digest();
+        if digest != root.digest {
+            return Err(in_step(Error::proof(format!("the proof's digest is {digest}, not the root's")), step));
+        }
+    }
+    let answer = query(proofs).map_err(|interrupt| interrupt.on_proof())?;
+    match proofs.iter().position(Pruned::shows_unvisited) {
+        Some(step) => Err(in_step(Error::proof(UNVISITED), step)),
+        None => Ok(answer),
+    }
+}
+
+fn check_len(proof: &[u8], limit: usize) -> Result<()> {
     let limit = limit.min(MAX_LIMIT);
-    if proof.len() > limit {
-        return Err(Error::proof(format!("the proof is {} bytes long; {limit} is the limit", proof.len())));
-    }
-    tree.read(proof).map_err(|fault| Error::Proof { check: fault.why.to_owned(), step: None, at: Some(fault.at) })?;
-    let digest = tree.node(Tree::TOP).sum.digest;
-    if digest != root.digest {
-        return Err(Error::proof(format!("the proof's digest is {digest}, not the root's")));
-    }
-    Ok(())
-}
-
-/// Checks that a tree shows no more than the query needed.
-pub(crate) fn check_all_visited(tree: &Tree) -> Result<()> {
-    match tree.all_shown_visited() {
+    match proof.len() <= limit {
         true => Ok(()),
-        false => Err(Error::proof("the proof shows more than the query needs")),
+        false => Err(Error::proof(format!("the proof has {} bytes; the limit is {limit}", proof.len()))),
     }
 }
 
-/// Runs `ask` on the pruned tree `proof` and checks that it is `root`'s and shows no more than that.
+/// Decodes a proof into `tree`, in place: moving a tree would cost as much as hashing a node.
+#[inline(always)]
+fn decode(tree: &mut PartialTree, proof: &[u8], limit: usize) -> Result<()> {
+    check_len(proof, limit)?;
+    tree.read(proof).map_err(|fault| Failure::Malformed(fault).on_proof())
+}
+
+/// Answers `ask` from `proof`, which must be accepted under `root`.
 ///
 /// # Errors
-/// [`Error::Proof`] if `proof` does not prove it.
-#[doc(hidden)]
+/// [`Error::Proof`] if `proof` does not prove the answer.
 pub fn replay(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
-    if let Ask::Key(key) = &ask
-        && let Some(target) = look_up(root, key.as_bytes(), proof, limit)
-    {
-        return Ok(Answer::Key(target));
+    match &ask {
+        Ask::Key(key) if root.kind == Kind::Map => Ok(Answer::Key(look_up(root, key, proof, limit)?)),
+        _ => replay_on_tree(root, &ask, proof, limit),
     }
-    query(root, ask, proof, limit)
 }
 
-/// The same for each kind of question in the same way: on a tree.
-pub(crate) fn query(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
-    let mut tree = Tree::of_proof(root.kind, root.suite);
-    read(&mut tree, root, proof, limit)?;
-    let answer = Task::from(ask).run(&mut tree).map_err(refuse)?;
-    check_all_visited(&tree)?;
-    Ok(answer)
+/// Replays any query on the decoded tree.
+pub(crate) fn replay_on_tree(root: &RootCid, ask: &Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+    let mut tree = PartialTree::of_proof(root.kind, root.suite);
+    decode(&mut tree, proof, limit)?;
+    accept([root], std::array::from_mut(&mut tree), |[tree]| run_once(ask, tree))
 }
 
-/// The same for a key in one pass; None where that is not enough to say.
+/// Replays the lookup of a key as the proof is read.
 #[inline(always)]
-fn look_up(root: &RootCid, key: &[u8], proof: &[u8], limit: usize) -> Option<Option<Cid>> {
-    if proof.len() > limit.min(MAX_LIMIT) {
-        return None;
-    }
-    Some(lookup::check(root, key, proof)?.map(Cid::trusted))
-}
-
-/// What a halt means on a proof.
-pub(crate) fn refuse(halt: Halt) -> Error {
-    match halt {
-        Halt::Stub | Halt::Pages | Halt::Budget => Error::proof("the query needs a node that the proof does not show"),
-        Halt::Faulty(why) | Halt::Full(why) => Error::proof(why),
-        Halt::Conflict { why, .. } => Error::proof(format!("the changes do not fit the tree: {why}")),
-        Halt::Damaged(error) => error,
-    }
+fn look_up(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
+    check_len(proof, limit)?;
+    let mut shown = streamed::read(root.suite, key.as_bytes(), proof).map_err(|interrupt| interrupt.on_proof())?;
+    accept([root], std::array::from_mut(&mut shown), |[shown]| Ok(shown.target))
 }
 
 fn expect(root: &RootCid, kind: Kind) -> Result<()> {
@@ -102,69 +133,69 @@ fn expect(root: &RootCid, kind: Kind) -> Result<()> {
     Err(Error::input(InputCode::KindMismatch, what))
 }
 
-/// The target that `key` leads to in the map `root`, or None: it is proven that there is none. O(depth) hashes.
-///
-/// # Errors
-/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no map.
-pub fn key(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
-    expect(root, Kind::Map)?;
-    // What `replay` does, without moving the answer about: this is the verification that there is most of.
-    if let Some(target) = look_up(root, key.as_bytes(), proof, limit) {
-        return Ok(target);
-    }
-    match query(root, Ask::Key(key.clone()), proof, limit)? {
-        Answer::Key(target) => Ok(target),
-        _ => Err(Error::proof(OTHER_ANSWER)),
-    }
+fn unexpected() -> Error {
+    Error::proof("the query gave an answer of another kind")
 }
 
-/// Element `index` of the list `root`, or the proof that the list is shorter. O(log n) hashes.
+/// Verifies an inclusion or absence proof: the target of `key` in the map `root`, or None if it is proven absent. O(depth)
+/// hashes.
 ///
 /// # Errors
-/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no list.
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a map.
+pub fn key(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
+    expect(root, Kind::Map)?;
+    look_up(root, key, proof, limit)
+}
+
+/// Verifies element `index` of the list `root`, or that the list is shorter. O(log n) hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a list.
 pub fn index(root: &RootCid, index: u64, proof: &[u8], limit: usize) -> Result<Element> {
     expect(root, Kind::List)?;
     match replay(root, Ask::Index(index), proof, limit)? {
         Answer::Element(element) => Ok(element),
-        _ => Err(Error::proof(OTHER_ANSWER)),
+        _ => Err(unexpected()),
     }
 }
 
-/// The elements of the list `root` whose span of measure meets `start..end`, complete. O(log n + segments) hashes.
+/// Verifies a range proof: all elements of the list `root` whose span of measure meets `start..end`. O(log n + segments)
+/// hashes.
 ///
 /// # Errors
-/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no list.
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a list.
 pub fn range(root: &RootCid, start: u64, end: Option<u64>, proof: &[u8], limit: usize) -> Result<Span> {
     expect(root, Kind::List)?;
     match replay(root, Ask::Range { start, end, max_segments: usize::MAX }, proof, limit)? {
         Answer::Span(span) => Ok(span),
-        _ => Err(Error::proof(OTHER_ANSWER)),
+        _ => Err(unexpected()),
     }
 }
 
-/// One page of the listing of `window` in the map `root`, complete. O(depth + entries) hashes.
+/// Verifies a listing proof: one complete page of the listing of `window` in the map `root`. O(depth + entries) hashes.
 ///
 /// # Errors
-/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is no map or `entries` is 0.
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a map or `entries` is 0.
 pub fn scan(root: &RootCid, window: Window, entries: usize, proof: &[u8], limit: usize) -> Result<Listing> {
     expect(root, Kind::Map)?;
     if entries == 0 {
-        return Err(Error::request("limit: a listing has at least 1 entry a page"));
+        return Err(Error::request("limit: a listing has at least 1 entry per page"));
     }
     match replay(root, Ask::Scan(window, entries), proof, limit)? {
         Answer::Listing(listing) => Ok(listing),
-        _ => Err(Error::proof(OTHER_ANSWER)),
+        _ => Err(unexpected()),
     }
 }
 
 fn changed(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<RootCid> {
     match replay(root, ask, proof, limit)? {
-        Answer::Changed(changed) => Ok(RootCid { digest: changed.sum.digest, ..*root }),
-        _ => Err(Error::proof(OTHER_ANSWER)),
+        Answer::Changed(sum) => Ok(RootCid { digest: sum.digest, ..*root }),
+        _ => Err(unexpected()),
     }
 }
 
-/// The root that the map `root` gets by `changes`, computed without its data. O(changes x depth) hashes.
+/// Verifies a transition proof: the root of the map `root` after `changes`, computed without its data. O(changes x depth)
+/// hashes.
 ///
 /// # Errors
 /// [`Error::Proof`] if `proof` does not show what the changes need, or they do not fit.
@@ -173,11 +204,36 @@ pub fn map_changes(root: &RootCid, changes: map::Changes, proof: &[u8], limit: u
     changed(root, Ask::ChangeMap(changes), proof, limit)
 }
 
-/// The root that the list `root` gets by `changes`, computed without its data. O(changes x log n) hashes.
+/// Verifies a transition proof: the root of the list `root` after `changes`, computed without its data. O(changes x log n)
+/// hashes.
 ///
 /// # Errors
 /// [`Error::Proof`] if `proof` does not show what the changes need, or they do not fit.
 pub fn list_changes(root: &RootCid, changes: list::Changes, proof: &[u8], limit: usize) -> Result<RootCid> {
     expect(root, Kind::List)?;
     changed(root, Ask::ChangeList(changes), proof, limit)
+}
+
+/// Verifies a diff proof: the differences between two maps in a window, complete up to the last one. O(differences x depth)
+/// hashes.
+///
+/// # Errors
+/// [`Error::Proof`] if the proofs do not prove it; [`Error::Input`] if a root is not a map or `entries` is 0.
+pub fn diff(
+    roots: [&RootCid; 2],
+    window: &Window,
+    entries: usize,
+    proofs: [&[u8]; 2],
+    limit: usize,
+) -> Result<Differences> {
+    if entries == 0 {
+        return Err(Error::request("limit: a page has at least 1 difference"));
+    }
+    diff::check_same_suite(roots)?;
+    let open = |i: usize| -> Result<Half> {
+        let mut tree = PartialTree::of_proof(roots[i].kind, roots[i].suite);
+        decode(&mut tree, proofs[i], limit).map_err(|error| error.in_step(i))?;
+        Ok(Half::new(tree))
+    };
+    accept(roots, &mut [open(0)?, open(1)?], |halves| diff::diff(halves, window, entries))
 }

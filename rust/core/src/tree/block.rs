@@ -1,27 +1,30 @@
-//! Tree nodes as blocks by themselves: reading the encodings of protocol section 3.
+//! Tree nodes as stand-alone blocks: a decoder for the encodings of protocol section 3.
 //!
-//! A block says what is below it, but not truthfully: whoever puts blocks together to a tree compares what each says
-//! of its children with what they are (`car`). Leaves out digests.
+//! What a block claims about its children is unverified: whoever assembles a tree from blocks compares the two.
 
+use crate::bits::top_bits;
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::Digest;
 use crate::id::varint;
-use crate::key::{self as path, MAX_BITS, MAX_KEY, top_bits};
+use crate::key::{self, MAX_BITS, MAX_KEY};
 use crate::tree::node::{SUM_LIMIT, Summary, left_count};
 
-/// The longest encoding of a node, in bytes: the tag, `bit`, the longest prefix, and two counts and digests.
+/// The maximum length of a node encoding, in bytes: tag, `bit`, the longest prefix, two counts and digests.
 pub const MAX_BLOCK: usize = 1 + 3 + MAX_KEY + 2 * (8 + 32);
 
-/// A node as its encoding says it. In a list, `key` and `prefix` are empty and `bit` is 0.
+/// A decoded node. In a list, `key` and `prefix` are empty and `bit` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Block<'a> {
+    /// The empty node.
     Empty,
+    /// A leaf.
     Leaf { key: &'a [u8], measure: u64, target: &'a [u8] },
+    /// An inner node.
     Inner { bit: u32, prefix: &'a [u8], children: [Summary; 2] },
 }
 
 impl<'a> Block<'a> {
-    /// The count and measure that the node says of itself.
+    /// The count and measure that follow from the encoding.
     pub fn amounts(&self) -> (u64, u64) {
         match self {
             Self::Empty => (0, 0),
@@ -30,7 +33,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The bits of the path that the node says by itself, and their number.
+    /// The path bits that the node determines, and their number.
     pub fn own(&self) -> (&'a [u8], u32) {
         match *self {
             Self::Empty => (&[], 0),
@@ -39,14 +42,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Reads the encoding of a node of that kind of tree; the whole of `bytes` must be one.
+    /// Decodes a node of a tree of this kind from the whole of `bytes`; the error says what is wrong.
     pub fn read(kind: Kind, bytes: &'a [u8]) -> Result<Self, &'static str> {
-        let mut reader = Reader(bytes);
+        let mut reader = BlockReader(bytes);
         let block = match (kind, reader.take(1)?[0]) {
             (Kind::Map, 0x00) | (Kind::List, 0x10) => Self::Empty,
             (Kind::Map, 0x01) => {
                 let key = reader.counted(MAX_KEY, "a key is longer than 8,194 bytes")?;
-                path::check(key)?;
+                key::check(key)?;
                 Self::Leaf { key, measure: 1, target: reader.target()? }
             }
             (Kind::List, 0x11) => Self::Leaf { key: &[], measure: reader.amount()?, target: reader.target()? },
@@ -66,15 +69,15 @@ impl<'a> Block<'a> {
                 }
                 Self::Inner { bit: 0, prefix: &[], children }
             }
-            _ => return Err("it is no node of its kind of tree"),
+            _ => return Err("not a node of its kind of tree"),
         };
         if reader.0.is_empty() { Ok(block) } else { Err("bytes follow the node") }
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct BlockReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> BlockReader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], &'static str> {
         let (taken, rest) = self.0.split_at_checked(n).ok_or("the bytes end inside the node")?;
         self.0 = rest;
@@ -87,7 +90,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// A length of at most `most`, and as many bytes.
+    /// Reads a length of at most `most`, and as many bytes.
     fn counted(&mut self, most: usize, over: &'static str) -> Result<&'a [u8], &'static str> {
         match usize::try_from(self.varint()?) {
             Ok(n) if n <= most => self.take(n),
@@ -101,7 +104,7 @@ impl<'a> Reader<'a> {
         Ok(target)
     }
 
-    /// A count or measure.
+    /// Reads a count or measure.
     fn amount(&mut self) -> Result<u64, &'static str> {
         match self.varint()? {
             0 => Err("a count or measure of 0"),
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_is_cut_or_longer_is_not() {
+    fn encodings_decode_and_truncated_or_extended_ones_do_not() {
         let (key, target) = (b"docs\0\x01readme\0\0", target());
         let (l, r) = (sum(2, 2), sum(1, 1));
         let inner = MapInner { bit: 11, path: &[0xff, 0xff], children: [&l, &r] };
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tree_has_is_refused() {
+    fn nodes_that_no_tree_has_are_rejected() {
         let target = target();
         let list = |l, r| bytes(&ListInner { children: [&l, &r] });
         let refused = [
@@ -182,11 +185,11 @@ mod tests {
             (Kind::Map, bytes(&MapLeaf { key: b"a/b\0\0", target: &target }), "'/'"),
             (Kind::Map, bytes(&MapInner { bit: MAX_BITS, path: &[0; MAX_KEY], children: [&sum(1, 1); 2] }), "longest"),
             (Kind::Map, [&[2, 1, 0x40, 1], &[7; 32][..], &[1], &[7; 32]].concat(), "stray"),
-            (Kind::Map, vec![3], "no node"),
+            (Kind::Map, vec![3], "not a node"),
         ];
         for (kind, node, why) in refused {
-            let said = Block::read(kind, &node).expect_err(why);
-            assert!(said.contains(why), "{said}");
+            let error = Block::read(kind, &node).expect_err(why);
+            assert!(error.contains(why), "{error}");
         }
     }
 }

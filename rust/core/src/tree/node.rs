@@ -1,34 +1,38 @@
-//! Node encodings and their digests (protocol section 3).
+//! Node encodings and their digests (protocol section 3). Every node digest is computed by [`Encoder`].
 //!
-//! Nothing here knows where a node comes from; every digest of the crate is made by [`Encoder`].
+//! ```text
+//! map leaf    01 || varint(len key) || key || varint(len target) || target
+//! map inner   02 || varint(bit) || prefix || varint(count) || digest || varint(count) || digest
+//! list leaf   11 || varint(measure) || varint(len target) || target
+//! list inner  12 || varint(count) || varint(measure) || digest || varint(count) || varint(measure) || digest
+//! ```
 
 use sha2::block_api::compress256;
 
+use crate::bits::{self, Side, copy, top_bits};
 use crate::id::cid::MAX_LEN;
 use crate::id::suite::{Digest, Suite};
-use crate::key::{self as path, top_bits};
-use crate::tree::arena::Side;
 
-/// Counts, measures and their sums stay below this.
+/// The exclusive upper bound of counts, measures and their sums.
 pub const SUM_LIMIT: u64 = 1 << 53;
 
-/// What a node says of all that is below it.
+/// The totals and the digest of a subtree: what its parent hashes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Number of leaves, at least 1 but for the empty node.
+    /// Number of leaves; 0 in the empty node only.
     pub count: u64,
-    /// Sum of the measures of a list's elements; of a map the count.
+    /// Sum of the measures of a list's elements; in a map, the count.
     pub measure: u64,
-    /// The node's digest.
+    /// Digest of the top node.
     pub digest: Digest,
 }
 
 impl Summary {
-    /// Of a node that was not read yet.
+    /// The summary of a node that has not been loaded.
     pub const UNKNOWN: Self = Self { count: 0, measure: 0, digest: Digest::ZERO };
 }
 
-/// Where an encoding is written.
+/// A sink for encodings.
 pub trait Out {
     fn bytes(&mut self, bytes: &[u8]);
     fn byte(&mut self, byte: u8);
@@ -58,16 +62,21 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Room in front of the path: a tag and the varint of a bit or of a key's length.
+/// Space before the path: a tag and the varint of a bit or of a key's length.
 const HEAD: usize = 4;
-/// Room after the path: a target and its length (longer than two counts and digests), and the padding of SHA-256.
-const BEHIND: usize = 2 + MAX_LEN + PADDING.len() + 8;
+/// Space after the path: a target and its length (longer than two counts and digests), and the padding of SHA-256.
+const TAIL: usize = 2 + MAX_LEN + PADDING.len() + 8;
 
-/// Where an encoding is made in place.
+/// The buffer in which encodings are assembled.
+///
+/// ```text
+/// | HEAD: tag, varint | path ........ | rest of the encoding | padding |
+///        └ start                                             └ end
+/// ```
 struct Line {
-    /// The path stands from [`HEAD`] on.
+    /// The path starts at [`HEAD`].
     buffer: Vec<u8>,
-    /// Where the encoding ends so far.
+    /// End of the encoding so far.
     end: usize,
 }
 
@@ -92,7 +101,7 @@ impl Out for Line {
 }
 
 impl Line {
-    /// Hashes what stands from `start` on.
+    /// Hashes the encoding that begins at `start`.
     #[inline(always)]
     fn hash(&mut self, start: usize, suite: Suite) -> Digest {
         let len = self.end - start;
@@ -105,14 +114,14 @@ impl Line {
                 message[64 * blocks - 8..64 * blocks].copy_from_slice(&(8 * len as u64).to_be_bytes());
                 let mut state = SHA256_START;
                 compress256(&mut state, &message.as_chunks().0[..blocks]);
-                // All words at once: bytes that are written four by four make whoever reads them sixteen at a time wait.
+                // All words at once: a 16-byte load of bytes that were stored four at a time would stall.
                 let words = state.map(u32::to_be_bytes);
                 Digest(words.as_flattened().try_into().expect("eight words are 32 bytes"))
             }
         }
     }
 
-    /// Writes a tag and a varint of at most three bytes so that they end where the path starts. Where they start.
+    /// Writes a tag and a varint of at most three bytes just before the path, and returns where they start.
     #[inline(always)]
     fn head(&mut self, tag: u8, value: u32) -> usize {
         let head = &mut self.buffer[..HEAD];
@@ -133,50 +142,21 @@ impl Line {
     }
 }
 
-/// Copies a few bytes without a call. Labels, prefixes and targets are short, and a proof has dozens of them.
-#[inline(always)]
-pub fn copy(to: &mut [u8], from: &[u8]) {
-    #[inline(always)]
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
-        let last = from.len() - N;
-        let (head, tail): ([u8; N], [u8; N]) = (
-            from[..N].try_into().expect("the length was looked at"),
-            from[last..].try_into().expect("the length was looked at"),
-        );
-        to[..N].copy_from_slice(&head);
-        to[last..last + N].copy_from_slice(&tail);
-    }
-    match from.len() {
-        0 => {}
-        1..=3 => {
-            let middle = from.len() / 2;
-            let last = from.len() - 1;
-            (to[0], to[middle], to[last]) = (from[0], from[middle], from[last]);
-        }
-        4..=7 => ends::<4>(to, from),
-        8..=16 => ends::<8>(to, from),
-        17..=32 => ends::<16>(to, from),
-        33..=64 => ends::<32>(to, from),
-        _ => to.copy_from_slice(from),
-    }
-}
-
-/// What stands behind a message in SHA-256, before its length (FIPS 180-4, section 5.1.1).
+/// The padding of a SHA-256 message before its length (FIPS 180-4, section 5.1.1).
 const PADDING: [u8; 72] = {
     let mut padding = [0; 72];
     padding[0] = 0x80;
     padding
 };
 
-/// The first hash value of SHA-256 (FIPS 180-4, section 5.3.3).
+/// The initial hash value of SHA-256 (FIPS 180-4, section 5.3.3).
 const SHA256_START: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-/// Makes node encodings around the path that leads to the node, and hashes them there.
+/// Computes node digests, sharing one path buffer.
 ///
-/// The path's bytes are part of every encoding of a map on that path. So they stand in the buffer where the encodings
-/// need them, and are not copied for each. An encoding spoils the path from its node's `bit` on, which is done with
-/// when the node is hashed.
+/// The bytes of the path are part of the encoding of every map node on it. So encodings are assembled around the path,
+/// in place. Assembling one overwrites the path from the node's `bit` on, which no node above needs.
 pub struct Encoder {
     suite: Suite,
     line: Line,
@@ -189,36 +169,36 @@ impl Encoder {
         Self { suite, line: Line { buffer, end: 0 } }
     }
 
-    /// Makes room for a path of so many bytes, and all that an encoding puts behind it.
+    /// Ensures capacity for a path of so many bytes and the rest of an encoding.
     #[inline(always)]
     fn reach(&mut self, bytes: usize) {
-        if self.line.buffer.len() < HEAD + bytes + BEHIND {
-            self.line.buffer.resize(2 * bytes + HEAD + BEHIND, 0);
+        if self.line.buffer.len() < HEAD + bytes + TAIL {
+            self.line.buffer.resize(2 * bytes + HEAD + TAIL, 0);
         }
     }
 
-    /// Puts `own` into the path: the bits from `floor` on, which start at byte `floor / 8`.
+    /// Writes `own`, the bits from `floor` on, into the path.
     #[inline(always)]
     pub fn put(&mut self, floor: u32, own: &[u8]) {
         let from = (floor / 8) as usize;
         self.reach(from + own.len() + 1);
-        path::put(&mut self.line.buffer[HEAD..], floor, own);
+        bits::put(&mut self.line.buffer[HEAD..], floor, own);
     }
 
-    /// Puts in the label of an inner node, and the bit that leads to its left side.
+    /// Writes the label of an inner node, and the bit that leads to its left child.
     #[inline(always)]
     pub fn descend(&mut self, floor: u32, label: &[u8], bit: u32) {
         self.reach(bit as usize / 8 + 1);
         let path = &mut self.line.buffer[HEAD..];
-        path::put(path, floor, label);
-        path::turn(path, bit, false);
+        bits::put(path, floor, label);
+        bits::put_turn(path, bit, Side::Left);
     }
 
-    /// Puts in the one bit that leads to a child.
+    /// Writes the bit that leads to a child.
     #[inline(always)]
     pub fn turn(&mut self, bit: u32, side: Side) {
         self.reach(bit as usize / 8 + 1);
-        path::turn(&mut self.line.buffer[HEAD..], bit, side == Side::Right);
+        bits::put_turn(&mut self.line.buffer[HEAD..], bit, side);
     }
 
     /// The first `len` bytes of the path.
@@ -236,7 +216,7 @@ impl Encoder {
         self.digest(|line| line.byte(0x10))
     }
 
-    /// Of the leaf whose key is the first `len` bytes of the path.
+    /// The digest of the leaf whose key is the first `len` bytes of the path.
     #[inline]
     pub fn map_leaf(&mut self, len: usize, target: &[u8]) -> Digest {
         self.reach(len);
@@ -247,7 +227,7 @@ impl Encoder {
         self.line.hash(start, self.suite)
     }
 
-    /// Of the inner node whose prefix is the first `bit` bits of the path.
+    /// The digest of the inner node whose prefix is the first `bit` bits of the path.
     #[inline(always)]
     pub fn map_inner(&mut self, bit: u32, left: &Summary, right: &Summary) -> Digest {
         let end = HEAD + bit.div_ceil(8) as usize;
@@ -282,18 +262,19 @@ impl Encoder {
     }
 }
 
-/// The bytes of an encoding.
+/// Encodes a node.
 pub fn bytes(encoding: &impl Encoding) -> Vec<u8> {
     let mut out = Vec::new();
     encoding.write(&mut out);
     out
 }
 
-/// An encoding of protocol section 3.
+/// A node encoding of protocol section 3.
 pub trait Encoding {
     fn write(&self, out: &mut impl Out);
 }
 
+/// The empty node: its tag alone.
 pub struct Tag(pub u8);
 
 impl Encoding for Tag {
@@ -374,7 +355,7 @@ impl Encoding for ListInner<'_> {
     }
 }
 
-/// The number of elements on the left side of a list of `n` > 1: the largest power of two below `n`.
+/// The number of elements in the left subtree of a list of `n` > 1: the largest power of two below `n`.
 #[inline]
 pub fn left_count(n: u64) -> u64 {
     1 << (63 - (n - 1).leading_zeros())
@@ -383,15 +364,16 @@ pub fn left_count(n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::MAX_KEY;
 
     #[test]
-    fn encodings_made_in_place_are_the_encodings_and_have_their_digests() {
+    fn digests_are_those_of_the_encodings() {
         let sum = |count, byte| Summary { count, measure: count, digest: Digest([byte; 32]) };
         let [left, right] = [sum(1, 3), sum(SUM_LIMIT - 1, 5)];
-        let key: Vec<u8> = (0..path::MAX_KEY).map(|i| i as u8 | 1).collect();
+        let key: Vec<u8> = (0..MAX_KEY).map(|i| i as u8 | 1).collect();
         for suite in Suite::ALL {
             let mut encoder = Encoder::new(suite);
-            for len in (0..400).chain([path::MAX_KEY]).rev() {
+            for len in (0..400).chain([MAX_KEY]).rev() {
                 let (key, target) = (&key[..len], vec![9; 1 + len % MAX_LEN]);
                 encoder.put(0, key);
                 assert_eq!(encoder.path(len), key);
@@ -407,16 +389,6 @@ mod tests {
             let list = bytes(&ListInner { children: [&left, &right] });
             assert_eq!(encoder.list_inner(&left, &right), suite.digest(&list));
             assert_eq!(encoder.map_empty(), suite.digest(&[0]));
-        }
-    }
-
-    #[test]
-    fn copy_copies_every_length() {
-        let from: Vec<u8> = (0..200).collect();
-        for n in 0..200 {
-            let mut to = vec![0xff; n];
-            copy(&mut to, &from[..n]);
-            assert_eq!(to, from[..n]);
         }
     }
 }

@@ -10,7 +10,7 @@ use coregw_core::internals::arena::{Node, PathBuffer, Side, State};
 use coregw_core::internals::block::Block;
 use coregw_core::internals::cut::{self, Child};
 use coregw_core::internals::node::Summary;
-use coregw_core::key::top_bits;
+use coregw_core::internals::same_bits;
 use coregw_core::{Cid, Error, Kind, Result, RootCid};
 
 use super::blocks::Blocks;
@@ -190,11 +190,4 @@ fn check_child(record: &NodeRecord, block: &Block<'_>, path: &PathBuffer, bit: u
         return Err(Error::request(format!("{}: its keys do not belong below its parent", record.place())));
     }
     Ok(())
-}
-
-/// Whether the first `n` bits are equal; both slices have that many.
-fn same_bits(a: &[u8], b: &[u8], n: u32) -> bool {
-    let whole = n as usize / 8;
-    let rest = top_bits(n % 8);
-    a[..whole] == b[..whole] && (rest == 0 || (a[whole] ^ b[whole]) & rest == 0)
 }

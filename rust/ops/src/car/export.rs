@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use coregw_core::internals::arena::{NodeId, PathBuffer, Side, State};
 use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
-use coregw_core::{Cid, Digest, Error, InputCode, Kind, NodeSource, Page, PageCache, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid};
 
 use super::format::{block_head, header};
 use super::index::payload_key;

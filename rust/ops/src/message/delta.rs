@@ -1,6 +1,6 @@
 //! The deltas of a mutation (protocol section 5): their messages, and what each means, for the gateway and the verifier.
 
-use coregw_core::internals::prove::Ask;
+use coregw_core::Ask;
 use coregw_core::{Arcs, Cid, ConflictCode, Error, InputCode, Key, Kind, Result, RootCid, Snapshot, list, map};
 use serde::{Deserialize, Serialize};
 

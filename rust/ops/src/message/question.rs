@@ -1,7 +1,7 @@
 //! A question about one tree, and the prooflist step that answers it (protocol section 5).
 
-use coregw_core::internals::prove::{Answer, Ask};
 use coregw_core::verify;
+use coregw_core::{Answer, Ask};
 use coregw_core::{Cid, Error, Key, Kind, Result, RootCid, Window};
 
 use super::Int;

@@ -1,4 +1,4 @@
-//! That a walk on pages and a visit of a tree are the same: answers, proofs, and where they stop on the way.
+//! A query for one leaf has the same answer, proof and interrupts on pages and on a tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,67 +8,67 @@ use proptest::prelude::*;
 use crate::error::Result;
 use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
+use crate::interrupt::Interrupt;
 use crate::key::Key;
-use crate::page::{NodeSource, Page};
-use crate::proof::prove::{Answer, Ask, Progress, Query};
-use crate::proof::pruned::{self, Form};
+use crate::page::cache::PageSource;
+use crate::page::format::Page;
+use crate::proof::query::{Answer, Ask, Query};
 use crate::proof::verify;
+use crate::query::arcs::Arcs;
 use crate::snapshot::Snapshot;
-use crate::tree::arcs::Arcs;
 use crate::tree::arena::Arena;
+use crate::tree::pruned::{self, Form};
 
 type Stored = BTreeMap<Digest, Arc<Page>>;
 
-/// A source that has these pages at hand.
+/// A source that has these pages.
 struct Shelf(Stored);
 
-impl NodeSource for Shelf {
+impl PageSource for Shelf {
     fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
         self.0.get(digest).map(Arc::clone)
     }
 }
 
-/// Where a query stopped on the way, what it left of each budget, and how it ended; None: a page is missing.
-type Course = (Vec<(Progress, u64)>, Option<Result<(Answer, Vec<u8>)>>);
+/// The interrupts of a query and what was left of each budget, and how it ended; None if a page is missing.
+type Course = (Vec<(Interrupt, u64)>, Option<Result<(Answer, Vec<u8>)>>);
 
 fn course(mut query: Query, stored: &Stored, budget: u64) -> Course {
     let mut stops = Vec::new();
     loop {
-        let progress = match query.run(budget) {
-            Ok(progress) => progress,
-            Err(error) => return (stops, Some(Err(error))),
+        let mut left = budget;
+        let interrupt = match query.run(&mut left) {
+            Ok(answer) => return (stops, Some(Ok((answer, query.proof())))),
+            Err(Interrupt::Failed(error)) => return (stops, Some(Err(error))),
+            Err(interrupt) => interrupt,
         };
-        stops.push((progress.clone(), query.budget_left()));
-        match progress {
-            Progress::Done => return (stops, query.answer().map(|answer| Ok((answer, query.proof())))),
-            Progress::Budget => {}
-            Progress::Pages(wanted) => {
-                let pages: Vec<_> = wanted.iter().filter_map(|digest| stored.get(digest).map(Arc::clone)).collect();
-                if pages.len() < wanted.len() {
-                    return (stops, None);
-                }
-                query.supply(pages);
+        stops.push((interrupt.clone(), left));
+        if let Interrupt::Pages(missing) = interrupt {
+            let pages: Vec<_> = missing.iter().filter_map(|digest| stored.get(digest).map(Arc::clone)).collect();
+            if pages.len() < missing.len() {
+                return (stops, None);
             }
+            query.supply(pages);
         }
     }
 }
 
-/// How the walk goes, which is how the visit goes, whichever pages are at hand and whatever the budget is.
+/// How a query ends, which is the same on pages and on a tree, whichever pages are available and whatever the budget is.
 fn both(root: &RootCid, stored: &Stored, ask: impl Fn() -> Ask) -> Option<Result<(Answer, Vec<u8>)>> {
     let mut end = None;
     for (shelf, budget) in
         [(stored.clone(), u64::MAX), (Stored::new(), u64::MAX), (Stored::new(), 1), (stored.clone(), 3)]
     {
-        let shelf: Arc<dyn NodeSource> = Arc::new(Shelf(shelf));
-        let walked = course(Query::open(root, Arc::clone(&shelf), ask()), stored, budget);
-        let visited = course(Query::visiting(root, shelf, ask()), stored, budget);
-        assert_eq!(walked, visited);
-        end = walked.1;
+        let shelf: Arc<dyn PageSource> = Arc::new(Shelf(shelf));
+        let on_pages = course(Query::open(root, Arc::clone(&shelf), ask()), stored, budget);
+        let on_tree = course(Query::on_tree(root, shelf, ask()), stored, budget);
+        assert_eq!(on_pages, on_tree);
+        end = on_pages.1;
     }
     end
 }
 
-/// The pages as a store gives them: they don't hold on to each other.
+/// The pages as a store returns them, without links to each other.
 fn stored(tree: &Snapshot) -> Stored {
     let read = |page: Arc<Page>| Page::parse(&page.to_bytes(), page.kind, page.suite, &page.digest()).expect("a page");
     tree.pages().map(|page| (page.digest(), Arc::new(read(page)))).collect()
@@ -85,7 +85,7 @@ fn map(paths: &BTreeSet<String>) -> Snapshot {
     Snapshot::map(Suite::Sha2_256, arcs).expect("a map")
 }
 
-/// Few letters and long repeats, so that keys part early, late, and inside bytes.
+/// Few letters and long repeats, so that keys diverge early, late, and inside bytes.
 fn paths() -> impl Strategy<Value = BTreeSet<String>> {
     let segment = prop_oneof![
         4 => "[a-cq]{1,4}",
@@ -96,7 +96,7 @@ fn paths() -> impl Strategy<Value = BTreeSet<String>> {
     prop_oneof![prop::collection::btree_set(path.clone(), 0..4), prop::collection::btree_set(path, 0..400)]
 }
 
-/// Compares the look-up of a key, in memory and in a store, with the visit of a tree.
+/// Looks a key up in memory, on stored pages and on a tree.
 fn check_key(tree: &Snapshot, stored: &Stored, path: &str, there: bool) {
     let key = Key::from_text(path).expect("a path");
     let (found, proof) = tree.key(&key).expect("a map");
@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_key_is_walked_to_as_it_is_visited(paths in paths(), others in paths()) {
+    fn keys_are_found_on_pages_as_on_a_tree(paths in paths(), others in paths()) {
         let tree = map(&paths);
         let stored = stored(&tree);
         let longer = paths.iter().map(|path| format!("{path}/a"));
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn an_index_is_walked_to_as_it_is_visited(sizes in prop::collection::vec(1u64..1 << 40, 0..700)) {
+    fn indices_are_found_on_pages_as_on_a_tree(sizes in prop::collection::vec(1u64..1 << 40, 0..700)) {
         let elements: Vec<_> = sizes.iter().enumerate().map(|(i, &size)| (target(i), size)).collect();
         let tree = Snapshot::list(Suite::Blake3, &elements).expect("a list");
         let stored = stored(&tree);
@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn keys_over_many_pages_are_walked_to_as_they_are_visited() {
+fn keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
     let hex = |i: usize| Suite::Blake3.digest(&i.to_be_bytes()).to_string()[..24].to_owned();
     let paths: BTreeSet<_> = (0..20_000).map(hex).collect();
     let tree = map(&paths);
@@ -151,7 +151,7 @@ fn keys_over_many_pages_are_walked_to_as_they_are_visited() {
 }
 
 #[test]
-fn a_missing_page_stops_both_at_the_same_place() {
+fn a_missing_page_interrupts_both_at_the_same_node() {
     let paths: BTreeSet<_> = (0..600).map(|i| format!("{i:05}")).collect();
     let tree = map(&paths);
     let mut stored = stored(&tree);
@@ -162,11 +162,11 @@ fn a_missing_page_stops_both_at_the_same_place() {
         missed += u32::from(both(&tree.root(), &stored, || Ask::Key(key.clone())).is_none());
         stored.insert(digest, page);
     }
-    assert!(missed >= 2, "the walk passes {missed} pages");
+    assert!(missed >= 2, "the path crosses {missed} pages");
 }
 
 #[test]
-fn a_page_of_another_kind_or_suite_is_refused_by_both() {
+fn a_page_of_another_kind_or_suite_is_rejected_by_both() {
     let paths: BTreeSet<_> = (0..600).map(|i| format!("{i:05}")).collect();
     let tree = map(&paths);
     let key = Key::from_text("00300").expect("a path");
@@ -188,8 +188,8 @@ fn a_page_of_another_kind_or_suite_is_refused_by_both() {
 }
 
 #[test]
-fn a_node_below_a_whole_key_is_refused_by_both() {
-    // An inner node with the label "a", its end, and more: no key may go on behind that.
+fn a_node_below_a_whole_key_is_rejected_by_both() {
+    // An inner node whose label is the whole key of "a", and more: no key continues after that.
     let label = b"a\0\0xxxxx";
     let stub = [&[3, 1][..], &[7; 32], &[0, 0, 0]].concat();
     let bytes = [&[2, 64][..], label, &stub, &stub].concat();

@@ -1,39 +1,40 @@
-//! The arcs of a map before it is built: collected in any order, sorted once, doubles refused.
+//! The arcs of a map to be built: collected in any order, sorted once, and checked for duplicates.
 
 use std::collections::TryReserveError;
 
+use crate::bits::common_len;
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::Cid;
-use crate::key::{self as path, Key};
+use crate::key::{self, Key};
 
-/// One arc: where its key, and behind that its target, lie.
+/// One arc: its key, followed by its target, is at `offset`.
 #[derive(Debug, Clone, Copy)]
-struct Arc {
-    /// While it is sorted, the eight bytes of its key that are compared.
+struct Entry {
+    /// During sorting, the eight bytes of the key that are compared.
     lead: u64,
     offset: u64,
     key_len: u16,
     target_len: u8,
 }
 
-/// Fewer arcs than this are sorted by their whole keys.
+/// Fewer arcs are sorted by comparing whole keys.
 const FEW: usize = 12;
-/// What all keys of a step share is looked for in so many bytes, a line of the processor's cache: keys that part one at
-/// a time would otherwise be read to their ends at each step.
-const AHEAD: usize = 64;
+/// How many bytes are searched for a common prefix at each step: one cache line. Keys that diverge one at a time would
+/// otherwise be read to their ends at each step.
+const MAX_SHARED: usize = 64;
 
-/// Arcs in one block of memory.
+/// The arcs of a map, in one block of memory.
 #[derive(Debug, Default)]
 pub struct Arcs {
     bytes: Vec<u8>,
-    arcs: Vec<Arc>,
+    arcs: Vec<Entry>,
 }
 
 impl Arcs {
-    /// Reserves memory for more arcs with so many bytes of keys and targets.
+    /// Reserves memory for `arcs` more arcs, with `bytes` bytes of keys and targets.
     ///
     /// # Errors
-    /// If there is no memory left.
+    /// If the allocation fails.
     pub fn try_reserve(&mut self, arcs: usize, bytes: usize) -> std::result::Result<(), TryReserveError> {
         self.bytes.try_reserve(bytes)?;
         self.arcs.try_reserve(arcs)
@@ -49,10 +50,10 @@ impl Arcs {
     /// Adds an arc whose path is in text form.
     ///
     /// # Errors
-    /// A phrase that says what is wrong with the path; the arc is not added.
+    /// What is wrong with the path; the arc is not added.
     pub fn push_text(&mut self, path: &str, target: &Cid) -> Result<(), &'static str> {
         let offset = self.bytes.len();
-        if let Err(why) = path::write_text(path, &mut self.bytes) {
+        if let Err(why) = key::write_text(path, &mut self.bytes) {
             self.bytes.truncate(offset);
             return Err(why);
         }
@@ -64,36 +65,36 @@ impl Arcs {
         let (key_len, target) = (self.bytes.len() - offset, target.as_bytes());
         self.bytes.extend_from_slice(target);
         let (key_len, target_len) = (key_len as u16, target.len() as u8);
-        self.arcs.push(Arc { lead: 0, offset: offset as u64, key_len, target_len });
+        self.arcs.push(Entry { lead: 0, offset: offset as u64, key_len, target_len });
     }
 
-    /// Number of arcs.
+    /// The number of arcs.
     pub fn len(&self) -> usize {
         self.arcs.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no arcs.
     pub fn is_empty(&self) -> bool {
         self.arcs.is_empty()
     }
 
-    fn key(&self, arc: &Arc) -> &[u8] {
+    fn key(&self, arc: &Entry) -> &[u8] {
         &self.bytes[arc.offset as usize..][..usize::from(arc.key_len)]
     }
 
-    /// Sorts by key. O(n log n + bytes).
+    /// Sorts the arcs by key. O(n log n + bytes).
     ///
     /// # Errors
-    /// [`Error::Input`] if two arcs have the same path, naming it, or for more than 4 GiB of keys and targets.
+    /// [`Error::Input`] if two arcs have the same path, or if keys and targets take more than 4 GiB.
     pub fn sort(&mut self) -> Result<()> {
         if u32::try_from(self.bytes.len()).is_err() {
-            let what = "arcs: their keys and targets take more than 4 GiB; build a smaller map and change it";
+            let what = "arcs: keys and targets take more than 4 GiB; build a smaller map and change it";
             return Err(Error::input(InputCode::TooLarge, what));
         }
         let mut arcs = std::mem::take(&mut self.arcs);
         self.order(&mut arcs);
-        // What is built from the arcs reads them in order; bringing them in order here waits for memory only once. A
-        // comparison in this loop would make it twice as slow.
+        // Building reads the arcs in order, so they are moved into order here, with one cache miss each. A comparison in
+        // this loop would make it twice as slow.
         let mut bytes = Vec::with_capacity(self.bytes.len());
         for arc in &mut arcs {
             let (from, len) = (arc.offset as usize, usize::from(arc.key_len) + usize::from(arc.target_len));
@@ -103,16 +104,16 @@ impl Arcs {
         (self.bytes, self.arcs) = (bytes, arcs);
         for pair in self.arcs.windows(2) {
             if self.key(&pair[0]) == self.key(&pair[1]) {
-                let path = path::segments(self.key(&pair[0])).join("/");
-                return Err(Error::request(format!("arcs: two arcs have the path {path:?}")));
+                let path = key::segments(self.key(&pair[0])).join("/");
+                return Err(Error::request(format!("arcs: the path {path:?} occurs twice")));
             }
         }
         Ok(())
     }
 
-    /// Brings arcs in the order of their keys: by the first eight bytes, those that agree there by the next eight, and
-    /// so on. So a key that is in no cache is waited for once for eight bytes, not at each comparison.
-    fn order(&self, arcs: &mut [Arc]) {
+    /// Sorts arcs by the first eight bytes of their keys, equal ones by the next eight, and so on. So a key costs one cache
+    /// miss per eight bytes, not one per comparison.
+    fn order(&self, arcs: &mut [Entry]) {
         let mut rest = vec![(0..arcs.len(), 0)];
         while let Some((range, known)) = rest.pop() {
             let (mut start, arcs) = (range.start, &mut arcs[range]);
@@ -121,16 +122,16 @@ impl Arcs {
                 continue;
             }
             for arc in &mut *arcs {
-                let behind = &self.key(arc)[known..];
-                arc.lead = match behind.first_chunk() {
+                let rest = &self.key(arc)[known..];
+                arc.lead = match rest.first_chunk() {
                     Some(whole) => u64::from_be_bytes(*whole),
-                    None => behind.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
+                    None => rest.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
                 };
             }
             arcs.sort_unstable_by_key(|arc| arc.lead);
             for same in arcs.chunk_by(|a, b| a.lead == b.lead) {
-                // No key is a prefix of another: where one ends, all that agree with it are doubles. What all share is
-                // often long, and passed over at once.
+                // No key is a prefix of another, so keys that agree up to the end of one are duplicates. Common prefixes
+                // are often long, and skipped at once.
                 if same.len() > 1 && usize::from(same[0].key_len) > known + 8 {
                     let known = if same.len() == arcs.len() { self.shared(same, known + 8) } else { known + 8 };
                     rest.push((start..start + same.len(), known));
@@ -140,23 +141,23 @@ impl Arcs {
         }
     }
 
-    /// The number of bytes from the start on in which all keys are the same: `known`, and what is found behind those.
-    fn shared(&self, arcs: &[Arc], known: usize) -> usize {
+    /// The length of the common prefix of all keys, at least `known` and at most [`MAX_SHARED`] more.
+    fn shared(&self, arcs: &[Entry], known: usize) -> usize {
         let first = &self.key(&arcs[0])[known..];
-        let most = first.len().min(AHEAD);
-        known + arcs.iter().fold(most, |n, arc| path::common(&first[..n], &self.key(arc)[known..]))
+        let most = first.len().min(MAX_SHARED);
+        known + arcs.iter().fold(most, |n, arc| common_len(&first[..n], &self.key(arc)[known..]))
     }
 
-    /// The block of memory, and where the arcs lie in it, in their order.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = Span>) {
-        let span = |arc: Arc| Span { offset: arc.offset as u32, key_len: arc.key_len, target_len: arc.target_len };
+    /// Returns the block of memory, and where the arcs are in it, in order.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = ArcSpan>) {
+        let span = |arc: Entry| ArcSpan { offset: arc.offset as u32, key_len: arc.key_len, target_len: arc.target_len };
         (self.bytes, self.arcs.into_iter().map(span))
     }
 }
 
-/// Where an arc lies: its key, and its target right behind that.
+/// Where an arc is: its key, followed by its target.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct ArcSpan {
     pub(crate) offset: u32,
     pub(crate) key_len: u16,
     pub(crate) target_len: u8,
@@ -177,14 +178,14 @@ mod tests {
         keys.iter().enumerate().for_each(|(i, key)| arcs.push(key, &target(i)));
         arcs.sort()?;
         let (bytes, spans) = arcs.into_parts();
-        let arc = |Span { offset, key_len, target_len }| {
+        let arc = |ArcSpan { offset, key_len, target_len }| {
             let (key, rest) = bytes[offset as usize..].split_at(usize::from(key_len));
             (key.to_vec(), Cid::from_bytes(&rest[..usize::from(target_len)]).expect("a CID"))
         };
         Ok(spans.map(arc).collect())
     }
 
-    /// Keys that share much, end at any distance from what they share, and hold zero bytes; few are doubles.
+    /// Keys with long common prefixes that end at any distance from them and contain zero bytes; few are duplicates.
     fn keys() -> impl Strategy<Value = Vec<Key>> {
         let segment = prop_oneof![Just("a".repeat(30)), Just("\0".repeat(9)), "[ab]{1,3}", "a{1,20}b?", "[\0ab]{1,9}"];
         let path = prop::collection::vec(segment, 1..5).prop_map(|segments| Key::from_segments(&segments));
@@ -192,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_part_one_at_a_time_behind_long_beginnings_come_in_order() {
+    fn keys_that_diverge_one_at_a_time_after_long_prefixes_are_sorted() {
         let key = |n: usize| Key::from_text(&format!("{}b", "a".repeat(13 * n))).expect("a path");
         let mut keys: Vec<_> = (0..300).map(|n| key(n * 7 % 300)).collect();
-        let found = sorted(&keys).expect("no doubles");
+        let found = sorted(&keys).expect("distinct keys");
         // An "a" where another key has its "b" comes first.
         let wanted: Vec<_> = (0..300).rev().map(|n| key(n).as_bytes().to_vec()).collect();
         assert_eq!(found.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), wanted);
@@ -205,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arcs_come_in_the_order_of_their_keys_and_doubles_are_refused(mut keys in keys()) {
+        fn arcs_are_sorted_by_key_and_duplicates_rejected(mut keys in keys()) {
             let distinct: std::collections::BTreeSet<_> = keys.iter().cloned().collect();
             prop_assert_eq!(sorted(&keys).is_ok(), distinct.len() == keys.len());
             let mut seen = std::collections::BTreeSet::new();
@@ -213,7 +214,7 @@ mod tests {
             let mut wanted: Vec<_> =
                 keys.iter().enumerate().map(|(i, key)| (key.as_bytes().to_vec(), target(i))).collect();
             wanted.sort_by(|a, b| a.0.cmp(&b.0));
-            prop_assert_eq!(sorted(&keys).expect("no doubles"), wanted);
+            prop_assert_eq!(sorted(&keys).expect("distinct keys"), wanted);
         }
     }
 }

@@ -1,32 +1,33 @@
-//! Cutting a tree in hand into pages: those of a changed tree that are not stored yet.
+//! New pages: those of a changed or a new tree that no store has yet.
 //!
-//! Where to cut is decided in `cut` and noted on fresh nodes; here nodes are copied to pages accordingly.
+//! Where to cut is decided in `tree::cut` and recorded in fresh nodes; here nodes are copied to pages accordingly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::bits::{PathBuffer, Side};
 use crate::id::cid::Kind;
-use crate::page::Page;
-use crate::tree::arena::{
-    Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, PathBuffer, SHOWN, Side, State, Tail,
-};
-use crate::tree::{Halt, Step, Tree};
+use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::page::format::Page;
+use crate::page::partial::PartialTree;
+use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 
-impl Tree {
-    /// The pages of the tree below `top` that are not stored yet, the top's first. With `linked`, each holds on to
-    /// the pages below it. O(fresh nodes and the pages they are in).
+impl PartialTree {
+    /// Creates the pages of the tree below `top` that no store has yet, the top page first. With `linked`, each links to the
+    /// pages below it. O(fresh nodes and the pages they are in).
     ///
     /// # Errors
-    /// [`Halt::Pages`] if a cut-off sibling fits again and its page is not at hand; call again when it is.
-    pub(crate) fn new_pages(&mut self, top: NodeId, linked: bool) -> Step<Vec<Arc<Page>>> {
+    /// [`Interrupt::Pages`] if a sibling that was cut off fits again and its page is missing.
+    pub(crate) fn new_pages(&mut self, top: NodeId, linked: bool) -> Attempt<Vec<Arc<Page>>> {
+        self.budget = u64::MAX; // what was changed has been paid for
         self.load_kept(top)?;
         if self.has_page(top) {
             return Ok(Vec::new());
         }
-        let mut tops = vec![Top { id: top, floor: 0, prefix: Vec::new() }];
+        let mut tops = vec![PageTop { id: top, floor: 0, prefix: Vec::new() }];
         let mut drafts = Vec::new();
         while let Some(top) = tops.get_mut(drafts.len()) {
-            let top = Top { prefix: std::mem::take(&mut top.prefix), ..*top };
+            let top = PageTop { prefix: std::mem::take(&mut top.prefix), ..*top };
             let mut draft = Draft::default();
             self.draft(top, &mut tops, &mut draft)?;
             draft.arena.nodes.shrink_to_fit();
@@ -34,21 +35,21 @@ impl Tree {
             drafts.push(draft);
         }
         let mut built = BTreeMap::new();
-        // Pages below come after those above, so from the last to the first each finds what it links to.
+        // Pages come after the pages above them, so in reverse order every link finds its page.
         for (draft, top) in drafts.into_iter().zip(&tops).rev() {
             let next = match linked {
-                true => draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Step<_>>()?,
+                true => draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Attempt<_>>()?,
                 false => Vec::new(),
             };
             built.insert(top.id, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
         }
-        tops.iter().map(|top| built.remove(&top.id).ok_or(Halt::Faulty("a page is needed twice"))).collect()
+        tops.iter().map(|top| built.remove(&top.id).ok_or(Failure::Invalid("a page has two parents").into())).collect()
     }
 
-    /// Makes sure of the nodes that stay in a fresh node's page and may be on another page now.
-    fn load_kept(&mut self, top: NodeId) -> Step<()> {
+    /// Loads the nodes that will be in the page of a fresh node and may be on another page now.
+    fn load_kept(&mut self, top: NodeId) -> Attempt<()> {
         let mut rest = vec![top];
-        let mut missing = false;
+        let mut missing = BTreeSet::new();
         while let Some(id) = rest.pop() {
             let State::Inner { left, right, .. } = self.state(id) else {
                 continue;
@@ -59,17 +60,17 @@ impl Tree {
             for (child, keep) in [(left, KEEP_LEFT), (right, KEEP_RIGHT)] {
                 if self.node(id).has(keep) {
                     match self.load(child) {
-                        Err(Halt::Pages) => missing = true,
+                        Err(Interrupt::Pages(pages)) => missing.extend(pages),
                         other => other?,
                     }
                 }
                 rest.push(child);
             }
         }
-        if missing { Err(Halt::Pages) } else { Ok(()) }
+        if missing.is_empty() { Ok(()) } else { Err(Interrupt::Pages(missing)) }
     }
 
-    /// Whether the node is the top of a page that exists.
+    /// Whether the node is the top of an existing page.
     fn has_page(&self, id: NodeId) -> bool {
         match self.state(id) {
             _ if self.node(id).has(FRESH) => false,
@@ -81,16 +82,16 @@ impl Tree {
         }
     }
 
-    /// Whether the node is on a page that is in hand, but not its top, and was not copied yet.
+    /// Whether the node is on a page that is in memory, is not its top, and has not been copied.
     pub(crate) fn on_same_page(&self, id: NodeId) -> bool {
         matches!(self.state(id), State::Remote { .. }) && !self.has_page(id)
     }
 
-    /// Copies one page's nodes below `top`; tops of further new pages are added to `tops`.
-    fn draft(&mut self, top: Top, tops: &mut Vec<Top>, draft: &mut Draft) -> Step<()> {
+    /// Copies the nodes of one page, and appends the tops of further new pages to `tops`.
+    fn draft(&mut self, top: PageTop, tops: &mut Vec<PageTop>, draft: &mut Draft) -> Attempt<()> {
         let mut path = PathBuffer(top.prefix);
-        draft.rest.push(Ahead { id: top.id, floor: top.floor, parent: None, kept: true });
-        while let Some(Ahead { id, floor, parent, kept }) = draft.rest.pop() {
+        draft.rest.push(PendingCopy { id: top.id, floor: top.floor, parent: None, kept: true });
+        while let Some(PendingCopy { id, floor, parent, kept }) = draft.rest.pop() {
             if let Some((_, bit, side)) = parent {
                 path.turn(bit, side);
             }
@@ -103,7 +104,7 @@ impl Tree {
                 false => {
                     if !has_page {
                         let prefix = path.0[..path.0.len().min(floor.div_ceil(8) as usize)].to_vec();
-                        tops.push(Top { id, floor, prefix });
+                        tops.push(PageTop { id, floor, prefix });
                     }
                     self.draft_stub(id, draft)
                 }
@@ -117,30 +118,30 @@ impl Tree {
                 let fresh = self.node(id).has(FRESH);
                 for (child, side, keep) in [(right, Side::Right, KEEP_RIGHT), (left, Side::Left, KEEP_LEFT)] {
                     let kept = if fresh { self.node(id).has(keep) } else { !self.has_page(child) };
-                    draft.rest.push(Ahead { id: child, floor: bit + 1, parent: Some((there, bit, side)), kept });
+                    draft.rest.push(PendingCopy { id: child, floor: bit + 1, parent: Some((there, bit, side)), kept });
                 }
             }
         }
         Ok(())
     }
 
-    /// Copies the page of a subtree that is being built, all of whose pages further below exist.
-    pub(crate) fn draft_built(&mut self, top: NodeId, draft: &mut Draft) -> Step<()> {
+    /// Copies the page of a subtree that is being built and whose other pages exist.
+    pub(crate) fn draft_built(&mut self, top: NodeId, draft: &mut Draft) -> Attempt<()> {
         let mut tops = Vec::new();
-        self.draft(Top { id: top, floor: 0, prefix: Vec::new() }, &mut tops, draft)?;
+        self.draft(PageTop { id: top, floor: 0, prefix: Vec::new() }, &mut tops, draft)?;
         match tops.is_empty() {
             true => Ok(()),
-            false => Err(Halt::Faulty("a subtree that was cut off has no page")),
+            false => Err(Failure::Invalid("a subtree that was cut off has no page").into()),
         }
     }
 
-    /// Holds on to a new page.
+    /// Keeps a new page, and returns its number.
     pub(crate) fn pin(&mut self, page: Page) -> u32 {
         self.pages.push(Arc::new(page));
         self.pages.len() as u32 - 1
     }
 
-    /// Copies a node to a page. The page's top says all its bits, the others only those from their floor on.
+    /// Copies a node to a page. The page's top stores all its bits, the others only those from their floor on.
     fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
         let arena = &mut draft.arena;
         let from = self.node(id);
@@ -154,14 +155,14 @@ impl Tree {
         };
         let state = match from.state {
             State::Leaf { tail, target_len, .. } => {
-                let extent = 8 * (u32::from(tail.start) + u32::from(tail.len));
+                let extent = 8 * tail.key_len() as u32;
                 let (start, offset, len) = own(self.arena.tail(tail, floor), extent);
                 let target = arena.store(self.arena.target(id));
                 State::Leaf { tail: Tail { offset, start, len }, target, target_len }
             }
             State::Inner { bit, label, start, .. } => {
                 let (start, label, _) = own(self.arena.label(label, start, floor, bit), bit);
-                State::Inner { bit, label, start, left: Tree::TOP, right: Tree::TOP }
+                State::Inner { bit, label, start, left: Self::TOP, right: Self::TOP }
             }
             other => other,
         };
@@ -171,7 +172,7 @@ impl Tree {
     }
 
     fn draft_stub(&self, id: NodeId, draft: &mut Draft) -> NodeId {
-        let from = self.there(id);
+        let from = self.source_node(id);
         let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
         let mut node = Node::new(from.sum, state);
         (node.height, node.weight) = (from.height, from.weight);
@@ -179,7 +180,7 @@ impl Tree {
         draft.arena.push(node)
     }
 
-    fn linked_page(&self, id: NodeId, built: &BTreeMap<NodeId, Arc<Page>>) -> Step<Arc<Page>> {
+    fn linked_page(&self, id: NodeId, built: &BTreeMap<NodeId, Arc<Page>>) -> Attempt<Arc<Page>> {
         if let Some(page) = built.get(&id) {
             return Ok(Arc::clone(page));
         }
@@ -190,39 +191,43 @@ impl Tree {
             },
             _ => self.pages.get(self.node(id).home as usize),
         };
-        page.map(Arc::clone).ok_or(Halt::Faulty("a page in memory links to none"))
+        page.map(Arc::clone).ok_or(UNLINKED.into())
     }
 
-    /// The page in memory whose top the node is.
-    pub(crate) fn page_of(&self, id: NodeId) -> Step<Arc<Page>> {
+    /// The page whose top the node is.
+    pub(crate) fn page_of(&self, id: NodeId) -> Attempt<Arc<Page>> {
         match self.has_page(id) {
             true => self.linked_page(id, &BTreeMap::new()),
-            false => Err(Halt::Faulty("a page in memory links to none")),
+            false => Err(UNLINKED.into()),
         }
     }
 }
 
-/// The top of a page to be made, and the bits that lead to it.
-struct Top {
+const UNLINKED: Failure = Failure::Invalid("a page in memory does not link to the pages below it");
+
+/// The top node of a page to create, and the bits that lead to it.
+struct PageTop {
     id: NodeId,
     floor: u32,
     prefix: Vec<u8>,
 }
 
-/// A node to copy to a page: its parent there, the parent's bit and the side.
-struct Ahead {
+/// A node to copy to a page.
+struct PendingCopy {
     id: NodeId,
     floor: u32,
+    /// The parent in the page, its bit, and the side of the node.
     parent: Option<(NodeId, u32, Side)>,
+    /// Whether the node itself is in the page, not a stub.
     kept: bool,
 }
 
-/// A page on its way, and the nodes that its stubs stand for.
+/// A page under construction, and the nodes that its stubs stand for.
 #[derive(Default)]
 pub(crate) struct Draft {
     pub(crate) arena: Arena,
     pub(crate) stubs: Vec<NodeId>,
-    rest: Vec<Ahead>,
+    rest: Vec<PendingCopy>,
 }
 
 impl Draft {

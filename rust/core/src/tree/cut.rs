@@ -1,37 +1,47 @@
 //! Where a tree is cut into pages: height first, from the bottom up.
 //!
-//! The rule for a node with children of heights a and b, h the larger: children of height h stay in the node's page
-//! if all fits in [`PAGE_LIMIT`]; else they are cut off and the node has height h + 1. A child of a lower height is
-//! cut, unless it is tiny and fits. So the cut depends on the subtree alone, and equal subtrees are equal pages.
+//! A node's *height* is the number of page levels below its page. Let `h` be the larger height of its two children:
+//!
+//! ```text
+//!      ●  height h            if everything fits in PAGE_LIMIT, children of height h stay in the node's page
+//!     ╱ ╲
+//!    ●   ▢  cut: lower        children of a lower height are cut off, unless they are tiny and fit
+//!
+//!      ●  height h + 1        otherwise children of height h are cut off too
+//!     ╱ ╲
+//!    ▢   ▢
+//! ```
+//!
+//! The cut depends on the subtree alone, so equal subtrees have equal pages.
 
 use crate::id::cid::Kind;
 use crate::id::varint;
 use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, State};
 
-/// The most that hangs on the top of a page, in bytes; the top's own label comes on top of it.
+/// The maximum size of a page in bytes, without the label of its top node.
 pub const PAGE_LIMIT: u32 = 8192;
-/// Below this, in bytes, a child of a lower height may stay.
+/// Children of a lower height that take fewer bytes may stay.
 const TINY: u32 = 200;
-/// Tag and number in front of a label or tail, at their longest. A fixed figure keeps the rule simple.
+/// The maximum length of the tag and the varint before a label or tail. A constant keeps the rule simple.
 const HEAD: u32 = 4;
 
-/// What the rule looks at in a child.
+/// What the rule needs to know of a child.
 #[derive(Debug, Clone, Copy)]
 pub struct Child {
     height: u8,
-    /// Bytes in the parent's page if it stays.
+    /// Bytes that it takes in the parent's page if it stays.
     kept: u32,
-    /// Bytes of its stub if it is cut.
+    /// Bytes of its stub if it is cut off.
     cut: u32,
 }
 
-/// Bytes of a label or tail that holds bits `floor` to `extent - 1`.
+/// The length in bytes of a label or tail that holds bits `floor` to `extent - 1`.
 fn label_len(floor: u32, extent: u32) -> u32 {
     if extent <= floor { 0 } else { extent.div_ceil(8) - floor / 8 }
 }
 
 impl Child {
-    /// `floor` is the parent's `bit + 1`; `extent` is the bits that the child says by itself.
+    /// Describes a child; `floor` is its parent's `bit + 1`, and `extent` the number of path bits that it determines.
     pub fn of(node: &Node, kind: Kind, floor: u32, extent: u32) -> Self {
         let own = match kind {
             Kind::Map => label_len(floor, extent),
@@ -47,7 +57,7 @@ impl Child {
     }
 }
 
-/// What the rule decides for a node.
+/// The decision for a node.
 struct Decision {
     keep: [bool; 2],
     height: u8,
@@ -76,7 +86,7 @@ fn decide(children: [Child; 2]) -> Decision {
     Decision { keep: [false; 2], height: height.saturating_add(1), weight: weigh([false; 2]) }
 }
 
-/// The weight of a leaf with a target of that length.
+/// The weight of a leaf whose target has this length.
 pub fn leaf_weight(kind: Kind, measure: u64, target_len: usize) -> u16 {
     let measure = match kind {
         Kind::Map => 0,
@@ -85,7 +95,7 @@ pub fn leaf_weight(kind: Kind, measure: u64, target_len: usize) -> u16 {
     (measure + 1 + target_len) as u16
 }
 
-/// Decides what stays with a fresh inner node, whose children are decided, and notes it there.
+/// Decides which children stay in the page of a fresh inner node, and records it in the node.
 pub fn apply(node: &mut Node, children: [Child; 2]) {
     let decision = decide(children);
     node.height = decision.height;
@@ -94,8 +104,8 @@ pub fn apply(node: &mut Node, children: [Child; 2]) {
     node.flags |= if decision.keep[0] { KEEP_LEFT } else { 0 } | if decision.keep[1] { KEEP_RIGHT } else { 0 };
 }
 
-/// Notes height and weight of a leaf, or of a node read from a page, where what stays with it can be seen.
-pub fn note(arena: &mut Arena, kind: Kind, id: NodeId) {
+/// Computes height and weight of a leaf, or of an inner node of a page, whose children show what was cut.
+pub fn measure(arena: &mut Arena, kind: Kind, id: NodeId) {
     let State::Inner { bit, left, right, .. } = arena.node(id).state else {
         arena.node_mut(id).weight = leaf_weight(kind, arena.node(id).sum.measure, arena.target(id).len());
         return;

@@ -1,26 +1,19 @@
-//! Reading what a pruned tree says of a node, each with its checks (protocol section 4): strict, and never behind the end.
-//!
-//! What becomes of it, a tree (`pruned`) or no more than a digest (`lookup`), is not known here.
+//! Strict, bounds-checked reader for the bytes of pruned trees (protocol section 4).
 
+use crate::bits::top_bits;
 use crate::id::cid::Cid;
 use crate::id::varint;
-use crate::key::{MAX_BITS, MAX_KEY, top_bits};
+use crate::interrupt::Fault;
+use crate::key::{MAX_BITS, MAX_KEY};
 use crate::tree::node::SUM_LIMIT;
 
-/// Why bytes are no pruned tree, and at which of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) why: &'static str,
-    pub(crate) at: usize,
-}
-
-/// The bytes, and where reading is.
-pub(crate) struct Reader<'a> {
+/// A cursor over the bytes of a pruned tree.
+pub(crate) struct PrunedReader<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PrunedReader<'a> {
     #[inline(always)]
     pub(crate) fn fail<T>(&self, why: &'static str) -> Result<T, Fault> {
         Err(Fault { why, at: self.at })
@@ -37,7 +30,7 @@ impl<'a> Reader<'a> {
         self.long_varint()
     }
 
-    /// Counts near the top are long, so this is no rare case.
+    /// Counts near the top take several bytes, so this is not a rare case.
     #[inline(always)]
     fn long_varint(&mut self) -> Result<u64, Fault> {
         if let Some(&[a, b, c, ..]) = self.bytes.get(self.at..) {
@@ -67,7 +60,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A count or measure: at least 1 and below the limit.
+    /// Reads a count or measure: at least 1 and below 2^53.
     #[inline(always)]
     pub(crate) fn amount(&mut self, zero: &'static str, over: &'static str) -> Result<u64, Fault> {
         let at = self.at;
@@ -78,7 +71,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A target: its place in the bytes and its length.
+    /// Reads a target and returns its offset and length.
     #[inline(always)]
     pub(crate) fn target(&mut self) -> Result<(u32, u8), Fault> {
         let len = self.varint()?;
@@ -90,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An inner node of a map, behind its tag: its bit and its label.
+    /// Reads an inner node of a map after its tag: its bit and its label.
     #[inline(always)]
     pub(crate) fn map_inner(&mut self, floor: u32) -> Result<(u32, &'a [u8]), Fault> {
         let at = self.at;
@@ -111,7 +104,7 @@ impl<'a> Reader<'a> {
         Ok((bit, label))
     }
 
-    /// The tail of a leaf of a map, behind its tag: where it is, the length of the whole key, and the tail.
+    /// Reads the tail of a map leaf after its tag: its offset, the length of the whole key, and the tail.
     #[inline(always)]
     pub(crate) fn map_tail(&mut self, floor: u32) -> Result<(usize, usize, &'a [u8]), Fault> {
         let n = self.varint()?;
@@ -131,7 +124,7 @@ impl<'a> Reader<'a> {
         Ok((at, len, tail))
     }
 
-    /// What a stub of a map says, behind its tag: a count, and where its digest is.
+    /// Reads a stub of a map after its tag: its count, and the offset of its digest.
     #[inline(always)]
     pub(crate) fn map_stub(&mut self) -> Result<(u64, u32), Fault> {
         let count = self.count()?;
@@ -140,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok((count, at as u32))
     }
 
-    /// The count of a stub.
+    /// Reads the count of a stub.
     #[inline(always)]
     pub(crate) fn count(&mut self) -> Result<u64, Fault> {
         self.amount("a stub of count 0", "a count of 2^53 or more")

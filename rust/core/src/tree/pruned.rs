@@ -1,27 +1,36 @@
-//! The one codec: pruned trees in preorder, bounded and strict (protocol section 4).
+//! The codec of pruned trees, in preorder, strict and bounded (protocol section 4).
 //!
-//! A proof is a pruned tree; a stored page is one too, whose stubs also note the height, weight and extent of what
-//! they stand for. Decoding computes every digest on the way and keeps one path buffer. What it does not do: compare
-//! the top digest, or replay a query.
+//! ```text
+//!        ●  02 gap label              preorder: ● ● ▢ ● ▢
+//!       ╱ ╲
+//!      ●   ▢  03 count digest         A stub stands for a subtree that is not shown.
+//!     ╱ ╲
+//!    ▢   ●  01 len tail len target
+//! ```
+//!
+//! A proof is a pruned tree. So is a stored page; its stubs also record the height, weight and extent of the nodes that
+//! they stand for. Decoding computes every digest and keeps one path buffer. It neither compares the top digest nor
+//! replays a query.
 
+use crate::bits::{Side, top_bits};
 use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
-use crate::key::{self as path, top_bits};
-use crate::page::cut;
-pub(crate) use crate::proof::reader::Fault;
-use crate::proof::reader::Reader;
-use crate::tree::arena::{Arena, Node, NodeId, SHOWN, Side, State, Tail};
+use crate::interrupt::Fault;
+use crate::key;
+use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State, Tail};
+use crate::tree::cut;
 use crate::tree::node::{Encoder, SUM_LIMIT, Summary, left_count};
+use crate::tree::reader::PrunedReader;
 
-/// Whether stubs carry what a page notes of them.
+/// Whether stubs carry the fields that pages add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Proof,
     Page,
 }
 
-/// Inner nodes above a leaf of the longest list; more of them open at once can't be right.
+/// The maximum depth of a list, whose count is below 2^53.
 const MAX_LIST_DEPTH: usize = 53;
 
 /// The shortest encoding of a child of an inner node: a leaf whose tail is empty and whose target is `bafkqaaa`.
@@ -30,29 +39,29 @@ const MIN_CHILD: usize = 7;
 /// The mean encoding of a node and its share of an inner node, in bytes; most nodes of a proof are stubs.
 const TYPICAL_CHILD: usize = 34;
 
-/// The parent of the top.
+/// The parent of the top node.
 const NONE: u32 = u32::MAX;
 
-/// Made for each kind and form, so that none of its steps asks which it is.
+/// Compiled for each kind and form, so that no step branches on them.
 struct Decoder<'a, const MAP: bool, const PAGE: bool> {
-    reader: Reader<'a>,
+    reader: PrunedReader<'a>,
     arena: &'a mut Arena,
-    /// The innermost node whose children are being read. Each notes its own parent as its home meanwhile.
+    /// The innermost node whose children are being read. Meanwhile its `home` holds its own parent.
     parent: u32,
-    /// Number of such nodes, of a list.
+    /// The number of such nodes, in a list.
     depth: usize,
-    /// Inner nodes whose right side is not begun.
+    /// The number of inner nodes whose right child has not begun.
     owed: usize,
     floor: u32,
-    /// Also holds the path.
+    /// Also holds the path to the current node.
     encoder: &'a mut Encoder,
     stubs: u32,
 }
 
-/// Reads a whole pruned tree; its top is node 0. `bytes` must be shorter than 2^32.
+/// Decodes a whole pruned tree of fewer than 2^32 bytes into `arena`, which must be empty; the top is node 0.
 ///
-/// An inner node is not begun unless enough bytes are left for all children that are owed. So there are at most two
-/// nodes for each [`MIN_CHILD`] bytes, and memory stays in proportion whatever the bytes are. The nodes are added to `arena`, which is empty.
+/// An inner node is accepted only if enough bytes are left for all children that are still owed. So there are at most
+/// two nodes per [`MIN_CHILD`] bytes, and memory is proportional to the input, valid or not.
 pub(crate) fn decode(arena: &mut Arena, bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<(), Fault> {
     arena.reserve(2 * bytes.len() / TYPICAL_CHILD + 1, bytes.len());
     arena.bytes.extend_from_slice(bytes);
@@ -69,7 +78,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     const KIND: Kind = if MAP { Kind::Map } else { Kind::List };
 
     fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder) -> Self {
-        let reader = Reader { bytes, at: 0 };
+        let reader = PrunedReader { bytes, at: 0 };
         Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0 }
     }
 
@@ -84,7 +93,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         }
     }
 
-    /// Reads one node. True if nothing of it is left to read: it is no inner node.
+    /// Reads one node. Returns whether it is complete, that is, not an inner node.
     #[inline(always)]
     fn node(&mut self) -> Result<bool, Fault> {
         let at = self.reader.at;
@@ -146,7 +155,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
             return self.reader.fail("the bytes end inside a node");
         }
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
-        // The same node on both sides says that the left one is not whole yet.
+        // Equal children mark a node whose left child is incomplete.
         let state = State::Inner { bit, label, start, left: next, right: next };
         self.parent = self.push_shown(Summary::UNKNOWN, state, self.parent).0;
         if !MAP {
@@ -159,7 +168,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     fn map_inner(&mut self) -> Result<(), Fault> {
         let (bit, label) = self.reader.map_inner(self.floor)?;
         self.encoder.descend(self.floor, label, bit);
-        // Without a label there is no byte of it: `start` then says that the label ends where it begins.
+        // An empty label starts where it ends.
         let start = if label.is_empty() { bit.div_ceil(8) } else { self.floor / 8 };
         self.push_inner(bit, (self.reader.at - label.len()) as u32, start as u16)?;
         self.floor = bit + 1;
@@ -173,12 +182,12 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         self.encoder.put(self.floor, tail);
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
         let digest = self.encoder.map_leaf(len, bytes);
-        // Behind the hash, with which the processor is busy for a while.
-        path::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
+        // After the hash, whose latency hides this check.
+        key::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
         let tail = Tail { offset: at as u32, start: (len - tail.len()) as u16, len: tail.len() as u16 };
         let sum = Summary { count: 1, measure: 1, digest };
         let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE);
-        self.note_cut(id);
+        self.measure(id);
         Ok(())
     }
 
@@ -190,7 +199,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let digest = self.encoder.list_leaf(measure, bytes);
         let sum = Summary { count: 1, measure, digest };
         let id = self.push_shown(sum, State::Leaf { tail: Tail::NONE, target, target_len }, NONE);
-        self.note_cut(id);
+        self.measure(id);
         Ok(())
     }
 
@@ -206,7 +215,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         if PAGE {
             let [height, weight, extent] = [self.reader.varint()?, self.reader.varint()?, self.reader.varint()?];
             let (Ok(height), Ok(weight), Ok(extent)) = (height.try_into(), weight.try_into(), extent.try_into()) else {
-                return self.reader.fail("what a page notes of a stub is out of range");
+                return self.reader.fail("a page's fields of a stub are out of range");
             };
             let node = self.arena.node_mut(id);
             node.height = height;
@@ -218,20 +227,20 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     }
 
     #[inline(always)]
-    fn note_cut(&mut self, id: NodeId) {
+    fn measure(&mut self, id: NodeId) {
         if PAGE {
-            cut::note(self.arena, Self::KIND, id);
+            cut::measure(self.arena, Self::KIND, id);
         }
     }
 
-    /// Ends every inner node that is whole now. True if that was the top.
+    /// Completes every inner node whose children are complete. Returns whether the top is complete.
     #[inline(always)]
     fn close(&mut self) -> Result<bool, Fault> {
         while self.parent != NONE {
             let (next, id) = (NodeId(self.arena.nodes.len() as u32), NodeId(self.parent));
             let node = self.arena.node_mut(id);
             let State::Inner { bit, left, right, .. } = &mut node.state else {
-                return self.reader.fail("a node inside a leaf");
+                return self.reader.fail("a node below a leaf");
             };
             let bit = *bit;
             if left == right {
@@ -258,21 +267,20 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
             if !MAP {
                 self.depth -= 1;
             }
-            self.note_cut(id);
+            self.measure(id);
         }
         Ok(true)
     }
 }
 
-/// The summary above two others; None if a sum is out of bounds.
+/// The summary of the parent of two nodes; None if a sum is out of bounds.
 #[inline]
 pub fn join(left: &Summary, right: &Summary, digest: impl FnOnce(&Summary, &Summary) -> Digest) -> Option<Summary> {
     let (count, measure) = (left.count + right.count, left.measure + right.measure);
     (count < SUM_LIMIT && measure < SUM_LIMIT).then(|| Summary { count, measure, digest: digest(left, right) })
 }
 
-/// Writes the tree below `top`, whose bits before `floor` are left out: what is shown, and stubs for the rest.
-/// `sum` says what a stub stands for.
+/// Encodes the tree below `top`: the nodes that are shown, and stubs for the rest, with the summaries that `sum` gives.
 pub fn encode<'a>(
     arena: &'a Arena,
     kind: Kind,
@@ -285,7 +293,7 @@ pub fn encode<'a>(
     out
 }
 
-/// The same, behind what `out` holds.
+/// Appends what [`encode`] returns to `out`.
 pub fn encode_to<'a>(
     out: &mut Vec<u8>,
     arena: &'a Arena,
@@ -317,8 +325,7 @@ pub fn encode_to<'a>(
     }
 }
 
-/// Appends what a pruned tree shows of a node, whose bits before `floor` are left out: not its children. A stub or a
-/// stand-in shows nothing, and is taken for the empty node.
+/// Appends a shown node without its children and without its bits before `floor`.
 #[inline(always)]
 pub fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, floor: u32) {
     let node = arena.node(id);
@@ -352,7 +359,7 @@ fn write_target(out: &mut Vec<u8>, target: &[u8]) {
     out.extend_from_slice(target);
 }
 
-/// Appends what a proof says of a node that it does not show.
+/// Appends a stub.
 #[inline(always)]
 pub fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
     out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
@@ -363,7 +370,7 @@ pub fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
     out.extend_from_slice(&sum.digest.0);
 }
 
-/// Appends a label or tail with its stray bits cleared.
+/// Appends a label or tail, and clears the bits outside `floor..end`.
 #[inline]
 fn write_own(out: &mut Vec<u8>, own: &[u8], floor: u32, end: u32) {
     let from = out.len();

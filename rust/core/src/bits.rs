@@ -1,0 +1,206 @@
+//! Bit strings in byte slices, most significant bit first: comparing keys with nodes, and assembling paths.
+//!
+//! A node repeats none of the bits above it. Its own bits, a *label* or a *tail*, start at bit `floor`, and their bytes
+//! at byte `floor / 8`:
+//!
+//! ```text
+//! byte        0          1          2
+//!         ┌────────┐ ┌────────┐ ┌────────┐
+//! path    pppppppp   pppppppp   pppppppp
+//!                        └ floor = 12  └ bit = 22
+//! label              0000llll   llllll00         the bits outside floor..bit are zero
+//! ```
+
+/// A side of an inner node; in a map, also the value of the node's bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The first child; bit 0.
+    Left,
+    /// The second child; bit 1.
+    Right,
+}
+
+impl Side {
+    /// The side that a key with this bit is on.
+    #[inline]
+    pub fn of(bit: bool) -> Self {
+        if bit { Self::Right } else { Self::Left }
+    }
+}
+
+/// Where a key diverges from a node's own bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Divergence {
+    /// At this bit.
+    At(u32),
+    /// Nowhere: the key continues below the inner node, or is the leaf's key.
+    Never,
+    /// Nowhere, but the key has ended: no tree of keys has such a node (protocol section 3).
+    KeyEnds,
+}
+
+/// Compares bits `floor` to `end - 1`, which `own` holds from byte `floor / 8` on, with those of `key`.
+#[inline(always)]
+pub(crate) fn divergence(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Divergence {
+    if let Some((&first, rest)) = own.split_first() {
+        let from = (floor / 8) as usize;
+        let theirs = key.get(from..).unwrap_or_default();
+        let Some((&their_first, their_rest)) = theirs.split_first() else {
+            return Divergence::KeyEnds;
+        };
+        // The last byte may hold stray bits after the end, unless it is whole.
+        let last = if end.is_multiple_of(8) { 0xff } else { top_bits(end % 8) };
+        let x = (first ^ their_first) & !top_bits(floor % 8) & if rest.is_empty() { last } else { 0xff };
+        if x != 0 {
+            return Divergence::At(8 * from as u32 + x.leading_zeros());
+        }
+        if let Some((&ours, whole)) = rest.split_last() {
+            let n = common_len(whole, their_rest);
+            let x = match (whole.get(n), their_rest.get(n)) {
+                (_, None) => return Divergence::KeyEnds,
+                (Some(ours), Some(theirs)) => ours ^ theirs,
+                (None, Some(theirs)) => (ours ^ theirs) & last,
+            };
+            if x != 0 {
+                return Divergence::At(8 * (from + 1 + n) as u32 + x.leading_zeros());
+            }
+        }
+    }
+    if end as usize >= 8 * key.len() { Divergence::KeyEnds } else { Divergence::Never }
+}
+
+/// Compares a leaf's tail, which starts at byte `floor / 8` of its key of `len` bytes, with `key`.
+#[inline(always)]
+pub(crate) fn leaf_divergence(tail: &[u8], floor: u32, len: usize, key: &[u8]) -> Divergence {
+    match divergence(tail, floor, 8 * len as u32, key) {
+        Divergence::KeyEnds if len == key.len() => Divergence::Never,
+        Divergence::Never => Divergence::KeyEnds,
+        other => other,
+    }
+}
+
+/// Bit `i` of a key; false after its end.
+#[inline]
+pub(crate) fn bit(key: &[u8], i: u32) -> bool {
+    key.get(i as usize / 8).is_some_and(|b| b >> (7 - i % 8) & 1 == 1)
+}
+
+/// The first bit in which two keys differ; None if one is a prefix of the other.
+#[inline]
+pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u32> {
+    let at = common_len(a, b);
+    Some(8 * at as u32 + (a.get(at)? ^ b.get(at)?).leading_zeros())
+}
+
+/// The length of the longest common prefix, in bytes.
+#[inline(always)]
+pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
+    let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
+    let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
+    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
+}
+
+/// Whether the first `n` bits of both are the same.
+///
+/// # Panics
+/// If one has fewer bits.
+pub fn same_bits(a: &[u8], b: &[u8], n: u32) -> bool {
+    let whole = n as usize / 8;
+    let rest = top_bits(n % 8);
+    a[..whole] == b[..whole] && (rest == 0 || (a[whole] ^ b[whole]) & rest == 0)
+}
+
+/// Writes `own`, the bits from `floor` on, into `path`; the bits before `floor` stay.
+#[inline(always)]
+pub(crate) fn put(path: &mut [u8], floor: u32, own: &[u8]) {
+    let from = (floor / 8) as usize;
+    let Some((&first, rest)) = own.split_first() else {
+        return;
+    };
+    let keep = top_bits(floor % 8);
+    path[from] = path[from] & keep | first & !keep;
+    copy(&mut path[from + 1..from + own.len()], rest);
+}
+
+/// Writes the bit that leads to a child into `path`, and zeros after it in its byte.
+#[inline(always)]
+pub(crate) fn put_turn(path: &mut [u8], bit: u32, side: Side) {
+    let at = (bit / 8) as usize;
+    path[at] = path[at] & top_bits(bit % 8) | u8::from(side == Side::Right) << (7 - bit % 8);
+}
+
+/// A byte whose first `n` bits are set; `n` is below 8.
+#[inline]
+pub(crate) fn top_bits(n: u32) -> u8 {
+    !(0xff >> n)
+}
+
+/// The path from the top to a node: its bits before the node's `floor` are valid, later bytes are leftovers.
+#[derive(Debug, Default)]
+pub struct PathBuffer(pub Vec<u8>);
+
+impl PathBuffer {
+    #[inline]
+    fn reach(&mut self, bytes: usize) {
+        if self.0.len() < bytes {
+            self.0.resize(bytes, 0);
+        }
+    }
+
+    /// Writes `own`, the bits from `floor` on, whose first byte is byte `floor / 8` of the path.
+    #[inline]
+    pub fn put(&mut self, floor: u32, own: &[u8]) {
+        self.reach((floor / 8) as usize + own.len());
+        put(&mut self.0, floor, own);
+    }
+
+    /// Writes the bit that leads to a child.
+    #[inline]
+    pub fn turn(&mut self, bit: u32, side: Side) {
+        self.reach((bit / 8) as usize + 1);
+        put_turn(&mut self.0, bit, side);
+    }
+}
+
+/// Copies a few bytes inline. Labels, prefixes and targets are short, and a proof has dozens of them.
+#[inline(always)]
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+    #[inline(always)]
+    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+        let last = from.len() - N;
+        let (head, tail): ([u8; N], [u8; N]) = (
+            from[..N].try_into().expect("the length was checked"),
+            from[last..].try_into().expect("the length was checked"),
+        );
+        to[..N].copy_from_slice(&head);
+        to[last..last + N].copy_from_slice(&tail);
+    }
+    match from.len() {
+        0 => {}
+        1..=3 => {
+            let middle = from.len() / 2;
+            let last = from.len() - 1;
+            (to[0], to[middle], to[last]) = (from[0], from[middle], from[last]);
+        }
+        4..=7 => ends::<4>(to, from),
+        8..=16 => ends::<8>(to, from),
+        17..=32 => ends::<16>(to, from),
+        33..=64 => ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_copies_every_length() {
+        let from: Vec<u8> = (0..200).collect();
+        for n in 0..200 {
+            let mut to = vec![0xff; n];
+            copy(&mut to, &from[..n]);
+            assert_eq!(to, from[..n]);
+        }
+    }
+}

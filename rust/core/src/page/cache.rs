@@ -1,0 +1,103 @@
+//! Cache of parsed pages, bounded in bytes and shared by threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::id::cid::RootCid;
+use crate::id::suite::Digest;
+use crate::page::format::Page;
+
+/// Pages that are available without I/O. A query asks for all others with an interrupt.
+pub trait PageSource: Send + Sync {
+    /// The page with this digest, if it is available.
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>>;
+}
+
+/// Weighs pages by the memory that they take.
+#[derive(Clone)]
+struct ByMemory;
+
+impl Weighter<Digest, Arc<Page>> for ByMemory {
+    fn weight(&self, _: &Digest, page: &Arc<Page>) -> u64 {
+        page.memory() as u64
+    }
+}
+
+/// Cache of a store: parsed pages by digest, bounded in bytes, and roots that the store holds.
+pub struct PageCache {
+    pages: Cache<Digest, Arc<Page>, ByMemory>,
+    held: Cache<RootCid, ()>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl PageCache {
+    /// Creates a cache of at most `max_bytes` of parsed pages and about `max_roots` roots.
+    pub fn new(max_bytes: u64, max_roots: usize) -> Self {
+        // A parsed page takes about 20 KB; the estimate sizes the initial tables only.
+        let estimate = usize::try_from(max_bytes / 20_000).unwrap_or(usize::MAX).clamp(16, 1 << 16);
+        Self {
+            pages: Cache::with_weighter(estimate, max_bytes, ByMemory),
+            held: Cache::new(max_roots),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Inserts a page; others may be evicted.
+    pub fn insert(&self, page: Arc<Page>) {
+        self.pages.insert(page.digest(), page);
+    }
+
+    /// Records that the store holds a root. A root that is held stays held.
+    pub fn remember(&self, root: RootCid) {
+        self.held.insert(root, ());
+    }
+
+    /// Returns `Some(true)` if the store is known to hold a root, and None if that is unknown.
+    pub fn is_held(&self, root: &RootCid) -> Option<bool> {
+        self.held.get(root).map(|()| true)
+    }
+
+    /// The maximum size, in bytes.
+    pub fn max_bytes(&self) -> u64 {
+        self.pages.capacity()
+    }
+
+    /// The size of the cached pages, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.pages.weight()
+    }
+
+    /// The number of cached pages.
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether the cache is empty.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The number of lookups that found their page.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// The number of lookups that did not find their page.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+}
+
+impl PageSource for PageCache {
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
+        let found = self.pages.get(digest);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+}

@@ -1,0 +1,116 @@
+//! The format of a page: a pruned tree, named by the digest of its top node.
+//!
+//! Pages are storage, not protocol. Each stub of a page is the top node of another page.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::id::cid::{Kind, RootCid};
+use crate::id::suite::{Digest, Suite};
+use crate::tree::arena::{Arena, Node, NodeId, State};
+use crate::tree::node;
+use crate::tree::pruned::{self, Form};
+
+/// The maximum size of a stored page, in bytes: the limit of the cut, and the longest label or leaf of a top node.
+pub const MAX_PAGE: usize = 8192 + crate::key::MAX_KEY + 256;
+
+/// A parsed page with all its digests.
+#[derive(Debug)]
+pub struct Page {
+    #[doc(hidden)]
+    pub kind: Kind,
+    #[doc(hidden)]
+    pub suite: Suite,
+    #[doc(hidden)]
+    pub arena: Arena,
+    /// The pages that the stubs stand for, by ordinal, if a whole tree is in memory; otherwise empty.
+    pub(crate) next: Vec<Arc<Page>>,
+}
+
+impl Page {
+    #[doc(hidden)]
+    pub const TOP: NodeId = NodeId(0);
+
+    /// Parses a stored page and checks its digest. O(bytes) hashing.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] that names the page, if it is malformed or another page.
+    pub fn parse(bytes: &[u8], kind: Kind, suite: Suite, digest: &Digest) -> Result<Self> {
+        if bytes.len() > MAX_PAGE {
+            return Err(Error::damaged(format!("page {digest} has {} bytes; the limit is {MAX_PAGE}", bytes.len())));
+        }
+        let mut arena = Arena::spare();
+        pruned::decode(&mut arena, bytes, kind, suite, Form::Page)
+            .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
+        let arena = arena.exact(); // the cache keeps it
+        // The digest of a stub is unverified.
+        if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
+            return Err(Error::damaged(format!("page {digest} shows no node")));
+        }
+        let page = Self { kind, suite, arena, next: Vec::new() };
+        match page.digest() == *digest {
+            true => Ok(page),
+            false => Err(Error::damaged(format!("page {digest} has the digest {}", page.digest()))),
+        }
+    }
+
+    /// Parses what a store returned for a page of the tree of `root`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] that names the page, if it is missing, malformed or another page.
+    pub fn of_store(root: &RootCid, digest: &Digest, bytes: Option<&[u8]>) -> Result<Arc<Self>> {
+        let bytes = bytes.ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
+        Ok(Arc::new(Self::parse(bytes, root.kind, root.suite, digest)?))
+    }
+
+    /// Checks that the page belongs to a tree of this kind and suite.
+    #[inline]
+    pub(crate) fn check_is_of(&self, kind: Kind, suite: Suite) -> Result<()> {
+        if self.kind == kind && self.suite == suite {
+            return Ok(());
+        }
+        Err(Error::damaged(format!("page {} belongs to a tree of another kind or suite", self.digest())))
+    }
+
+    /// The digest of the top node, which names the page.
+    pub fn digest(&self) -> Digest {
+        self.arena.node(Self::TOP).sum.digest
+    }
+
+    /// Encodes the page for a store.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| &self.arena.node(id).sum)
+    }
+
+    /// Encodes the top node (protocol section 3): the block that its root CID names.
+    pub fn top_block(&self) -> Vec<u8> {
+        let top = self.arena.node(Self::TOP);
+        let sum = |id| &self.arena.node(id).sum;
+        let target = self.arena.target(Self::TOP);
+        match (self.kind, top.state) {
+            (Kind::Map, State::Leaf { tail, .. }) => {
+                node::bytes(&node::MapLeaf { key: self.arena.tail(tail, 0), target })
+            }
+            (Kind::Map, State::Inner { bit, label, start, left, right }) => {
+                let path = self.arena.label(label, start, 0, bit);
+                node::bytes(&node::MapInner { bit, path, children: [sum(left), sum(right)] })
+            }
+            (Kind::List, State::Leaf { .. }) => node::bytes(&node::ListLeaf { measure: top.sum.measure, target }),
+            (Kind::List, State::Inner { left, right, .. }) => {
+                node::bytes(&node::ListInner { children: [sum(left), sum(right)] })
+            }
+            (Kind::Map, _) => node::bytes(&node::Tag(0x00)),
+            (Kind::List, _) => node::bytes(&node::Tag(0x10)),
+        }
+    }
+
+    /// The digests of the page's stubs, which name the pages below.
+    pub fn stubs(&self) -> impl Iterator<Item = Digest> + '_ {
+        self.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).map(|node| node.sum.digest)
+    }
+
+    /// The memory that the page takes, in bytes.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.arena.nodes.capacity() * size_of::<Node>() + self.arena.bytes.capacity()
+    }
+}

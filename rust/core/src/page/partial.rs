@@ -1,0 +1,473 @@
+//! Partial trees: trees of which only some nodes are in memory, and what it means to visit one.
+//!
+//! Queries are functions of a [`PartialTree`]. For a prover it is opened on a root, and nodes are copied from pages as
+//! they are visited. For a verifier it is the pruned tree of a proof. Either way, the nodes that were visited are those
+//! that the proof shows.
+//!
+//! Changes add *fresh* nodes and leave the others in place, so the tree before the changes stays whole and can still be
+//! encoded as a proof:
+//!
+//! ```text
+//!   TOP ●          ◆ top after the change     ◆ fresh
+//!      ╱ ╲       ╱   ╲                        ● visited
+//!     ○   ● ────┼──   ◆                       ○ not visited: on a page, or a stub
+//!     └─────────┘    ╱ ╲
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::bits::Side;
+use crate::id::cid::{Kind, RootCid};
+use crate::id::suite::{Digest, Suite};
+use crate::interrupt::{Attempt, Failure, Fault, Interrupt};
+use crate::page::cache::PageSource;
+use crate::page::format::Page;
+use crate::tree::arena::{Arena, FRESH, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
+use crate::tree::cut;
+use crate::tree::descent::{Counts, Nodes, Shape, Turn, Visited};
+use crate::tree::node::{Encoder, Summary};
+use crate::tree::pruned::{self, Form};
+
+/// The initial capacity for nodes and their bytes: enough for the descent to most keys.
+const NODES: usize = 96;
+const BYTES: usize = 512;
+
+/// The maximum number of pages in one interrupt.
+pub(crate) const MAX_MISSING_PAGES: usize = 128;
+
+/// Where the pages of a query come from.
+#[derive(Default)]
+pub(crate) struct Supply {
+    source: Option<Arc<dyn PageSource>>,
+    supplied: BTreeMap<Digest, Arc<Page>>,
+}
+
+impl Supply {
+    pub(crate) fn from(source: Arc<dyn PageSource>) -> Self {
+        Self { source: Some(source), ..Self::default() }
+    }
+
+    /// Adds pages that were missing.
+    pub(crate) fn add(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        self.supplied.extend(pages.into_iter().map(|page| (page.digest(), page)));
+    }
+
+    /// Returns the page with this digest: `linked`, if another page links to it, or one from the source.
+    pub(crate) fn page(&self, linked: Option<Arc<Page>>, digest: &Digest) -> Attempt<Arc<Page>> {
+        linked
+            .or_else(|| self.supplied.get(digest).map(Arc::clone))
+            .or_else(|| self.source.as_ref().and_then(|source| source.page(digest)))
+            .ok_or_else(|| Interrupt::Pages(BTreeSet::from([*digest])))
+    }
+}
+
+/// A tree of which only some nodes are in memory.
+pub(crate) struct PartialTree {
+    pub(crate) kind: Kind,
+    pub(crate) suite: Suite,
+    pub(crate) arena: Arena,
+    /// Pages that nodes were copied from; holding them keeps the cache from evicting them during the query.
+    pub(crate) pages: Vec<Arc<Page>>,
+    pub(crate) supply: Supply,
+    /// The number of nodes that may still be loaded before [`Interrupt::Budget`].
+    pub(crate) budget: u64,
+    /// The number of nodes visited, without fresh ones.
+    visited: usize,
+}
+
+impl Drop for PartialTree {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.arena).recycle();
+    }
+}
+
+impl PartialTree {
+    /// The top node of the tree before any change.
+    pub(crate) const TOP: NodeId = NodeId(0);
+
+    fn with(kind: Kind, suite: Suite, arena: Arena) -> Self {
+        Self { kind, suite, arena, pages: Vec::new(), supply: Supply::default(), budget: u64::MAX, visited: 0 }
+    }
+
+    /// Opens the tree of a root; pages that `source` does not have are asked for.
+    pub(crate) fn open(root: &RootCid, source: Arc<dyn PageSource>) -> Self {
+        let mut tree = Self::with(root.kind, root.suite, Arena::spare());
+        tree.arena.reserve(NODES, BYTES);
+        let sum = Summary { count: 0, measure: 0, digest: root.digest };
+        tree.arena.push(Node::new(sum, State::Stub { extent: 0, ordinal: 0 }));
+        tree.supply = Supply::from(source);
+        tree
+    }
+
+    /// Opens the tree of a top page that links to all pages below it.
+    pub(crate) fn of_page(page: &Arc<Page>) -> Self {
+        let mut tree = Self::with(page.kind, page.suite, Arena::spare());
+        tree.arena.reserve(NODES, BYTES);
+        tree.pages.push(Arc::clone(page));
+        let mut node = Node::new(Summary::UNKNOWN, State::Remote { page: 0, node: Page::TOP });
+        node.flags = PAGE_TOP;
+        node.home = 0;
+        tree.arena.push(node);
+        tree
+    }
+
+    /// Creates a tree for a proof, to be read by [`PartialTree::read`].
+    #[inline(always)]
+    pub(crate) fn of_proof(kind: Kind, suite: Suite) -> Self {
+        Self::with(kind, suite, Arena::spare())
+    }
+
+    /// Decodes a proof.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, proof: &[u8]) -> Result<(), Fault> {
+        pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof)
+    }
+
+    /// Creates a tree without nodes, for building.
+    pub(crate) fn empty(kind: Kind, suite: Suite) -> Self {
+        Self::with(kind, suite, Arena::default())
+    }
+
+    /// Whether every node that the proof shows was visited.
+    pub(crate) fn all_shown_visited(&self) -> bool {
+        self.visited == self.arena.shown
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        self.arena.node(id)
+    }
+
+    /// The node itself, or the node of a page that has not been copied into it yet.
+    #[inline]
+    pub(crate) fn source_node(&self, id: NodeId) -> &Node {
+        match self.node(id).state {
+            State::Remote { page, node } => self.pages[page as usize].arena.node(node),
+            _ => self.node(id),
+        }
+    }
+
+    /// The summary of the subtree below a node.
+    #[inline]
+    pub(crate) fn sum(&self, id: NodeId) -> &Summary {
+        &self.source_node(id).sum
+    }
+
+    #[inline]
+    pub(crate) fn state(&self, id: NodeId) -> State {
+        self.arena.node(id).state
+    }
+
+    /// Loads a node, and records that the query visits it.
+    #[inline(always)]
+    pub(crate) fn visit(&mut self, id: NodeId) -> Attempt<()> {
+        let node = self.arena.node(id);
+        if node.has(SHOWN) {
+            return Ok(());
+        }
+        if matches!(node.state, State::Remote { .. } | State::Stub { .. }) {
+            self.load(id)?;
+        }
+        self.visited += 1;
+        self.arena.node_mut(id).flags |= SHOWN;
+        Ok(())
+    }
+
+    /// Loads a node without recording a visit. Costs one unit of the budget unless the node is loaded already.
+    pub(crate) fn load(&mut self, id: NodeId) -> Attempt<()> {
+        let state = self.state(id);
+        if !matches!(state, State::Remote { .. } | State::Stub { .. }) {
+            return Ok(());
+        }
+        if self.budget == 0 {
+            return Err(Interrupt::Budget);
+        }
+        match state {
+            State::Remote { page, node } => self.fetch(id, page, node)?,
+            _ if self.may_lack_pages() => {
+                let page = self.page_at(&self.node(id).sum.digest.clone(), None)?;
+                self.enter(id, page);
+            }
+            _ => return Err(Failure::Stub.into()),
+        }
+        self.budget -= 1;
+        Ok(())
+    }
+
+    fn fetch(&mut self, id: NodeId, page: u32, node: NodeId) -> Attempt<()> {
+        let held = &self.pages[page as usize];
+        if let State::Stub { ordinal, .. } = held.arena.node(node).state {
+            let digest = held.arena.node(node).sum.digest;
+            let linked = held.next.get(ordinal as usize).map(Arc::clone);
+            let page = self.page_at(&digest, linked)?;
+            self.enter(id, page);
+        } else {
+            self.copy(id, page, node);
+        }
+        Ok(())
+    }
+
+    /// Encodes the tree before any change, with everything pruned that was not visited. O(bytes).
+    pub(crate) fn proof(&self) -> Vec<u8> {
+        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id))
+    }
+
+    fn page_at(&self, digest: &Digest, linked: Option<Arc<Page>>) -> Attempt<Arc<Page>> {
+        let page = self.supply.page(linked, digest)?;
+        page.check_is_of(self.kind, self.suite).map_err(Failure::Damaged)?;
+        Ok(page)
+    }
+
+    /// Replaces a stub by the top node of its page.
+    fn enter(&mut self, id: NodeId, page: Arc<Page>) {
+        let number = self.pages.len() as u32;
+        self.pages.push(page);
+        self.copy(id, number, Page::TOP);
+        self.arena.node_mut(id).flags |= PAGE_TOP;
+    }
+
+    /// Copies a node of a page, with references to its children.
+    #[inline]
+    fn copy(&mut self, id: NodeId, page: u32, from: NodeId) {
+        let (held, arena) = (&self.pages[page as usize].arena, &mut self.arena);
+        let source = held.node(from);
+        let state = match source.state {
+            State::Inner { bit, label, start, left, right } => {
+                let len = bit.div_ceil(8) as usize - usize::from(start);
+                let label = arena.store(&held.bytes[label as usize..][..len]);
+                let [left, right] = [left, right]
+                    .map(|child| arena.push(Node::new(Summary::UNKNOWN, State::Remote { page, node: child })));
+                State::Inner { bit, label, start, left, right }
+            }
+            State::Leaf { tail, target_len, .. } => {
+                let target = arena.store(held.target(from));
+                let bytes = &held.bytes[tail.offset as usize..][..usize::from(tail.len)];
+                let tail = Tail { offset: arena.store(bytes), ..tail };
+                State::Leaf { tail, target, target_len }
+            }
+            other => other,
+        };
+        let node = arena.node_mut(id);
+        node.sum = source.sum;
+        node.state = state;
+        node.home = page;
+        (node.height, node.weight) = (source.height, source.weight);
+    }
+
+    /// Whether pages may be missing, so that looking ahead for them pays.
+    pub(crate) fn may_lack_pages(&self) -> bool {
+        self.supply.source.is_some()
+    }
+
+    /// The children of an inner node that will be visited, found without loading any. None for other nodes, and if the
+    /// page is missing; its digest is then added to `missing`.
+    pub(crate) fn children_ahead(&self, place: Place, missing: &mut BTreeSet<Digest>) -> Option<(u32, [Place; 2])> {
+        let (mut page, mut node) = match place {
+            Place::Here(id) => match self.state(id) {
+                State::Inner { bit, left, right, .. } => return Some((bit, [left, right].map(Place::Here))),
+                State::Remote { page, node } => (Arc::clone(&self.pages[page as usize]), node),
+                _ => return None,
+            },
+            Place::There(page, node) => (page, node),
+        };
+        loop {
+            match page.arena.node(node).state {
+                State::Inner { bit, left, right, .. } => {
+                    return Some((bit, [left, right].map(|child| Place::There(Arc::clone(&page), child))));
+                }
+                State::Stub { ordinal, .. } => {
+                    let linked = page.next.get(ordinal as usize).map(Arc::clone);
+                    page = match self.page_at(&page.arena.node(node).sum.digest, linked) {
+                        Ok(page) => page,
+                        Err(Interrupt::Pages(pages)) => {
+                            missing.extend(pages);
+                            return None;
+                        }
+                        Err(_) => return None,
+                    };
+                    node = Page::TOP;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// The summary of the subtree at a place.
+    pub(crate) fn sum_at(&self, place: &Place) -> Summary {
+        match place {
+            Place::Here(id) => *self.sum(*id),
+            Place::There(page, node) => page.arena.node(*node).sum,
+        }
+    }
+
+    /// Adds a fresh node.
+    pub(crate) fn push_fresh(&mut self, sum: Summary, state: State) -> NodeId {
+        let mut node = Node::new(sum, state);
+        node.flags = FRESH | SHOWN;
+        self.arena.push(node)
+    }
+
+    /// Replaces the end of `path` by `child` and returns the new top. Fresh nodes on the path are changed in place, others
+    /// are copied. Digests are left to [`PartialTree::seal`].
+    pub(crate) fn graft(&mut self, path: &[(NodeId, Side)], mut child: NodeId) -> Attempt<NodeId> {
+        for &(id, side) in path.iter().rev() {
+            let State::Inner { bit, label, start, mut left, mut right } = self.state(id) else {
+                return Err(Failure::Invalid("a leaf has no children").into());
+            };
+            match side {
+                Side::Left => left = child,
+                Side::Right => right = child,
+            }
+            let state = State::Inner { bit, label, start, left, right };
+            let sum = pruned::join(self.sum(left), self.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
+            child = if self.node(id).has(FRESH) {
+                let node = self.arena.node_mut(id);
+                (node.sum, node.state) = (sum, state);
+                id
+            } else {
+                self.push_fresh(sum, state)
+            };
+        }
+        Ok(child)
+    }
+
+    /// What a loaded node says to a descent.
+    #[inline(always)]
+    fn visited<N: Nodes<Id = NodeId, Counts = Counts>>(&self, id: NodeId, floor: u32) -> Attempt<Visited<'_, N>> {
+        let shape = self.arena.shape(id, floor).ok_or(Failure::Stub)?;
+        let left = match shape {
+            Shape::Inner { children: [left, _], .. } => self.sum(left).count,
+            _ => 0,
+        };
+        Ok(Visited { shape, counts: Counts { here: self.sum(id).count, left } })
+    }
+
+    /// Computes the digests of all fresh nodes below `top`, and decides where the new tree is cut. O(fresh nodes).
+    ///
+    /// The decisions need only the fields of stubs, so a verifier can run this too; it ignores them.
+    pub(crate) fn seal(&mut self, top: NodeId) {
+        let mut encoder = Encoder::new(self.suite);
+        let mut rest = vec![(top, 0u32, None, false)];
+        while let Some((id, floor, turn, children_done)) = rest.pop() {
+            if !self.node(id).has(FRESH) {
+                continue;
+            }
+            if let Some((bit, side)) = turn {
+                encoder.turn(bit, side);
+            }
+            match self.state(id) {
+                State::Inner { bit, left, right, .. } if children_done => {
+                    let (l, r) = (*self.sum(left), *self.sum(right));
+                    let digest = match self.kind {
+                        Kind::Map => encoder.map_inner(bit, &l, &r),
+                        Kind::List => encoder.list_inner(&l, &r),
+                    };
+                    self.arena.node_mut(id).sum.digest = digest;
+                }
+                State::Inner { bit, label, start, left, right } => {
+                    encoder.put(floor, self.arena.label(label, start, floor, bit));
+                    rest.push((id, floor, None, true));
+                    rest.push((right, bit + 1, Some((bit, Side::Right)), false));
+                    rest.push((left, bit + 1, Some((bit, Side::Left)), false));
+                    continue;
+                }
+                _ => self.seal_leaf(id, &mut encoder),
+            }
+            self.decide_cut(id);
+        }
+    }
+
+    fn seal_leaf(&mut self, id: NodeId, encoder: &mut Encoder) {
+        let node = self.arena.node(id);
+        let digest = match (self.kind, node.state) {
+            (Kind::Map, State::Leaf { tail, .. }) => {
+                let key = self.arena.tail(tail, 0);
+                encoder.put(0, key);
+                encoder.map_leaf(key.len(), self.arena.target(id))
+            }
+            (Kind::List, State::Leaf { .. }) => encoder.list_leaf(node.sum.measure, self.arena.target(id)),
+            (Kind::Map, _) => encoder.map_empty(),
+            (Kind::List, _) => encoder.list_empty(),
+        };
+        self.arena.node_mut(id).sum.digest = digest;
+    }
+
+    /// Decides which children stay in the page of a fresh node.
+    pub(crate) fn decide_cut(&mut self, id: NodeId) {
+        match self.state(id) {
+            State::Inner { bit, left, right, .. } => {
+                let children = [left, right]
+                    .map(|child| cut::Child::of(self.source_node(child), self.kind, bit + 1, self.extent(child)));
+                cut::apply(self.arena.node_mut(id), children);
+            }
+            State::Leaf { .. } => cut::measure(&mut self.arena, self.kind, id),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn extent(&self, id: NodeId) -> u32 {
+        match self.state(id) {
+            State::Remote { page, node } => self.pages[page as usize].arena.extent(node),
+            _ => self.arena.extent(id),
+        }
+    }
+}
+
+/// A node of the tree, or of a page from which the tree has not copied it.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Here(NodeId),
+    There(Arc<Page>, NodeId),
+}
+
+/// The failure of a change that would make a map or list too large.
+pub(crate) const SUM_TOO_LARGE: Failure = Failure::TooLarge("the counts or measures would sum to 2^53 or more");
+
+/// The nodes of a partial tree, for a descent that visits them. With `TURNS`, it records the turns.
+pub(crate) struct Visiting<'t, const TURNS: bool> {
+    pub(crate) tree: &'t mut PartialTree,
+    pub(crate) turns: Vec<(NodeId, Side)>,
+}
+
+impl<'t, const TURNS: bool> Visiting<'t, TURNS> {
+    pub(crate) fn new(tree: &'t mut PartialTree) -> Self {
+        Self { tree, turns: Vec::new() }
+    }
+}
+
+impl<const TURNS: bool> Nodes for Visiting<'_, TURNS> {
+    type Id = NodeId;
+    type Counts = Counts;
+
+    #[inline(always)]
+    fn visit(&mut self, id: &mut NodeId, floor: u32) -> Attempt<Visited<'_, Self>> {
+        self.tree.visit(*id)?;
+        self.tree.visited(*id, floor)
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, turn: Turn<NodeId>) -> Attempt<()> {
+        if TURNS {
+            self.turns.push((turn.from, turn.side));
+        }
+        Ok(())
+    }
+}
+
+/// The nodes of a partial tree, for a descent that only loads them.
+pub(crate) struct Loading<'t>(pub(crate) &'t mut PartialTree);
+
+impl Nodes for Loading<'_> {
+    type Id = NodeId;
+    type Counts = Counts;
+
+    fn visit(&mut self, id: &mut NodeId, floor: u32) -> Attempt<Visited<'_, Self>> {
+        self.0.load(*id)?;
+        self.0.visited(*id, floor)
+    }
+
+    fn turn(&mut self, _: Turn<NodeId>) -> Attempt<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! The descent to one leaf, made on the pages themselves, and the proof that it gives.
+//!
+//! Most queries look for one key or one element. A [`PartialTree`](crate::page::partial::PartialTree) would copy every
+//! node, only for the proof to be encoded from the copy.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::bits::Side;
+use crate::id::cid::{Cid, Kind};
+use crate::id::suite::{Digest, Suite};
+use crate::id::varint;
+use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::page::format::Page;
+use crate::page::partial::Supply;
+use crate::tree::arena::{Arena, NodeId, State};
+use crate::tree::descent::{Counts, End, Goal, Landing, Nodes, Shape, Turn, Visited, descend};
+use crate::tree::node::Summary;
+use crate::tree::pruned;
+
+/// Finds the pages of a trail.
+pub(crate) trait Finder<P> {
+    /// Returns the page with this digest; `link` is the page above it and the ordinal of the stub, None for the top page.
+    fn find(&mut self, link: Option<(&P, u32)>, digest: &Digest) -> Attempt<P>;
+}
+
+impl Finder<Arc<Page>> for Supply {
+    fn find(&mut self, link: Option<(&Arc<Page>, u32)>, digest: &Digest) -> Attempt<Arc<Page>> {
+        self.page(link.and_then(|(page, ordinal)| page.next.get(ordinal as usize)).map(Arc::clone), digest)
+    }
+}
+
+/// Finds the pages of a tree in memory by the links between them.
+pub(crate) struct Linked<'a>(pub(crate) &'a Page);
+
+impl<'a> Finder<&'a Page> for Linked<'a> {
+    #[inline]
+    fn find(&mut self, link: Option<(&&'a Page, u32)>, _: &Digest) -> Attempt<&'a Page> {
+        match link {
+            None => Ok(self.0),
+            Some((page, ordinal)) => page.next.get(ordinal as usize).map(Deref::deref).ok_or(Failure::Stub.into()),
+        }
+    }
+}
+
+/// A node of a page; pages are numbered from the top down.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OnPage {
+    page: u32,
+    node: NodeId,
+}
+
+/// A descent on pages. After an interrupt it starts again; the pages that it has found are kept, and nodes that it has
+/// visited cost no budget again.
+pub(crate) struct Trail<P, F> {
+    kind: Kind,
+    suite: Suite,
+    top: Digest,
+    pub(crate) finder: F,
+    /// The number of nodes that may still be visited for the first time.
+    pub(crate) budget: u64,
+    /// The number of nodes that were visited, now or before an interrupt.
+    seen: usize,
+    pages: Vec<P>,
+    turns: Vec<Turn<OnPage>>,
+    landing: Option<Landing<OnPage>>,
+}
+
+/// The initial capacity for turns: enough for the descent to most keys.
+const TURNS: usize = 32;
+
+const TOP: OnPage = OnPage { page: 0, node: Page::TOP };
+
+impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Trail<P, F> {
+    type Id = OnPage;
+    type Counts = Counts;
+
+    #[inline(always)]
+    fn visit(&mut self, id: &mut OnPage, floor: u32) -> Attempt<Visited<'_, Self>> {
+        if self.turns.len() >= self.seen {
+            if self.budget == 0 {
+                return Err(Interrupt::Budget);
+            }
+            self.enter(id)?;
+            self.budget -= 1;
+            self.seen += 1;
+        } else {
+            self.enter(id)?;
+        }
+        let page = id.page;
+        let arena = &self.pages[page as usize].arena;
+        let mut counts = Counts { here: arena.node(id.node).sum.count, left: 0 };
+        let shape = match arena.shape(id.node, floor) {
+            Some(Shape::Inner { bit, label, children }) => {
+                counts.left = arena.node(children[0]).sum.count;
+                Shape::Inner { bit, label, children: children.map(|node| OnPage { page, node }) }
+            }
+            Some(Shape::Leaf { tail, key_len }) => Shape::Leaf { tail, key_len },
+            Some(Shape::Empty) => Shape::Empty,
+            None => return Err(Failure::Stub.into()),
+        };
+        Ok(Visited { shape, counts })
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, turn: Turn<OnPage>) -> Attempt<()> {
+        self.turns.push(turn);
+        Ok(())
+    }
+}
+
+impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
+    pub(crate) fn new(kind: Kind, suite: Suite, top: Digest, finder: F) -> Self {
+        let (pages, turns) = (Vec::with_capacity(4), Vec::with_capacity(TURNS));
+        Self { kind, suite, top, finder, budget: u64::MAX, seen: 0, pages, turns, landing: None }
+    }
+
+    /// Descends to where `goal` ends. O(depth).
+    #[inline]
+    pub(crate) fn run(&mut self, goal: &mut impl Goal<Self>) -> Attempt<()> {
+        self.turns.clear();
+        self.landing = Some(descend(self, TOP, goal)?);
+        Ok(())
+    }
+
+    /// Continues on the next page if the node is a stub.
+    #[inline(always)]
+    fn enter(&mut self, id: &mut OnPage) -> Attempt<()> {
+        let (next, link, digest) = match self.pages.get(id.page as usize) {
+            None => (0, None, &self.top),
+            Some(page) => {
+                let node = page.arena.node(id.node);
+                let State::Stub { ordinal, .. } = node.state else {
+                    return Ok(());
+                };
+                (id.page + 1, Some((page, ordinal)), &node.sum.digest)
+            }
+        };
+        if next as usize == self.pages.len() {
+            let page = self.finder.find(link, digest)?;
+            page.check_is_of(self.kind, self.suite).map_err(Failure::Damaged)?;
+            self.pages.push(page);
+        }
+        *id = OnPage { page: next, node: Page::TOP };
+        Ok(())
+    }
+
+    fn arena(&self, id: OnPage) -> &Arena {
+        &self.pages[id.page as usize].arena
+    }
+
+    fn sum(&self, id: OnPage) -> &Summary {
+        &self.arena(id).node(id.node).sum
+    }
+
+    /// The leaf that was found.
+    fn found(&self) -> Option<OnPage> {
+        self.landing.as_ref().filter(|landing| landing.end == End::Found).map(|landing| landing.id)
+    }
+
+    /// The target of the leaf that was found.
+    #[inline]
+    pub(crate) fn target(&self) -> Option<Cid> {
+        self.found().map(|leaf| Cid::trusted(self.arena(leaf).target(leaf.node)))
+    }
+
+    /// The measure of the leaf that was found.
+    pub(crate) fn measure(&self) -> Option<u64> {
+        self.found().map(|leaf| self.sum(leaf).measure)
+    }
+
+    /// The summary of the whole tree.
+    pub(crate) fn top(&self) -> Summary {
+        self.pages.first().map_or(Summary::UNKNOWN, |_| *self.sum(TOP))
+    }
+
+    /// An estimate of the length of the proof, in bytes.
+    fn proof_len(&self, last: OnPage) -> usize {
+        let top = self.top();
+        let stub = 1 + varint::len(top.count) + if self.kind == Kind::List { varint::len(top.measure) } else { 0 } + 32;
+        // An inner node takes a tag, a short gap and an extra byte of label, since labels start and end within bytes.
+        let path = self.arena(last).extent(last.node) as usize / 8 + 1;
+        (self.turns.len() + 2) * (stub + 3) + path + self.arena(last).target(last.node).len()
+    }
+
+    /// Encodes the tree with everything pruned that was not visited; empty before the descent has ended. O(bytes).
+    pub(crate) fn proof(&self) -> Vec<u8> {
+        let Some(&Landing { id: last, floor, .. }) = self.landing.as_ref() else {
+            return Vec::new();
+        };
+        let mut proof = Vec::with_capacity(self.proof_len(last));
+        let (kind, out) = (self.kind, &mut proof);
+        for turn in &self.turns {
+            pruned::write_shown(out, kind, self.arena(turn.from), turn.from.node, turn.floor);
+            if turn.side == Side::Right {
+                pruned::write_stub(out, kind, self.sum(turn.sibling));
+            }
+        }
+        let arena = self.arena(last);
+        pruned::write_shown(out, kind, arena, last.node, floor);
+        if let State::Inner { left, right, .. } = arena.node(last.node).state {
+            pruned::write_stub(out, kind, &arena.node(left).sum);
+            pruned::write_stub(out, kind, &arena.node(right).sum);
+        }
+        for turn in self.turns.iter().rev().filter(|turn| turn.side == Side::Left) {
+            pruned::write_stub(out, kind, self.sum(turn.sibling));
+        }
+        proof
+    }
+}

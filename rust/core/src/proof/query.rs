@@ -1,0 +1,277 @@
+//! Queries on stored trees: their answers and the proofs of them.
+//!
+//! A [`Query`] does no I/O. It is run until it has its answer. When it is interrupted because pages are missing, supply
+//! them and run it again; when its budget is spent, run it again with more.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::id::cid::{Cid, RootCid};
+use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::key::{Key, Window};
+use crate::page::cache::PageSource;
+use crate::page::format::Page;
+use crate::page::partial::{PartialTree, Supply, Visiting};
+use crate::page::trail::{Finder, Trail};
+use crate::query::diff::{self, Differences, Half};
+use crate::query::list::{self, Span};
+use crate::query::map::{self, Listing, Made};
+use crate::query::scan;
+use crate::tree::descent::{End, ToIndex, ToKey, descend};
+use crate::tree::node::Summary;
+
+/// A query on one tree.
+#[derive(Debug, Clone)]
+pub enum Ask {
+    /// The target of a key of a map.
+    Key(Key),
+    /// An element of a list.
+    Index(u64),
+    /// The elements of a list whose span of measure meets `start..end`.
+    Range {
+        /// The start of the range, in units of measure.
+        start: u64,
+        /// The end of the range, exclusive; None for the end of the list.
+        end: Option<u64>,
+        /// The maximum number of elements in the answer.
+        max_segments: usize,
+    },
+    /// One page of the listing of a window, of at most so many entries.
+    Scan(Window, usize),
+    /// The map after these changes.
+    ChangeMap(map::Changes),
+    /// The list after these changes.
+    ChangeList(list::Changes),
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The target of the key; None if it is absent.
+    Key(Option<Cid>),
+    /// The element of the index, if the list has it.
+    Element(Element),
+    /// The elements that the range meets.
+    Span(Span),
+    /// The page of the listing.
+    Listing(Listing),
+    /// The summary of the tree after the changes.
+    Changed(Summary),
+}
+
+/// An element of a list, or the fact that the list is shorter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// The target; None if the list is shorter.
+    pub target: Option<Cid>,
+    /// The element's measure; None if the list is shorter.
+    pub size: Option<u64>,
+    /// The number of elements in the list.
+    pub length: u64,
+}
+
+/// Runs a query on a partial tree. This is the one place where a query meets a tree, stored or pruned.
+#[inline]
+pub(crate) fn run(ask: &Ask, tree: &mut PartialTree, made: &mut Made) -> Attempt<Answer> {
+    Ok(match ask {
+        Ask::Key(key) => {
+            let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, &mut ToKey(key.as_bytes()))?;
+            Answer::Key((landing.end == End::Found).then(|| Cid::trusted(tree.arena.target(landing.id))))
+        }
+        Ask::Index(index) => {
+            let found = list::get(tree, *index)?;
+            Answer::Element(Element {
+                target: found.map(|id| Cid::trusted(tree.arena.target(id))),
+                size: found.map(|id| tree.sum(id).measure),
+                length: tree.sum(PartialTree::TOP).count,
+            })
+        }
+        Ask::Range { start, end, max_segments } => Answer::Span(list::range(tree, *start, *end, *max_segments)?),
+        Ask::Scan(window, limit) => Answer::Listing(scan::scan(tree, window, *limit)?),
+        Ask::ChangeMap(changes) => {
+            let top = map::apply(tree, changes, made)?;
+            Answer::Changed(*tree.sum(top))
+        }
+        Ask::ChangeList(changes) => {
+            let top = list::apply(tree, changes, made)?;
+            Answer::Changed(*tree.sum(top))
+        }
+    })
+}
+
+/// Runs a query on a tree that needs no more input.
+#[inline]
+pub(crate) fn run_once(ask: &Ask, tree: &mut PartialTree) -> Attempt<Answer> {
+    run(ask, tree, &mut Made::NONE.clone())
+}
+
+/// Descends to the leaf that a query looks for, on pages.
+#[inline]
+pub(crate) fn run_on_pages<P: std::ops::Deref<Target = Page>, F: Finder<P>>(
+    leaf: &Leaf,
+    trail: &mut Trail<P, F>,
+) -> Attempt<Answer> {
+    Ok(match leaf {
+        Leaf::Key(key) => {
+            trail.run(&mut ToKey(key.as_bytes()))?;
+            Answer::Key(trail.target())
+        }
+        Leaf::Index(index) => {
+            trail.run(&mut ToIndex(*index))?;
+            Answer::Element(element(trail))
+        }
+    })
+}
+
+/// The element at the end of a trail.
+pub(crate) fn element<P: std::ops::Deref<Target = Page>, F: Finder<P>>(trail: &Trail<P, F>) -> Element {
+    Element { target: trail.target(), size: trail.measure(), length: trail.top().count }
+}
+
+/// A query for a single leaf.
+pub(crate) enum Leaf {
+    Key(Key),
+    Index(u64),
+}
+
+/// A query on one stored tree.
+pub struct Query {
+    root: RootCid,
+    nodes: Held,
+}
+
+/// The nodes that a query has loaded. A query for a single leaf needs no tree.
+enum Held {
+    Pages(Trail<Arc<Page>, Supply>, Leaf),
+    Tree(Box<(PartialTree, Ask, Made)>),
+}
+
+impl Query {
+    /// Creates a query on the tree of `root`; pages that `source` does not have are asked for.
+    pub fn open(root: &RootCid, source: Arc<dyn PageSource>, ask: Ask) -> Self {
+        let pages =
+            |leaf, source| Held::Pages(Trail::new(root.kind, root.suite, root.digest, Supply::from(source)), leaf);
+        let nodes = match ask {
+            Ask::Key(key) => pages(Leaf::Key(key), source),
+            Ask::Index(index) => pages(Leaf::Index(index), source),
+            ask => return Self::on_tree(root, source, ask),
+        };
+        Self { root: *root, nodes }
+    }
+
+    /// Creates a query that loads a tree, whatever it asks.
+    pub(crate) fn on_tree(root: &RootCid, source: Arc<dyn PageSource>, ask: Ask) -> Self {
+        let tree = PartialTree::open(root, source);
+        Self { root: *root, nodes: Held::Tree(Box::new((tree, ask, Made::NONE))) }
+    }
+
+    /// Runs the query, loading at most `budget` nodes, and subtracts the nodes that it loaded from `budget`.
+    ///
+    /// # Errors
+    /// An [`Interrupt`]; unless the query failed, it can be run again.
+    pub fn run(&mut self, budget: &mut u64) -> Result<Answer, Interrupt> {
+        let answer = match &mut self.nodes {
+            Held::Pages(trail, leaf) => {
+                trail.budget = *budget;
+                let answer = run_on_pages(leaf, trail);
+                *budget = trail.budget;
+                answer
+            }
+            Held::Tree(held) => {
+                let (tree, ask, made) = &mut **held;
+                tree.budget = *budget;
+                let answer = run(ask, tree, made);
+                *budget = tree.budget;
+                answer
+            }
+        };
+        answer.map_err(|interrupt| self.explain(interrupt))
+    }
+
+    fn explain(&self, interrupt: Interrupt<Failure>) -> Interrupt {
+        interrupt.map(|failure| failure.on_stored(&self.root))
+    }
+
+    /// Creates the pages of the changed tree that no store has yet, the top page first. Call it after the answer.
+    ///
+    /// # Errors
+    /// An [`Interrupt`]; unless it failed, it can be called again.
+    pub fn new_pages(&mut self) -> Result<Vec<Arc<Page>>, Interrupt> {
+        match &mut self.nodes {
+            Held::Tree(held) => {
+                let (tree, _, made) = &mut **held;
+                tree.new_pages(made.top, false).map_err(|interrupt| self.explain(interrupt))
+            }
+            Held::Pages(..) => Ok(Vec::new()),
+        }
+    }
+
+    /// Supplies pages that were missing.
+    pub fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        match &mut self.nodes {
+            Held::Pages(trail, _) => trail.finder.add(pages),
+            Held::Tree(held) => held.0.supply.add(pages),
+        }
+    }
+
+    /// The root of the tree.
+    pub fn root(&self) -> &RootCid {
+        &self.root
+    }
+
+    /// Encodes the proof of the answer. Call it after the answer.
+    pub fn proof(&self) -> Vec<u8> {
+        match &self.nodes {
+            Held::Pages(trail, _) => trail.proof(),
+            Held::Tree(held) => held.0.proof(),
+        }
+    }
+}
+
+/// A diff of two stored maps.
+pub struct DiffQuery {
+    roots: [RootCid; 2],
+    halves: [Half; 2],
+    window: Window,
+    limit: usize,
+}
+
+impl DiffQuery {
+    /// Creates a diff of at most `limit` differences; pages that `source` does not have are asked for.
+    ///
+    /// # Errors
+    /// [`Error::Input`](crate::Error::Input) if a root is not a map, or their suites differ.
+    pub fn open(roots: [RootCid; 2], source: &Arc<dyn PageSource>, window: Window, limit: usize) -> Result<Self> {
+        diff::check_same_suite([&roots[0], &roots[1]])?;
+        let halves = roots.map(|root| Half::new(PartialTree::open(&root, Arc::clone(source))));
+        Ok(Self { roots, halves, window, limit })
+    }
+
+    /// Runs the diff, loading at most `budget` nodes of each tree.
+    ///
+    /// # Errors
+    /// An [`Interrupt`]; unless the diff failed, it can be run again.
+    pub fn run(&mut self, budget: u64) -> Result<Differences, Interrupt> {
+        for half in &mut self.halves {
+            half.tree.budget = budget;
+        }
+        diff::diff(&mut self.halves, &self.window, self.limit)
+            .map_err(|interrupt| interrupt.map(|failure| failure.on_stored(&self.roots[0])))
+    }
+
+    /// Supplies pages that were missing.
+    pub fn supply(&mut self, pages: &[Arc<Page>]) {
+        for half in &mut self.halves {
+            half.tree.supply.add(pages.iter().map(Arc::clone));
+        }
+    }
+
+    /// Encodes the proofs of both trees. Call it after the answer.
+    pub fn proofs(&self) -> [Vec<u8>; 2] {
+        self.halves.each_ref().map(|half| half.tree.proof())
+    }
+}
+
+#[cfg(test)]
+#[path = "query_tests.rs"]
+mod tests;

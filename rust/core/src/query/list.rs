@@ -1,0 +1,377 @@
+//! Lists: reading a range, changing and building them.
+
+use std::collections::BTreeSet;
+
+use crate::bits::Side;
+use crate::error::{ConflictCode, Error, InputCode, Result};
+use crate::id::cid::{Cid, Kind};
+use crate::id::suite::{Digest, Suite};
+use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
+use crate::query::build::{Builder, Built, Destination};
+use crate::query::map::Made;
+use crate::tree::arena::{NodeId, State, Tail};
+use crate::tree::descent::{End, Landing, ToIndex, descend};
+use crate::tree::node::{SUM_LIMIT, Summary};
+use crate::tree::pruned;
+
+const INVALID_SHAPE: Failure = Failure::Invalid("a list whose counts do not fit its shape");
+
+/// The elements that a range of measure meets (protocol section 5, `list_range`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The targets of the elements whose span of measure meets the range.
+    pub segments: Vec<Cid>,
+    /// Their measures.
+    pub sizes: Vec<u64>,
+    /// Where the first of them starts; None if there are none.
+    pub offset: Option<u64>,
+    /// The number of elements in the whole list.
+    pub length: u64,
+    /// The sum of all measures.
+    pub total_size: u64,
+}
+
+/// A range of measure, `start..end`, of a list with measure `total`.
+struct Bounds {
+    start: u64,
+    end: u64,
+}
+
+impl Bounds {
+    fn new(start: u64, end: Option<u64>, total: u64) -> Self {
+        Self { start, end: end.unwrap_or(u64::MAX).min(total) }
+    }
+
+    /// Whether a subtree of this measure, starting at `from`, meets the range.
+    fn meets(&self, from: u64, measure: u64) -> bool {
+        from < self.end && from + measure > self.start && self.end > self.start
+    }
+
+    /// The children that meet the range, with their starts, the right one first.
+    fn children<T>(&self, from: u64, children: [(T, u64); 2]) -> impl Iterator<Item = (T, u64)> {
+        let [(left, l), (right, r)] = children;
+        [(right, from + l, r), (left, from, l)].into_iter().filter(|c| self.meets(c.1, c.2)).map(|c| (c.0, c.1))
+    }
+}
+
+/// Finds the elements that a range of measure meets (protocol section 4, `range`). O(log n + segments).
+pub(crate) fn range(tree: &mut PartialTree, start: u64, end: Option<u64>, max_segments: usize) -> Attempt<Span> {
+    tree.visit(PartialTree::TOP)?;
+    let top = *tree.sum(PartialTree::TOP);
+    let bounds = Bounds::new(start, end, top.measure);
+    let mut found = Span { length: top.count, total_size: top.measure, ..Span::default() };
+    // Subtrees that meet the range and where they start, the next one last.
+    let mut pending = Vec::new();
+    if bounds.meets(0, top.measure) {
+        pending.push((PartialTree::TOP, 0));
+    }
+    while let Some(&(id, from)) = pending.last() {
+        if let Err(interrupt) = tree.visit(id) {
+            return Err(look_ahead(tree, &bounds, &pending, interrupt));
+        }
+        pending.pop();
+        match tree.state(id) {
+            State::Inner { left, right, .. } => {
+                let children = [left, right].map(|child| (child, tree.sum(child).measure));
+                pending.extend(bounds.children(from, children));
+            }
+            State::Leaf { .. } => {
+                if found.segments.len() == max_segments {
+                    return Err(Failure::TooLarge("the range has more segments than one answer may have").into());
+                }
+                found.offset.get_or_insert(from);
+                found.segments.push(Cid::trusted(tree.arena.target(id)));
+                found.sizes.push(tree.sum(id).measure);
+            }
+            _ => return Err(INVALID_SHAPE.into()),
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the other pages that the range is sure to need to those that are missing now.
+fn look_ahead(
+    tree: &PartialTree,
+    bounds: &Bounds,
+    pending: &[(NodeId, u64)],
+    interrupt: Interrupt<Failure>,
+) -> Interrupt<Failure> {
+    let Interrupt::Pages(mut missing) = interrupt else {
+        return interrupt;
+    };
+    let mut rest: Vec<(Place, u64)> = pending.iter().map(|&(id, from)| (Place::Here(id), from)).collect();
+    while let Some((place, from)) = rest.pop() {
+        if missing.len() >= MAX_MISSING_PAGES {
+            break;
+        }
+        if let Some((_, children)) = tree.children_ahead(place, &mut missing) {
+            let children = children.map(|place| {
+                let measure = tree.sum_at(&place).measure;
+                (place, measure)
+            });
+            rest.extend(bounds.children(from, children));
+        }
+    }
+    Interrupt::Pages(missing)
+}
+
+/// One change of a list: the element before and after. None means that the index is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The index.
+    pub index: u64,
+    /// The target before the change, and its size if that is to be checked too.
+    pub before: Option<(Cid, Option<u64>)>,
+    /// The target and size after the change.
+    pub after: Option<(Cid, u64)>,
+}
+
+/// Changes of a list: at least one, in index order, with distinct indices.
+#[derive(Debug, Clone)]
+pub struct Changes(Vec<Change>);
+
+impl Changes {
+    /// Sorts changes and checks what can be checked without the list.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if there are none, or if a size is 0 or above 2^53 - 1; [`Error::Conflict`] if an index occurs twice
+    /// or a change changes nothing.
+    pub fn new(mut changes: Vec<Change>) -> Result<Self> {
+        if changes.is_empty() {
+            return Err(Error::input(InputCode::InvalidRequest, "changes: at least one is required"));
+        }
+        changes.sort_by_key(|change| change.index);
+        for (i, change) in changes.iter().enumerate() {
+            let index = change.index;
+            let sizes = [change.before.and_then(|b| b.1), change.after.map(|a| a.1)];
+            if sizes.into_iter().flatten().any(|size| size == 0 || size >= SUM_LIMIT) {
+                return Err(Error::request(format!("index {index}: a size must be at least 1 and below 2^53")));
+            }
+            let why = if i > 0 && changes[i - 1].index == index {
+                "the index is changed twice"
+            } else if change.before.is_none() && change.after.is_none() {
+                "before and after are both absent; nothing changes"
+            } else {
+                continue;
+            };
+            return Err(Error::conflict(ConflictCode::InvalidChange, format!("index {index}: {why}")));
+        }
+        Ok(Self(changes))
+    }
+
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Always false: [`Changes::new`] rejects an empty list.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Checks that appends leave no gap, that removals are a suffix, and that only one of the two occurs. Returns the number
+    /// of elements of the old list that are kept.
+    fn check_shape(&self, count: u64) -> Attempt<u64> {
+        let refuse = |at: usize, why: &str| {
+            let what = format!("index {}: {why}", self.0[at].index);
+            Err(Failure::Conflict { code: ConflictCode::InvalidChange, what }.into())
+        };
+        let (mut next, mut keep, mut removed) = (count, count, None);
+        for (at, change) in self.0.iter().enumerate() {
+            if change.index >= count {
+                if change.index != next {
+                    return refuse(at, &format!("the append leaves a gap; the next index is {next}"));
+                }
+                if removed.is_some() {
+                    return refuse(at, "appends and removals together");
+                }
+                next += 1;
+            } else if change.after.is_none() {
+                keep = keep.min(change.index);
+                removed = Some(at);
+            } else if removed.is_some() {
+                return refuse(at, "a replacement after a removal; only the end of a list can be removed");
+            }
+        }
+        let removals = self.0.iter().filter(|change| change.after.is_none()).count() as u64;
+        match removed {
+            Some(at) if removals != count - keep => refuse(at, "the removals are not the end of the list"),
+            _ => Ok(keep),
+        }
+    }
+}
+
+/// Makes changes: replacements, then appends or one truncation (protocol section 4, list `apply`). Returns the new top,
+/// with its digest. O(changes x log n).
+pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) -> Attempt<NodeId> {
+    if made.count == 0 {
+        if tree.may_lack_pages() {
+            load_paths(tree, changes)?;
+        }
+        for change in &changes.0 {
+            check(tree, change)?;
+        }
+    }
+    let count = tree.sum(PartialTree::TOP).count;
+    let keep = changes.check_shape(count)?;
+    while let Some(change) = changes.0.get(made.count) {
+        if let Some((target, size)) = change.after {
+            let leaf = fresh_leaf(tree, &target, size);
+            made.top = match change.index < count {
+                true => replace(tree, made.top, change.index, leaf)?,
+                false => append(tree, made.top, leaf)?,
+            };
+        }
+        made.count += 1;
+    }
+    let top = if keep < count { truncate(tree, made.top, keep)? } else { made.top };
+    tree.seal(top);
+    made.top = top;
+    Ok(top)
+}
+
+/// Loads the path of every change on the list before all of them, one level of pages at a time. The changes are sure to
+/// visit these nodes.
+fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
+    let mut missing = BTreeSet::new();
+    for change in &changes.0 {
+        match descend(&mut Loading(tree), PartialTree::TOP, &mut ToIndex(change.index)) {
+            Err(Interrupt::Pages(pages)) => missing.extend(pages),
+            other => {
+                other?;
+            }
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Interrupt::Pages(missing)) }
+}
+
+/// Visits an element of the list before any change.
+pub(crate) fn get(tree: &mut PartialTree, index: u64) -> Attempt<Option<NodeId>> {
+    let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, &mut ToIndex(index))?;
+    Ok((landing.end == End::Found).then_some(landing.id))
+}
+
+/// Compares a change with the element in the list.
+fn check(tree: &mut PartialTree, change: &Change) -> Attempt<()> {
+    let found = get(tree, change.index)?;
+    let is = found.map(|id| (Cid::trusted(tree.arena.target(id)), tree.sum(id).measure));
+    let refuse = |code, why: String| {
+        let what = format!("index {}: {why}", change.index);
+        Err(Failure::Conflict { code, what }.into())
+    };
+    let agrees = match (&change.before, &is) {
+        (None, None) => true,
+        (Some((target, size)), Some((there, measure))) => target == there && size.is_none_or(|size| size == *measure),
+        _ => false,
+    };
+    if !agrees {
+        let show = |element: Option<(Cid, Option<u64>)>| match element {
+            None => "nothing".to_owned(),
+            Some((cid, None)) => cid.text(),
+            Some((cid, Some(size))) => format!("{cid} of size {size}"),
+        };
+        let there = show(is.map(|(cid, size)| (cid, Some(size))));
+        return refuse(ConflictCode::BeforeMismatch, format!("{there} is there now, not {}", show(change.before)));
+    }
+    if is.is_some() && is == change.after {
+        return refuse(ConflictCode::InvalidChange, "before and after are the same; nothing changes".into());
+    }
+    Ok(())
+}
+
+fn fresh_leaf(tree: &mut PartialTree, target: &Cid, measure: u64) -> NodeId {
+    let (offset, target_len) = (tree.arena.store(target.as_bytes()), target.as_bytes().len() as u8);
+    let sum = Summary { count: 1, measure, digest: Digest::ZERO };
+    tree.push_fresh(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len })
+}
+
+fn replace(tree: &mut PartialTree, top: NodeId, index: u64, leaf: NodeId) -> Attempt<NodeId> {
+    let mut path = Visiting::<true>::new(tree);
+    let Landing { end: End::Found, .. } = descend(&mut path, top, &mut ToIndex(index))? else {
+        return Err(INVALID_SHAPE.into());
+    };
+    let turns = path.turns;
+    tree.graft(&turns, leaf)
+}
+
+fn inner(tree: &mut PartialTree, left: NodeId, right: NodeId) -> Attempt<NodeId> {
+    let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
+    Ok(tree.push_fresh(sum, State::Inner { bit: 0, label: 0, start: 0, left, right }))
+}
+
+/// Appends a leaf: it joins the first node of the right spine whose count is a power of two.
+///
+/// ```text
+///        7                 8
+///      ╱   ╲             ╱   ╲
+///     4     3     ->    4     4
+///          ╱ ╲               ╱ ╲
+///         2   1             2   2      1 and the new leaf join
+/// ```
+fn append(tree: &mut PartialTree, top: NodeId, leaf: NodeId) -> Attempt<NodeId> {
+    let mut turns = Vec::new();
+    let mut at = top;
+    loop {
+        match tree.sum(at).count {
+            0 => return Ok(leaf),
+            n if n.is_power_of_two() => break,
+            _ => {}
+        }
+        tree.visit(at)?;
+        let State::Inner { right, .. } = tree.state(at) else {
+            return Err(INVALID_SHAPE.into());
+        };
+        turns.push((at, Side::Right));
+        at = right;
+    }
+    let joined = inner(tree, at, leaf)?;
+    tree.graft(&turns, joined)
+}
+
+/// Truncates the list to its first `keep` elements, fewer than it has.
+fn truncate(tree: &mut PartialTree, top: NodeId, keep: u64) -> Attempt<NodeId> {
+    if keep == 0 {
+        return Ok(tree.push_fresh(Summary { count: 0, measure: 0, digest: Digest::ZERO }, State::Empty));
+    }
+    let mut turns = Vec::new();
+    let (mut at, mut keep) = (top, keep);
+    while keep < tree.sum(at).count {
+        tree.visit(at)?;
+        let State::Inner { left, right, .. } = tree.state(at) else {
+            return Err(INVALID_SHAPE.into());
+        };
+        let on_left = tree.sum(left).count;
+        if keep > on_left {
+            turns.push((at, Side::Right));
+            keep -= on_left;
+            at = right;
+        } else {
+            at = left;
+        }
+    }
+    tree.graft(&turns, at)
+}
+
+/// Builds the list of these elements: valid targets, and sizes of at least 1. O(n) hashing.
+pub(crate) fn build<'a>(
+    suite: Suite,
+    elements: impl Iterator<Item = (&'a [u8], u64)>,
+    destination: Destination,
+) -> Attempt<Built> {
+    let mut builder = Builder::new(Kind::List, suite, Vec::new(), destination);
+    for (target, measure) in elements {
+        let digest = builder.encoder.list_leaf(measure, target);
+        let (offset, target_len) = (builder.tree.arena.store(target), target.len() as u8);
+        let sum = Summary { count: 1, measure, digest };
+        builder.leaf(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len });
+        // The counts of complete subtrees, from left to right, are decreasing powers of two.
+        while builder.last_two_equal() {
+            builder.join(0, 0)?;
+        }
+    }
+    while builder.open() > 1 {
+        builder.join(0, 0)?;
+    }
+    builder.finish()
+}

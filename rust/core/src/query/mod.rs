@@ -1,0 +1,8 @@
+//! Queries and changes, each written once, for provers and verifiers alike (protocol section 4).
+
+pub(crate) mod arcs;
+pub(crate) mod build;
+pub(crate) mod diff;
+pub mod list;
+pub mod map;
+pub(crate) mod scan;
