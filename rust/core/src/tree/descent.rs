@@ -1,4 +1,4 @@
-//! The descent from the top of a tree to one leaf (protocol section 3, *walk*).
+//! The descent from the top of a tree to one leaf (protocol section 3, *descending to a key*).
 //!
 //! It is written once and compiled for each form in which nodes are held: pages (`page::trail`), partial trees
 //! (`page::partial`), and the bytes of a proof as they are read (`proof::stream`).
