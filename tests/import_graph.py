@@ -31,11 +31,6 @@ def edges(graph: Graph) -> set[tuple[str, str]]:
     return {(module, imported) for module, all_imported in graph.items() for imported in all_imported}
 
 
-def without(graph: Graph, removed: set[tuple[str, str]]) -> Graph:
-    """The graph without some of its edges."""
-    return {module: {name for name in imported if (module, name) not in removed} for module, imported in graph.items()}
-
-
 def _reachable(graph: Graph, start: str) -> set[str]:
     """The modules that importing `start` leads to; `start` itself only if that is by a cycle."""
     found: set[str] = set()

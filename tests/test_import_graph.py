@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from import_graph import Graph, cyclic_groups, python_graph, rust_graph, without
+from import_graph import Graph, cyclic_groups, python_graph, rust_graph
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:
@@ -33,12 +33,6 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 )
 def test_a_cycle_is_found_whatever_its_length(graph: Graph, groups: list[set[str]]) -> None:
     assert cyclic_groups(graph) == groups
-
-
-def test_without_one_of_its_imports_a_cycle_is_gone() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}}
-    assert cyclic_groups(without(graph, {("c", "a")})) == []
-    assert cyclic_groups(without(graph, {("a", "c")})) == [{"a", "b", "c"}]
 
 
 # ------------------------------------------------------------------------------------------------------- Python

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from import_graph import Graph, cyclic_groups, edges, python_graph, rust_graph, without
+from import_graph import Graph, cyclic_groups, edges, python_graph, rust_graph
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
@@ -45,14 +45,8 @@ MAY_DEPEND: dict[str, set[str]] = {
     "coregw-python": {"coregw-core", "coregw-ops"},
 }
 
-# Imports that close a cycle, by package or crate. One that no longer does fails a test, and is deleted here.
-KNOWN_CYCLES: dict[str, set[tuple[str, str]]] = {}
-
 # About a dozen: more do not show their design at a glance.
 MAX_MODULES_IN_FOLDER = 13
-
-# Folders with more modules than that. One that has no more fails a test, and is deleted here.
-KNOWN_LARGE_FOLDERS: set[str] = set()
 
 PYTHON = python_graph(PACKAGE)
 GRAPHS: dict[str, Graph] = {"coregw": PYTHON} | {
@@ -91,13 +85,7 @@ def test_a_crate_depends_only_on_lower_crates(crate: str) -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_modules_import_each_other(name: str) -> None:
-    assert cyclic_groups(without(GRAPHS[name], KNOWN_CYCLES.get(name, set()))) == []
-
-
-@pytest.mark.parametrize(("name", "known"), [(name, edge) for name, known in KNOWN_CYCLES.items() for edge in known])
-def test_a_known_cycle_still_exists(name: str, known: tuple[str, str]) -> None:
-    others = KNOWN_CYCLES[name] - {known}
-    assert cyclic_groups(without(GRAPHS[name], others)), "this import closes no cycle now: delete it from KNOWN_CYCLES"
+    assert cyclic_groups(GRAPHS[name]) == []
 
 
 def test_a_folder_has_about_a_dozen_modules() -> None:
@@ -108,7 +96,7 @@ def test_a_folder_has_about_a_dozen_modules() -> None:
         if path.stem not in {"__init__", "lib", "mod"} and "target" not in path.parts
     ]
     sizes = Counter(str(path.parent.relative_to(TOP)) for path in modules)
-    assert {folder for folder, size in sizes.items() if size > MAX_MODULES_IN_FOLDER} == KNOWN_LARGE_FOLDERS
+    assert {folder for folder, size in sizes.items() if size > MAX_MODULES_IN_FOLDER} == set()
 
 
 def loaded_by(statement: str) -> set[str]:
