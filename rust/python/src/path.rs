@@ -40,36 +40,36 @@ impl<'py> FromPyObject<'_, 'py> for PathLike {
 
 /// The key of a path in text form or in segments.
 pub fn key(value: &Bound<'_, PyAny>) -> Result<Key, ArgumentError> {
-    match path(value)? {
-        Path::Text(text) => Ok(Key::from_text(text)?),
-        Path::Key(key) => Ok(key),
+    match pending_key(value)? {
+        PendingKey::Text(text) => Ok(Key::from_text(text)?),
+        PendingKey::Ready(key) => Ok(key),
     }
 }
 
 /// A path whose key can be made with the GIL released.
 #[derive(Debug)]
-pub enum Path<'a> {
+pub enum PendingKey<'a> {
     /// The text form, not yet checked.
     Text(&'a str),
-    /// The key of segments.
-    Key(Key),
+    /// The key, made of segments.
+    Ready(Key),
 }
 
-impl Path<'_> {
+impl PendingKey<'_> {
     /// Its key. O(bytes).
     pub fn key(&self) -> core::Result<Cow<'_, Key>> {
         match self {
             Self::Text(text) => Key::from_text(text).map(Cow::Owned),
-            Self::Key(key) => Ok(Cow::Borrowed(key)),
+            Self::Ready(key) => Ok(Cow::Borrowed(key)),
         }
     }
 }
 
-/// A path in text form or in segments.
-pub fn path<'a>(value: &'a Bound<'_, PyAny>) -> Result<Path<'a>, ArgumentError> {
+/// The key of a path in text form or in segments, made now only if it has segments: these are Python objects.
+pub fn pending_key<'a>(value: &'a Bound<'_, PyAny>) -> Result<PendingKey<'a>, ArgumentError> {
     match value.cast::<PyString>() {
-        Ok(given) => Ok(Path::Text(text(given, InputCode::InvalidPath)?)),
-        Err(_) => Ok(Path::Key(Key::from_segments(&segments(value)?)?)),
+        Ok(given) => Ok(PendingKey::Text(text(given, InputCode::InvalidPath)?)),
+        Err(_) => Ok(PendingKey::Ready(Key::from_segments(&segments(value)?)?)),
     }
 }
 

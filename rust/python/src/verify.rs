@@ -9,7 +9,7 @@ use crate::cid::{CidLike, text};
 use crate::convert::{self, ArgumentError};
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid};
-use crate::path::{self, Path, PathLike};
+use crate::path::{self, PathLike, PendingKey};
 use crate::{change, parallel, tuples};
 
 /// Verify an inclusion or absence proof of a path (protocol section 4, *get*).
@@ -93,12 +93,12 @@ pub fn verify_key_many<'py>(
     Ok(targets.into_iter().map(|target| target.map(|target| PyString::new(py, &target))).collect())
 }
 
-fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(Path<'a>, &'a [u8]), ArgumentError> {
+fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(PendingKey<'a>, &'a [u8]), ArgumentError> {
     if let Ok(pair) = item.cast::<PyTuple>()
         && let [path, proof] = pair.as_slice()
         && let Ok(proof) = proof.cast::<PyBytes>()
     {
-        let path = path::path(path).map_err(|error| error.within(format_args!("item {index}")))?;
+        let path = path::pending_key(path).map_err(|error| error.within(format_args!("item {index}")))?;
         return Ok((path, proof.as_bytes()));
     }
     Err(ArgumentError::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
@@ -106,7 +106,7 @@ fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(Path<'a>, &'a [
 
 /// The error for the first malformed path. A path in text form is parsed by the worker threads, after other items were
 /// converted and verified, but its error comes before theirs.
-fn first_malformed_path(pairs: &[(Path<'_>, &[u8])]) -> Option<core::Error> {
+fn first_malformed_path(pairs: &[(PendingKey<'_>, &[u8])]) -> Option<core::Error> {
     pairs.iter().enumerate().find_map(|(index, (path, _))| Some(in_item(path.key().err()?, index)))
 }
 
