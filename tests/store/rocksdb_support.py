@@ -85,7 +85,7 @@ async def get_pages(store: Store, digests: Sequence[bytes]) -> list[bytes | None
 
 def keys(store: RocksStore, family: Family) -> list[bytes]:
     """All keys of a column family."""
-    return list(store._database._keys(family))
+    return list(store._database.keys(family))
 
 
 async def assert_payloads_are_whole(store: RocksStore) -> int:

@@ -115,20 +115,33 @@ async def test_rows_of_ssts_that_the_owner_has_deleted_are_still_found(rocks: Ro
         assert await replica.get(Family.PAGES, wanted) == [*map(page, range(4000))]
 
 
-class Deleted:
-    """rocksdict's view of a family one of whose SSTs was deleted before it was opened."""
+class UnreadableRdict:
+    """rocksdict's view of a store whose SSTs were deleted before it opened them."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        self._inner = Rdict(*arguments, **named)
+
+    def get_column_family(self, name: str) -> UnreadableRdict:
+        return self
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         raise Exception(f"IO error: No such file or directory: While open a file for {len(keys)} keys")
 
+    def try_catch_up_with_primary(self) -> None:
+        self._inner.try_catch_up_with_primary()
 
-async def test_a_failed_read_of_ssts_is_repeated_by_the_owner(rocks: RocksStore) -> None:
+    def close(self) -> None:
+        self._inner.close()
+
+
+async def test_a_failed_read_of_ssts_is_repeated_by_the_owner(
+    rocks: RocksStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await put_numbered_pages(rocks, range(3))
+    monkeypatch.setattr("coregw.store.rocksdb.replica.Rdict", UnreadableRdict)
     replica = replica_of(rocks)
     replica.refresh()
     async with shared(rocks, replica) as (worker, _):
-        await worker.healthy()
-        replica._families = dict.fromkeys(Family, Deleted())  # type: ignore[arg-type]
         assert await get_pages(worker, [digest(2), digest(3)]) == [page(2), None]
 
 

@@ -97,6 +97,15 @@ class Database:
                 rows.next()
         return found
 
+    def keys(self, family: Family) -> Iterator[bytes]:
+        """Iterate over all keys of a family. The GIL is held."""
+        with translated(self.path):
+            rows = self._families[family].iter()
+            rows.seek_to_first()
+            while _is_valid(rows):
+                yield rows.key()
+                rows.next()
+
     def write(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]] = ()) -> None:
         """Delete key ranges, then write rows, atomically; durable after the next `sync`.
 
@@ -144,7 +153,7 @@ class Database:
         if found is None and not is_first:
             raise StoreDamaged(f"the store in {self.path} has lost its epoch, the count of its openings")
         epoch = int.from_bytes(found or b"", "big") + 1
-        unfinished = list(self._keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
+        unfinished = list(self.keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
         self.write(
             [
                 (Family.META, EPOCH_KEY, epoch.to_bytes(4, "big")),
@@ -160,19 +169,11 @@ class Database:
 
     def _drop_incomplete_payloads(self) -> None:
         """Delete the rows of payloads that lost chunks with a damaged log, so that they can be stored again. Slow."""
-        chunks = Counter(upload_of_chunk(key) for key in self._keys(Family.CHUNKS))
+        chunks = Counter(upload_of_chunk(key) for key in self.keys(Family.CHUNKS))
         for multihash, value in self.scan(Family.PAYLOADS, b"", None, limit=sys.maxsize):
             row = PayloadRow.decode(multihash, value)
             if chunks[row.upload_id] != row.chunks:
                 self.write([(Family.PAYLOADS, multihash, None)])
-
-    def _keys(self, family: Family) -> Iterator[bytes]:
-        with translated(self.path):
-            rows = self._families[family].iter()
-            rows.seek_to_first()
-            while _is_valid(rows):
-                yield rows.key()
-                rows.next()
 
     def _try_write(self, rows: Iterable[Write], ranges: Iterable[tuple[Family, bytes, bytes]]) -> bool:
         """Whether RocksDB accepted the rows; False if it would have delayed the caller."""
