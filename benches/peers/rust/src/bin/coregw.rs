@@ -45,7 +45,7 @@ fn main() {
     }
     run(|texts| {
         let keys: Vec<_> = texts.iter().map(|text| Key::from_text(text).expect("a path")).collect();
-        let mut arcs = Arcs::with_capacity(keys.len());
+        let mut arcs = Arcs::default();
         keys.iter().zip(texts).for_each(|(key, text)| arcs.push(key, &target(text)));
         let tree = Snapshot::map(Suite::Sha2_256, arcs).expect("a map");
         Map { root: tree.root(), tree, keys }
