@@ -120,6 +120,14 @@ impl Snapshot {
         Ok((trail.target(), move || trail.proof()))
     }
 
+    /// Returns the inclusion or absence proof of a key. O(depth).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if this is not a map.
+    pub fn prove(&self, key: &Key) -> Result<Vec<u8>> {
+        Ok(self.descend(Kind::Map, &mut ToKey(key.as_bytes()))?.proof())
+    }
+
     /// Looks up an element. Returns it, and a function that encodes its proof. O(log n).
     ///
     /// # Errors

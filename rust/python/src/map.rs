@@ -157,7 +157,7 @@ impl Map {
     /// >>> verify_key(m.root, "b", m.prove("b")) is None
     /// True
     fn prove<'py>(&self, py: Python<'py>, path: PathLike) -> PyResult<Bound<'py, PyBytes>> {
-        let proof = call(|| self.prove_key(&path.0))?;
+        let proof = call(|| self.0.prove(&path.0))?;
         Ok(PyBytes::new(py, &proof))
     }
 
@@ -182,7 +182,7 @@ impl Map {
             path::key(&path).map_err(|error| error.within(format_args!("path {index}")).into())
         })?;
         let proofs = detach::run(py, Work::Items { count: keys.len() }, || {
-            parallel::map(&keys, |key| self.prove_key(key)).into_iter().collect::<core::Result<Vec<Vec<u8>>>>()
+            parallel::map(&keys, |key| self.0.prove(key)).into_iter().collect::<core::Result<Vec<Vec<u8>>>>()
         })?;
         Ok(proofs.iter().map(|proof| PyBytes::new(py, proof)).collect())
     }
@@ -258,10 +258,6 @@ impl Map {
 impl Map {
     fn find(&self, key: &Key) -> PyResult<Option<Cid>> {
         call(|| self.0.key(key).map(|(target, _)| target))
-    }
-
-    fn prove_key(&self, key: &Key) -> core::Result<Vec<u8>> {
-        self.0.key(key).map(|(_, proof)| proof())
     }
 
     fn has_items_of(&self, other: &Bound<'_, PyMapping>) -> PyResult<bool> {
