@@ -1,6 +1,6 @@
-"""What `bench_gateway` measures, as servers: the gateway, the same with a constant for an answer, and a raw ASGI app.
+"""The servers that `bench_gateway` compares: the gateway, the gateway with a constant response, and a raw ASGI app.
 
-All three listen with the gateway's own sockets, protocol class and limits; a child process runs one of them.
+All use the gateway's sockets, protocol class and limits. A child process runs one of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
 
 CACHE_BYTES = 512 * MIB
-"""Room for all pages of a map of 10^6 arcs, so that what is warm stays warm."""
+"""Enough for all pages of a map of 10^6 arcs, so that a warm cache stays warm."""
 
 
 class _Constant(Engine):
-    """An engine that knows one answer: what is left is the framework's work, on the same route."""
+    """An engine with a constant result, so that only the work around it is measured, on the same route."""
 
     answer = b""
 
@@ -34,7 +34,7 @@ def _constant_app(settings: Settings, engine: Engine, token: AccessToken | None)
 
 
 class _Raw:
-    """An application without a framework: reads the body, answers the constant."""
+    """An application without a framework: reads the body and sends the constant."""
 
     def __init__(self, settings: Settings, engine: Engine, token: AccessToken | None) -> None:
         self.headers = [
@@ -43,12 +43,7 @@ class _Raw:
             (b"x-content-type-options", b"nosniff"),
         ]
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has them
-        if scope["type"] == "lifespan":
-            for _ in range(2):
-                message = await receive()
-                await send({"type": message["type"] + ".complete"})
-            return
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI types
         body, more = b"", True
         while more:
             message = await receive()

@@ -1,8 +1,7 @@
-"""schemathesis on a service's own OpenAPI document: no 500, no undocumented status, and what comes is as documented.
+"""Fuzzing with schemathesis, driven by a service's own OpenAPI document: no 500, and only documented responses.
 
-As a program it fuzzes for longer, from another seed each time: ``python tests/fuzzing.py`` (`make fuzz-http`); its
-arguments go to schemathesis. The gateway has in it what the examples of its document refer to, so requests lead
-somewhere.
+As a program (``python tests/fuzzing.py``, `make fuzz-http`) it runs longer and with a new seed each time; arguments are
+passed to schemathesis. The gateway is filled with what the examples of its document refer to.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ CHECKS = (
     "allow_header_conformance",
     "ignored_auth",
 )
-"""Left out: that all that fits its schema is taken (schemas know nothing of hashes and proofs), and that all else is
-refused (a result that is none is a verdict of the verify routes, and a payload may be empty)."""
+"""Left out: that everything which matches its schema is accepted (schemas do not describe hashes and proofs), and that
+everything else is rejected (an invalid result is a verdict of the verify routes, and a payload may be empty)."""
 
 
 def schemathesis(document_url: str, token: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """One run against a service that listens, with a bearer token or without one."""
+    """Run schemathesis against a service, with a bearer token or without one."""
     options = {
         "checks": ",".join(each for each in CHECKS if token is not None or each != "ignored_auth"),
         "phases": "examples,coverage,fuzzing",
@@ -45,11 +44,11 @@ def schemathesis(document_url: str, token: str | None, *arguments: str) -> subpr
     }
     if token is not None:
         options["header"] = f"Authorization: Bearer {token}"
-    told = [f"--{name}={value}" for name, value in options.items()]
+    flags = [f"--{name}={value}" for name, value in options.items()]
     program = Path(sys.executable).parent / "schemathesis"
-    with tempfile.TemporaryDirectory() as folder:  # where it leaves its notes
+    with tempfile.TemporaryDirectory() as folder:  # it writes files into its working directory
         return subprocess.run(
-            [program, "--no-color", "run", document_url, "--continue-on-failure", *told, *arguments],
+            [program, "--no-color", "run", document_url, "--continue-on-failure", *flags, *arguments],
             cwd=folder,
             env={**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS)},
             capture_output=True,
@@ -59,26 +58,26 @@ def schemathesis(document_url: str, token: str | None, *arguments: str) -> subpr
 
 
 def fill(url: str) -> None:
-    """Puts into a gateway what the examples refer to."""
+    """Fill a gateway with what the examples refer to."""
     with httpx2.Client(base_url=url, timeout=60) as client:
         answers = list(documented.replay(client, client.get("/openapi.json").json(), serving.ADMIN_TOKEN))
     assert all(answer.status_code < 500 for _, _, answer in answers)
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzzes the gateway and the plant store, each with and without its token; 0 if nothing was found."""
+    """Fuzz the gateway and the plant store, each with and without its token. Returns 0 if nothing was found."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         with serving.process(data / "gateway", serving.ADMIN) as gateway:
             fill(gateway.url)
-            codes = [_told(gateway.url, token, arguments) for token in (serving.ADMIN_TOKEN, None)]
+            codes = [_fuzz(gateway.url, token, arguments) for token in (serving.ADMIN_TOKEN, None)]
         with plant_services.running(plant_services.ALONE, data / "plants") as plants:
-            codes += [_told(plants.url, token, arguments) for token in (plant_services.TOKEN, None)]
+            codes += [_fuzz(plants.url, token, arguments) for token in (plant_services.TOKEN, None)]
     return max(codes)
 
 
-def _told(url: str, token: str | None, arguments: list[str]) -> int:
-    """One run that says what it found; its exit code."""
+def _fuzz(url: str, token: str | None, arguments: list[str]) -> int:
+    """Run, print the findings, and return the exit code."""
     run = schemathesis(f"{url}/openapi.json", token, *(arguments or ["--max-time", "60"]))
     print(run.stdout, run.stderr, flush=True)
     return run.returncode

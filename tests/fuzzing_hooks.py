@@ -1,4 +1,4 @@
-"""What schemathesis loads beside a document: CARs as bodies, and CIDs that the gateway holds in place of most texts."""
+"""Hooks of schemathesis: CARs as request bodies, and CIDs that the gateway holds instead of most generated strings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import coregw
 HELLO: Final = coregw.payload_cid(b"hello")
 ARCS: Final = {"@payload": HELLO, "docs/guide": coregw.payload_cid(b"the guide"), "docs/readme": HELLO}
 CIDS: Final = [coregw.Map(ARCS).root, HELLO, coregw.Map({}).root, coregw.payload_cid(b"not held")]
-"""The first three are held by a gateway that has answered the examples of its document."""
+"""The first three are held by a gateway after the examples of its document."""
 
 NAMED_BY_CID: Final = frozenset({"cid", "root", "a", "b", "object", "expected_root", "target", "cids", "/"})
 """Members and parameters whose values are CIDs."""
@@ -20,7 +20,7 @@ NAMED_BY_CID: Final = frozenset({"cid", "root", "a", "b", "object", "expected_ro
 @schemathesis.hook("map_path_parameters")
 @schemathesis.hook("map_body")
 def lead_somewhere(_: schemathesis.HookContext, value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Any JSON, with real CIDs for four of five texts where CIDs are meant."""
+    """Replace four of five strings by real CIDs where CIDs are expected."""
     return _with_cids(value, is_cid=False)
 
 
@@ -30,11 +30,12 @@ def _with_cids(value: Any, *, is_cid: bool) -> Any:  # noqa: ANN401
     if isinstance(value, list):
         return [_with_cids(each, is_cid=is_cid) for each in value]
     if is_cid and isinstance(value, str):
-        return [*CIDS, value][sum(value.encode("utf-8", "surrogatepass")) % 5]  # by the text, so that a seed is enough
+        choice = sum(value.encode("utf-8", "surrogatepass")) % 5  # by the value alone, so that a seed reproduces a run
+        return [*CIDS, value][choice]
     return value
 
 
 @schemathesis.serializer("application/vnd.ipld.car")
 def car(_: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Bytes as they are, and the text of all else: no CAR, but something that is sent as one."""
+    """Return bytes unchanged, and anything else as text: not a CAR, but sent as one."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

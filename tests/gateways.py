@@ -40,7 +40,7 @@ def honest_gateway(data: Path) -> Iterator[str]:
     server = GatewayServer(Settings(data=data, port=0, shutdown_seconds=5), on_ready=on_ready)
 
     def serve() -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the loop that `coregw serve` runs on
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as `coregw serve` does
             runner.run(server.serve())
 
     thread = threading.Thread(target=serve)

@@ -1,4 +1,4 @@
-"""Real services for tests: as a process of their own on RocksDB, or in a thread of this process."""
+"""Services for tests: in a process of their own on RocksDB, or in a thread of this process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from coregw.store import Store
 
 ADMIN_TOKEN = "an-admin-token~of+the/tests=="
 ADMIN = {"GATEWAY_ADMIN_TOKEN": ADMIN_TOKEN}
-"""What to give `start` or `process` as `environ`, for a gateway with administration routes."""
+"""The `environ` of a gateway with administration routes, for `start` and `process`."""
 
 _SECONDS = 60
 
 
 @dataclass
 class Process:
-    """A process of a service that accepts connections."""
+    """A service process that accepts connections."""
 
     url: str
     popen: subprocess.Popen[str]
@@ -38,15 +38,15 @@ class Process:
         return int(self.url.rpartition(":")[2])
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Sends a signal and returns the exit code."""
+        """Send a signal and return the exit code."""
         self.popen.send_signal(number)
         return self.popen.wait(_SECONDS)
 
 
 def start(data: Path, environ: Mapping[str, str] | None = None, command: str = "serve", **settings: object) -> Process:
-    """Starts a gateway, or what another command serves, on a free port; waits until it says where it listens.
+    """Start a service on a free port, and wait until it prints its address.
 
-    Of this process's environment, it gets nothing that is coregw's.
+    It does not inherit the ``COREGW_`` variables of this process.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
     variables |= {"GATEWAY_ADMIN_TOKEN": "", "PLANTS_ACCESS_TOKEN": ""} | dict(environ or {})
@@ -71,7 +71,7 @@ def start(data: Path, environ: Mapping[str, str] | None = None, command: str = "
 def process(
     data: Path, environ: Mapping[str, str] | None = None, command: str = "serve", **settings: object
 ) -> Iterator[Process]:
-    """What `start` starts, for the length of a block; it must end well."""
+    """Run what `start` starts while the context is active. It must exit with code 0."""
     running = start(data, environ, command, **settings)
     try:
         yield running
@@ -86,9 +86,9 @@ def process(
 def thread(
     store: Store, service: Service = GATEWAY, kind: type[Settings] = Settings, **settings: object
 ) -> Iterator[str]:
-    """The address of a gateway in a thread; for tests that need a store or limits of their own.
+    """Run a gateway in a thread, for tests that need a store or limits of their own. Yields its address.
 
-    Raises whatever the gateway ended with.
+    Raises the exception with which the gateway ended, if any.
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
     server = GatewayServer(kind.load({}, port=0, **settings), store, ready.put, service=service)
@@ -96,7 +96,7 @@ def thread(
     def serve() -> None:
         try:
             asyncio.run(server.serve())
-        except BaseException as error:  # noqa: BLE001 - it is raised again, where the test sees it
+        except BaseException as error:  # noqa: BLE001 - raised again in the test's thread
             ready.put(error)
 
     runner = threading.Thread(target=serve)
@@ -114,7 +114,7 @@ def thread(
 
 
 def connect(url: str) -> socket.socket:
-    """A bare connection to a gateway."""
+    """Open a TCP connection to a gateway."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,7 +122,7 @@ def connect(url: str) -> socket.socket:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """What a connection still gives until the gateway closes it."""
+    """Receive until the gateway closes the connection."""
     received = b""
     try:
         while chunk := connection.recv(65_536):
