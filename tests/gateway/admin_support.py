@@ -1,4 +1,4 @@
-"""The administration of one scope of published roots, as its token's holder asks for it."""
+"""Requests to the administration routes of one scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 
 class Scope:
-    """One scope of a gateway."""
+    """One scope of published roots of a gateway."""
 
     def __init__(self, url: str, scope: str) -> None:
         self.path = f"/admin/v1/scopes/{scope}/roots"

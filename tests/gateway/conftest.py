@@ -1,4 +1,4 @@
-"""One real gateway on RocksDB for all tests that need no limits of their own, and ways to talk to it."""
+"""One gateway on RocksDB for all tests that need no limits of their own, and clients of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def client(gateway: str) -> Iterator[httpx2.Client]:
 
 
 def raw_cid(data: bytes, codec: int = 0x55) -> str:
-    """The CID of a payload, made without coregw."""
+    """Compute the CID of a payload without coregw."""
     binary = bytes([1]) + _varint(codec) + b"\x12\x20" + hashlib.sha256(data).digest()
     return "b" + base64.b32encode(binary).decode().rstrip("=").lower()
 
@@ -55,7 +55,7 @@ def cid_of() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def ask(client: httpx2.Client) -> Ask:
-    """Posts JSON (an object, or text as it is) to a path."""
+    """Post JSON to a path: an object, or bytes as they are."""
 
     def post(path: str, body: object, **headers: str) -> httpx2.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -67,7 +67,7 @@ def ask(client: httpx2.Client) -> Ask:
 
 @pytest.fixture(scope="session")
 def tree(ask: Ask) -> dict[str, str]:
-    """A map that the gateway holds: its root, a nested map, a list, and a payload's CID."""
+    """Roots that the gateway holds: a map, a nested map and a list; and the CID of a payload."""
     leaf = raw_cid(b"a leaf")
     nested = ask("/v1/roots", {"arcs": {"inner": leaf, "deep/er": leaf}}).json()["root"]
     changes = [{"index": i, "after": {"target": raw_cid(bytes([i])), "size": 10}} for i in range(5)]
@@ -79,7 +79,7 @@ def tree(ask: Ask) -> dict[str, str]:
 
 
 def refused(response: httpx2.Response, status: int, code: str) -> str:
-    """Checks the one shape of failures, and gives the sentence."""
+    """Check that a response is a well-formed error, and return its message."""
     assert (response.status_code, response.json()["error"]) == (status, code), response.text
     assert set(response.json()) <= {"error", "message", "details"}
     assert response.headers["content-type"] == "application/json"
@@ -97,7 +97,7 @@ def expect_refusal() -> Callable[[httpx2.Response, int, str], str]:
 
 @pytest.fixture
 def scope(gateway: str, request: pytest.FixtureRequest) -> Iterator[Scope]:
-    """A scope of this test's own."""
+    """A scope that no other test uses."""
     opened = Scope(gateway, re.sub(r"\W+", ".", request.node.name)[:100])
     yield opened
     opened.close()

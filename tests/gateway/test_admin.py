@@ -53,7 +53,7 @@ ROUTES = [
 def test_a_missing_or_wrong_token_is_401(
     client: httpx2.Client, expect_refusal: Refusal, method: str, path: str, given: list[str]
 ) -> None:
-    """Before anything else of the request is looked at."""
+    """Before anything else of the request is checked."""
     headers = [("authorization", value) for value in given]
     answer = client.request(method, path, headers=headers, content=b"{" if method == "POST" else None)
     message = expect_refusal(answer, 401, "unauthorized")
@@ -62,7 +62,7 @@ def test_a_missing_or_wrong_token_is_401(
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_scheme_has_no_case(client: httpx2.Client, scheme: str) -> None:
+def test_bearer_scheme_is_case_insensitive(client: httpx2.Client, scheme: str) -> None:
     headers = {"authorization": f"{scheme} {serving.ADMIN_TOKEN}"}
     assert client.get("/admin/v1/scopes/s/roots", headers=headers).status_code == 200
 
@@ -88,7 +88,7 @@ def test_admin_routes_exist_only_when_the_token_is_configured(
 
 
 @pytest.mark.parametrize("value", [" ", "a b", "line\n", "\ttab", "umläut", "\x7f"])
-def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(value: str) -> None:
+def test_token_unfit_for_a_header_is_refused_and_not_shown(value: str) -> None:
     with pytest.raises(InvalidInput, match="GATEWAY_ADMIN_TOKEN") as refused:
         AccessToken.from_environment("GATEWAY_ADMIN_TOKEN", {"GATEWAY_ADMIN_TOKEN": value})
     assert value.strip() == "" or value.strip() not in str(refused.value)
@@ -117,7 +117,7 @@ def test_each_record_carries_revision_previous_root_timestamp_and_frozen_state(s
     assert scope.get("main").json() == records[2] | {"published_at": times[2]}
 
 
-def test_a_list_root_and_a_root_in_another_spelling_are_published(scope: Scope, ask: Ask, tree: dict[str, str]) -> None:
+def test_list_roots_and_other_spellings_of_roots_are_published(scope: Scope, ask: Ask, tree: dict[str, str]) -> None:
     empty = ask("/v1/roots", {"arcs": {}, "suite": "blake3"}).json()["root"]
     assert scope.publish("list", tree["list"]).json()["root"] == tree["list"]
     assert scope.publish("empty", "f" + bytes(coregw.Cid(empty)).hex()).json()["root"] == empty
@@ -142,7 +142,7 @@ def test_a_root_that_is_not_held_is_not_published(scope: Scope, cid_of: Cid, exp
     expect_refusal(scope.get("n"), 404, "record_not_found")
 
 
-def test_what_is_no_root_is_not_published(
+def test_only_roots_are_published(
     scope: Scope, ask: Ask, client: httpx2.Client, cid_of: Cid, expect_refusal: Refusal
 ) -> None:
     client.post("/v1/cas", content=b"held")
@@ -153,7 +153,7 @@ def test_what_is_no_root_is_not_published(
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "a/b", "é", "n" * 129, "a\n", "%20"])
-def test_scopes_and_names_have_one_form(
+def test_malformed_scopes_and_names_are_refused(
     client: httpx2.Client, scope: Scope, roots: list[str], expect_refusal: Refusal, bad: str
 ) -> None:
     expect_refusal(scope.publish(bad, roots[0]), 400, "invalid_request")
@@ -170,7 +170,7 @@ def test_scopes_and_names_have_one_form(
 
 
 @pytest.mark.parametrize("name", ["n" * 128, "A-Za.z0_9", "...", "freeze", "history"])
-def test_every_name_of_that_form_works(scope: Scope, roots: list[str], name: str) -> None:
+def test_well_formed_scopes_and_names_are_accepted(scope: Scope, roots: list[str], name: str) -> None:
     assert scope.publish(name, roots[0]).json()["name"] == name
     assert scope.get(name).json()["revision"] == 1
     assert scope.history(name).json()["records"] == [scope.get(name).json()]
@@ -204,7 +204,9 @@ def test_a_publish_request_is_strict(scope: Scope, roots: list[str], expect_refu
     assert scope.listing().json() == {"records": []}
 
 
-def test_a_publish_request_is_json(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
+def test_publish_request_of_another_media_type_is_refused(
+    scope: Scope, roots: list[str], expect_refusal: Refusal
+) -> None:
     body = json.dumps({"name": "n", "root": roots[0]}).encode()
     expect_refusal(scope.post(body, **{"content-type": "text/plain"}), 415, "unsupported_media_type")
     expect_refusal(scope.post(bytes(2 << 20)), 413, "too_large")
@@ -238,7 +240,7 @@ def test_published_roots_of_the_scope_are_listed_in_pages(scope: Scope, roots: l
     other.close()
 
 
-def test_the_history_is_every_revision_in_pages(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
+def test_history_lists_every_revision_in_pages(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
     published = [scope.publish("n", roots[i % 2]).json() for i in range(5)]
     assert scope.history("n").json() == {"records": published}
     assert scope.history("n", "?limit=2").json() == {"records": published[:2], "next": 2}
@@ -252,14 +254,14 @@ def test_the_history_is_every_revision_in_pages(scope: Scope, roots: list[str], 
 
 
 @pytest.mark.parametrize("query", ["?limit=0", "?limit=1001", "?limit=x", "?limit=", "?limit=01", "?limit=-1", "?x=1"])
-def test_a_page_has_1_to_1000_records(scope: Scope, roots: list[str], expect_refusal: Refusal, query: str) -> None:
+def test_page_limit_is_1_to_1000_records(scope: Scope, roots: list[str], expect_refusal: Refusal, query: str) -> None:
     scope.publish("n", roots[0])
     expect_refusal(scope.listing(query), 400, "invalid_request")
     expect_refusal(scope.history("n", query), 400, "invalid_request")
 
 
 @pytest.mark.parametrize("after", ["x", "-1", "1.0", "", str(2**53), "9" * 30])
-def test_a_history_goes_on_after_a_revision(
+def test_history_continues_after_a_revision(
     scope: Scope, roots: list[str], expect_refusal: Refusal, after: str
 ) -> None:
     scope.publish("n", roots[0])
@@ -285,12 +287,12 @@ def test_freezing_is_irreversible_and_idempotent(scope: Scope, roots: list[str],
     assert scope.publish("another", roots[0]).json()["frozen"] is False
 
 
-def test_what_was_never_published_is_not_frozen(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
+def test_freezing_an_unpublished_name_is_not_found(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
     expect_refusal(scope.freeze("n"), 404, "record_not_found")
     assert scope.publish("n", roots[0]).json()["frozen"] is False
 
 
-def test_a_freeze_takes_no_body(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
+def test_freeze_with_a_body_is_refused(scope: Scope, roots: list[str], expect_refusal: Refusal) -> None:
     scope.publish("n", roots[0])
     expect_refusal(scope.freeze("n", b'{"expected_revision": 7}'), 400, "invalid_request")
     assert scope.get("n").json()["frozen"] is False

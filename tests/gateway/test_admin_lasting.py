@@ -1,4 +1,4 @@
-"""Published roots last and race: what outlives a restart, who wins a revision, and what publishing leaves as it is."""
+"""Durability and races of published roots, and that publishing changes nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Refusal = Callable[[httpx2.Response, int, str], str]
 Cid = Callable[..., str]
 
 
-def test_records_outlive_a_restart_and_sigkill(tmp_path: Path, expect_refusal: Refusal) -> None:
+def test_records_survive_restart_and_sigkill(tmp_path: Path, expect_refusal: Refusal) -> None:
     shown: list[dict[str, Any]] = []
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
         running = serving.start(tmp_path, serving.ADMIN)
@@ -39,7 +39,7 @@ def test_records_outlive_a_restart_and_sigkill(tmp_path: Path, expect_refusal: R
     assert [record["revision"] for record in shown] == [1, 2, 3]
 
 
-def test_a_race_of_publishers_cut_off_by_sigkill_loses_nothing_acknowledged(tmp_path: Path) -> None:
+def test_sigkill_during_a_race_of_publishers_loses_nothing_acknowledged(tmp_path: Path) -> None:
     running = serving.start(tmp_path, serving.ADMIN)
     root = httpx2.post(f"{running.url}/v1/roots", content=b'{"arcs": {}}').json()["root"]
     enough = threading.Semaphore(0)
@@ -73,8 +73,8 @@ def test_a_race_of_publishers_cut_off_by_sigkill_loses_nothing_acknowledged(tmp_
     assert len({record["revision"] for record in acknowledged}) == len(acknowledged) >= 100
 
 
-def test_of_many_publishers_exactly_one_wins_each_revision(scope: Scope, roots: list[str], gateway: str) -> None:
-    """Each publisher tries for the revision after the newest that it saw, until it has won five times."""
+def test_exactly_one_concurrent_publisher_wins_each_revision(scope: Scope, roots: list[str], gateway: str) -> None:
+    """Each publisher tries to publish the revision after the newest that it saw, until it has succeeded five times."""
     writers, wins = 6, 5
     start = threading.Barrier(writers)
 
@@ -134,10 +134,10 @@ def test_nothing_is_published_after_a_freeze_in_a_race(scope: Scope, roots: list
     assert [record["frozen"] for record in records] == [False] * (last - 1) + [True]
 
 
-def test_publication_changes_nothing_else(
+def test_publishing_changes_only_the_record(
     scope: Scope, ask: Ask, client: httpx2.Client, cid_of: Cid, tree: dict[str, str]
 ) -> None:
-    """No tree, no answer, no root of a request, no other record: all are byte for byte what they were."""
+    """Trees, responses and other records are unchanged, byte for byte."""
     cid = client.post("/v1/cas", content=b"a payload").json()["cid"]
     other = ask("/v1/roots", {"arcs": {"docs": cid_of(b"other")}}).json()["root"]
     scope.publish("other", tree["nested"])
@@ -162,5 +162,5 @@ def test_publication_changes_nothing_else(
     scope.freeze("main")
     assert answers() == before
     change = {"deltas": [{"kind": "map", "changes": [{"path": "new", "after": {"target": cid}}]}]}
-    assert ask(f"/v1/roots/{tree['root']}/mutations", change).status_code == 201  # frozen is the name, not the tree
+    assert ask(f"/v1/roots/{tree['root']}/mutations", change).status_code == 201  # the name is frozen, not the tree
     assert scope.get("main").json()["root"] == tree["list"]

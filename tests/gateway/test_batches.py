@@ -1,4 +1,4 @@
-"""Batches: many payloads stored or asked about in one request, many paths of one root resolved in one."""
+"""Batches: many payloads stored or looked up in one request, many paths of one root resolved in one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def has(*cids: str) -> dict[str, object]:
 # --- payloads ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_payloads_is_stored_and_told_apart_from_what_was_there(ask: Ask, client: httpx2.Client) -> None:
+def test_put_batch_reports_which_payloads_are_new(ask: Ask, client: httpx2.Client) -> None:
     datas = [os.urandom(size) for size in (0, 1, 2, 3, 100, 3 << 20)]
     first = ask(CAS, put(*map(block, datas[1:])))
     cids = [coregw.payload_cid(data) for data in datas]
@@ -61,24 +61,24 @@ def test_a_batch_of_payloads_is_stored_and_told_apart_from_what_was_there(ask: A
         assert client.get(f"/v1/cas/{cid}").content == data
 
 
-def test_the_codec_is_a_name_or_a_number_and_raw_if_absent(ask: Ask, cid_of: Cid) -> None:
+def test_batch_codec_is_a_name_or_number_and_defaults_to_raw(ask: Ask, cid_of: Cid) -> None:
     data = os.urandom(9)
     blocks = [block(data, codec=codec) for codec in ("dag-cbor", "0x55", "113", 113, "raw")] + [block(data)]
     results = ask(CAS, put(*blocks)).json()["results"]
     codecs = [0x71, 0x55, 113, 113, 0x55, 0x55]
-    statuses = ["stored"] + ["already_present"] * 5  # payloads are stored by their hash: any codec reads them
+    statuses = ["stored"] + ["already_present"] * 5  # payloads are stored by multihash, so the codec does not matter
     assert results == [
         {"cid": cid_of(data, codec), "status": status} for codec, status in zip(codecs, statuses, strict=True)
     ]
 
 
-def test_a_block_twice_in_a_batch_is_stored_once(ask: Ask) -> None:
+def test_repeated_block_in_a_batch_is_stored_once(ask: Ask) -> None:
     a, b = os.urandom(20), os.urandom(20)
     results = ask(CAS, put(*map(block, [a, b, a, a, b]))).json()["results"]
     assert [result["status"] for result in results] == ["stored"] * 2 + ["already_present"] * 3
 
 
-def test_of_many_batches_of_the_same_blocks_exactly_one_stores_each(ask: Ask) -> None:
+def test_exactly_one_of_concurrent_batches_stores_each_block(ask: Ask) -> None:
     datas = [os.urandom(30) for _ in range(50)]
 
     def store(number: int) -> list[str]:
@@ -91,7 +91,7 @@ def test_of_many_batches_of_the_same_blocks_exactly_one_stores_each(ask: Ask) ->
     assert sorted(stored) == sorted(coregw.payload_cid(data) for data in datas)
 
 
-def test_an_acknowledged_batch_outlives_sigkill(tmp_path: Path) -> None:
+def test_acknowledged_batch_survives_sigkill(tmp_path: Path) -> None:
     datas = [os.urandom(50) for _ in range(500)]
     running = serving.start(tmp_path)
     results = httpx2.post(running.url + CAS, json=put(*map(block, datas))).json()["results"]
@@ -106,7 +106,7 @@ def test_an_acknowledged_batch_outlives_sigkill(tmp_path: Path) -> None:
     }
 
 
-def test_many_are_asked_about_in_order_and_in_any_spelling(ask: Ask, cid_of: Cid) -> None:
+def test_has_batch_reports_in_order_and_in_any_spelling(ask: Ask, cid_of: Cid) -> None:
     here, gone = os.urandom(5), os.urandom(5)
     ask(CAS, put(block(here)))
     other_spelling = "f" + bytes(CoreCid(cid_of(here))).hex()
@@ -168,7 +168,7 @@ def test_one_bad_block_names_its_index_and_nothing_is_stored(
     assert [result["present"] for result in held] == [False, False]
 
 
-def test_padding_ends_a_block_however_long_it_is(ask: Ask, expect_refusal: Refusal) -> None:
+def test_padding_inside_base64_is_refused(ask: Ask, expect_refusal: Refusal) -> None:
     data = os.urandom((256 << 10) // 4 * 3 - 2)
     spelled = base64.b64encode(data).decode()
     assert (len(spelled), spelled[-2:]) == (256 << 10, "==")
@@ -242,7 +242,7 @@ def test_a_block_is_no_larger_than_a_payload_may_be() -> None:
         assert (answer.status_code, answer.json()["details"]) == (413, {"index": 1})
 
 
-def test_a_full_store_says_so() -> None:
+def test_full_store_is_507() -> None:
     with serving.thread(MemoryStore(max_bytes=100)) as url:
         answer = httpx2.post(url + CAS, json=put(*(block(bytes([i]) * 30) for i in range(4))))
         assert (answer.status_code, answer.json()["error"]) == (507, "storage_full")
@@ -255,7 +255,7 @@ def alone(root: str, path: Sequence[str]) -> dict[str, Any]:
     return {"profile": "core.resolve/v0alpha1", "root": root, "segments": list(path)}
 
 
-def test_each_outcome_is_what_a_resolve_alone_answers(ask: Ask, tree: dict[str, str]) -> None:
+def test_each_batch_outcome_equals_a_single_resolve(ask: Ask, tree: dict[str, str]) -> None:
     paths: list[list[str]] = [
         ["docs", "readme"],
         [],
@@ -281,7 +281,7 @@ def test_each_outcome_is_what_a_resolve_alone_answers(ask: Ask, tree: dict[str, 
     assert sum("error" in outcome for outcome in outcomes) == 3
 
 
-def test_a_thousand_paths_of_a_large_map_are_proven(ask: Ask, cid_of: Cid) -> None:
+def test_1000_paths_of_a_large_map_are_proven(ask: Ask, cid_of: Cid) -> None:
     arcs = {f"{i * 2654435761 % 2**32:08x}/{i}": cid_of(str(i).encode()) for i in range(20_000)}
     root = ask("/v1/roots", {"arcs": arcs}).json()["root"]
     assert MAX_BATCH_PATHS == 1000
@@ -306,27 +306,27 @@ def test_one_bad_path_names_its_index(ask: Ask, expect_refusal: Refusal, tree: d
     assert answer.json()["details"] == {"index": 2}
 
 
-def test_paths_are_lists_of_text(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+def test_malformed_paths_of_a_batch_are_refused(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
     for paths in ("docs", ["docs"], [[1]], [["docs"], None], {"0": []}):
         expect_refusal(ask(RESOLVE, {"root": tree["root"], "paths": paths}), 400, "invalid_request")
     body = {"root": tree["root"], "paths": [], "profile": "core.resolve/v0alpha1"}
     expect_refusal(ask(RESOLVE, body), 400, "invalid_request")
 
 
-def test_a_bad_root_is_the_fault_of_the_whole_batch(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+def test_invalid_root_fails_the_whole_batch(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
     expect_refusal(ask(RESOLVE, {"root": "x", "paths": []}), 400, "invalid_cid")
     expect_refusal(ask(RESOLVE, {"root": tree["leaf"], "paths": [["a"]]}), 400, "kind_mismatch")
     assert ask(RESOLVE, {"root": tree["leaf"], "paths": [[]]}).json()["results"][0]["result"]["target"] == tree["leaf"]
 
 
-def test_a_root_that_is_not_held_is_the_outcome_of_every_path_but_the_empty_one(ask: Ask, cid_of: Cid) -> None:
+def test_unheld_root_fails_every_path_but_the_empty_one(ask: Ask, cid_of: Cid) -> None:
     root = coregw.Map({"never": cid_of(b"stored, this")}).root
     outcomes = ask(RESOLVE, {"root": root, "paths": [["never"], [], ["x"]]}).json()["results"]
     assert [outcome.get("error", {}).get("error") for outcome in outcomes] == ["root_not_found", None, "root_not_found"]
     assert outcomes[1]["result"]["target"] == root
 
 
-def test_an_answer_past_its_limit_is_refused() -> None:
+def test_batch_response_past_its_limit_is_refused() -> None:
     with serving.thread(MemoryStore(), batch_answer_bytes=2000) as url:
         root = httpx2.post(f"{url}/v1/roots", json={"arcs": {"a": coregw.payload_cid(b"a")}}).json()["root"]
         body = {"root": root, "paths": [["a"]] * 2}
@@ -339,7 +339,7 @@ def test_an_answer_past_its_limit_is_refused() -> None:
 
 
 class Counting(MemoryStore):
-    """A store that notes what it is asked for."""
+    """A store that records what is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,7 +368,7 @@ async def _forest(engine: Engine) -> tuple[str, list[list[str]]]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("cache_bytes", [64 << 20, 0], ids=["cached", "nothing is cached"])
-async def test_a_batch_fetches_in_rounds_as_many_as_a_path_is_deep(cache_bytes: int) -> None:
+async def test_batch_reads_the_store_once_per_level_of_depth(cache_bytes: int) -> None:
     store = Counting()
     root, paths = await _forest(Engine(store))
     store.page_reads.clear()
@@ -390,7 +390,7 @@ async def test_a_batch_fetches_in_rounds_as_many_as_a_path_is_deep(cache_bytes: 
 
 
 @pytest.mark.anyio
-async def test_a_missing_page_is_no_outcome_but_a_failure() -> None:
+async def test_missing_page_fails_the_whole_batch() -> None:
     class Forgetful(Counting):
         async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
             rows = await super().get(table, keys)

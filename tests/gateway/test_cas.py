@@ -1,4 +1,4 @@
-"""Payloads over HTTP: identity, limits, caching, ranges, and uploads that break off."""
+"""Payloads over HTTP: CIDs, limits, caching, ranges, and truncated uploads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def big(client: httpx2.Client) -> tuple[str, bytes]:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", DATA, DATA * 64, DATA * 64 + b"x", b"\0" * (MIB + 1)], ids=len)
-def test_what_was_uploaded_comes_back(client: httpx2.Client, cid_of: Callable[..., str], data: bytes) -> None:
+def test_download_returns_the_uploaded_bytes(client: httpx2.Client, cid_of: Callable[..., str], data: bytes) -> None:
     name = client.post("/v1/cas?codec=raw", content=data).json()["cid"]
     assert name == cid_of(data)
     answer = client.get(f"/v1/cas/{name}")
@@ -135,7 +135,7 @@ def test_a_payload_is_read_by_any_codec_and_form_of_its_cid(
         assert (answer.content, answer.headers["etag"]) == (DATA, f'"{normal}"')
 
 
-def test_a_download_may_be_kept_for_ever(client: httpx2.Client, cid: str) -> None:
+def test_download_is_immutable_for_caches(client: httpx2.Client, cid: str) -> None:
     headers = client.get(f"/v1/cas/{cid}").headers
     assert headers["etag"] == f'"{cid}"'
     assert headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -144,18 +144,18 @@ def test_a_download_may_be_kept_for_ever(client: httpx2.Client, cid: str) -> Non
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_is_not_held_is_not_found(client: httpx2.Client, cid_of: Callable[..., str], method: str) -> None:
+def test_unheld_payload_is_not_found(client: httpx2.Client, cid_of: Callable[..., str], method: str) -> None:
     answer = client.request(method, f"/v1/cas/{cid_of(b'never stored')}", headers={"if-none-match": "*"})
     assert answer.status_code == 404
     assert method == "HEAD" or answer.json()["error"] == "payload_not_found"
 
 
 @pytest.mark.parametrize("name", ["x", "bafk", "%ff", "%00", "%zz", "Qm", "b" * 2000, "zzzz", "bafkqaab", "é"])
-def test_what_is_no_cid_is_refused(client: httpx2.Client, expect_refusal: Refusal, name: str) -> None:
+def test_malformed_cid_is_refused(client: httpx2.Client, expect_refusal: Refusal, name: str) -> None:
     expect_refusal(client.get(f"/v1/cas/{name}"), 400, "invalid_cid")
 
 
-def test_head_tells_what_get_would(client: httpx2.Client, cid: str, big: tuple[str, bytes]) -> None:
+def test_head_has_the_headers_of_get(client: httpx2.Client, cid: str, big: tuple[str, bytes]) -> None:
     for name in (cid, big[0]):
         told = client.head(f"/v1/cas/{name}")
         got = client.get(f"/v1/cas/{name}")
@@ -173,7 +173,7 @@ def test_head_ignores_range(client: httpx2.Client, cid: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("form", ['"{}"', 'W/"{}"', '"x", "{}"', '"x",W/"{}" , "y"', "*"])
-def test_a_known_payload_is_not_sent_again(client: httpx2.Client, cid: str, method: str, form: str) -> None:
+def test_matching_if_none_match_is_304(client: httpx2.Client, cid: str, method: str, form: str) -> None:
     headers = {"if-none-match": form.replace("{}", cid), "range": "bytes=0-1"}
     answer = client.request(method, f"/v1/cas/{cid}", headers=headers)
     assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", f'"{cid}"')
@@ -181,12 +181,12 @@ def test_a_known_payload_is_not_sent_again(client: httpx2.Client, cid: str, meth
 
 
 @pytest.mark.parametrize("form", ['"x"', "{}", '"{}x"', "", '"{}', 'w/"x"'])
-def test_an_unknown_payload_is_sent(client: httpx2.Client, cid: str, form: str) -> None:
+def test_other_if_none_match_is_200(client: httpx2.Client, cid: str, form: str) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers={"if-none-match": form.replace("{}", cid)})
     assert (answer.status_code, answer.content) == (200, DATA)
 
 
-def test_every_if_none_match_line_counts(client: httpx2.Client, cid: str) -> None:
+def test_all_if_none_match_headers_count(client: httpx2.Client, cid: str) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers=[("if-none-match", '"x"'), ("if-none-match", f'"{cid}"')])
     assert answer.status_code == 304
 
@@ -206,7 +206,7 @@ def test_every_if_none_match_line_counts(client: httpx2.Client, cid: str) -> Non
         ("bytes=0-" + "9" * 5000, 0, 1024),
     ],
 )
-def test_one_range_is_cut_out(client: httpx2.Client, cid: str, value: str, start: int, end: int) -> None:
+def test_single_range_is_206(client: httpx2.Client, cid: str, value: str, start: int, end: int) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
     assert (answer.status_code, answer.content) == (206, DATA[start:end])
     assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/1024"
@@ -214,7 +214,7 @@ def test_one_range_is_cut_out(client: httpx2.Client, cid: str, value: str, start
 
 
 @pytest.mark.parametrize("value", ["bytes=1024-", "bytes=5000-6000", "bytes=-0", "bytes=" + "9" * 5000 + "-"])
-def test_a_range_without_bytes_is_refused(client: httpx2.Client, expect_refusal: Refusal, cid: str, value: str) -> None:
+def test_range_past_the_end_is_416(client: httpx2.Client, expect_refusal: Refusal, cid: str, value: str) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
     expect_refusal(answer, 416, "range_not_satisfiable")
     assert answer.headers["content-range"] == "bytes */1024"
@@ -234,7 +234,7 @@ def test_a_range_without_bytes_is_refused(client: httpx2.Client, expect_refusal:
         "=0-1",
     ],
 )
-def test_several_ranges_and_what_is_none_give_the_whole(client: httpx2.Client, cid: str, value: str) -> None:
+def test_several_or_malformed_ranges_get_the_whole(client: httpx2.Client, cid: str, value: str) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
     assert (answer.status_code, answer.content) == (200, DATA)
     assert "content-range" not in answer.headers
@@ -246,16 +246,14 @@ def test_if_range_must_name_the_payload(client: httpx2.Client, cid: str) -> None
         assert answer.status_code == status
 
 
-def test_the_empty_payload_has_no_range(client: httpx2.Client, expect_refusal: Refusal) -> None:
+def test_range_of_the_empty_payload_is_416(client: httpx2.Client, expect_refusal: Refusal) -> None:
     name = client.post("/v1/cas", content=b"").json()["cid"]
     for value in ("bytes=0-", "bytes=-1"):
         expect_refusal(client.get(f"/v1/cas/{name}", headers={"range": value}), 416, "range_not_satisfiable")
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, None), (1, 2 * MIB + 5), (MIB - 1, MIB + 1), (5, 3 * MIB)])
-def test_large_payloads_are_sent_in_pieces(
-    client: httpx2.Client, big: tuple[str, bytes], start: int, end: int | None
-) -> None:
+def test_large_payload_is_streamed(client: httpx2.Client, big: tuple[str, bytes], start: int, end: int | None) -> None:
     name, data = big
     value = f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
     answer = client.get(f"/v1/cas/{name}", headers={"range": value})
@@ -264,7 +262,7 @@ def test_large_payloads_are_sent_in_pieces(
 
 
 @pytest.mark.parametrize("framing", ["content-length: 3000000", "transfer-encoding: chunked"])
-def test_an_upload_that_breaks_off_stores_nothing(
+def test_truncated_upload_is_not_committed(
     gateway: str, client: httpx2.Client, cid_of: Callable[..., str], framing: str
 ) -> None:
     sent = b"2dc6c0\r\n" if "chunked" in framing else b""  # 3,000,000 in one chunk

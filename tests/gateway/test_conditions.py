@@ -1,4 +1,4 @@
-"""Range and If-None-Match against a model that spells out every byte."""
+"""Range and If-None-Match, compared with a model that lists every byte."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_ranges_agree_with_a_model_of_single_bytes(size: int) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "bytes", "bytes=", "bytes=,", "bytes=0-1,1-2", "bytes=٣-", "bytes=1-0", "x=0-"])
-def test_other_headers_ask_for_the_whole(header: str) -> None:
+def test_malformed_ranges_request_the_whole(header: str) -> None:
     assert parse_range(header, 10) is None
 
 
-def test_tags_are_compared_whole() -> None:
+def test_entity_tags_are_compared_as_a_whole() -> None:
     assert is_listed('"b"', '"a", W/"b"')
     assert not is_listed('"b"', '"a b"')
     assert not is_listed('"b"', "")
@@ -33,7 +33,7 @@ def test_tags_are_compared_whole() -> None:
     assert is_listed('"b"', "*")
 
 
-def test_if_range_is_strong() -> None:
+def test_if_range_is_compared_strongly() -> None:
     assert range_applies(None, '"a"')
     assert range_applies('"a"', '"a"')
     assert not range_applies('W/"a"', '"a"')

@@ -1,4 +1,4 @@
-"""Which web pages may read answers: none, one origin's, or all; and never those of the administration."""
+"""CORS: no origin, one, or all may read responses, and never those of administration routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cors(answer: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name.startswith("access-control-")}
 
 
-def test_without_an_origin_no_page_may_read(client: httpx2.Client) -> None:
+def test_without_an_allowed_origin_there_are_no_cors_headers(client: httpx2.Client) -> None:
     for answer in (
         client.get("/healthz", headers=PAGE),
         client.options("/v1/resolve", headers=PAGE | ASKED),
@@ -30,12 +30,12 @@ def test_without_an_origin_no_page_may_read(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("allowed", ["*", "https://app.example.org", "http://localhost:3000"])
-def test_every_answer_names_the_origin_that_is_allowed(allowed: str) -> None:
+def test_every_response_names_the_allowed_origin(allowed: str) -> None:
     with serving.thread(MemoryStore(), allow_origin=allowed) as url, httpx2.Client(base_url=url) as client:
         cid = client.post("/v1/cas", content=b"x").json()["cid"]
         for answer in (
             client.get(f"/v1/cas/{cid}", headers=PAGE),
-            client.get(f"/v1/cas/{cid}"),  # cached, it must do for pages as well
+            client.get(f"/v1/cas/{cid}"),  # a cached response must work for web pages too
             client.head(f"/v1/cas/{cid}", headers=PAGE),
             client.get("/v1/cas/x", headers=PAGE),
             client.get("/v1/nothing", headers=PAGE),
@@ -48,7 +48,7 @@ def test_every_answer_names_the_origin_that_is_allowed(allowed: str) -> None:
         assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (204, "*")
 
 
-def test_administration_is_for_no_page(tmp_path: Path) -> None:
+def test_administration_has_no_cors_headers(tmp_path: Path) -> None:
     with serving.process(tmp_path, serving.ADMIN, allow_origin="*") as running:
         path = f"{running.url}/admin/v1/scopes/docs/roots"
         token = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
@@ -61,6 +61,6 @@ def test_administration_is_for_no_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["example.org", "https://*", "https://a, https://b", "https://a/", "https://a\r\nx: y", "https://A", "**"]
 )
-def test_what_is_no_origin_is_refused(text: str) -> None:
+def test_malformed_origin_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="allow_origin"):
         Settings.load({"COREGW_ALLOW_ORIGIN": text})

@@ -1,4 +1,4 @@
-"""Diffs of two maps: complete, paged, windowed and proven, to the byte what a second implementation answers."""
+"""Diffs of two maps: complete, paged and proven, byte for byte those of a second implementation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AFTER.pop("docs/050")
 
 
 def expected(below: str = "") -> list[tuple[list[str], str | None, str | None]]:
-    """The differences of BEFORE and AFTER at and below a path, in the order of keys."""
+    """Return the differences of BEFORE and AFTER at and below a path, in key order."""
     paths = [p for p in BEFORE.keys() | AFTER.keys() if not below or p == below or p.startswith(f"{below}/")]
     paths = [path for path in sorted(paths, key=coregw.encode_key) if BEFORE.get(path) != AFTER.get(path)]
     return [(path.split("/"), BEFORE.get(path), AFTER.get(path)) for path in paths]
@@ -47,7 +47,7 @@ def roots(ask: Ask) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def named(ask: Ask, roots: tuple[str, str], tree: dict[str, str]) -> dict[str, str]:
-    """A map that is held, and what can't be compared with it."""
+    """Return a held map, and roots that cannot be compared with it."""
     return {
         "A": roots[0],
         "payload": tree["leaf"],
@@ -72,7 +72,7 @@ def test_all_differences_are_found_and_proven(client: httpx2.Client, roots: tupl
     assert back.entries == [(segments, after, before) for segments, before, after in expected()]
 
 
-def test_a_map_differs_in_nothing_from_itself(client: httpx2.Client, roots: tuple[str, str]) -> None:
+def test_diff_of_a_map_with_itself_is_empty(client: httpx2.Client, roots: tuple[str, str]) -> None:
     answer = diff(client, roots[0], roots[0])
     assert coregw.verify_diff(roots[0], roots[0], answer.content) == coregw.Diff([], False)
     assert len(answer.content) < 500
@@ -80,7 +80,9 @@ def test_a_map_differs_in_nothing_from_itself(client: httpx2.Client, roots: tupl
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 6, 7, 1000])
 @pytest.mark.parametrize("prefix", ["", "docs", "docs/new", "docs/007", "gone", "nowhere"])
-def test_pages_make_the_whole(client: httpx2.Client, roots: tuple[str, str], prefix: str, limit: int) -> None:
+def test_pages_together_are_the_whole_diff(
+    client: httpx2.Client, roots: tuple[str, str], prefix: str, limit: int
+) -> None:
     found: list[tuple[list[str], str | None, str | None]] = []
     more = True
     while more:
@@ -122,7 +124,7 @@ def test_a_small_change_of_a_large_map_has_a_small_proof(ask: Ask, client: httpx
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_answers_are_to_the_byte_those_of_a_second_implementation(ask: Ask, client: httpx2.Client, seed: int) -> None:
+def test_diff_equals_a_second_implementation_byte_for_byte(ask: Ask, client: httpx2.Client, seed: int) -> None:
     chance = random.Random(seed)
 
     def path() -> str:
@@ -186,7 +188,7 @@ def test_a_forged_diff_is_refused(client: httpx2.Client, roots: tuple[str, str],
         coregw.verify_diff(*roots, json.dumps(document))
 
 
-def test_a_page_that_stops_early_without_saying_so_is_refused(client: httpx2.Client, roots: tuple[str, str]) -> None:
+def test_truncated_page_that_claims_to_be_complete_is_refused(client: httpx2.Client, roots: tuple[str, str]) -> None:
     document = diff(client, *roots, limit=2).json()
     assert document["more"] is True
     document["more"] = False
@@ -195,7 +197,7 @@ def test_a_page_that_stops_early_without_saying_so_is_refused(client: httpx2.Cli
 
 
 @pytest.mark.parametrize("asked", [{}, {"limit": 3}, {"limit": 2, "prefix": "gone"}, {"limit": 2, "after": "docs"}])
-def test_the_answer_to_another_question_is_refused(
+def test_result_of_another_diff_request_is_refused(
     client: httpx2.Client, roots: tuple[str, str], asked: dict[str, Any]
 ) -> None:
     answer = diff(client, *roots, limit=2).content
@@ -204,7 +206,7 @@ def test_the_answer_to_another_question_is_refused(
         coregw.verify_diff(*roots, answer, **asked)
 
 
-def test_a_proof_that_shows_more_than_the_walk_needs_is_refused(client: httpx2.Client, roots: tuple[str, str]) -> None:
+def test_proof_with_unneeded_nodes_is_refused(client: httpx2.Client, roots: tuple[str, str]) -> None:
     document = diff(client, *roots, limit=1).json()
     document["proofs"] = diff(client, *roots).json()["proofs"]
     with pytest.raises(ProofError, match="more than the query needs"):
@@ -253,18 +255,18 @@ def test_both_roots_must_be_held_maps_of_one_suite(
         ("depth=1", "invalid_request", "depth"),
     ],
 )
-def test_bad_parameters_have_their_codes_and_are_named(
+def test_malformed_diff_parameters_are_named(
     client: httpx2.Client, expect_refusal: Refusal, roots: tuple[str, str], query: str, code: str, words: str
 ) -> None:
     assert words in expect_refusal(client.get(f"/v1/roots/{roots[0]}/diff/{roots[1]}?{query}"), 400, code)
 
 
-def test_no_other_method_is_allowed(client: httpx2.Client, expect_refusal: Refusal, roots: tuple[str, str]) -> None:
+def test_diff_allows_only_get(client: httpx2.Client, expect_refusal: Refusal, roots: tuple[str, str]) -> None:
     answer = client.post(f"/v1/roots/{roots[0]}/diff/{roots[1]}")
     expect_refusal(answer, 405, "method_not_allowed")
 
 
-def test_a_verifier_refuses_what_no_diff_can_be_asked_of(client: httpx2.Client, roots: tuple[str, str]) -> None:
+def test_verifier_refuses_malformed_diff_requests(client: httpx2.Client, roots: tuple[str, str]) -> None:
     answer = diff(client, *roots).content
     wrong: list[tuple[str, str, Json]] = [
         (roots[0], CIDS[0], {}),
@@ -279,7 +281,7 @@ def test_a_verifier_refuses_what_no_diff_can_be_asked_of(client: httpx2.Client, 
 
 
 class CountingStore(MemoryStore):
-    """Counts the pages that are read, and loses all of them when told."""
+    """A store that counts the pages read, and loses all of them on demand."""
 
     reads = 0
     lost = False
@@ -303,7 +305,7 @@ async def _stored(store: MemoryStore) -> tuple[str, str]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("budget", [1, 4096])
-async def test_the_cost_follows_the_difference_not_the_maps(budget: int) -> None:
+async def test_diff_reads_pages_in_proportion_to_the_difference(budget: int) -> None:
     store = CountingStore()
     a, b = await _stored(store)
     store.reads = 0
@@ -317,7 +319,7 @@ async def test_the_cost_follows_the_difference_not_the_maps(budget: int) -> None
 
 
 @pytest.mark.anyio
-async def test_a_page_that_is_missing_is_a_damaged_store_and_no_answer() -> None:
+async def test_diff_with_a_missing_page_reports_a_damaged_store() -> None:
     store = CountingStore()
     a, b = await _stored(store)
     store.lost = True

@@ -1,4 +1,4 @@
-"""The documentation page: it loads nothing from anywhere else, and everything that it loads is there."""
+"""The documentation page: it loads files from the gateway only, and all of them exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def page(client: httpx2.Client) -> httpx2.Response:
     return client.get("/docs")
 
 
-def test_the_page_is_html_that_may_load_from_its_own_origin_only(page: httpx2.Response) -> None:
+def test_page_may_load_only_from_its_own_origin(page: httpx2.Response) -> None:
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = dict(each.strip().split(" ", 1) for each in page.headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'none'"
@@ -32,7 +32,7 @@ def test_the_page_is_html_that_may_load_from_its_own_origin_only(page: httpx2.Re
     assert not re.search(r"<style|<script>| on\w+=| style=", page.text)
 
 
-def test_everything_that_the_page_refers_to_is_there(client: httpx2.Client, page: httpx2.Response) -> None:
+def test_all_files_of_the_page_are_served(client: httpx2.Client, page: httpx2.Response) -> None:
     referred = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     start = client.get("/docs/start.js").text
     referred += re.findall(r'url: "([^"]+)"', start)
@@ -47,7 +47,7 @@ def test_everything_that_the_page_refers_to_is_there(client: httpx2.Client, page
 @pytest.mark.parametrize(
     ("name", "kind"), [("swagger-ui-bundle.js", "text/javascript"), ("swagger-ui.css", "text/css")]
 )
-def test_the_viewer_is_what_its_readme_says_compressed_or_not(client: httpx2.Client, name: str, kind: str) -> None:
+def test_viewer_files_match_the_digests_in_their_readme(client: httpx2.Client, name: str, kind: str) -> None:
     found = re.search(rf"`{name}` \| `([0-9a-f]{{64}})`", (VIEWER / "README.md").read_text("utf-8"))
     assert found is not None
     for coding, sent in [("gzip", "gzip"), ("identity", None), ("gzip;q=0", None), ("br, gzip;q=0.5", "gzip")]:
@@ -57,13 +57,13 @@ def test_the_viewer_is_what_its_readme_says_compressed_or_not(client: httpx2.Cli
         assert hashlib.sha256(answer.content).hexdigest() == found[1]
 
 
-def test_licences_come_with_the_viewer() -> None:
+def test_viewer_is_served_with_its_licences() -> None:
     assert "Apache License" in (VIEWER / "LICENSE").read_text("utf-8")
     assert {"NOTICE", "swagger-ui-bundle.js.LICENSE.txt"} <= {path.name for path in VIEWER.iterdir()}
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/start.js", "/docs/swagger-ui.css"])
-def test_what_the_client_has_is_not_sent_again(client: httpx2.Client, path: str) -> None:
+def test_matching_etag_of_a_viewer_file_is_304(client: httpx2.Client, path: str) -> None:
     etag = client.get(path).headers["etag"]
     assert client.get(path, headers={"if-none-match": etag}).status_code == 304
     assert client.get(path, headers={"if-none-match": '"another"'}).status_code == 200
@@ -76,7 +76,7 @@ def test_head_is_get_without_a_body(client: httpx2.Client, path: str) -> None:
     assert head.headers["content-length"] == str(len(get.content))
 
 
-def test_the_page_with_a_slash_behind_leads_to_the_page(client: httpx2.Client, page: httpx2.Response) -> None:
+def test_trailing_slash_redirects_to_the_page(client: httpx2.Client, page: httpx2.Response) -> None:
     moved = client.get("/docs/")
     assert moved.status_code == 308
     assert urljoin(str(moved.url), moved.headers["location"]) == str(page.url)

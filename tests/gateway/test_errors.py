@@ -1,4 +1,4 @@
-"""The error table: every failure has one shape, a status from one table, and leaks nothing."""
+"""Errors: one format, statuses from one table, and no internal details."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coregw.store.memory import MemoryStore
 Refusal = Callable[[httpx2.Response, int, str], str]
 
 
-def test_the_table_is_the_protocols() -> None:
+def test_error_table_is_that_of_the_protocol() -> None:
     text = """
     400 invalid_request invalid_cid invalid_path invalid_codec unknown_profile kind_mismatch
     401 unauthorized
@@ -41,7 +41,7 @@ def test_the_table_is_the_protocols() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/v1/nothing", "/admin/v1", "/admin/v1/scopes/a", "/v1/cas/a/b", "/%ff", "/schema"]
 )
-def test_unknown_routes(client: httpx2.Client, expect_refusal: Refusal, method: str, path: str) -> None:
+def test_unknown_path_is_404(client: httpx2.Client, expect_refusal: Refusal, method: str, path: str) -> None:
     answer = client.request(method, path)
     if method == "HEAD":
         assert (answer.status_code, answer.content) == (404, b"")
@@ -62,7 +62,7 @@ def test_unknown_routes(client: httpx2.Client, expect_refusal: Refusal, method: 
         ("PUT", "/v1/verify/read", {"POST"}),
     ],
 )
-def test_other_methods(
+def test_other_method_is_405(
     client: httpx2.Client, expect_refusal: Refusal, method: str, path: str, allowed: set[str]
 ) -> None:
     answer = client.request(method, path)
@@ -71,7 +71,7 @@ def test_other_methods(
 
 
 @pytest.mark.parametrize("path", ["/v1/verify/resolve", "/v1/verify/read"])
-def test_verification_routes_say_their_role_in_failures_too(client: httpx2.Client, path: str) -> None:
+def test_errors_of_verification_routes_have_the_role_header(client: httpx2.Client, path: str) -> None:
     answers = [
         client.get(path),
         client.post(path, content=b"{"),
@@ -91,7 +91,7 @@ def test_verification_routes_say_their_role_in_failures_too(client: httpx2.Clien
 @pytest.mark.parametrize(
     "path", ["/v1/resolve", "/v1/read", "/v1/scan", "/v1/map-proof", "/v1/roots", "/v1/roots/x/mutations"]
 )
-def test_other_media_types(client: httpx2.Client, expect_refusal: Refusal, path: str, content_type: str) -> None:
+def test_other_media_type_is_415(client: httpx2.Client, expect_refusal: Refusal, path: str, content_type: str) -> None:
     answer = client.post(path, content=b"{}", headers={"content-type": content_type})
     expect_refusal(answer, 415, "unsupported_media_type")
 
@@ -99,25 +99,25 @@ def test_other_media_types(client: httpx2.Client, expect_refusal: Refusal, path:
 @pytest.mark.parametrize(
     "headers", [{}, {"content-type": "application/json"}, {"content-type": 'Application/JSON ; charset="UTF-8"'}]
 )
-def test_json_with_and_without_its_media_type(client: httpx2.Client, headers: dict[str, str]) -> None:
+def test_json_is_accepted_with_and_without_content_type(client: httpx2.Client, headers: dict[str, str]) -> None:
     answer = client.post("/v1/roots", content=b'{"arcs": {}}', headers=headers)
     assert answer.status_code == 201
 
 
-def test_a_compressed_request_is_refused(client: httpx2.Client, expect_refusal: Refusal) -> None:
+def test_compressed_request_is_refused(client: httpx2.Client, expect_refusal: Refusal) -> None:
     answer = client.post("/v1/roots", content=b'{"arcs": {}}', headers={"content-encoding": "gzip"})
     expect_refusal(answer, 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize("path", ["/v1/resolve", "/v1/roots", "/v1/roots/x/mutations", "/healthz", "/openapi.json"])
-def test_routes_without_query_parameters_take_none(client: httpx2.Client, expect_refusal: Refusal, path: str) -> None:
+def test_unknown_query_parameter_is_refused(client: httpx2.Client, expect_refusal: Refusal, path: str) -> None:
     method = "GET" if path in ("/healthz", "/openapi.json") else "POST"
     message = expect_refusal(client.request(method, path, params={"colour": "red"}), 400, "invalid_request")
     assert "colour" in message
 
 
 class _BrokenStore(MemoryStore):
-    """A store that fails in a given way wherever the gateway asks it."""
+    """A store whose methods raise a given exception."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class _BrokenStore(MemoryStore):
         (Unauthorized("no token"), 401, "unauthorized"),
     ],
 )
-def test_what_a_store_raises_becomes_a_status_and_leaks_nothing(
+def test_store_exceptions_become_statuses_and_leak_nothing(
     expect_refusal: Refusal,
     cid_of: Callable[..., str],
     caplog: pytest.LogCaptureFixture,
@@ -169,12 +169,12 @@ def test_what_a_store_raises_becomes_a_status_and_leaks_nothing(
     assert all(record.exc_info is not None and record.exc_info[1] is error for record in logged)
 
 
-def test_healthz_tells_of_a_store_that_fails(expect_refusal: Refusal) -> None:
+def test_healthz_is_503_if_the_store_fails(expect_refusal: Refusal) -> None:
     with serving.thread(_BrokenStore(RuntimeError())) as url:
         expect_refusal(httpx2.get(f"{url}/healthz"), 503, "unavailable")
 
 
-def test_a_payload_that_breaks_while_it_is_sent_is_cut_off(tmp_path: Path) -> None:
+def test_failure_during_a_download_closes_the_connection(tmp_path: Path) -> None:
     class Torn(MemoryStore):
         async def _torn(self) -> object:
             yield bytes(1 << 20)

@@ -1,4 +1,4 @@
-"""HTTP framing on bare sockets: what is no request is refused in the gateway's own shape, and never by silence."""
+"""HTTP framing on TCP sockets: malformed requests get an error in the gateway's format, never silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import serving
 _BAD = {
     "no Host": b"GET /healthz HTTP/1.1\r\n\r\n",
     "two Hosts": b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-    "a Host that is none": b"GET /healthz HTTP/1.1\r\nHost: a b/@\r\nConnection: close\r\n\r\n",
+    "an invalid Host": b"GET /healthz HTTP/1.1\r\nHost: a b/@\r\nConnection: close\r\n\r\n",
     "length and chunks": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
     "two lengths": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
     "a negative length": b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
@@ -27,17 +27,17 @@ _BAD = {
     "a space before the colon": b"GET /healthz HTTP/1.1\r\nHost : a\r\n\r\n",
     "a long header": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000 + b"\r\n\r\n",
     "a long target": b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-    "bytes past ASCII in the target": b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+    "bytes beyond ASCII in the target": b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
     "an unknown method": b"BREW /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
     "a tunnel": b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    "noise": b"hello\r\n\r\n",
+    "no HTTP": b"hello\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("request_bytes", _BAD.values(), ids=_BAD.keys())
-def test_what_is_no_request_is_refused_and_the_connection_closed(gateway: str, request_bytes: bytes) -> None:
+def test_malformed_http_is_400_and_closes_the_connection(gateway: str, request_bytes: bytes) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(request_bytes)
         head, _, body = serving.everything(connection).partition(b"\r\n\r\n")
@@ -46,7 +46,7 @@ def test_what_is_no_request_is_refused_and_the_connection_closed(gateway: str, r
     assert json.loads(body)["error"] == "invalid_request"
 
 
-def test_headers_without_end_are_cut_off(gateway: str) -> None:
+def test_endless_headers_close_the_connection(gateway: str) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ")
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -60,7 +60,7 @@ def test_headers_without_end_are_cut_off(gateway: str) -> None:
         b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
     ],
 )
-def test_an_upgrade_is_answered_in_http_1_1_and_then_closed(gateway: str, extra: bytes) -> None:
+def test_upgrade_is_ignored_and_closes_the_connection(gateway: str, extra: bytes) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n" + extra + b"\r\nhello")
         answer = serving.everything(connection)
@@ -68,7 +68,7 @@ def test_an_upgrade_is_answered_in_http_1_1_and_then_closed(gateway: str, extra:
     assert b"connection: close" in answer
 
 
-def test_http_1_0_is_answered_and_closed(gateway: str) -> None:
+def test_http_1_0_request_closes_the_connection(gateway: str) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert serving.everything(connection).startswith(b"HTTP/1.1 200 ")
@@ -85,7 +85,7 @@ def test_pipelined_requests_are_answered_in_order(gateway: str) -> None:
     assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == [b"201", b"404", b"200"]
 
 
-def test_a_refused_body_is_taken_and_the_connection_goes_on(gateway: str) -> None:
+def test_rejected_body_is_discarded_and_the_connection_reused(gateway: str) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000))
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -94,7 +94,7 @@ def test_a_refused_body_is_taken_and_the_connection_goes_on(gateway: str) -> Non
     assert b"HTTP/1.1 200 " in answers
 
 
-def test_a_body_too_long_is_refused_before_it_is_sent(gateway: str) -> None:
+def test_too_long_body_is_refused_instead_of_100_continue(gateway: str) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(
             b"POST /v1/resolve HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\nExpect: 100-continue\r\n\r\n"

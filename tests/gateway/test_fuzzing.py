@@ -1,4 +1,4 @@
-"""A short run of schemathesis on the gateway's document, the same each time; `make fuzz-http` is the long one."""
+"""A short, reproducible run of schemathesis on the gateway's document; `make fuzz-http` runs longer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import serving
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A gateway of its own, since the examples of its document need one that is new."""
+    """A new gateway, which the examples of its document require."""
     with serving.process(tmp_path_factory.mktemp("fuzzed") / "data", serving.ADMIN) as running:
         fuzzing.fill(running.url)
         yield running.url
@@ -24,7 +24,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [(serving.ADMIN_TOKEN, "^/"), (None, "^/admin/")],
     ids=["everywhere", "behind a token that is not shown"],
 )
-def test_no_answer_is_a_500_or_not_as_documented(filled: str, token: str | None, paths: str) -> None:
+def test_every_response_is_documented_and_none_is_a_500(filled: str, token: str | None, paths: str) -> None:
     limits = ("--seed", "1", "--max-examples", "5", "--include-path-regex", paths)
     run = fuzzing.schemathesis(f"{filled}/openapi.json", token, *limits)
     assert run.returncode == 0, run.stdout + run.stderr

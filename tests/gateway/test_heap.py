@@ -1,4 +1,4 @@
-"""That a serving process keeps freed memory in few places, and gives the collector nothing to do."""
+"""Memory of a serving process: few malloc arenas, and no reference cycles."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def arenas(how: str) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="glibc only")
-def test_threads_share_two_arenas_where_each_would_have_its_own() -> None:
+def test_threads_share_two_arenas() -> None:
     assert arenas("unlimited") > 2
     assert arenas("limited") <= 2
 
@@ -67,7 +67,7 @@ run(Settings(data=pathlib.Path(sys.argv[1]), port=0), on_ready=ready)
 """
 
 
-def test_the_collector_leaves_alone_what_a_server_started_with(tmp_path: object) -> None:
+def test_serving_process_freezes_its_start_and_collects_rarely(tmp_path: object) -> None:
     command = [sys.executable, "-c", SERVING, str(tmp_path)]
     frozen, young = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
     assert frozen > 10_000
@@ -80,7 +80,7 @@ async def _ask(
     body: bytes,
     method: str = "POST",
 ) -> tuple[int, bytes]:
-    """Asks as a client that leaves when it has read the first piece of the answer."""
+    """Send a request as a client that disconnects after the first chunk of the response."""
     sent: list[Any] = []
     messages: list[dict[str, object]] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -102,8 +102,8 @@ async def _ask(
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
 
 
-def test_requests_leave_no_cycles() -> None:
-    """Or the collector, which looks seldom, would let them pile up."""
+def test_requests_leave_no_reference_cycles() -> None:
+    """The garbage collector runs rarely, so cycles would accumulate."""
 
     async def cycles() -> int:
         app = create_app(Settings(), Engine(MemoryStore()))

@@ -32,7 +32,7 @@ def cid(client: httpx2.Client) -> str:
 
 @pytest.fixture(scope="module")
 def block(client: httpx2.Client, cid: str) -> Callable[..., httpx2.Response]:
-    """Asks for a block with ``format=raw``, or for any other query and headers."""
+    """Request a block with ``format=raw``, or with another query and headers."""
 
     def ask(method: str = "GET", name: str = cid, query: str = "format=raw", **headers: str) -> httpx2.Response:
         named = {header.replace("_", "-"): value for header, value in headers.items()}
@@ -69,7 +69,7 @@ def test_get_with_accept_raw_returns_a_raw_block(block: Block, accept: str) -> N
 
 
 @METHODS
-def test_a_block_has_the_expected_headers(block: Block, cid: str, method: str) -> None:
+def test_block_has_the_specified_headers(block: Block, cid: str, method: str) -> None:
     headers = block(method).headers
     assert headers["content-type"] == RAW
     assert headers["content-length"] == str(len(DATA))
@@ -79,7 +79,7 @@ def test_a_block_has_the_expected_headers(block: Block, cid: str, method: str) -
 
 
 @METHODS
-def test_a_block_has_the_expected_caching_headers(block: Block, cid: str, method: str) -> None:
+def test_block_has_the_specified_caching_headers(block: Block, cid: str, method: str) -> None:
     headers = block(method).headers
     assert headers["etag"] == f'"{cid}.raw"'
     assert headers["x-ipfs-path"] == f"/ipfs/{cid}"
@@ -143,9 +143,7 @@ def test_a_large_payload_is_sent_as_one_block(client: httpx2.Client, block: Bloc
 @pytest.mark.parametrize(
     "accept", [CAR, "*/*", "application/*", "text/html", "", f"{RAW};q=0", f"{RAW}; q=0.000", f"{RAW}x", "nonsense"]
 )
-def test_a_request_that_asks_for_no_raw_block_is_a_bad_request(
-    block: Block, expect_refusal: Refusal, accept: str
-) -> None:
+def test_request_for_another_format_is_a_bad_request(block: Block, expect_refusal: Refusal, accept: str) -> None:
     assert "format=raw" in expect_refusal(block(query="", accept=accept), 400, "invalid_request")
 
 
@@ -168,7 +166,7 @@ def test_format_takes_precedence_over_accept(block: Block, accept: str) -> None:
     assert block(accept=accept).content == DATA
 
 
-def test_content_location_and_vary_say_that_accept_decided(block: Block, cid: str) -> None:
+def test_content_location_and_vary_are_set_if_accept_decides(block: Block, cid: str) -> None:
     negotiated = block(query="filename=a%20b.bin", accept=RAW).headers
     assert negotiated["content-location"] == f"/ipfs/{cid}?format=raw&filename=a%20b.bin"
     assert negotiated["vary"] == "Accept"
@@ -183,7 +181,7 @@ def test_parameters_of_car_requests_are_ignored(block: Block) -> None:
 
 
 @pytest.mark.parametrize("query", ["format=raw&format=raw", "format=raw&fromat=car", "format=%ff"])
-def test_other_query_strings_are_refused_as_everywhere(block: Block, expect_refusal: Refusal, query: str) -> None:
+def test_unknown_query_parameters_of_blocks_are_refused(block: Block, expect_refusal: Refusal, query: str) -> None:
     expect_refusal(block(query=query), 400, "invalid_request")
 
 
@@ -216,7 +214,7 @@ def test_a_filename_beyond_ascii_comes_in_ascii_and_in_utf8(block: Block) -> Non
 
 
 @pytest.mark.parametrize("name", ['a"; x="b', "a\\b", "a\r\nset-cookie: b=c", "a\0b", "\x7f", "\u202e\U0001f600"])
-def test_a_filename_can_not_leave_its_quotes(block: Block, name: str) -> None:
+def test_filename_is_quoted(block: Block, name: str) -> None:
     params = str(httpx2.QueryParams({"format": "raw", "filename": name}))
     headers = block(query=params).headers
     start, plain, encoded = headers["content-disposition"].split('"')
@@ -309,7 +307,7 @@ def test_a_codec_of_roots_that_names_none_is_a_bad_request(block: Block, expect_
     expect_refusal(block(name=name), 400, "invalid_cid")
 
 
-def test_there_is_no_ipns_here(client: httpx2.Client, expect_refusal: Refusal) -> None:
+def test_ipns_is_not_served(client: httpx2.Client, expect_refusal: Refusal) -> None:
     answer = client.get("/ipns/k51?format=ipns-record", headers={"accept": "application/vnd.ipfs.ipns-record"})
     expect_refusal(answer, 404, "route_not_found")
 
@@ -327,12 +325,12 @@ def test_the_probe_is_an_empty_block(block: Block, method: str, query: str, acce
 
 
 @METHODS
-def test_the_probe_answers_no_format_that_is_not_served(block: Block, method: str) -> None:
+def test_probe_in_another_format_is_a_bad_request(block: Block, method: str) -> None:
     assert block(method, "bafkqaaa", query="format=car").status_code == 400
 
 
 @pytest.mark.parametrize(("name", "data"), [("bafkqaaik", b"\n"), ("f01550000", b""), ("bafyaaaa", b"")])
-def test_an_identity_cid_is_answered_with_the_block_that_it_contains(block: Block, name: str, data: bytes) -> None:
+def test_identity_cid_gets_the_block_that_it_contains(block: Block, name: str, data: bytes) -> None:
     answer = block(name=name)
     assert (answer.status_code, answer.content) == (200, data)
 
@@ -340,7 +338,7 @@ def test_an_identity_cid_is_answered_with_the_block_that_it_contains(block: Bloc
 # --- the document -----------------------------------------------------------------------------------------------------
 
 
-def test_the_document_says_what_the_route_answers(client: httpx2.Client) -> None:
+def test_document_lists_the_statuses_of_blocks(client: httpx2.Client) -> None:
     document: dict[str, Any] = client.get("/openapi.json").json()
     item = document["paths"]["/ipfs/{cid}"]
     common = {"200", "304", "400", "404", "412", "500", "503"}

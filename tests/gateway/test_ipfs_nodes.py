@@ -1,4 +1,4 @@
-"""Tree nodes as blocks for IPFS clients: what a root CID names, and what it does not. HTTP is for `test_ipfs`."""
+"""Tree nodes as blocks for IPFS clients: which nodes a CID can name. `test_ipfs` has the rules of HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cid(client: httpx2.Client) -> str:
 
 @pytest.fixture(scope="module")
 def block(client: httpx2.Client) -> Block:
-    """Asks for a block by its CID."""
+    """Request a block by its CID."""
 
     def ask(method: str = "GET", name: str = "", **headers: str) -> httpx2.Response:
         named = {header.replace("_", "-"): value for header, value in headers.items()}
@@ -41,14 +41,14 @@ def block(client: httpx2.Client) -> Block:
 
 
 def hashes_to(data: bytes, name: str) -> bool:
-    """Whether a block has the hash that a CID names."""
+    """Whether the hash of a block is that of a CID."""
     binary = base64.b32decode(name[1:].upper() + "=" * (-len(name[1:]) % 8))
     hashed = {0x12: hashlib.sha256(data).digest(), 0x1E: Cid(payload_cid(data, hash="blake3")).digest}[binary[-34]]
     return (binary[-33], binary[-32:]) == (32, hashed)
 
 
 def named_like(root: str, digest: bytes) -> str:
-    """The CID of another node of the same kind and suite."""
+    """Return the CID of another node of the same kind and suite."""
     binary = bytes(Cid(root))[:-32] + digest
     return "b" + base64.b32encode(binary).decode().rstrip("=").lower()
 
@@ -73,7 +73,7 @@ def test_a_held_root_is_the_block_of_its_top_node(client: httpx2.Client, block: 
 
 
 def new_map(body: bytes) -> tuple[str, dict[bytes, bytes]]:
-    """The root and the pages of the map that ``POST /v1/roots`` makes of this body."""
+    """Return the root and the pages of the map that ``POST /v1/roots`` creates from a body."""
     operation = Operation.create_root(PageCache(0), body)
     pages: dict[bytes, bytes] = {}
     while isinstance(need := operation.poll(1), Need):
@@ -84,7 +84,7 @@ def new_map(body: bytes) -> tuple[str, dict[bytes, bytes]]:
     return json.loads(need)["root"], pages
 
 
-def test_the_tops_of_stored_pages_are_blocks(client: httpx2.Client, block: Block, cid: str) -> None:
+def test_top_nodes_of_stored_pages_are_blocks(client: httpx2.Client, block: Block, cid: str) -> None:
     body = json.dumps({"arcs": {f"pages/{number}": cid for number in range(500)}}).encode()
     root, pages = new_map(body)
     assert len(pages) > 1
@@ -105,13 +105,13 @@ def test_a_node_inside_a_page_is_not_found(
     expect_refusal(block(name=named_like(root, digest)), 404, "root_not_found")
 
 
-def test_lists_are_blocks_too(block: Block, tree: dict[str, str]) -> None:
+def test_list_roots_are_blocks(block: Block, tree: dict[str, str]) -> None:
     for kind in ("root", "nested", "list"):
         assert hashes_to(block(name=tree[kind]).content, tree[kind])
 
 
 @METHODS
-def test_a_map_asked_for_as_a_list_is_not_found(block: Block, tree: dict[str, str], method: str) -> None:
+def test_map_requested_as_a_list_is_not_found(block: Block, tree: dict[str, str], method: str) -> None:
     other = bytearray(bytes(Cid(tree["root"])))
     assert other[:5] == bytes([1, 0x90, 0xE2, 0xC0, 1])
     other[2] = 0xE4  # 0x303210, a list of the same suite
@@ -126,13 +126,13 @@ def test_a_root_that_is_not_held_is_not_found(block: Block, expect_refusal: Refu
         assert (answer.status_code, answer.content) == (412, b"")
 
 
-def test_a_damaged_page_is_no_block(tree: dict[str, str]) -> None:
+def test_damaged_page_is_a_500(tree: dict[str, str]) -> None:
     for page in (b"", b"junk", b"\x00"):
         with pytest.raises(StoreDamaged):
             top_block(Cid(tree["root"]), page)
 
 
-def test_a_missing_page_of_a_held_root_is_an_error_and_not_an_absence(expect_refusal: Refusal, cid: str) -> None:
+def test_missing_page_of_a_held_root_is_a_500(expect_refusal: Refusal, cid: str) -> None:
     store = MemoryStore()
     root, _ = new_map(json.dumps({"arcs": {"a": cid}}).encode())
     asyncio.run(store.put({Table.ROOTS: [(bytes(Cid(root)), b"")]}))

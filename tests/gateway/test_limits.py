@@ -1,4 +1,4 @@
-"""Deadlines and limits, each made small: clients that stall, stop reading, or are too many."""
+"""Deadlines and limits: clients that stall, stop reading, or are too many."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _body(answer: bytes) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"])
-def test_a_head_that_does_not_come_ends_the_connection(sent: bytes) -> None:
+def test_head_past_its_deadline_closes_the_connection(sent: bytes) -> None:
     with _gateway(header_seconds=0.05) as url, serving.connect(url) as connection:
         connection.sendall(sent)
         assert serving.everything(connection) == b""
 
 
-def test_a_second_head_that_does_not_come_ends_the_connection() -> None:
+def test_second_head_past_its_deadline_closes_the_connection() -> None:
     with _gateway(header_seconds=0.05, keep_alive_seconds=3600) as url, serving.connect(url) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /he")
         assert serving.everything(connection).count(b"HTTP/1.1 ") == 1
@@ -46,7 +46,7 @@ def test_an_idle_connection_is_closed() -> None:
         assert serving.everything(connection).count(b"HTTP/1.1 200 ") == 1
 
 
-def test_a_body_that_pauses_is_refused_and_then_cut() -> None:
+def test_stalled_body_is_refused_and_the_connection_closed() -> None:
     with _gateway(body_idle_seconds=0.05, drain_seconds=0.05) as url, serving.connect(url) as connection:
         connection.sendall(_POST + b"some")
         answer = serving.everything(connection)
@@ -54,7 +54,7 @@ def test_a_body_that_pauses_is_refused_and_then_cut() -> None:
     assert "in time" in _body(answer)["message"]
 
 
-def test_a_body_that_trickles_is_refused() -> None:
+def test_body_past_its_deadline_is_refused() -> None:
     settings = {"body_seconds": 0.2, "body_idle_seconds": 3600, "drain_seconds": 0.05}
     with _gateway(**settings) as url, serving.connect(url) as connection:
         connection.sendall(_POST)
@@ -70,7 +70,7 @@ def test_a_body_that_trickles_is_refused() -> None:
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_client_that_reads_nothing_is_cut_off() -> None:
+def test_client_that_reads_nothing_is_reset() -> None:
     with _gateway(write_seconds=0.1) as url:
         cid = httpx2.post(f"{url}/v1/cas", content=bytes(64 << 20), timeout=60).json()["cid"]
         with serving.connect(url) as slow:
@@ -83,7 +83,7 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
 
 
 def _is_cut(connection: socket.socket) -> bool:
-    """Whether the peer reset the connection, seen without reading what it sent before."""
+    """Whether the peer reset the connection, without reading what it sent before."""
     poll = select.poll()
     poll.register(connection, select.POLLHUP | select.POLLERR | select.POLLRDHUP)
     return any(events & (select.POLLHUP | select.POLLERR | select.POLLRDHUP) for _, events in poll.poll(50))
@@ -102,7 +102,7 @@ def test_a_slow_reader_gets_everything() -> None:
 
 
 def _one_answer(connection: socket.socket) -> bytes:
-    """A small JSON answer on a connection that stays open."""
+    """Receive one JSON response on a connection that stays open."""
     received = b""
     while not received.endswith(b"}"):
         received += connection.recv(4096)
@@ -121,13 +121,13 @@ def test_connections_past_the_limit_are_closed() -> None:
         assert _one_answer(held).startswith(b"HTTP/1.1 200 ")
 
 
-def test_bodies_together_past_their_memory_get_503_and_free_it_again() -> None:
+def test_bodies_past_their_shared_memory_get_503() -> None:
     with _gateway(buffered_bytes=1 << 20) as url:
         arcs = b'{"arcs": {"' + b"a" * (2 << 20) + b'": "x"}}'
         answer = httpx2.post(f"{url}/v1/roots", content=arcs)
         assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
         assert answer.headers["retry-after"] == "1"
-        for _ in range(3):  # what was counted for the first is free again
+        for _ in range(3):  # the memory of the first is available again
             answer = httpx2.post(f"{url}/v1/roots", content=b'{"arcs": {"' + b"a" * (1 << 19) + b'": "x"}}')
             assert answer.status_code == 400
 

@@ -1,4 +1,4 @@
-"""What a large payload costs the process: pieces of it, never the whole."""
+"""Memory for a large payload: chunks of it, never the whole."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MIB = 1 << 20
 
 
 def _peak(pid: int) -> int:
-    """The most memory a process has had, in bytes."""
+    """Return the peak resident memory of a process in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_64_mib_pass_through_in_pieces(tmp_path: Path) -> None:
+def test_64_mib_payload_is_streamed_in_both_directions(tmp_path: Path) -> None:
     block = os.urandom(MIB)
 
     def pieces() -> Iterator[bytes]:
@@ -36,5 +36,5 @@ def test_64_mib_pass_through_in_pieces(tmp_path: Path) -> None:
         with client.stream("GET", f"/v1/cas/{cid}") as answer:
             assert sum(map(len, answer.iter_bytes())) == 64 * MIB
         growth = _peak(running.popen.pid) - before
-    # RocksDB's write buffers and block cache fill up as well; the payload as a whole would be 64 MiB and more.
+    # RocksDB's write buffers and block cache grow as well; the whole payload would be at least 64 MiB.
     assert growth < 48 * MIB

@@ -1,4 +1,4 @@
-"""The message structs: every valid operation of the vectors goes in and comes out unchanged."""
+"""Message structs: every valid operation of the vectors is decoded and encoded unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], ...]] = {
 _VALID = [case for case in load("operations") if case["valid"]]
 
 
-def test_valid_operations_are_read_and_written_unchanged() -> None:
+def test_valid_operations_round_trip_unchanged() -> None:
     assert {case["operation"] for case in _VALID} == set(_KINDS)
     for case in _VALID:
         asks, *answers = _KINDS[case["operation"]]
@@ -50,6 +50,6 @@ def _text(value: Any) -> bytes:  # noqa: ANN401 - any JSON
         b"",
     ],
 )
-def test_other_members_and_loose_json_are_refused(text: bytes) -> None:
+def test_unknown_members_and_loose_json_are_refused(text: bytes) -> None:
     with pytest.raises(InvalidInput):
         messages.decode(text, messages.ResolveRequest)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: every route and status is in it, everything it refers to, and examples that work."""
+"""The OpenAPI document: complete, consistent, and with examples that work."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from coregw.errors import ERROR_CODES
 from openapi_outline import outline
 
 OWN_FILES = re.compile(r"/docs.*|/openapi\.json")
-"""Routes whose answers are files of the gateway's own; nobody needs an example of them."""
+"""Routes that serve files of the gateway itself, which need no examples."""
 
 CAR = "application/vnd.ipld.car"
-"""What no JSON string can show, so there is no example of its bytes."""
+"""A media type whose bytes a JSON string cannot hold, so they have no example."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def document(client: httpx2.Client) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_the_routes_are_those_of_the_service(document: dict[str, Any]) -> None:
+def test_document_lists_all_routes(document: dict[str, Any]) -> None:
     routes = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     assert routes == {
         ("POST", "/v1/resolve"),
@@ -78,7 +78,7 @@ def test_document_matches_its_recorded_outline(document: dict[str, Any]) -> None
     assert outline(document) == recorded, "if the change is intended, run: python tests/documented.py"
 
 
-def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+def test_every_reference_resolves(document: dict[str, Any]) -> None:
     found = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', json.dumps(document, separators=(",", ":"))))
     assert found
     assert found <= set(document["components"]["schemas"])
@@ -96,7 +96,7 @@ def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_the_codes_of_a_status_are_of_that_status(document: dict[str, Any]) -> None:
+def test_codes_of_a_response_have_its_status(document: dict[str, Any]) -> None:
     for item in document["paths"].values():
         for operation in item.values():
             for status, answer in operation["responses"].items():
@@ -105,7 +105,7 @@ def test_the_codes_of_a_status_are_of_that_status(document: dict[str, Any]) -> N
                     assert {ERROR_CODES[code].status for code in codes} == {int(status)}
 
 
-def test_what_may_answer_401_names_the_scheme_and_nothing_else_does(document: dict[str, Any]) -> None:
+def test_only_routes_with_401_have_a_security_scheme(document: dict[str, Any]) -> None:
     assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
     for path, item in document["paths"].items():
         for operation in item.values():
@@ -120,7 +120,7 @@ def test_profiles_are_required(document: dict[str, Any]) -> None:
     assert schemas["ListRangeStep"]["properties"]["kind"] == {"enum": ["list_range"]}
 
 
-def test_every_example_gets_the_answer_that_it_shows(
+def test_every_example_gets_its_recorded_response(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
 ) -> None:
     known = documented.operations(document)
@@ -145,7 +145,7 @@ def test_every_example_gets_the_answer_that_it_shows(
 def fresh_answers(
     folders: pytest.TempPathFactory, document: dict[str, Any]
 ) -> Iterator[tuple[str, str, httpx2.Response]]:
-    """What a gateway with nothing in it answers to the examples."""
+    """Yield the responses of a new gateway to the examples."""
     with (
         serving.process(folders.mktemp("examples") / "data", serving.ADMIN) as running,
         httpx2.Client(base_url=running.url, timeout=60) as client,
@@ -154,7 +154,7 @@ def fresh_answers(
 
 
 def all_request_examples(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every example of a request that the document shows, as operation and name; health has nothing to send."""
+    """Yield operation and name of every example of a request. That of healthz has no parameters and no body."""
     yield "get_healthz", "healthy"
     for operation, each in documented.operations(document).items():
         bodies = each.spec.get("requestBody", {}).get("content", {}).values()
@@ -162,7 +162,7 @@ def all_request_examples(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield from ((operation, name) for name in shown.get("examples", {}))
 
 
-def test_every_request_and_every_answer_has_an_example(document: dict[str, Any]) -> None:
+def test_every_request_and_response_has_an_example(document: dict[str, Any]) -> None:
     for operation, each in documented.operations(document).items():
         if OWN_FILES.fullmatch(each.path):
             continue

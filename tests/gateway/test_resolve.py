@@ -1,4 +1,4 @@
-"""Resolve, read, map-proof and scan on a real store; every answer is verified with what a client would use."""
+"""Resolve, read, map-proof and scan on RocksDB; every result is verified as a client would."""
 
 from __future__ import annotations
 
@@ -59,15 +59,13 @@ def test_a_list_is_resolved_by_index(ask: Ask, tree: dict[str, str], cid_of: Cal
 @pytest.mark.parametrize(
     "segments", [["nothing"], ["docs", "nothing"], ["list", "5"], ["list", "01"], ["@payload", "x"]]
 )
-def test_a_path_that_leads_nowhere_is_not_found(
+def test_unresolvable_path_is_not_found(
     ask: Ask, expect_refusal: Refusal, tree: dict[str, str], segments: list[str]
 ) -> None:
     expect_refusal(ask("/v1/resolve", resolving(tree["root"], *segments)), 404, "path_not_found")
 
 
-def test_no_segments_are_strict_identity_for_any_cid(
-    ask: Ask, tree: dict[str, str], cid_of: Callable[..., str]
-) -> None:
+def test_empty_path_resolves_to_any_cid_itself(ask: Ask, tree: dict[str, str], cid_of: Callable[..., str]) -> None:
     for root in (tree["root"], cid_of(b"never stored"), coregw.Map({"not": tree["leaf"], "held": tree["leaf"]}).root):
         answer = ask("/v1/resolve", resolving(root))
         assert (answer.status_code, answer.json()["target"]) == (200, root)
@@ -103,13 +101,13 @@ def test_a_nested_root_that_is_not_held_fails_its_branch_only(
         ({"profile": ""}, "unknown_profile"),
     ],
 )
-def test_each_fault_of_a_request_has_its_code(
+def test_malformed_queries_have_their_codes(
     ask: Ask, expect_refusal: Refusal, tree: dict[str, str], change: dict[str, Any], code: str
 ) -> None:
     expect_refusal(ask("/v1/resolve", resolving(tree["root"], "docs") | change), 400, code)
 
 
-def test_a_payload_is_no_root_to_resolve_in(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+def test_resolving_below_a_payload_is_a_kind_mismatch(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
     expect_refusal(ask("/v1/resolve", resolving(tree["leaf"], "a")), 400, "kind_mismatch")
 
 
@@ -138,13 +136,13 @@ def test_reads_have_one_step_each(ask: Ask, tree: dict[str, str], cid_of: Callab
     ("root", "query"),
     [("list", {"kind": "map_key", "segments": ["a"]}), ("root", {"kind": "list_index", "index": 0})],
 )
-def test_a_query_must_fit_its_root(
+def test_query_of_the_wrong_kind_is_refused(
     ask: Ask, expect_refusal: Refusal, tree: dict[str, str], root: str, query: dict[str, Any]
 ) -> None:
     expect_refusal(ask("/v1/read", reading(tree[root], **query)), 400, "kind_mismatch")
 
 
-def test_an_absent_key_is_proven_absent(ask: Ask, tree: dict[str, str]) -> None:
+def test_absent_key_comes_with_an_absence_proof(ask: Ask, tree: dict[str, str]) -> None:
     asked = reading(tree["root"], kind="map_key", segments=["nothing"])
     answer = ask("/v1/read", asked)
     assert answer.status_code == 404
@@ -152,7 +150,7 @@ def test_an_absent_key_is_proven_absent(ask: Ask, tree: dict[str, str]) -> None:
     assert (outcome.present, outcome.target) == (False, None)
 
 
-def test_a_map_proof_proves_both_ways(ask: Ask, tree: dict[str, str]) -> None:
+def test_map_proof_proves_presence_and_absence(ask: Ask, tree: dict[str, str]) -> None:
     for key, target in [(["docs"], tree["nested"]), (["nothing"], None)]:
         asked = {"profile": "core.map-proof/v0alpha1", "root": tree["root"], "key": key}
         answer = ask("/v1/map-proof", asked)
@@ -180,7 +178,7 @@ def test_a_scan_lists_page_by_page(ask: Ask, tree: dict[str, str]) -> None:
         assert found == keys
 
 
-def test_a_scan_keeps_to_its_prefix(ask: Ask, tree: dict[str, str]) -> None:
+def test_scan_stays_within_its_prefix(ask: Ask, tree: dict[str, str]) -> None:
     asked = {"profile": "core.scan/v0alpha1", "root": tree["root"], "prefix": ["docs"]}
     entries = ask("/v1/scan", asked).json()["entries"]
     assert [entry["segments"] for entry in entries] == [["docs"], ["docs", "@payload"], ["docs", "readme"]]
@@ -194,7 +192,7 @@ def test_a_scan_outside_its_bounds_is_refused(ask: Ask, tree: dict[str, str], ch
     assert answer.json()["error"] in ("invalid_request", "invalid_path")
 
 
-def test_many_clients_at_once_get_their_own_answers(gateway: str, ask: Ask, tree: dict[str, str]) -> None:
+def test_concurrent_clients_get_their_own_results(gateway: str, ask: Ask, tree: dict[str, str]) -> None:
     arcs = {f"d{i % 50}/f{i}": tree["nested"] if i % 7 == 0 else tree["leaf"] for i in range(5000)}
     root = ask("/v1/roots", {"arcs": arcs}).json()["root"]
 

@@ -1,4 +1,4 @@
-"""Roots made from arcs and by mutations: what a client computes itself, and what changes nothing."""
+"""Creation and mutation of roots, compared with what a client computes itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Refusal = Callable[[httpx2.Response, int, str], str]
 
 @pytest.mark.parametrize("suite", [None, "sha2-256", "blake3"])
 @pytest.mark.parametrize("count", [0, 1, 2, 1000])
-def test_a_root_is_what_the_client_computes(
+def test_created_root_equals_the_client_s_own(
     ask: Ask, cid_of: Callable[..., str], suite: str | None, count: int
 ) -> None:
     arcs = {f"a{i % 17}/b/{i}": cid_of(str(i).encode()) for i in range(count)}
@@ -29,7 +29,7 @@ def test_a_root_is_what_the_client_computes(
     assert ask("/v1/roots", body).json() == answer.json()
 
 
-def test_a_large_map_is_made_and_read(ask: Ask, cid_of: Callable[..., str]) -> None:
+def test_large_map_is_created_and_read(ask: Ask, cid_of: Callable[..., str]) -> None:
     leaf = cid_of(b"leaf")
     arcs = {f"{i:08x}/{i * 2654435761 % 2**32:08x}": leaf for i in range(100_000)}
     root = ask("/v1/roots", {"arcs": arcs}).json()["root"]
@@ -56,14 +56,14 @@ def test_a_large_map_is_made_and_read(ask: Ask, cid_of: Callable[..., str]) -> N
         ("[]", "invalid_request"),
     ],
 )
-def test_bad_arcs_have_their_codes(
+def test_malformed_arcs_have_their_codes(
     ask: Ask, expect_refusal: Refusal, cid_of: Callable[..., str], arcs: str, code: str
 ) -> None:
     body = f'{{"arcs": {arcs.replace("CID", cid_of(b"x"))}}}'
     expect_refusal(ask("/v1/roots", body.encode()), 400, code)
 
 
-def test_a_bad_arc_is_named_with_its_place(ask: Ask, expect_refusal: Refusal) -> None:
+def test_malformed_arc_is_named_with_its_place(ask: Ask, expect_refusal: Refusal) -> None:
     message = expect_refusal(ask("/v1/roots", b'{"arcs": {"a": "x"}}'), 400, "invalid_cid")
     assert re.fullmatch(r'arcs: arc "a": CID "x": .*[^ ] \(line 1 column 18\)', message)
     assert " at line" not in message
@@ -73,7 +73,7 @@ def test_an_unknown_suite_is_refused(ask: Ask, expect_refusal: Refusal) -> None:
     expect_refusal(ask("/v1/roots", {"arcs": {}, "suite": "md5"}), 400, "invalid_request")
 
 
-def test_a_mutation_answers_with_a_receipt(ask: Ask, tree: dict[str, str]) -> None:
+def test_mutation_returns_a_receipt(ask: Ask, tree: dict[str, str]) -> None:
     new = {"path": "new", "after": {"target": tree["list"], "target_kind": "list"}}
     gone = {"path": "inner", "before": {"target": tree["leaf"]}}
     body = {"deltas": [{"kind": "map", "changes": [new, gone]}]}
@@ -149,7 +149,7 @@ def _list_delta(*changes: dict[str, Any]) -> dict[str, Any]:
         (_list_delta(), 400, "invalid_request"),
     ],
 )
-def test_a_delta_that_does_not_fit_changes_nothing(
+def test_conflicting_delta_changes_nothing(
     ask: Ask, expect_refusal: Refusal, tree: dict[str, str], delta: dict[str, Any], status: int, code: str
 ) -> None:
     elsewhere = coregw.Map({"nowhere": tree["leaf"], "held": tree["leaf"]}).root
@@ -167,7 +167,7 @@ def test_a_delta_that_does_not_fit_changes_nothing(
     ("base", "status", "code"),
     [("bogus", 400, "invalid_cid"), ("LEAF", 400, "kind_mismatch"), ("ELSEWHERE", 404, "root_not_found")],
 )
-def test_the_base_root_must_be_a_root_that_is_held(
+def test_base_root_must_be_held(
     ask: Ask, expect_refusal: Refusal, tree: dict[str, str], base: str, status: int, code: str
 ) -> None:
     elsewhere = coregw.Map({"nowhere": tree["leaf"], "to be": tree["leaf"], "seen": tree["leaf"]}).root

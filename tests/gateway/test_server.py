@@ -1,4 +1,4 @@
-"""A gateway's life: ports, signals, requests under way, and what a restart keeps."""
+"""The life cycle of a gateway: ports, signals, requests in flight, and restarts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from coregw.store.memory import MemoryStore
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_ends_the_gateway_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
     with serving.process(tmp_path) as running:
         assert httpx2.get(f"{running.url}/healthz").status_code == 200
         assert running.end(number) == 0
 
 
-def test_a_request_under_way_finishes(tmp_path: Path) -> None:
+def test_request_in_flight_finishes_on_shutdown(tmp_path: Path) -> None:
     with serving.process(tmp_path) as running, serving.connect(running.url) as connection:
         connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhe")
-        assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")  # now the route waits for the rest
+        assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")  # the route is waiting for the body now
         running.popen.send_signal(signal.SIGTERM)
         _wait_until_refused(running.port)
         connection.sendall(b"llo")
@@ -39,18 +39,18 @@ def test_a_request_under_way_finishes(tmp_path: Path) -> None:
 
 
 def _wait_until_refused(port: int) -> None:
-    """Until the gateway accepts no more connections."""
+    """Wait until the gateway accepts no more connections."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=10).close()
         except ConnectionResetError:
-            continue  # it was in the queue of the socket when that was closed
+            continue  # it was in the backlog when the socket was closed
         except ConnectionRefusedError:
             return
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
-def test_a_restart_keeps_what_was_acknowledged(tmp_path: Path, cid_of: Callable[..., str], end: str) -> None:
+def test_acknowledged_data_survives_a_restart(tmp_path: Path, cid_of: Callable[..., str], end: str) -> None:
     leaf = cid_of(b"leaf")
     arcs = {f"d{i % 10}/f{i}": leaf for i in range(1000)}
     deltas = [{"kind": "map", "changes": [{"path": "new", "after": {"target": leaf}}]}]
@@ -73,7 +73,7 @@ def test_a_second_gateway_on_the_same_data_is_refused(tmp_path: Path) -> None:
             asyncio.run(server.serve())
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         store = MemoryStore()
@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "300.1.1.1"])
-def test_a_host_that_is_none_is_named(host: str) -> None:
+def test_unknown_host_is_named(host: str) -> None:
     with pytest.raises(Unavailable, match=host):
         asyncio.run(GatewayServer(Settings.load({}, host=host, port=0), MemoryStore()).serve())
 
@@ -103,7 +103,7 @@ def test_a_server_stopped_before_it_starts_does_not_serve() -> None:
     asyncio.run(server.serve())
 
 
-def test_healthz_says_what_runs(client: httpx2.Client) -> None:
+def test_healthz_has_the_versions(client: httpx2.Client) -> None:
     answer = client.get("/healthz")
     told = json.loads(answer.content)
     assert (answer.status_code, told["status"], told["protocol"]) == (200, "ok", "0.0.6")

@@ -37,7 +37,7 @@ def document(client: httpx2.Client) -> dict[str, Any]:
     return dict(client.get("/openapi.json").json())
 
 
-def test_the_document_has_the_statuses_of_the_page(document: dict[str, Any]) -> None:
+def test_document_has_the_success_statuses_of_the_page(document: dict[str, Any]) -> None:
     for (method, path), status in PAGE.items():
         answers = document["paths"][path][method.lower()]["responses"]
         assert [each for each in answers if each.startswith("2") and each != "206"] == [str(status)]
@@ -52,7 +52,7 @@ def test_all_bodies_are_json_except_payload_bytes(document: dict[str, Any]) -> N
         assert ("application/octet-stream" in kinds) == (path.startswith("/v1/cas") and method != "HEAD")
 
 
-def test_non_admin_routes_ask_for_no_token(ask: Ask, client: httpx2.Client, tree: dict[str, str]) -> None:
+def test_non_admin_routes_ignore_authorization(ask: Ask, client: httpx2.Client, tree: dict[str, str]) -> None:
     request = {"profile": "core.resolve/v0alpha1", "root": tree["root"], "segments": ["docs", "readme"]}
     answers = [ask("/v1/resolve", request), ask("/v1/resolve", request, authorization="Bearer of-nobody")]
     assert [answer.status_code for answer in answers] == [200, 200]

@@ -10,20 +10,20 @@ from coregw.errors import InvalidInput
 from coregw.gateway.settings import MIB, Settings
 
 
-def test_the_environment_sets_and_the_caller_wins() -> None:
+def test_overrides_take_precedence_over_the_environment() -> None:
     environ = {"COREGW_PORT": "1", "COREGW_HOST": "::1", "COREGW_DATA": "/d", "COREGW_CACHE_BYTES": "3 MiB"}
     settings = Settings.load(environ, port=2, host=None)
     assert (settings.port, settings.host, settings.data, settings.cache_bytes) == (2, "::1", Path("/d"), 3 * MIB)
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
+def test_empty_variable_counts_as_unset() -> None:
     assert Settings.load({"COREGW_PORT": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("2097152", 2 * MIB), ("2m", 2 * MIB), ("1G", 1024 * MIB), ("2048KiB", 2 * MIB)]
 )
-def test_sizes_have_units(text: str, size: int) -> None:
+def test_sizes_accept_units(text: str, size: int) -> None:
     assert Settings.load({"COREGW_CACHE_BYTES": text}).cache_bytes == size
 
 
@@ -43,7 +43,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
         ("COREGW_SALVAGE", "maybe"),
     ],
 )
-def test_a_bad_value_is_refused_by_name(variable: str, value: str) -> None:
+def test_malformed_value_is_refused_by_name(variable: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=rf"(?i){variable.removeprefix('COREGW_')}"):
         Settings.load({variable: value})
 
@@ -57,7 +57,7 @@ def test_a_bad_value_is_refused_by_name(variable: str, value: str) -> None:
         ("COREGW_RESERVE_BYTES", "-1", "non-negative integer"),
     ],
 )
-def test_bounds_are_told_as_a_person_writes_them(variable: str, value: str, bounds: str) -> None:
+def test_error_states_the_bounds(variable: str, value: str, bounds: str) -> None:
     with pytest.raises(InvalidInput, match=rf"{bounds}\b"):
         Settings.load({variable: value})
 
@@ -67,7 +67,7 @@ def test_an_unknown_setting_is_refused() -> None:
         Settings.load({}, colour="red")
 
 
-def test_every_setting_says_what_it_is_for_and_reads_its_own_default() -> None:
+def test_every_setting_is_described_and_parses_its_default() -> None:
     described = Settings.describe()
     assert len({variable for variable, _, _ in described}) == len(described)
     assert all(about.endswith(".") for _, _, about in described)

@@ -20,11 +20,11 @@ ARCS = 1_000_000
 OLD, NEW = coregw.payload_cid(b"old"), coregw.payload_cid(b"new")
 PAGE_BYTES = 8192
 MOST_HEIGHT = 5
-"""Pages from the top to any leaf, at most: what the cutting rule gives a map of this size."""
+"""Limit on the pages from the top to a leaf, by the page cut rule for a map of this size."""
 
 
 class CountingStore(MemoryStore):
-    """Notes what it is given."""
+    """A store that records the size of each page written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def path(number: int) -> str:
 
 
 async def stored(store: CountingStore) -> str:
-    """The root of a map of a million arcs, put in the store."""
+    """Store a map of a million arcs and return its root."""
     engine = Engine(store)
     return json.loads(await engine.create_root(json.dumps({"arcs": {path(i): OLD for i in range(ARCS)}}).encode()))[
         "root"
@@ -48,7 +48,7 @@ async def stored(store: CountingStore) -> str:
 
 
 @pytest.mark.slow
-def test_a_change_of_a_large_map_writes_only_the_pages_on_its_paths() -> None:
+def test_mutation_of_a_large_map_writes_only_pages_on_its_paths() -> None:
     store = CountingStore()
     base = asyncio.run(stored(store))
     assert len(store.written) > 5000

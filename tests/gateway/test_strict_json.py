@@ -1,4 +1,4 @@
-"""Strict JSON on every route that takes JSON: whatever is loose is a 400, never a 500, and never taken."""
+"""Strict JSON on every route with a JSON body: anything else is a 400, never a 500, and never accepted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LOOSE = {
 
 @pytest.fixture(scope="session")
 def good(tree: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """A good body for each route, with a string and a number wherever there is one."""
+    """Return a valid body for each route, with all members that have strings and numbers."""
     return {
         "/v1/resolve": {"profile": "core.resolve/v0alpha1", "root": tree["root"], "segments": ["list", "4"]},
         "/v1/read": {
@@ -82,7 +82,7 @@ def _route(good: dict[str, dict[str, Any]], name: str) -> tuple[str, dict[str, A
 
 
 @pytest.mark.parametrize("name", _ROUTES)
-def test_the_good_bodies_are_good(ask: Ask, good: dict[str, dict[str, Any]], name: str) -> None:
+def test_well_formed_bodies_are_accepted(ask: Ask, good: dict[str, dict[str, Any]], name: str) -> None:
     path, body = _route(good, name)
     answer = ask(path, body)
     assert answer.status_code in (200, 201), answer.text
@@ -101,7 +101,7 @@ def test_loose_json_is_refused(
 def test_every_member_is_checked_at_every_depth(
     ask: Ask, expect_refusal: Refusal, good: dict[str, dict[str, Any]], name: str
 ) -> None:
-    """Each object becomes an array or gets a bad member, each number gets bad spellings, each value other types."""
+    """Replace objects by arrays, add unknown members, misspell numbers, and change the type of every value."""
     path, body = _route(good, name)
     text = json.dumps(body)
     tried = 0
@@ -120,7 +120,7 @@ def test_every_member_is_checked_at_every_depth(
 
 
 def _spoiled(text: str) -> list[str]:
-    """Texts that differ from good JSON in one place, and are all to be refused."""
+    """Yield texts that differ from valid JSON in one place."""
     changes = []
     decoder = json.JSONDecoder()
     for place, character in enumerate(text):
@@ -144,7 +144,7 @@ def _spoiled(text: str) -> list[str]:
     return changes
 
 
-def test_the_place_of_the_fault_is_named(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
+def test_error_names_the_place(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
     arcs = {f"d/{i}": tree["leaf"] for i in range(100)} | {"d/57/": tree["leaf"]}
     assert "d/57/" in expect_refusal(ask("/v1/roots", {"arcs": arcs}), 400, "invalid_path")
     arcs = {f"d/{i}": tree["leaf"] for i in range(100)} | {"d/57": "bogus"}

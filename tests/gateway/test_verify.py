@@ -1,4 +1,4 @@
-"""The verification routes against the vectors of whole operations, and what is a bad envelope and what a bad result."""
+"""Verification routes, compared with the vectors of whole operations; malformed envelopes and invalid results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_verdicts_are_those_of_the_vectors(ask: Ask, operation: str) -> None:
         b"[" * 33 + b"]" * 33,
     ],
 )
-def test_whatever_stands_in_result_is_a_verdict(ask: Ask, operation: str, result: bytes) -> None:
+def test_any_malformed_result_is_a_verdict(ask: Ask, operation: str, result: bytes) -> None:
     request = json.dumps(_case(operation)["request"]).encode()
     answer = ask(f"/v1/verify/{operation}", b'{"result": ' + result + b', "request": ' + request + b"}")
     assert (answer.status_code, answer.json()["valid"]) == (200, False)
@@ -73,7 +73,7 @@ def test_whatever_stands_in_result_is_a_verdict(ask: Ask, operation: str, result
 
 
 @pytest.mark.parametrize("operation", ["resolve", "read"])
-def test_a_bad_request_or_envelope_is_refused(ask: Ask, expect_refusal: Refusal, operation: str) -> None:
+def test_malformed_request_or_envelope_is_refused(ask: Ask, expect_refusal: Refusal, operation: str) -> None:
     case = _case(operation)
     request, result = json.dumps(case["request"]).encode(), json.dumps(case["result"]).encode()
     bodies = [
@@ -102,14 +102,14 @@ def test_a_bad_request_or_envelope_is_refused(ask: Ask, expect_refusal: Refusal,
     expect_refusal(ask(f"/v1/verify/{operation}", other), 400, "unknown_profile")
 
 
-def test_members_may_come_in_any_order_and_spelling(ask: Ask) -> None:
+def test_members_may_have_any_order_and_spelling(ask: Ask) -> None:
     case = _case("resolve")
     request, result = json.dumps(case["request"]).encode(), json.dumps(case["result"]).encode()
     body = b' {\t"re\\u0073ult" :\r\n' + result + b' , "\\u0072equest": ' + request + b" }\n"
     assert ask("/v1/verify/resolve", body).json() == {"profile": "core.resolve/v0alpha1", "valid": True}
 
 
-def test_what_the_gateway_answers_it_also_finds_valid(ask: Ask, tree: dict[str, str]) -> None:
+def test_results_of_the_gateway_verify_there(ask: Ask, tree: dict[str, str]) -> None:
     asked = {"profile": "core.read/v0alpha1", "root": tree["list"], "query": {"kind": "list_range", "start": 5}}
     answer = ask("/v1/read", asked)
     body = b'{"request": ' + json.dumps(asked).encode() + b', "result": ' + answer.content + b"}"

@@ -1,4 +1,4 @@
-"""Several processes on one store: what one was told, all know; and what the end of any of them means."""
+"""Worker processes on one store: a shared view of the data, and the exit of any process."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Process
 
 @pytest.fixture
 def callers(shared: serving.Process) -> Iterator[list[Caller]]:
-    """Connections to both workers (that all are to one of them is as likely as 15 heads in a row)."""
+    """Open connections to both workers; all reach the same one as rarely as a coin shows 15 heads in a row."""
     with ExitStack() as stack:
         opened = [Caller(shared.url) for _ in range(16)]
         for caller in opened:
@@ -101,7 +101,7 @@ def callers(shared: serving.Process) -> Iterator[list[Caller]]:
         yield opened
 
 
-def test_connections_are_spread_over_the_workers(shared: serving.Process) -> None:
+def test_connections_are_distributed_over_workers(shared: serving.Process) -> None:
     with ExitStack() as stack:
         connections = [stack.enter_context(serving.connect(shared.url)) for _ in range(64)]
         workers = workers_of(shared.popen.pid)
@@ -112,7 +112,7 @@ def test_connections_are_spread_over_the_workers(shared: serving.Process) -> Non
     assert all(taken[worker] >= 8 for worker in workers), taken
 
 
-def test_what_one_worker_acknowledged_every_worker_knows(callers: list[Caller], cid_of: Cid) -> None:
+def test_every_worker_sees_what_one_acknowledged(callers: list[Caller], cid_of: Cid) -> None:
     root = callers[0].create({"a/b": cid_of(b"leaf")})
     for number, writer in enumerate(callers * 3):
         data = f"payload {number}".encode() * (1 + 9999 * (number % 3))
@@ -130,14 +130,14 @@ def test_what_one_worker_acknowledged_every_worker_knows(callers: list[Caller], 
             assert reader.published(name) == changed
 
 
-def test_a_payload_of_many_chunks_goes_in_and_out_through_different_workers(callers: list[Caller]) -> None:
+def test_large_payload_is_read_through_another_worker(callers: list[Caller]) -> None:
     data = hashlib.shake_256(b"big").digest(20 * MIB + 1)
     cid = callers[0].add(data)
     for reader in callers[1:6]:
         assert reader.payload(cid) == data
 
 
-def test_what_is_read_often_soon_needs_the_owner_no_more(shared: serving.Process, callers: list[Caller]) -> None:
+def test_frequent_reads_are_soon_answered_without_the_owner(shared: serving.Process, callers: list[Caller]) -> None:
     cid = callers[0].add(b"read often")
 
     def is_read_without_the_owner() -> bool:
@@ -155,7 +155,7 @@ def test_what_is_read_often_soon_needs_the_owner_no_more(shared: serving.Process
     until(is_read_without_the_owner)
 
 
-def test_of_publishers_through_all_workers_one_wins_each_revision(callers: list[Caller], cid_of: Cid) -> None:
+def test_one_publisher_over_all_workers_wins_each_revision(callers: list[Caller], cid_of: Cid) -> None:
     roots = [callers[0].create({"n": cid_of(bytes([i]))}) for i in range(len(callers))]
     with ThreadPoolExecutor(len(callers)) as threads:
         for revision in range(10):
@@ -166,14 +166,14 @@ def test_of_publishers_through_all_workers_one_wins_each_revision(callers: list[
 
 
 def begin_upload(url: str) -> tuple[socket.socket, int]:
-    """A connection with an upload of five bytes under way, of which two are sent; and its own port."""
+    """Open a connection, send two of five bytes of an upload, and return it with its local port."""
     connection = serving.connect(url)
     connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhe")
     assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
     return connection, connection.getsockname()[1]
 
 
-def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
+def test_killed_worker_is_restarted_while_others_serve(tmp_path: Path) -> None:
     with serving.process(tmp_path, workers=2) as process:
         connection, port = begin_upload(process.url)
         with connection:
@@ -189,7 +189,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path
             caller.close()
         until(lambda: len(workers_of(process.popen.pid)) == 2)
         (replacing,) = workers_of(process.popen.pid) - {spared}
-        os.kill(spared, signal.SIGTERM)  # one at a time they may also be ended well, and come back
+        os.kill(spared, signal.SIGTERM)  # a single worker that is stopped gracefully is restarted too
         until(lambda: not is_alive(spared) and len(workers_of(process.popen.pid)) == 2)
         until(lambda: can_add(process.url, b"by others"))
         assert is_alive(replacing)
@@ -199,11 +199,11 @@ def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path
         assert "worker 2 ended" in errors
 
 
-def test_a_worker_that_cannot_be_started_again_is_tried_until_it_can(tmp_path: Path) -> None:
+def test_failed_restart_of_a_worker_is_retried(tmp_path: Path) -> None:
     with serving.process(tmp_path, workers=2) as process:
         owner = process.popen.pid
         _, most = resource.prlimit(owner, resource.RLIMIT_NOFILE)
-        limits = resource.prlimit(owner, resource.RLIMIT_NOFILE, (3, most))  # no file more for the owner
+        limits = resource.prlimit(owner, resource.RLIMIT_NOFILE, (3, most))  # the owner cannot open another file
         killed = min(workers_of(owner))
         os.kill(killed, signal.SIGKILL)
         assert process.popen.stderr is not None
@@ -223,7 +223,7 @@ def can_add(url: str, data: bytes) -> bool:
         return False
 
 
-def test_nothing_acknowledged_is_lost_while_workers_die(tmp_path: Path) -> None:
+def test_killing_workers_loses_nothing_acknowledged(tmp_path: Path) -> None:
     with serving.process(tmp_path, workers=3) as process, ThreadPoolExecutor(4) as threads:
         ended: list[bool] = []
 
@@ -253,7 +253,7 @@ def test_nothing_acknowledged_is_lost_while_workers_die(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_when_the_owner_is_killed_workers_end_and_nothing_acknowledged_is_lost(tmp_path: Path, cid_of: Cid) -> None:
+def test_killing_the_owner_ends_workers_and_loses_nothing_acknowledged(tmp_path: Path, cid_of: Cid) -> None:
     with serving.process(tmp_path, serving.ADMIN, workers=2) as process:
         caller = Caller(process.url)
         cid = caller.add(bytes(3 << 20))
@@ -272,7 +272,7 @@ def test_when_the_owner_is_killed_workers_end_and_nothing_acknowledged_is_lost(t
         caller.close()
 
 
-def test_requests_under_way_finish_when_all_are_told_to_stop(tmp_path: Path) -> None:
+def test_requests_in_flight_finish_when_workers_stop(tmp_path: Path) -> None:
     with serving.process(tmp_path, workers=2) as process, ExitStack() as stack:
         connections = [stack.enter_context(begin_upload(process.url)[0]) for _ in range(8)]
         workers = workers_of(process.popen.pid)
@@ -286,7 +286,7 @@ def test_requests_under_way_finish_when_all_are_told_to_stop(tmp_path: Path) -> 
 
 
 def is_listening(pid: int) -> bool:
-    """Whether a worker still takes connections; not, once it has ended."""
+    """Whether a worker still accepts connections; False once it has exited."""
     try:
         rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
         return bool({f"socket:[{row[9]}]" for row in rows if row[3] == "0A"} & open_files(pid))
@@ -294,7 +294,7 @@ def is_listening(pid: int) -> bool:
         return False
 
 
-def test_health_is_that_of_the_owner(tmp_path: Path) -> None:
+def test_health_is_the_owner_s(tmp_path: Path) -> None:
     with serving.process(tmp_path, workers=2, store_seconds=0.2) as process:
         os.kill(process.popen.pid, signal.SIGSTOP)
         try:
@@ -306,22 +306,20 @@ def test_health_is_that_of_the_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_data_and_the_port_of_running_workers_are_taken(
-    shared: serving.Process, tmp_path: Path, workers: int
-) -> None:
+def test_data_and_port_of_running_workers_are_in_use(shared: serving.Process, tmp_path: Path, workers: int) -> None:
     with pytest.raises(AssertionError, match=rf"cannot listen on 127\.0\.0\.1:{shared.port}"):
         serving.start(tmp_path, workers=workers, port=shared.port)
     with serving.process(tmp_path, workers=2), pytest.raises(AssertionError, match=f"{tmp_path} is in use"):
         serving.start(tmp_path, workers=workers)
 
 
-def test_a_worker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
+def test_worker_that_fails_to_start_stops_all(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"(?s)GATEWAY_ADMIN_TOKEN.*exited during the start: exit code 1"):
         serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
 
 
 @pytest.mark.parametrize("command", ["serve", "serve-plants"])
-def test_the_option_says_how_many(tmp_path: Path, command: str) -> None:
+def test_workers_option_sets_their_number(tmp_path: Path, command: str) -> None:
     options = ["--workers", "3", "--port", "0", "--data", str(tmp_path)]
     with subprocess.Popen(
         [sys.executable, "-m", "coregw", command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -331,21 +329,21 @@ def test_the_option_says_how_many(tmp_path: Path, command: str) -> None:
         assert len(workers_of(process.pid)) == 3
         assert httpx2.get(f"{line.split()[-1]}/openapi.json").status_code == 200
         process.terminate()
-        assert process.communicate(timeout=60)[0] == ""  # the workers' own lines don't get there
+        assert process.communicate(timeout=60)[0] == ""  # the lines that workers print do not get there
     assert process.returncode == 0
 
 
-def test_limits_hold_for_all_workers_together() -> None:
+def test_limits_are_divided_among_workers() -> None:
     whole = Settings.load({}, workers=3)
     each = worker_settings(whole)
     for name in ("cache_bytes", "buffered_bytes"):
         assert getattr(each, name) == getattr(whole, name) // 3
-    assert each.store_cache_bytes == whole.store_cache_bytes // 4  # one share is the owner's
+    assert each.store_cache_bytes == whole.store_cache_bytes // 4  # one share belongs to the owner
     assert 3 * each.connections >= whole.connections > 3 * (each.connections - 1)
     assert Settings.load(each.environ()) == each
 
 
-def test_a_share_that_the_largest_body_does_not_fit_in_is_refused() -> None:
+def test_share_smaller_than_the_largest_body_is_refused() -> None:
     with pytest.raises(InvalidInput, match="buffered_bytes to 2,147,483,648"):
         worker_settings(Settings.load({}, workers=8))
     worker_settings(Settings.load({}, workers=8, buffered_bytes="2GiB"))
