@@ -1,4 +1,4 @@
-"""Reads and writes of one event loop iteration go together: nothing is lost or reordered, and no deadline is missed.
+"""Writes of one event loop iteration are sent together, and nothing is lost or reordered.
 
 The protocol is driven through asyncio's own interface, on a transport that records what is done to it.
 """
@@ -16,8 +16,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 import serving
-from coregw.gateway.http.coalescing import MAX_HELD_BYTES, MAX_SHORT_READ_BYTES, protocol_for
-from coregw.gateway.http.connection import GatewayProtocol, Refusal, refusal
+from coregw.gateway.http.coalescing import MAX_HELD_BYTES, protocol_for
+from coregw.gateway.http.connection import GatewayProtocol, refusal
 from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class Recorder(asyncio.Transport):
 class Server:
     """An application whose responses are what its test says, and connections to it."""
 
-    def __init__(self, chunks: list[bytes], error_body: Refusal = refusal, **settings: object) -> None:
+    def __init__(self, chunks: list[bytes], **settings: object) -> None:
         self.seen: list[str] = []
         self._chunks = chunks
-        self._protocol = protocol_for(Settings.load({}, **settings), error_body)
+        self._protocol = protocol_for(Settings.load({}, **settings), refusal)
         self._config = uvicorn.Config(
             self._app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False
         )
@@ -139,31 +139,6 @@ def test_responses_of_one_iteration_are_sent_after_all_of_them_are_written() -> 
     running(test)
 
 
-def test_short_reads_are_parsed_after_all_connections_have_been_read() -> None:
-    async def test() -> None:
-        server = Server([b"body"])
-        (one, _), (two, _) = server.connect(), server.connect()
-        one.data_received(GET % 1)
-        two.data_received(GET % 2)
-        two.data_received(GET % 3)  # after what is held of the same connection
-        await iterations()
-        assert sorted(server.seen) == ["/1", "/2", "/3"]
-        assert server.seen.index("/2") < server.seen.index("/3")
-
-    running(test)
-
-
-def test_long_reads_are_parsed_at_once() -> None:
-    """Or flow control would not notice them."""
-
-    async def test() -> None:
-        protocol, transport = Server([b""], header_bytes=MAX_SHORT_READ_BYTES).connect()
-        protocol.data_received(b"GET /" + b"a" * MAX_SHORT_READ_BYTES)
-        assert "close" in transport.calls
-
-    running(test)
-
-
 @pytest.mark.parametrize("size", [1000, MAX_HELD_BYTES, MAX_HELD_BYTES + 1, 1 << 20])
 def test_at_most_a_limited_part_of_a_response_is_held(size: int) -> None:
     async def test() -> None:
@@ -203,50 +178,6 @@ def test_a_closed_connection_is_sent_nothing_and_the_others_are() -> None:
         await iterations()
         assert lost_transport.calls == ["abort"]
         assert kept_transport.sent.endswith(b"body")
-
-    running(test)
-
-
-def test_a_failing_connection_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
-    def failing_refusal(_: bytes, message: str) -> bytes:
-        raise RuntimeError(message)
-
-    async def test() -> None:
-        server = Server([b"body"], failing_refusal)
-        (bad, bad_transport), (good, good_transport) = server.connect(), server.connect()
-        bad.data_received(b"malformed\r\n\r\n")
-        good.data_received(GET % 1)
-        await iterations()
-        assert bad_transport.calls == ["abort"]
-        assert good_transport.sent.endswith(b"body")
-
-    running(test)
-    assert "a connection failed" in caplog.text
-
-
-@pytest.mark.parametrize("is_in_time", [True, False])
-def test_a_deadline_is_met_by_data_that_has_been_read_but_not_parsed(
-    is_in_time: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uvloop runs timers between reading and parsing."""
-
-    async def test() -> None:
-        timers: list[Callable[[], None]] = []
-        loop = asyncio.get_running_loop()
-
-        def call_later(_: float, callback: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
-            timers.append(lambda: callback(*arguments))
-            return asyncio.TimerHandle(0, callback, arguments, loop)
-
-        monkeypatch.setattr(loop, "call_later", call_later)
-        protocol, transport = Server([b"body"]).connect()
-        [deadline_of_the_head] = timers
-        if is_in_time:
-            protocol.data_received(GET % 1)
-        deadline_of_the_head()
-        await iterations()
-        assert ("close" in transport.calls) is not is_in_time
-        assert transport.sent.endswith(b"body") is is_in_time
 
     running(test)
 

@@ -8,7 +8,7 @@ This is the only module, besides `coregw.gateway.http.coalescing` and the server
 uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in ``pyproject.toml``. They are:
 
 - ``HttpToolsProtocol`` (subclassed): the parser's callbacks, `send_400_response`, `timeout_keep_alive_handler`,
-  ``_unset_keepalive_if_required``, and the attributes ``connections``, ``cycle``, ``flow.read_paused``, ``headers``,
+  and the attributes ``connections``, ``cycle``, ``flow.read_paused``, ``headers``,
   ``loop``, ``parser``, ``scope``, ``transport`` and ``url``;
 - ``RequestResponseCycle``: ``disconnected``, ``keep_alive``, ``message_event``, ``response_complete``,
   ``response_started`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
@@ -203,11 +203,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _arm(self, seconds: float, on_expiry: Callable[[], None]) -> None:
         self._disarm()
-        self._timer = self.loop.call_later(seconds, self._expire, on_expiry)
-
-    def _expire(self, on_expiry: Callable[[], None]) -> None:
-        self._timer = None
-        on_expiry()
+        self._timer = self.loop.call_later(seconds, on_expiry)
 
     def _disarm(self) -> None:
         if self._timer is not None:
