@@ -1,4 +1,4 @@
-"""The documentation agrees with the code: settings, error codes, CIDs, links, paths and make targets."""
+"""The documentation agrees with the code: settings, error codes, CIDs, links, decisions, paths and make targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from coregw.plants.settings import PlantSettings
 
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"
+DECISIONS = DOCS / "decisions"
 PAGES = sorted([*TOP.glob("*.md"), *DOCS.rglob("*.md"), *TOP.glob("benches/*.md")])
+DECISION_PAGES = sorted(DECISIONS.glob("[0-9]*.md"))
+
+SECTIONS = ["Context", "Decision", "Measurements", "Alternatives", "Consequences"]
+OPTIONAL_SECTIONS = {"Measurements"}
 
 
 def read(page: str) -> str:
@@ -66,6 +71,46 @@ def anchors(page: Path) -> set[str]:
     """The anchors that a page's headings get when it is rendered."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_decision_index_lists_every_page_with_its_title() -> None:
+    listed = re.findall(r"^- \[(\d{4})\]\((\S+)\): (.+)$", read("docs/decisions/README.md"), re.MULTILINE)
+    assert listed == [(page.name[:4], page.name, title(page)) for page in DECISION_PAGES]
+
+
+def title(page: Path) -> str:
+    """The title of a decision, without its number."""
+    heading = page.read_text("utf-8").partition("\n")[0]
+    match = re.fullmatch(rf"# {page.name[:4]}\. (.+)", heading)
+    assert match is not None, heading
+    return match[1]
+
+
+@pytest.mark.parametrize("page", [*DECISION_PAGES, DECISIONS / "template.md"], ids=lambda page: page.stem)
+def test_decision_follows_the_template(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert re.match(r"# [N\d]{4}\. .+[^.]\n\nStatus: accepted\n\n## Context\n", text)
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert sections == [name for name in SECTIONS if name in sections or name not in OPTIONAL_SECTIONS]
+
+
+def test_decisions_named_in_sources_exist() -> None:
+    names = {page.name for page in DECISION_PAGES}
+    numbers = {name[:4] for name in names}
+    named = re.compile(r"(?:docs/decisions/|\bdecision )(\d{4})([\w-]*(?:\.md)?)")
+    for file in sources():
+        for number, rest in named.findall(file.read_text("utf-8")):
+            assert number in numbers, f"{file}: {number}"
+            assert not rest.endswith(".md") or number + rest in names, f"{file}: {number}{rest}"
+
+
+def sources() -> list[Path]:
+    """Every Python and Rust source file, and the Makefile."""
+    folders = ("python", "rust", "tests", "benches")
+    return [
+        TOP / "Makefile",
+        *(file for each in folders for kind in ("py", "rs") for file in (TOP / each).rglob(f"*.{kind}")),
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
