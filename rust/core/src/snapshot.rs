@@ -96,7 +96,7 @@ impl Snapshot {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn descend<'a>(&'a self, kind: Kind, goal: &mut impl Goal<SnapshotTrail<'a>>) -> Result<SnapshotTrail<'a>> {
         self.check_is(kind)?;
         let mut trail = Trail::new(kind, self.top.suite, self.top.digest(), Linked(&self.top));

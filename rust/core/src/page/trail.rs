@@ -50,6 +50,16 @@ pub(crate) struct OnPage {
     node: NodeId,
 }
 
+/// A step of the descent from a node of a page; the sibling is on the same page.
+#[derive(Debug, Clone, Copy)]
+struct PageTurn {
+    page: u32,
+    node: NodeId,
+    floor: u32,
+    side: Side,
+    sibling: NodeId,
+}
+
 /// A descent on pages. After an interrupt it starts again; the pages that it has found are kept, and nodes that it has
 /// visited cost no budget again.
 pub(crate) struct Trail<P, F> {
@@ -61,8 +71,10 @@ pub(crate) struct Trail<P, F> {
     pub(crate) budget: u64,
     /// The number of nodes that were visited, now or before an interrupt.
     seen: usize,
+    /// The number of turns after which the budget is spent.
+    max_turns: usize,
     pages: Vec<P>,
-    turns: Vec<Turn<OnPage>>,
+    turns: Vec<PageTurn>,
     landing: Option<Landing<OnPage>>,
 }
 
@@ -77,22 +89,20 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Trail<P, F> {
 
     #[inline(always)]
     fn visit(&mut self, id: &mut OnPage, floor: u32) -> Attempt<Visited<'_, Self>> {
-        if self.turns.len() >= self.seen {
-            if self.budget == 0 {
-                return Err(Interrupt::Budget);
-            }
-            self.enter(id)?;
-            self.budget -= 1;
-            self.seen += 1;
-        } else {
+        if self.turns.len() == self.max_turns {
+            return Err(Interrupt::Budget);
+        }
+        if self.pages.get(id.page as usize).is_none_or(|page| page.arena.is_stub(id.node)) {
             self.enter(id)?;
         }
         let page = id.page;
         let arena = &self.pages[page as usize].arena;
-        let mut counts = Counts { here: arena.node(id.node).sum.count, left: 0 };
+        // Without a panic, so that the compiler drops the counts where the goal does not need them.
+        let count = |id: NodeId| arena.nodes.get(id.0 as usize).map_or(0, |node| node.sum.count);
+        let mut counts = Counts { here: count(id.node), left: 0 };
         let shape = match arena.shape(id.node, floor) {
             Some(Shape::Inner { bit, label, children }) => {
-                counts.left = arena.node(children[0]).sum.count;
+                counts.left = count(children[0]);
                 Shape::Inner { bit, label, children: children.map(|node| OnPage { page, node }) }
             }
             Some(Shape::Leaf { tail, key_len }) => Shape::Leaf { tail, key_len },
@@ -103,8 +113,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Trail<P, F> {
     }
 
     #[inline(always)]
-    fn turn(&mut self, turn: Turn<OnPage>) -> Attempt<()> {
-        self.turns.push(turn);
+    fn turn(&mut self, Turn { from: OnPage { page, node }, floor, side, sibling, .. }: Turn<OnPage>) -> Attempt<()> {
+        self.turns.push(PageTurn { page, node, floor, side, sibling: sibling.node });
         Ok(())
     }
 }
@@ -112,19 +122,23 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Trail<P, F> {
 impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
     pub(crate) fn new(kind: Kind, suite: Suite, top: Digest, finder: F) -> Self {
         let (pages, turns) = (Vec::with_capacity(4), Vec::with_capacity(TURNS));
-        Self { kind, suite, top, finder, budget: u64::MAX, seen: 0, pages, turns, landing: None }
+        Self { kind, suite, top, finder, budget: u64::MAX, seen: 0, max_turns: 0, pages, turns, landing: None }
     }
 
     /// Descends to where `goal` ends. O(depth).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run(&mut self, goal: &mut impl Goal<Self>) -> Attempt<()> {
         self.turns.clear();
-        self.landing = Some(descend(self, TOP, goal)?);
+        self.max_turns = self.seen.saturating_add(usize::try_from(self.budget).unwrap_or(usize::MAX));
+        let landing = descend(self, TOP, goal);
+        let seen = self.turns.len() + usize::from(landing.is_ok());
+        self.budget -= seen.saturating_sub(self.seen) as u64;
+        self.seen = self.seen.max(seen);
+        self.landing = Some(landing?);
         Ok(())
     }
 
     /// Continues on the next page if the node is a stub.
-    #[inline(always)]
     fn enter(&mut self, id: &mut OnPage) -> Attempt<()> {
         let (next, link, digest) = match self.pages.get(id.page as usize) {
             None => (0, None, &self.top),
@@ -154,12 +168,13 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
     }
 
     /// The leaf that was found.
+    #[inline(always)]
     fn found(&self) -> Option<OnPage> {
         self.landing.as_ref().filter(|landing| landing.end == End::Found).map(|landing| landing.id)
     }
 
     /// The target of the leaf that was found.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn target(&self) -> Option<Cid> {
         self.found().map(|leaf| Cid::trusted(self.arena(leaf).target(leaf.node)))
     }
@@ -191,9 +206,10 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
         let mut proof = Vec::with_capacity(self.proof_len(last));
         let (kind, out) = (self.kind, &mut proof);
         for turn in &self.turns {
-            pruned::write_shown(out, kind, self.arena(turn.from), turn.from.node, turn.floor);
+            let arena = &self.pages[turn.page as usize].arena;
+            pruned::write_shown(out, kind, arena, turn.node, turn.floor);
             if turn.side == Side::Right {
-                pruned::write_stub(out, kind, self.sum(turn.sibling));
+                pruned::write_stub(out, kind, &arena.node(turn.sibling).sum);
             }
         }
         let arena = self.arena(last);
@@ -203,7 +219,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
             pruned::write_stub(out, kind, &arena.node(right).sum);
         }
         for turn in self.turns.iter().rev().filter(|turn| turn.side == Side::Left) {
-            pruned::write_stub(out, kind, self.sum(turn.sibling));
+            pruned::write_stub(out, kind, &self.pages[turn.page as usize].arena.node(turn.sibling).sum);
         }
         proof
     }

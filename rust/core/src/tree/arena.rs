@@ -132,6 +132,11 @@ impl Arena {
     }
 
     #[inline]
+    pub fn is_stub(&self, id: NodeId) -> bool {
+        matches!(self.node(id).state, State::Stub { .. })
+    }
+
+    #[inline]
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.0 as usize]
     }
@@ -174,7 +179,8 @@ impl Arena {
     /// An inner node's label from byte `floor / 8` on; empty if `floor` is `bit`. Bits outside `floor..bit` are unspecified.
     #[inline]
     pub fn label(&self, label: u32, start: u16, floor: u32, bit: u32) -> &[u8] {
-        if floor == bit {
+        // In a list, whose nodes have no bits of their own, `floor` may be past `bit`.
+        if floor >= bit {
             return &[];
         }
         let first = (floor / 8) as usize;
