@@ -1,8 +1,13 @@
 //! Authenticated maps and lists: trees, proofs, verification.
 //!
-//! A map or a list is one binary Merkle tree whose shape depends only on its content. One algorithm answers a query
-//! and checks it: a proof is the tree with everything pruned that the query does not visit, and the verifier runs
-//! the same query on it. This crate is pure: no I/O, no clock, no randomness, no threads of its own.
+//! A map or a list is one binary Merkle tree whose shape depends only on its content. One algorithm answers a query and
+//! checks the answer: a proof is the tree, pruned to the nodes that the query visits, and the verifier runs the same query
+//! on it. This crate has no I/O, clock, randomness or threads of its own.
+//!
+//! - [`Snapshot`] holds a whole tree in memory: it answers queries, applies changes, and proves both.
+//! - [`Query`] and [`DiffQuery`] answer queries on trees that a store holds in [`Page`]s, without I/O: they are
+//!   [interrupted](Interrupt) when pages are missing, and run again when the caller has supplied them.
+//! - [`verify`] checks proofs.
 //!
 //! ```
 //! use coregw_core::{Arcs, Cid, Key, Snapshot, Suite, verify};

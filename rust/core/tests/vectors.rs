@@ -1,4 +1,4 @@
-//! Every test vector of `tests/vectors/` against this crate (protocol section 6).
+//! The test vectors of `tests/vectors/` (protocol section 6).
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, p
 use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
     let text = std::fs::read_to_string(&path).expect("the vectors are in the project");
     let file: Value = serde_json::from_str(&text).expect("vectors are JSON");
     file["cases"].as_array().expect("cases").clone()

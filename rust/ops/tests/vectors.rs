@@ -6,7 +6,7 @@ use coregw_ops::{verify_map_proof, verify_read, verify_resolve, verify_scan};
 use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
     let text = std::fs::read_to_string(&path).expect("the vectors are in the project");
     let file: Value = serde_json::from_str(&text).expect("vectors are JSON");
     file["cases"].as_array().expect("cases").clone()
