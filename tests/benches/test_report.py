@@ -99,3 +99,7 @@ def test_gallery_shows_full_runs_with_their_bars(run: report.Report, tmp_path: P
     assert re.search(r"## A sample\n\nA sample\. On .+, \d+ cores\.\n\n!\[A sample\]\(sample\.svg\)", page)
     rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
     assert rows == ["| a peer: ratio | 1.5 | ≥ 2, **missed** |", "| time | 2 ms | ≤ 2 |"]
+
+
+def test_recorded_gallery_is_up_to_date() -> None:
+    assert (report.RECORDED / "README.md").read_text("utf-8") == report.gallery(report.RECORDED)
