@@ -231,7 +231,7 @@ def test_a_batch_has_at_most_64_mib_of_data(ask: Ask, expect_refusal: Refusal) -
     quarter = [block(bytes([i]) + bytes((16 << 20) - 1)) for i in range(4)]
     assert [r["status"] for r in ask(CAS, put(*quarter)).json()["results"]] == ["stored"] * 4
     last = os.urandom(1)
-    assert "block 4" in expect_refusal(ask(CAS, put(*quarter, block(last))), 413, "too_large")
+    assert "blocks[4]" in expect_refusal(ask(CAS, put(*quarter, block(last))), 413, "too_large")
     assert ask(CAS, has(coregw.payload_cid(last))).json()["results"][0]["present"] is False
 
 

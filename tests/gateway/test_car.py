@@ -1,4 +1,4 @@
-"""Roots as CAR files: what goes out can be read by anyone, and what comes in gives the same answers."""
+"""CAR files: an export is a valid CARv1, and a root that was imported gives the same answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
         yield session
 
 
-def test_a_car_has_the_root_first_every_node_and_payload_and_right_hashes(client: httpx2.Client) -> None:
+def test_an_export_has_the_root_first_and_every_node_and_payload_under_its_hash(client: httpx2.Client) -> None:
     root = build(client, 20, "anatomy")
     answer = client.get(f"/v1/roots/{root}/car?payloads=true")
     assert answer.headers["content-type"] == "application/vnd.ipld.car; version=1"
@@ -49,7 +49,7 @@ def test_a_car_has_the_root_first_every_node_and_payload_and_right_hashes(client
     assert client.get(f"/v1/roots/{root}/car").content == bare
 
 
-def test_head_says_the_same_without_a_body(client: httpx2.Client) -> None:
+def test_head_has_the_headers_of_get_and_no_body(client: httpx2.Client) -> None:
     root = build(client, 1, "head")
     told, got = client.head(f"/v1/roots/{root}/car"), client.get(f"/v1/roots/{root}/car")
     assert (told.status_code, told.content) == (200, b"")
@@ -61,7 +61,7 @@ def test_head_says_the_same_without_a_body(client: httpx2.Client) -> None:
 
 @pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
-def test_a_round_trip_gives_the_same_roots_and_answers(
+def test_an_imported_export_gives_the_same_roots_and_answers(
     client: httpx2.Client, other: httpx2.Client, suite: str, count: int
 ) -> None:
     root = build(client, count, f"round trip {suite} {count}", suite)
@@ -84,7 +84,7 @@ def test_a_round_trip_gives_the_same_roots_and_answers(
     assert take(other, car).json() == taken.json()
 
 
-def test_what_was_imported_can_be_changed_to_the_same_roots(client: httpx2.Client, other: httpx2.Client) -> None:
+def test_an_imported_root_can_be_mutated_like_the_original(client: httpx2.Client, other: httpx2.Client) -> None:
     root = build(client, 500, "changed")
     take(other, export(client, root))
     leaf = put(client, b"new")
@@ -94,7 +94,7 @@ def test_what_was_imported_can_be_changed_to_the_same_roots(client: httpx2.Clien
     assert receipts[0] == receipts[1]
 
 
-def test_held_nested_roots_go_along_and_others_are_left_out(
+def test_export_includes_held_nested_roots_and_omits_others(
     client: httpx2.Client, other: httpx2.Client, tree: dict[str, str]
 ) -> None:
     unheld = Cid(cid(MAP, b"not held")).text
@@ -114,7 +114,7 @@ def test_held_nested_roots_go_along_and_others_are_left_out(
     assert other.head(f"/v1/roots/{unheld}/car").status_code == 404
 
 
-def test_payloads_that_are_not_held_are_left_out(client: httpx2.Client) -> None:
+def test_export_omits_payloads_that_are_not_held(client: httpx2.Client) -> None:
     here, gone = put(client, b"here"), Cid(cid(RAW, b"never stored")).text
     root = post(client, "/v1/roots", {"arcs": {"a": gone, "b": here, "c": here}}).json()["root"]
     names = [split(frame)[0] for frame in frames(export(client, root))[1:]]
@@ -122,7 +122,7 @@ def test_payloads_that_are_not_held_are_left_out(client: httpx2.Client) -> None:
     assert bytes(Cid(gone)) not in names
 
 
-def test_large_empty_and_oddly_hashed_payloads_come_through(
+def test_large_and_empty_payloads_and_other_hash_functions_are_transferred(
     client: httpx2.Client, other: httpx2.Client, tmp_path: Path
 ) -> None:
     large = random.Random(7).randbytes((3 << 20) + 17)
@@ -135,7 +135,7 @@ def test_large_empty_and_oddly_hashed_payloads_come_through(
     assert other.get(f"/v1/cas/{Cid(sha512).text}").content == b"by another function"
 
 
-def test_blocks_may_come_in_any_order_and_more_than_once(client: httpx2.Client, other: httpx2.Client) -> None:
+def test_blocks_may_be_in_any_order_and_repeated(client: httpx2.Client, other: httpx2.Client) -> None:
     root = build(client, 200, "any order")
     first, *blocks = frames(export(client, root))
     random.Random(1).shuffle(blocks)
@@ -144,7 +144,7 @@ def test_blocks_may_come_in_any_order_and_more_than_once(client: httpx2.Client, 
     assert export(other, root) == export(client, root)
 
 
-def test_an_upload_that_its_client_leaves_stores_nothing_and_makes_room(client: httpx2.Client) -> None:
+def test_an_aborted_upload_stores_nothing_and_frees_its_place(client: httpx2.Client) -> None:
     store = MemoryStore()
     car = export(client, build(client, 50, "left"))
     with serving.thread(store, cars_at_once=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
@@ -152,12 +152,12 @@ def test_an_upload_that_its_client_leaves_stores_nothing_and_makes_room(client: 
             head = "POST /v1/car HTTP/1.1\r\nHost: x\r\nContent-Type: application/vnd.ipld.car\r\n"
             leaving.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % (len(car) + 1) + car)
         while (answer := take(session, header(EMPTY) + block(EMPTY, b"\0"))).status_code == 503:
-            pass  # until the gateway has noticed
+            pass  # until the gateway has noticed that the client is gone
         assert answer.status_code == 201
         assert kept(store) == (1, 1, 0)
 
 
-def test_another_media_type_is_415(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
+def test_another_media_type_is_refused_with_415(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
     car = header(EMPTY) + block(EMPTY, b"\0")
     for given in ("", "application/octet-stream", "application/vnd.ipld.car; version=2", "application/vnd.ipld.raw"):
         answer = client.post("/v1/car", content=car, headers={"content-type": given} if given else {})
@@ -168,7 +168,9 @@ def test_another_media_type_is_415(client: httpx2.Client, expect_refusal: Callab
     expect_refusal(coded, 415, "unsupported_media_type")
 
 
-def test_what_can_not_be_exported_is_refused(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
+def test_an_export_of_anything_but_a_held_root_is_refused(
+    client: httpx2.Client, expect_refusal: Callable[..., str]
+) -> None:
     held = build(client, 1, "refusals")
     for path, status, code in [
         (f"{Cid(cid(MAP, b'?')).text}/car", 404, "root_not_found"),
@@ -180,7 +182,7 @@ def test_what_can_not_be_exported_is_refused(client: httpx2.Client, expect_refus
         expect_refusal(client.get(f"/v1/roots/{path}"), status, code)
 
 
-def test_a_failure_under_way_cuts_the_connection() -> None:
+def test_a_failure_while_streaming_closes_the_connection() -> None:
     store = MemoryStore()
     with serving.thread(store) as url, httpx2.Client(base_url=url, timeout=60) as session:
         arcs = {f"docs/{i}": Cid(cid(RAW, b"%d" % i)).text for i in range(20_000)}
@@ -198,7 +200,7 @@ def test_a_failure_under_way_cuts_the_connection() -> None:
         assert 10_000 < len(heard) < len(whole)
 
 
-def test_too_many_cars_at_once_are_told_to_come_back(expect_refusal: Callable[..., str]) -> None:
+def test_too_many_imports_at_once_are_unavailable(expect_refusal: Callable[..., str]) -> None:
     with serving.thread(MemoryStore(), cars_at_once=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
         with serving.connect(url) as slow:
             slow.sendall(
@@ -206,7 +208,7 @@ def test_too_many_cars_at_once_are_told_to_come_back(expect_refusal: Callable[..
                 b"Transfer-Encoding: chunked\r\n\r\n1\r\n\x3d\r\n"
             )
             answer = take(session, header(EMPTY) + block(EMPTY, b"\0"))
-            while answer.status_code == 201:  # the slow one had not begun
+            while answer.status_code == 201:  # the slow import has not started yet
                 answer = take(session, header(EMPTY) + block(EMPTY, b"\0"))
             expect_refusal(answer, 503, "unavailable")
             slow.sendall(b"1\r\n\x00\r\n0\r\n\r\n")
@@ -214,7 +216,7 @@ def test_too_many_cars_at_once_are_told_to_come_back(expect_refusal: Callable[..
         assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
 
 
-def test_too_many_exports_at_once_are_told_to_come_back(expect_refusal: Callable[..., str]) -> None:
+def test_too_many_exports_at_once_are_unavailable(expect_refusal: Callable[..., str]) -> None:
     with serving.thread(MemoryStore(), car_exports=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
         arcs = {f"{i}" * 50: payload_cid(b"") for i in range(100_000)}
         root = session.post("/v1/roots", json={"arcs": arcs}).json()["root"]
@@ -227,7 +229,7 @@ def test_too_many_exports_at_once_are_told_to_come_back(expect_refusal: Callable
         assert session.get(f"/v1/roots/{root}/car").status_code == 200
 
 
-def test_a_car_that_can_not_be_spooled_is_told_to_come_back(
+def test_an_import_that_cannot_be_spooled_is_unavailable(
     monkeypatch: pytest.MonkeyPatch, expect_refusal: Callable[..., str]
 ) -> None:
     def refuse(**_: object) -> None:
@@ -241,7 +243,7 @@ def test_a_car_that_can_not_be_spooled_is_told_to_come_back(
 
 
 class FullStore(MemoryStore):
-    """A store without room for pages, which notes what it was given in which order."""
+    """A store that can be full, and records the order of writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,7 +262,7 @@ class FullStore(MemoryStore):
     expected: Sequence[bytes] = ()
 
 
-def test_roots_come_after_all_else_and_not_at_all_when_room_runs_out(
+def test_root_records_are_stored_last_and_never_in_a_full_store(
     client: httpx2.Client, expect_refusal: Callable[..., str]
 ) -> None:
     arcs = {f"docs/{i}": Cid(cid(RAW, b"%d" % i)).text for i in range(40_000)}

@@ -1,4 +1,4 @@
-"""What CARs cost the process: some dozens of bytes a block, never what the blocks hold."""
+"""The memory of imports and exports: some dozens of bytes for each block, independent of their content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAYLOADS = 96
 
 
 def _peak(pid: int) -> int:
-    """The most memory a process has had, in bytes."""
+    """The peak memory of a process, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
@@ -29,7 +29,7 @@ def _payload(number: int, noise: bytes) -> bytes:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_96_mib_of_payloads_go_in_and_out_in_pieces(tmp_path: Path) -> None:
+def test_96_mib_of_payloads_are_imported_and_exported_in_bounded_memory(tmp_path: Path) -> None:
     noise = os.urandom(MIB)
     arcs = {str(i): payload_cid(_payload(i, noise)) for i in range(PAYLOADS)}
     root = Map(arcs).root

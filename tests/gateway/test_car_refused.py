@@ -1,4 +1,4 @@
-"""A CAR that is cut, damaged, of another shape or too large is refused with its place, and nothing of it is stored."""
+"""A truncated, damaged, malformed or too large CAR is refused with its place, and nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.car_support import EMPTY, MAP, RAW, build, export, kept, take
 
 @pytest.fixture(scope="module")
 def empty_store() -> Iterator[tuple[httpx2.Client, MemoryStore]]:
-    """A gateway whose store can be looked into."""
+    """A gateway, and its store for inspection."""
     store = MemoryStore()
     limits = {"car_blocks": 100, "payload_bytes": 1000, "car_bytes": 20_000}
     with serving.thread(store, **limits) as url, httpx2.Client(base_url=url, timeout=60) as session:
@@ -31,7 +31,7 @@ Refused = Callable[[bytes, int, str, str], None]
 def refuses(
     empty_store: tuple[httpx2.Client, MemoryStore], expect_refusal: Callable[[httpx2.Response, int, str], str]
 ) -> Refused:
-    """Sends a CAR that must be refused with these words, and looks that nothing was stored."""
+    """Send a CAR that must be refused with these words, and check that nothing was stored."""
     session, store = empty_store
 
     def check(car: bytes, status: int, code: str, words: str) -> None:
@@ -46,7 +46,7 @@ def small(client: httpx2.Client) -> list[bytes]:
     return frames(export(client, build(client, 4, "small")))
 
 
-def test_a_car_cut_anywhere_stores_nothing(client: httpx2.Client, refuses: Refused) -> None:
+def test_a_truncated_car_stores_nothing(client: httpx2.Client, refuses: Refused) -> None:
     blocks = small(client)
     car = b"".join(blocks)
     borders = {0}
@@ -69,7 +69,7 @@ def test_a_flipped_bit_in_any_block_stores_nothing(client: httpx2.Client, refuse
             refuses(car, 400, "invalid_request", f"block {number - 1} at byte {at}: ")
 
 
-def test_swapped_bytes_and_missing_and_stray_nodes_store_nothing(client: httpx2.Client, refuses: Refused) -> None:
+def test_swapped_missing_and_stray_nodes_store_nothing(client: httpx2.Client, refuses: Refused) -> None:
     blocks = small(client)
     nodes = [frame for frame in blocks[1:] if split(frame)[0][1] != RAW]
     (name, _), (_, others_bytes) = split(nodes[1]), split(nodes[-1])
@@ -81,7 +81,7 @@ def test_swapped_bytes_and_missing_and_stray_nodes_store_nothing(client: httpx2.
     refuses(b"".join(blocks) + block(EMPTY, b"\0"), 400, "invalid_request", "no root leads to it")
 
 
-def test_trees_of_another_shape_than_the_protocols_store_nothing(refuses: Refused) -> None:
+def test_trees_of_another_shape_store_nothing(refuses: Refused) -> None:
     target = cid(RAW, b"x")
 
     def leaf(key: bytes) -> bytes:
@@ -127,11 +127,11 @@ def test_trees_of_another_shape_than_the_protocols_store_nothing(refuses: Refuse
         (header(EMPTY) + varint(1 << 40) + EMPTY + bytes(141), "no tree node has more"),
     ],
 )
-def test_what_is_no_car_is_refused_with_its_place(refuses: Refused, car: bytes, words: str) -> None:
+def test_a_malformed_car_is_refused_with_its_place(refuses: Refused, car: bytes, words: str) -> None:
     refuses(car, 400, "invalid_request", words)
 
 
-def test_limits_are_told_as_such(refuses: Refused) -> None:
+def test_an_exceeded_limit_is_named(refuses: Refused) -> None:
     start = header(EMPTY) + block(EMPTY, b"\0")
     refuses(start + block(cid(RAW, bytes(1001)), bytes(1001)), 413, "too_large", "1000 is the limit")
     refuses(start + 100 * block(EMPTY, b"\0"), 413, "too_large", "more than 100 blocks")

@@ -1,4 +1,4 @@
-"""The engine below HTTP: needs, budgets, what is remembered, and what is written in which order."""
+"""The engine without HTTP: needs, budgets, cached roots, and the order of writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARCS = {f"d{i % 100}/f{i}": LEAF for i in range(40_000)}
 
 
 class WatchedStore(MemoryStore):
-    """Notes what it is asked, and can lose its pages or its room."""
+    """A store that records its calls, and can lose its pages or be full."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class WatchedStore(MemoryStore):
 
 
 def run(use: Callable[[Engine, WatchedStore], Awaitable[T]], **settings: float) -> T:
-    """Runs a test on a fresh engine over a fresh store, both closed at the end."""
+    """Run a test on a new engine over a new store, and close both."""
 
     async def main() -> T:
         store = WatchedStore()
@@ -75,7 +75,7 @@ def resolving(root: str, *segments: str) -> bytes:
     return json.dumps({"profile": "core.resolve/v0alpha1", "root": root, "segments": segments}).encode()
 
 
-def test_pages_are_written_before_the_record_in_batches() -> None:
+def test_pages_are_stored_in_batches_before_the_record() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         root = await created(engine, arcs(ARCS))
         assert root == coregw.Map(ARCS).root
@@ -87,7 +87,7 @@ def test_pages_are_written_before_the_record_in_batches() -> None:
     run(use)
 
 
-def test_a_root_that_is_held_is_not_written_again() -> None:
+def test_a_held_root_is_not_stored_again() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         await engine.create_root(arcs(ARCS))
         store.calls.clear()
@@ -97,7 +97,7 @@ def test_a_root_that_is_held_is_not_written_again() -> None:
     run(use)
 
 
-def test_what_is_cached_is_answered_without_the_store_and_without_a_thread() -> None:
+def test_a_cached_query_is_answered_without_the_store_a_thread_or_the_event_loop() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         root = await created(engine, arcs(ARCS))
         asked = resolving(root, "d7", "f7")
@@ -106,7 +106,7 @@ def test_what_is_cached_is_answered_without_the_store_and_without_a_thread() -> 
         store.calls.clear()
         answering = engine.resolve(asked)
         with pytest.raises(StopIteration) as ended:
-            answering.send(None)  # type: ignore[attr-defined]  # it ends at once: it never waits for the event loop
+            answering.send(None)  # type: ignore[attr-defined]  # it ends without waiting for the event loop
         assert ended.value.value == first
         assert store.calls == []
         assert threading.active_count() == threads
@@ -115,7 +115,7 @@ def test_what_is_cached_is_answered_without_the_store_and_without_a_thread() -> 
     run(use)
 
 
-def test_a_query_past_its_budget_goes_on_in_a_worker() -> None:
+def test_a_query_that_spends_its_budget_continues_in_a_worker_thread() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         root = await created(engine, arcs(ARCS))
         asked = json.dumps({"profile": "core.scan/v0alpha1", "root": root, "prefix": [], "limit": 1000}).encode()
@@ -140,13 +140,13 @@ def test_only_held_roots_are_remembered() -> None:
     run(use)
 
 
-def test_memory_of_held_roots_is_bounded() -> None:
+def test_the_number_of_remembered_roots_is_bounded() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         roots = [await created(engine, arcs({f"k{i}": LEAF})) for i in range(5)]
         store.calls.clear()
         for i, root in enumerate(roots):
             await engine.resolve(resolving(root, f"k{i}"))
-        assert store.names().count("get roots") >= 3  # it remembers two of the five at most
+        assert store.names().count("get roots") >= 3  # it remembers at most two of the five
 
     run(use, held_roots=2)
 
@@ -181,7 +181,7 @@ def test_a_change_writes_few_pages_and_a_refused_one_writes_none() -> None:
             await engine.mutate(root, json.dumps({"deltas": [{"kind": "map", "changes": [change]}]}).encode())
         )
         assert receipt["new_root"] == coregw.Map(ARCS | {"d7/f7": root}).root
-        assert "put pages" not in store.names()  # they fit beside the record
+        assert "put pages" not in store.names()  # they are stored together with the record
         store.calls.clear()
         with pytest.raises(Conflict):
             await engine.mutate(
@@ -192,7 +192,7 @@ def test_a_change_writes_few_pages_and_a_refused_one_writes_none() -> None:
     run(use)
 
 
-def test_a_query_that_takes_too_long_is_given_up() -> None:
+def test_a_query_past_its_timeout_is_unavailable() -> None:
     class Slow(WatchedStore):
         async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
             if table is Table.PAGES:
@@ -227,7 +227,7 @@ def test_many_queries_and_changes_at_once_agree() -> None:
     run(use, cache_bytes=1 << 20, budget=3)
 
 
-def test_heavy_bodies_wait_for_a_place_and_all_get_one() -> None:
+def test_heavy_requests_wait_for_a_place() -> None:
     async def use(engine: Engine, store: WatchedStore) -> None:
         bodies = [arcs({f"{'x' * 60}{i}/{j}": LEAF for i in range(9_000)}) for j in range(3)]
         assert all(len(body) > 1 << 20 for body in bodies)

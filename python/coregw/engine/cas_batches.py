@@ -1,6 +1,6 @@
-"""Reading the batches of payloads of protocol section 5: many to store, or many to look up.
+"""Requests for batches of payloads, to store or to look up (protocol section 5, *batches*).
 
-Does no I/O; storing and asking the store is `coregw.engine.payloads`.
+Does no I/O; `coregw.engine.payloads` stores the payloads or looks them up.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from coregw.messages.common import decode_checked
 __all__ = ["Payload", "read_cas_batch"]
 
 _SLICE: Final = 256 << 10
-"""How many characters of base64 are decoded at once; a multiple of 4."""
+"""Characters of base64 that are decoded at once; a multiple of 4."""
 
 
 class Payload(NamedTuple):
-    """A payload of a batch; `data` is None where it is only asked about."""
+    """A payload of a batch; `data` is None if it is only looked up."""
 
     cid: str
     multihash: bytes
@@ -33,24 +33,24 @@ class Payload(NamedTuple):
 
 
 class CasBatch(msgspec.Struct):
-    """What tells one batch from another."""
+    """The member that distinguishes the kinds of batches."""
 
     profile: str
 
 
 def read_cas_batch(body: bytes, largest: int) -> tuple[bool, list[Payload]]:
-    """Reads a body of ``POST /v1/cas/batch``. O(bytes), each of them hashed.
+    """Read a body of ``POST /v1/cas/batch``. O(bytes), all of them hashed.
 
     Args:
         body: The JSON text.
-        largest: The most bytes of one payload.
+        largest: Bound of one payload, in bytes.
 
     Returns:
-        Whether the payloads are to be stored (else: looked up), and the payloads in order.
+        Whether to store the payloads (otherwise: to look them up), and the payloads in order.
 
     Raises:
-        InvalidInput: It is no such request, or one item is wrong: then the message and the details name its index.
-        TooLarge: It has more than 4,096 items or 64 MiB of data, or one payload is larger than `largest`.
+        InvalidInput: If the request is malformed; if an item is invalid, message and details name its index.
+        TooLarge: If there are more than 4,096 items or 64 MiB of data, or a payload is larger than `largest`.
     """
     profile = decode(body, CasBatch).profile
     if profile == "cas.put-batch/v0alpha1":
@@ -61,7 +61,7 @@ def read_cas_batch(body: bytes, largest: int) -> tuple[bool, list[Payload]]:
         cids = decode_checked(body, HasBatchRequest).cids
         check_count("cids", len(cids), MAX_BATCH_BLOCKS)
         return False, [_asked_for(index, cid) for index, cid in enumerate(cids)]
-    raise InvalidInput(f"no batch of payloads has the profile {profile!r:.100}", code="unknown_profile")
+    raise InvalidInput(f"profile: {profile!r:.100} is not that of a batch of payloads", code="unknown_profile")
 
 
 def _payloads(blocks: Sequence[Block], largest: int) -> list[Payload]:
@@ -71,38 +71,38 @@ def _payloads(blocks: Sequence[Block], largest: int) -> list[Payload]:
         try:
             data = _canonical_base64(block.data)
             if len(data) > largest:
-                raise TooLarge(f"a payload has at most {largest} bytes, not {len(data)}")
+                raise TooLarge(f"the payload has {len(data)} bytes; the limit is {largest}")
             cid = payload_cid(data, "raw" if isinstance(block.codec, msgspec.UnsetType) else block.codec)
         except InvalidInput as error:
             raise of_item("blocks", index, error) from None
         total += len(data)
         if total > MAX_BATCH_BYTES:
-            raise TooLarge(f"the blocks of a batch have at most {MAX_BATCH_BYTES} bytes; block {index} goes past them")
+            raise TooLarge(f"the payloads up to blocks[{index}] have {total} bytes; the limit is {MAX_BATCH_BYTES}")
         payloads.append(Payload(cid, Cid(cid).multihash, data))
     return payloads
 
 
 def _canonical_base64(raw: msgspec.Raw) -> bytes:
-    """The bytes that a JSON string spells as RFC 4648 section 4 says, in the one way that it allows.
+    """Decode a JSON string of canonical base64 (RFC 4648 section 4).
 
-    Slice by slice: the interpreter, which is not let go in one slice, may turn to other requests between two.
+    In slices, since each is decoded with the GIL held: other threads run between them.
     """
     text = memoryview(raw)
     if bytes(text[:1]) != b'"':
-        raise InvalidInput("data is no string")
+        raise InvalidInput("data is not a string")
     text = text[1:-1]
     if any(b"\\" in bytes(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)):
         text = memoryview(msgspec.json.decode(raw, type=str).encode())
     parts = []
     for start in range(0, len(text), _SLICE):
-        spelled = bytes(text[start : start + _SLICE])
+        encoded = bytes(text[start : start + _SLICE])
         try:
-            part = binascii.a2b_base64(spelled)
+            part = binascii.a2b_base64(encoded)
         except ValueError:  # not a whole number of groups
-            raise InvalidInput("data is no base64") from None
+            raise InvalidInput("data is not base64") from None
         is_last = start + _SLICE >= len(text)
-        if binascii.b2a_base64(part, newline=False) != spelled or (spelled.endswith(b"=") and not is_last):
-            raise InvalidInput("data is no canonical base64 (RFC 4648 section 4, with padding)")
+        if binascii.b2a_base64(part, newline=False) != encoded or (encoded.endswith(b"=") and not is_last):
+            raise InvalidInput("data is not canonical base64 (RFC 4648 section 4, with padding)")
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

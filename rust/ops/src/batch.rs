@@ -4,11 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coregw_core::{Cid, Error, InputCode, Missing, PageCache, Result};
+use serde::Serialize;
 
 use crate::join::{ForEach, join};
-use crate::resolve::{Resolve, resolve};
+use crate::json::{self, objects};
+use crate::resolve::{Resolve, ResolveResult, resolve};
 use crate::run::{Operation, Slot};
 use crate::trees::Trees;
+
+#[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
+struct FoundItem<'a> {
+    result: ResolveResult<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
+struct FailedItem<'a> {
+    error: PathError<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
+struct PathError<'a> {
+    error: &'a str,
+    message: String,
+}
+
+objects! {
+    written: FoundItem<'a>, FailedItem<'a>, PathError<'a>;
+}
 
 /// The limits of one batch.
 #[derive(Debug, Clone, Copy)]
@@ -60,18 +85,28 @@ async fn resolve_batch(
     for_each: ForEach,
 ) -> Result<String> {
     let room = Arc::new(AtomicUsize::new(limits.bytes));
-    let path = |request| {
+    let start = |request| {
         let (cache, room) = (Arc::clone(&cache), Arc::clone(&room));
         Operation::new(|slot| outcome(Trees { cache, slot }, request, limits, room))
     };
-    let outcomes = join(&slot, batch.paths.into_iter().map(path).collect(), for_each).await?;
-    Ok(format!("{{\"results\":[{}]}}", outcomes.join(",")))
+    let outcomes = join(&slot, batch.paths, start, for_each).await?;
+    let mut body = String::with_capacity(outcomes.iter().map(|item| item.len() + 1).sum::<usize>() + 16);
+    body.push_str("{\"results\":[");
+    for (index, item) in outcomes.iter().enumerate() {
+        if index > 0 {
+            body.push(',');
+        }
+        body.push_str(item);
+    }
+    body.push_str("]}");
+    Ok(body)
 }
 
 /// Resolves one path, as an item of the response.
 async fn outcome(trees: Trees, request: Resolve, limits: BatchLimits, room: Arc<AtomicUsize>) -> Result<String> {
-    let item = match resolve(trees, request, limits.lookups).await {
-        Ok(result) => format!("{{\"result\":{result}}}"),
+    let write = |result: ResolveResult<'_>| json::write(&FoundItem { result });
+    let item = match resolve(trees, request, limits.lookups, write).await {
+        Ok(item) => item,
         Err(error) => failed_item(error)?,
     };
     // Each item is followed by a comma or the end.
@@ -96,6 +131,5 @@ fn failed_item(error: Error) -> Result<String> {
         Error::Input { code: code @ InputCode::TooLarge, .. } => code.as_str(),
         _ => return Err(error),
     };
-    let message = serde_json::Value::String(error.to_string());
-    Ok(format!("{{\"error\":{{\"error\":\"{code}\",\"message\":{message}}}}}"))
+    Ok(json::write(&FailedItem { error: PathError { error: code, message: error.to_string() } }))
 }

@@ -15,46 +15,63 @@ pub type ForEach = fn(usize, &(dyn Fn(usize) + Sync));
 /// Nodes that one operation visits in one turn; few paths in a map of a million keys are longer.
 const NODES_PER_TURN: usize = 32;
 
-struct Child {
-    operation: Operation,
-    status: Status,
-}
-
-enum Status {
-    Runnable,
-    Waiting(Need),
+/// One of the joined operations. It is started when it is first polled and dropped when it ends, so that only those
+/// that wait take memory.
+enum Child<R> {
+    New(R),
+    Runnable(Operation),
+    Waiting(Operation, Need),
     Done(String),
     Failed(Error),
 }
 
-impl Child {
-    fn poll(&mut self, budget: u64) {
-        self.status = match self.operation.poll(budget) {
-            Ok(Progress::Done(response)) => Status::Done(response),
-            Ok(Progress::Needs(Need::Budget)) => Status::Runnable,
-            Ok(Progress::Needs(need)) => Status::Waiting(need),
-            Err(error) => Status::Failed(error),
+impl<R> Child<R> {
+    fn is_runnable(&self) -> bool {
+        matches!(self, Self::New(_) | Self::Runnable(_))
+    }
+
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Done(String::new()))
+    }
+
+    fn poll(&mut self, start: impl Fn(R) -> Operation, budget: u64) {
+        let mut operation = match self.take() {
+            Self::New(request) => start(request),
+            Self::Runnable(operation) => operation,
+            other => return *self = other,
+        };
+        *self = match operation.poll(budget) {
+            Ok(Progress::Done(response)) => Self::Done(response),
+            Ok(Progress::Needs(Need::Budget)) => Self::Runnable(operation),
+            Ok(Progress::Needs(need)) => Self::Waiting(operation, need),
+            Err(error) => Self::Failed(error),
         };
     }
 }
 
-fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+type Children<R> = [Mutex<Child<R>>];
+
+fn lock<R>(child: &Mutex<Child<R>>) -> MutexGuard<'_, Child<R>> {
     // A panic while a child is polled reaches the caller of `join`, which then drops all children.
     child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs operations that wait for pages and roots only, and returns their responses in order.
+/// Runs the operation of each request, and returns their responses in order. They may wait for pages and roots only.
 ///
 /// A page that several of them wait for is fetched and parsed once. One that fails ends all.
 ///
 /// # Errors
 /// The error of the first operation that failed.
-pub(crate) async fn join(slot: &Slot, operations: Vec<Operation>, for_each: ForEach) -> Result<Vec<String>> {
-    let child = |operation| Mutex::new(Child { operation, status: Status::Runnable });
-    let children: Vec<_> = operations.into_iter().map(child).collect();
+pub(crate) async fn join<R: Send>(
+    slot: &Slot,
+    requests: Vec<R>,
+    start: impl Fn(R) -> Operation + Sync,
+    for_each: ForEach,
+) -> Result<Vec<String>> {
+    let children: Vec<_> = requests.into_iter().map(|request| Mutex::new(Child::New(request))).collect();
     let mut known_roots = HashMap::new();
     loop {
-        run_turn(slot, &children, for_each);
+        run_turn(slot, &children, &start, for_each);
         answer_each(&children, |operation, need| match need {
             Need::Roots(roots) => {
                 let held: Option<Vec<_>> = roots.iter().map(|root| known_roots.get(root).copied()).collect();
@@ -85,32 +102,31 @@ pub(crate) async fn join(slot: &Slot, operations: Vec<Operation>, for_each: ForE
 }
 
 /// Polls runnable children, which together visit about as many nodes as the budget has left.
-fn run_turn(slot: &Slot, children: &[Mutex<Child>], for_each: ForEach) {
+fn run_turn<R: Send>(slot: &Slot, children: &Children<R>, start: &(impl Fn(R) -> Operation + Sync), for_each: ForEach) {
     let at_most = usize::try_from(slot.budget()).unwrap_or(usize::MAX) / NODES_PER_TURN;
-    let runnable = children.iter().filter(|child| matches!(lock(child).status, Status::Runnable));
-    let turn: Vec<_> = runnable.take(at_most.max(1)).collect();
+    let turn: Vec<_> = children.iter().filter(|child| lock(child).is_runnable()).take(at_most.max(1)).collect();
     let budget = (slot.budget() / turn.len().max(1) as u64).max(1);
-    for_each(turn.len(), &|index| lock(turn[index]).poll(budget));
+    for_each(turn.len(), &|index| lock(turn[index]).poll(start, budget));
 }
 
 /// Answers the needs of waiting children; `None` leaves a child waiting.
-fn answer_each(children: &[Mutex<Child>], mut answer: impl FnMut(&mut Operation, &Need) -> Option<Result<()>>) {
+fn answer_each<R>(children: &Children<R>, mut answer: impl FnMut(&mut Operation, &Need) -> Option<Result<()>>) {
     for child in children {
-        let Child { operation, status } = &mut *lock(child);
-        if let Status::Waiting(need) = status
-            && let Some(outcome) = answer(operation, need)
-        {
-            *status = match outcome {
-                Ok(()) => Status::Runnable,
-                Err(error) => Status::Failed(error),
-            };
-        }
+        let mut child = lock(child);
+        *child = match child.take() {
+            Child::Waiting(mut operation, need) => match answer(&mut operation, &need) {
+                None => Child::Waiting(operation, need),
+                Some(Ok(())) => Child::Runnable(operation),
+                Some(Err(error)) => Child::Failed(error),
+            },
+            other => other,
+        };
     }
 }
 
-fn responses(children: Vec<Mutex<Child>>) -> Vec<String> {
-    let response = |child: Mutex<Child>| match child.into_inner().unwrap_or_else(PoisonError::into_inner).status {
-        Status::Done(response) => response,
+fn responses<R>(children: Vec<Mutex<Child<R>>>) -> Vec<String> {
+    let response = |child: Mutex<Child<R>>| match child.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Child::Done(response) => response,
         _ => String::new(),
     };
     children.into_iter().map(response).collect()
@@ -125,21 +141,21 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn of(children: &[Mutex<Child>]) -> Result<Self> {
+    fn of<R>(children: &Children<R>) -> Result<Self> {
         let mut all = Self::default();
         let (mut roots, mut pages) = (HashSet::new(), HashSet::new());
         for child in children {
-            match &lock(child).status {
-                Status::Runnable => all.any_runnable = true,
-                Status::Waiting(Need::Roots(wanted)) => {
+            match &*lock(child) {
+                Child::New(_) | Child::Runnable(_) => all.any_runnable = true,
+                Child::Waiting(_, Need::Roots(wanted)) => {
                     all.roots.extend(wanted.iter().filter(|root| roots.insert(**root)));
                 }
-                Status::Waiting(Need::Pages(wanted)) => {
+                Child::Waiting(_, Need::Pages(wanted)) => {
                     all.pages.extend(wanted.iter().filter(|page| pages.insert(page.digest)).cloned());
                 }
-                Status::Waiting(_) => return Err(Error::damaged("a joined operation waits for other than trees")),
-                Status::Done(_) => {}
-                Status::Failed(error) => return Err(error.clone()),
+                Child::Waiting(..) => return Err(Error::damaged("a joined operation waits for other than trees")),
+                Child::Done(_) => {}
+                Child::Failed(error) => return Err(error.clone()),
             }
         }
         Ok(all)

@@ -32,7 +32,7 @@ struct ResolveRequest<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-struct ResolveResult<'a> {
+pub(crate) struct ResolveResult<'a> {
     #[serde(borrow)]
     profile: Cow<'a, str>,
     #[serde(borrow)]
@@ -67,9 +67,9 @@ impl Resolve {
         Ok(Self { root, segments })
     }
 
-    fn response(&self, target: &Cid, steps: Vec<Step<'_>>) -> String {
+    fn result<'a>(&self, target: &Cid, steps: Vec<Step<'a>>) -> ResolveResult<'a> {
         let prooflist = ProofList::new(&self.root, self.segments.join("/"), steps);
-        json::write(&ResolveResult { profile: PROFILE.into(), target: target.text().into(), prooflist })
+        ResolveResult { profile: PROFILE.into(), target: target.text().into(), prooflist }
     }
 }
 
@@ -81,7 +81,8 @@ impl Operation {
     /// not held or the path leads nowhere, and with [`Error::Input`] if it needs more look-ups.
     pub fn resolve(cache: Arc<PageCache>, request: &[u8], max_lookups: usize) -> Result<Self> {
         let request = Resolve::parse(request)?;
-        Ok(Self::new(|slot| resolve(Trees { cache, slot }, request, max_lookups)))
+        let write = |result: ResolveResult<'_>| json::write(&result);
+        Ok(Self::new(|slot| resolve(Trees { cache, slot }, request, max_lookups, write)))
     }
 }
 
@@ -112,10 +113,15 @@ impl Place {
 }
 
 /// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number.
-pub(crate) async fn resolve(trees: Trees, request: Resolve, max_lookups: usize) -> Result<String> {
+pub(crate) async fn resolve(
+    trees: Trees,
+    request: Resolve,
+    max_lookups: usize,
+    write: fn(ResolveResult<'_>) -> String,
+) -> Result<String> {
     let segments = &request.segments;
     if segments.is_empty() {
-        return Ok(request.response(&request.root, Vec::new()));
+        return Ok(write(request.result(&request.root, Vec::new())));
     }
     let root = first_root(&request.root)?;
     trees.check_held(&[root]).await?;
@@ -139,7 +145,7 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, max_lookups: usize) 
         if end == segments.len() {
             let last = question.step(&place.root, &answer, Proof::Bytes(query.proof()));
             let steps = places.into_iter().filter_map(|place| place.step).chain([last]).collect();
-            return Ok(request.response(&target, steps));
+            return Ok(write(request.result(&target, steps)));
         }
         let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
         let step = question.step(&place.root, &answer, Proof::Bytes(query.proof()));

@@ -18,7 +18,7 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').map(str::to_owned).collect()
 }
 
-/// All differences below `prefix` and behind `after`, in the order of keys.
+/// All differences below `prefix` and after `after`, in the order of keys.
 fn model(a: &Arcs, b: &Arcs, prefix: &[String], after: Option<&[String]>) -> Vec<Difference> {
     let mut paths: Vec<_> = a.keys().chain(b.keys()).map(|path| segments(path)).collect();
     paths.sort();
@@ -36,7 +36,7 @@ fn ask(store: &mut Store, roots: [RootCid; 2], request: &DiffRequest) -> String 
     store.serve(op).unwrap_or_else(|error| panic!("{error} for {roots:?}"))
 }
 
-/// Asks page after page, checks each proof, and gives all differences.
+/// Requests page after page, checks each proof, and returns all differences.
 fn all_pages(store: &mut Store, roots: [RootCid; 2], prefix: &[String], limit: u64) -> Vec<Difference> {
     let (mut found, mut after) = (Vec::new(), None::<Vec<String>>);
     loop {
@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn diffs_are_the_models(
+    fn diffs_equal_those_of_the_model(
         a in prop::collection::btree_map(0u64..400, 0u64..6, 0..250),
         changes in prop::collection::btree_map(0u64..400, prop::option::of(0u64..6), 0..60),
         prefix in prop_oneof![Just(vec![]), (0u64..8).prop_map(|i| vec![format!("d{i}")]), Just(vec!["d1".into(), "deep".into()])],
@@ -114,7 +114,7 @@ fn the_cost_follows_the_difference() {
 }
 
 #[test]
-fn what_will_be_compared_is_read_together() {
+fn pages_of_a_level_are_read_together() {
     let before: Arcs = (0..100_000).map(|i| (format!("{:03}/{i}", i % 1000), payload(i))).collect();
     let mut after = before.clone();
     after.extend((0..100_000).step_by(101).map(|i| (format!("{:03}/{i}", i % 1000), payload(i + 1))));
@@ -126,7 +126,7 @@ fn what_will_be_compared_is_read_together() {
         let found = all_pages(&mut store, roots, &prefix, 1000);
         assert_eq!(found.len(), differences);
         assert!(store.rounds <= max_rounds, "{} round trips for {} pages", store.rounds, store.loads);
-        assert!(store.loads <= changed.len() as u64, "no page is read twice, or of no use");
+        assert!(store.loads <= changed.len() as u64, "no page is read twice or in vain");
     }
 }
 
@@ -152,19 +152,19 @@ fn forged_diffs_are_refused() {
             v["entries"].as_array_mut().expect("entries").push(entry);
         }),
         ("another target", |v| v["entries"][0]["before"] = v["entries"][0]["after"].clone()),
-        ("no more", |v| v["more"] = false.into()),
-        ("proofs changed about", |v| {
+        ("more denied", |v| v["more"] = false.into()),
+        ("swapped proofs", |v| {
             let a = v["proofs"]["a"].clone();
             v["proofs"]["a"] = v["proofs"]["b"].clone();
             v["proofs"]["b"] = a;
         }),
-        ("a proof of the whole", |v| v["proofs"]["a"] = "AA==".into()),
+        ("a proof of another tree", |v| v["proofs"]["a"] = "AA==".into()),
         ("an unknown member", |v| v["note"] = "trust me".into()),
     ];
     for (name, forge) in forgeries {
         assert!(matches!(forged(&forge), Err(Error::Proof { .. })), "{name}");
     }
-    // A page that stops early, or goes on too long, is none of another limit either.
+    // A page with another number of entries is not valid for another limit.
     assert!(request(1).verify(response.as_bytes()).is_err());
     assert!(request(3).verify(response.as_bytes()).is_err());
 }

@@ -1,4 +1,4 @@
-//! What is past a limit is refused by its name.
+//! Exceeded limits are refused by name.
 
 #[path = "support/store.rs"]
 mod store;
@@ -8,7 +8,7 @@ use serde_json::json;
 use store::{Store, payload};
 
 #[test]
-fn a_change_whose_proof_is_too_long_is_made_without_proof_only() {
+fn a_change_whose_proof_is_too_long_is_refused_unless_made_without_proof() {
     let mut store = Store::new(0, u64::MAX);
     let paths: Vec<_> = (0..4200).map(|i| format!("{i:04}{}", "x".repeat(4092))).collect();
     let arcs = paths.iter().map(|path| (path.clone(), payload(1))).collect();

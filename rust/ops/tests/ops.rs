@@ -37,7 +37,7 @@ fn every_key_resolves_cold_and_warm() {
 }
 
 #[test]
-fn a_page_that_is_missing_or_damaged_is_named() {
+fn a_missing_or_damaged_page_is_named() {
     let mut store = Store::new(0, 1000);
     let root = store.build(Suite::Blake3, &many(3000));
     let pages = store.pages.clone();
@@ -79,7 +79,7 @@ fn resolve_backtracks_from_the_longest_arc_and_skips_roots_not_held() {
 }
 
 #[test]
-fn a_path_that_needs_too_many_look_ups_is_refused_by_name() {
+fn a_path_that_needs_too_many_look_ups_is_refused() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let root = store.build(Suite::Sha2_256, &many(10));
     let segments = vec!["a"; 2000];
@@ -160,7 +160,7 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
 }
 
 #[test]
-fn a_cold_look_up_takes_few_pages() {
+fn a_cold_look_up_loads_few_pages() {
     let mut store = Store::new(0, u64::MAX);
     let arcs = many(20_000);
     let root = store.build(Suite::Sha2_256, &arcs);
@@ -240,7 +240,7 @@ fn deltas_build_on_each_other_and_all_or_nothing() {
 }
 
 #[test]
-fn mutations_that_have_no_meaning_are_refused_by_delta_and_coordinate() {
+fn invalid_mutations_are_refused_by_delta_and_coordinate() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let base = store.build(Suite::Sha2_256, &many(10));
     let list = json!({"kind": "list", "changes": [chunk(0), chunk(1), chunk(2)]});

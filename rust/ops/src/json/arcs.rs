@@ -47,8 +47,8 @@ struct ArcsObject(Arcs);
 
 impl<'de> de::Deserialize<'de> for ArcsObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
+        struct ArcsVisitor;
+        impl<'de> Visitor<'de> for ArcsVisitor {
             type Value = Arcs;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +63,7 @@ impl<'de> de::Deserialize<'de> for ArcsObject {
                 Ok(arcs)
             }
         }
-        deserializer.deserialize_map(Object).map(Self)
+        deserializer.deserialize_map(ArcsVisitor).map(Self)
     }
 }
 

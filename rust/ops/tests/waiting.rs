@@ -1,0 +1,164 @@
+//! The contract of `poll` and `supply`: what a caller may rely on, and which misuse is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use coregw_core::{Cid, Error, Suite, Window};
+use coregw_ops::{BatchLimits, BatchPaths, DiffRequest, Need, Operation, Progress};
+use serde_json::json;
+
+#[path = "support/store.rs"]
+mod store;
+
+use store::{Store, payload};
+
+fn arcs(n: u64) -> BTreeMap<String, Cid> {
+    (0..n).map(|i| (format!("d{}/f{i:05}", i % 10), payload(i))).collect()
+}
+
+fn resolve_request(root: &str) -> String {
+    json!({"profile": "core.resolve/v0alpha1", "root": root, "segments": ["d7", "f00007"]}).to_string()
+}
+
+fn one_thread(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    (0..count).for_each(work);
+}
+
+const LIMITS: BatchLimits = BatchLimits { lookups: 100, bytes: 1 << 20 };
+
+#[test]
+fn an_unanswered_need_is_returned_again() {
+    let mut store = Store::new(0, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(10));
+    let request = resolve_request(&root.cid().text());
+    let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
+    let roots = Ok(Progress::Needs(Need::Roots(vec![root])));
+    assert_eq!(operation.poll(1000), roots);
+    assert_eq!(operation.poll(1000), roots);
+    operation.supply_roots(vec![true]).expect("roots were asked for");
+    assert!(matches!(operation.poll(1000), Ok(Progress::Needs(Need::Pages(_)))));
+}
+
+#[test]
+fn an_answer_of_another_kind_or_number_is_refused_and_changes_nothing() {
+    let mut store = Store::new(0, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(10));
+    let request = resolve_request(&root.cid().text());
+    let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
+    assert!(matches!(operation.supply_roots(vec![true]), Err(Error::Input { .. })), "nothing was asked for");
+    let need = operation.poll(1000);
+    assert!(matches!(operation.supply_pages(vec![]), Err(Error::Input { .. })));
+    assert!(matches!(operation.supply_bytes(vec![]), Err(Error::Input { .. })));
+    assert!(matches!(operation.supply_roots(vec![]), Err(Error::Input { .. })));
+    assert!(matches!(operation.supply_roots(vec![true, true]), Err(Error::Input { .. })));
+    assert_eq!(operation.poll(1000), need);
+    assert!(store.serve(operation).is_ok());
+}
+
+#[test]
+fn an_operation_that_has_ended_cannot_be_polled() {
+    let mut store = Store::new(1 << 20, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(1)).cid().text();
+    for segments in [vec![], vec!["missing"]] {
+        let request = json!({"profile": "core.resolve/v0alpha1", "root": root, "segments": segments}).to_string();
+        let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
+        while let Ok(Progress::Needs(need)) = operation.poll(1000) {
+            match need {
+                Need::Roots(_) => operation.supply_roots(vec![true]).expect("one root"),
+                Need::Pages(_) => {
+                    let pages = operation.wanted_pages().iter().map(|page| {
+                        page.parse(store.pages.get(&page.digest).map(Vec::as_slice)).expect("a sound page")
+                    });
+                    let pages = pages.collect();
+                    operation.supply_pages(pages).expect("as many pages");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(operation.poll(1000), Err(Error::Input { .. })));
+    }
+}
+
+#[test]
+fn a_diff_asks_for_both_roots_and_the_pages_of_both_trees_at_once() {
+    let mut store = Store::new(0, u64::MAX);
+    let [a, b] = [100, 101].map(|n| store.build(Suite::Sha2_256, &arcs(n)));
+    let window = Window::new::<String, String>(&[], None).expect("a window");
+    let request = DiffRequest::new(&a.cid(), &b.cid(), window, 10).expect("a request");
+    let mut operation = Operation::diff(Arc::clone(&store.cache), request);
+    assert_eq!(operation.poll(1000), Ok(Progress::Needs(Need::Roots(vec![a, b]))));
+    operation.supply_roots(vec![true, true]).expect("both roots");
+    let Ok(Progress::Needs(Need::Pages(wanted))) = operation.poll(1000) else { panic!("it needs pages") };
+    let mut digests: Vec<_> = wanted.iter().map(|page| page.digest).collect();
+    digests.sort();
+    let mut tops = [a.digest, b.digest];
+    tops.sort();
+    assert_eq!(digests, tops);
+}
+
+#[test]
+fn a_batch_asks_for_each_root_and_page_once() {
+    let mut store = Store::new(0, u64::MAX);
+    let inner = store.build(Suite::Sha2_256, &arcs(2000));
+    let outer = store.build(Suite::Blake3, &[("a".to_owned(), inner.cid()), ("b".to_owned(), inner.cid())].into());
+    let mut batch = BatchPaths::new(outer.cid());
+    for i in 0..200 {
+        let name = format!("f{i:05}");
+        let map = if i % 2 == 0 { "a" } else { "b" };
+        batch.add(vec![map.into(), format!("d{}", i % 10), name]).expect("a path");
+    }
+    (store.loads, store.rounds) = (0, 0);
+    let operation = Operation::resolve_batch(Arc::clone(&store.cache), batch, LIMITS, one_thread);
+    let response = store.serve(operation).expect("outcomes");
+    assert_eq!(response.matches("{\"result\":").count(), 200);
+    assert!(store.loads <= store.pages.len() as u64, "{} loads of {} pages", store.loads, store.pages.len());
+    // As many as one path needs: the pages on the way down both maps.
+    assert!(store.rounds <= 5, "{} round trips", store.rounds);
+}
+
+#[test]
+fn the_outcomes_of_a_batch_do_not_depend_on_its_budget() {
+    let mut responses = Vec::new();
+    for budget in [1, 50, u64::MAX] {
+        let mut store = Store::new(0, budget);
+        let root = store.build(Suite::Sha2_256, &arcs(500));
+        let mut batch = BatchPaths::new(root.cid());
+        for i in (0..500).step_by(7) {
+            batch.add(vec![format!("d{}", i % 10), format!("f{i:05}")]).expect("a path");
+        }
+        batch.add(vec!["missing".into()]).expect("a path");
+        batch.add(vec![]).expect("a path");
+        let operation = Operation::resolve_batch(Arc::clone(&store.cache), batch, LIMITS, one_thread);
+        responses.push(store.serve(operation).expect("outcomes"));
+    }
+    assert!(responses[0].contains("path_not_found"));
+    assert!(responses.iter().all(|response| *response == responses[0]));
+}
+
+#[test]
+fn a_batch_whose_outcomes_are_too_long_is_refused() {
+    let mut store = Store::new(0, u64::MAX);
+    let root = store.build(Suite::Sha2_256, &arcs(10));
+    let batch = |paths: usize| {
+        let mut batch = BatchPaths::new(root.cid());
+        (0..paths).for_each(|_| batch.add(vec!["d7".into(), "f00007".into()]).expect("a path"));
+        batch
+    };
+    let alone = Operation::resolve_batch(Arc::clone(&store.cache), batch(1), LIMITS, one_thread);
+    let alone = store.serve(alone).expect("an outcome");
+    let limits = BatchLimits { bytes: 2 * (alone.len() - "{\"results\":[]}".len() + 1), ..LIMITS };
+    let fits = Operation::resolve_batch(Arc::clone(&store.cache), batch(2), limits, one_thread);
+    assert!(store.serve(fits).is_ok());
+    let limits = BatchLimits { bytes: limits.bytes - 1, ..LIMITS };
+    let refused = Operation::resolve_batch(Arc::clone(&store.cache), batch(2), limits, one_thread);
+    assert!(matches!(store.serve(refused), Err(Error::Input { .. })));
+}
+
+#[test]
+fn a_root_that_is_held_is_not_stored_again() {
+    let mut store = Store::new(0, u64::MAX);
+    let root = store.build(Suite::Sha2_256, &arcs(3000));
+    let records = store.recorded.len();
+    assert_eq!(store.build(Suite::Sha2_256, &arcs(3000)), root);
+    assert_eq!(store.recorded.len(), records);
+}
