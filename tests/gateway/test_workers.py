@@ -195,8 +195,8 @@ def test_killed_worker_is_restarted_while_others_serve(tmp_path: Path) -> None:
         assert is_alive(replacing)
         assert process.end() == 0
         errors = process.popen.communicate()[1]
-        assert "worker 1 ended" in errors
-        assert "worker 2 ended" in errors
+        assert "worker 1 exited" in errors
+        assert "worker 2 exited" in errors
 
 
 def test_failed_restart_of_a_worker_is_retried(tmp_path: Path) -> None:
@@ -344,6 +344,6 @@ def test_limits_are_divided_among_workers() -> None:
 
 
 def test_share_smaller_than_the_largest_body_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="buffered_bytes to 2,147,483,648"):
+    with pytest.raises(InvalidInput, match="buffered_bytes to at least 2,147,483,648"):
         worker_settings(Settings.load({}, workers=8))
     worker_settings(Settings.load({}, workers=8, buffered_bytes="2GiB"))

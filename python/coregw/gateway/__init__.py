@@ -1,7 +1,7 @@
-"""The HTTP gateway: `coregw.gateway.server` runs it, `coregw.gateway.app` is it, `coregw.gateway.settings` bounds it.
+"""The HTTP gateway: routes over an engine, and the server that runs them.
 
-Leaves out everything about trees and proofs (``coregw.engine`` and the extension) and about storage
-(``coregw.store``). Importing this package imports no web framework; its modules do.
+`coregw.gateway.server` runs it, `coregw.gateway.app` composes it, `coregw.gateway.settings` configures it. Importing
+this package imports no web framework; its modules do.
 """
 
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-// Shows the document that lies beside the page. The validator is on the internet, so there is none.
+// Shows the document at the same level as the page. There is no validator, since it would be on another host.
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#api",
