@@ -22,10 +22,10 @@ from typing import ParamSpec, TypeVar
 from coregw._core import Need, Operation, PageCache
 from coregw.engine.placement import (
     HEAVY_BODY_BYTES,
+    MAX_LOOP_BYTES,
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
-    fits_on_loop,
 )
 from coregw.errors import Unavailable
 from coregw.store import Store, Table
@@ -64,7 +64,7 @@ class Driver:
     async def answer(self, start: Callable[..., Operation], request: bytes, *arguments: int) -> bytes:
         """Make the operation `start(cache, request, *arguments)`, and drive it to its response."""
         weight = len(request)
-        if not fits_on_loop(weight):
+        if weight > MAX_LOOP_BYTES:
             return await self.drive(await self.in_worker(start, self._cache, request, *arguments), weight)
         operation = start(self._cache, request, *arguments)
         polled = operation.poll(self._budget)
@@ -82,7 +82,7 @@ class Driver:
         Raises:
             Unavailable: If it takes longer than ``seconds``, writing aside.
         """
-        on_loop = fits_on_loop(weight)
+        on_loop = weight <= MAX_LOOP_BYTES
         return await self._drive_from(operation, operation.poll(self._budget) if on_loop else None, on_loop=on_loop)
 
     async def drive_to_end(self, operation: Operation) -> bytes:
@@ -167,7 +167,7 @@ class Driver:
 
     async def call(self, weight: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function, here or in a worker thread; `weight` is its work, in bytes of a query."""
-        if fits_on_loop(weight):
+        if weight <= MAX_LOOP_BYTES:
             return function(*args, **kwargs)
         return await self.in_worker(function, *args, **kwargs)
 

@@ -9,16 +9,16 @@ from typing import Final
 
 __all__ = [
     "HEAVY_BODY_BYTES",
+    "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
     "SPANS_PER_VISIT",
     "WORKER_BUDGET_FACTOR",
     "batch_weight",
-    "fits_on_loop",
     "mutation_weight",
 ]
 
 MAX_LOOP_BYTES: Final = 64 << 10
-"""Longer bodies are parsed and worked on in a worker thread: they would block the event loop for over a millisecond."""
+"""Work of a greater weight, in bytes of a query, runs in a worker thread: it would block the loop for a millisecond."""
 
 MAX_LOOP_PAGES: Final = 32
 """More pages than these are checked and parsed in a worker thread."""
@@ -37,11 +37,6 @@ MUTATION_FACTOR: Final = 16
 
 PATH_BYTES: Final = 4096
 """Resolving one path of a batch is about as much work as parsing this many bytes."""
-
-
-def fits_on_loop(weight: int) -> bool:
-    """Whether work in proportion to this many bytes of a query is short enough for the event loop."""
-    return weight <= MAX_LOOP_BYTES
 
 
 def mutation_weight(request: bytes) -> int:
