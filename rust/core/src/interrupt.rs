@@ -1,7 +1,7 @@
 //! Why a query stops before its end.
 //!
-//! This is the one place that says "more input is needed". A query that was interrupted is called again from its start,
-//! on the same tree: nodes that it loaded before stay loaded and cost no budget again.
+//! This is the one place that says "more input is needed". After an interrupt, reads start again on the same tree: nodes
+//! that they loaded before stay loaded and cost no budget again. Changes and diffs continue where they were interrupted.
 
 use std::collections::BTreeSet;
 

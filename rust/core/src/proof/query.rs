@@ -13,7 +13,7 @@ use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::page::partial::{PartialTree, Supply, Visiting};
 use crate::page::trail::{Finder, Trail};
-use crate::query::diff::{self, Differences, Half};
+use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::list::{self, Span};
 use crate::query::map::{self, Listing, Made};
 use crate::query::scan;
@@ -232,8 +232,7 @@ impl Query {
 pub struct DiffQuery {
     roots: [RootCid; 2],
     halves: [Half; 2],
-    window: Window,
-    limit: usize,
+    diff: Diff,
 }
 
 impl DiffQuery {
@@ -242,9 +241,9 @@ impl DiffQuery {
     /// # Errors
     /// [`Error::Input`](crate::Error::Input) if a root is not a map, or their suites differ.
     pub fn open(roots: [RootCid; 2], source: &Arc<dyn PageSource>, window: Window, limit: usize) -> Result<Self> {
-        diff::check_same_suite([&roots[0], &roots[1]])?;
+        check_same_suite([&roots[0], &roots[1]])?;
         let halves = roots.map(|root| Half::new(PartialTree::open(&root, Arc::clone(source))));
-        Ok(Self { roots, halves, window, limit })
+        Ok(Self { roots, halves, diff: Diff::new(window, limit) })
     }
 
     /// Runs the diff, loading at most `budget` nodes of each tree.
@@ -255,8 +254,7 @@ impl DiffQuery {
         for half in &mut self.halves {
             half.tree.budget = budget;
         }
-        diff::diff(&mut self.halves, &self.window, self.limit)
-            .map_err(|interrupt| interrupt.map(|failure| failure.on_stored(&self.roots[0])))
+        self.diff.run(&mut self.halves).map_err(|interrupt| interrupt.map(|failure| failure.on_stored(&self.roots[0])))
     }
 
     /// Supplies pages that were missing.

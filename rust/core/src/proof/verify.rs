@@ -11,7 +11,7 @@ use crate::key::{Key, Window};
 use crate::page::partial::PartialTree;
 use crate::proof::query::{Answer, Ask, Element, run_once};
 use crate::proof::streamed::{self, KeyProof, UNVISITED};
-use crate::query::diff::{self, Differences, Half};
+use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::list::{self, Span};
 use crate::query::map::{self, Listing};
 
@@ -229,11 +229,11 @@ pub fn diff(
     if entries == 0 {
         return Err(Error::request("limit: a page has at least 1 difference"));
     }
-    diff::check_same_suite(roots)?;
+    check_same_suite(roots)?;
     let open = |i: usize| -> Result<Half> {
         let mut tree = PartialTree::of_proof(roots[i].kind, roots[i].suite);
         decode(&mut tree, proofs[i], limit).map_err(|error| error.in_step(i))?;
         Ok(Half::new(tree))
     };
-    accept(roots, &mut [open(0)?, open(1)?], |halves| diff::diff(halves, window, entries))
+    accept(roots, &mut [open(0)?, open(1)?], |halves| Diff::new(window.clone(), entries).run(halves))
 }

@@ -114,30 +114,14 @@ struct Pair {
 /// The two pairs into which a pair is split, the next one last; None if it was a pair of leaves.
 type Split = Option<[[Option<SideNode>; 2]; 2]>;
 
-/// A diff in progress.
-struct Diff<'w> {
-    window: &'w Window,
+/// A diff in progress. Unlike other reads it continues after an interrupt: a diff can need many pages, one after the other,
+/// and starting again after each would take as long as loading them.
+pub(crate) struct Diff {
+    window: Window,
     limit: usize,
     /// In reverse order: the next pair last.
     pending: Vec<Pair>,
     found: Differences,
-}
-
-/// Finds the differences between two maps in a window, at most `limit`, which is at least 1. O(differences x depth).
-pub(crate) fn diff(halves: &mut [Half; 2], window: &Window, limit: usize) -> Attempt<Differences> {
-    let [a, b] = halves.each_mut().map(|half| half.tree.visit(PartialTree::TOP));
-    both(a, b)?;
-    let top = SideNode { id: PartialTree::TOP, floor: 0, turn: None };
-    let top = Pair { sides: [Some(top); 2], before_end: window.hi.is_none() };
-    let mut diff = Diff { window, limit, pending: vec![top], found: Differences::default() };
-    while let Some(pair) = diff.pending.pop() {
-        match diff.is_done_at(halves, pair) {
-            Ok(false) => {}
-            Ok(true) => break,
-            Err(interrupt) => return Err(diff.look_ahead(halves, interrupt)),
-        }
-    }
-    Ok(diff.found)
 }
 
 /// Combines the outcomes of loading a node in each tree, so that the missing pages of both are asked for together.
@@ -153,8 +137,32 @@ fn both(a: Attempt<()>, b: Attempt<()>) -> Attempt<()> {
     }
 }
 
-impl Diff<'_> {
-    /// Compares a pair. Returns whether the diff ends there.
+impl Diff {
+    /// Creates a diff of a window, of at most `limit` differences, which is at least 1.
+    pub(crate) fn new(window: Window, limit: usize) -> Self {
+        let top = SideNode { id: PartialTree::TOP, floor: 0, turn: None };
+        let top = Pair { sides: [Some(top); 2], before_end: window.hi.is_none() };
+        Self { window, limit, pending: vec![top], found: Differences::default() }
+    }
+
+    /// Finds the differences between two maps. O(differences x depth).
+    pub(crate) fn run(&mut self, halves: &mut [Half; 2]) -> Attempt<Differences> {
+        let [a, b] = halves.each_mut().map(|half| half.tree.visit(PartialTree::TOP));
+        both(a, b)?;
+        while let Some(&pair) = self.pending.last() {
+            let at = self.pending.len() - 1;
+            match self.is_done_at(halves, pair) {
+                Ok(false) => {
+                    self.pending.remove(at);
+                }
+                Ok(true) => break,
+                Err(interrupt) => return Err(self.look_ahead(halves, interrupt)),
+            }
+        }
+        Ok(std::mem::take(&mut self.found))
+    }
+    /// Compares a pair, and pushes the pairs into which it is split. Returns whether the diff ends there. Before an interrupt,
+    /// it changes nothing.
     fn is_done_at(&mut self, halves: &mut [Half; 2], Pair { sides: mut pair, before_end }: Pair) -> Attempt<bool> {
         if let [Some(x), Some(y)] = pair
             && halves[0].tree.sum(x.id).digest == halves[1].tree.sum(y.id).digest
@@ -257,7 +265,7 @@ impl Diff<'_> {
         };
         let mut room = (self.limit - self.found.entries.len()) as u64;
         // What is pending comes after the start of the window, which the diff has reached.
-        let sure = self.pending.iter().rev().take_while(|pair| pair.before_end);
+        let sure = self.pending.iter().rev().skip(1).take_while(|pair| pair.before_end);
         let mut rest: Vec<_> = sure.map(|pair| pair.sides.map(|at| at.map(|at| Place::Here(at.id)))).collect();
         rest.reverse();
         while let Some(pair) = rest.pop() {
