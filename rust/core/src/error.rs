@@ -1,14 +1,14 @@
-//! Everything that can go wrong, in one enum. Every variant says where and what.
+//! The one error type. Every variant names the place and what is wrong.
 //!
-//! The three families that callers must tell apart: a bad request ([`Error::Input`]), a bad proof
-//! ([`Error::Proof`]) and a damaged store ([`Error::Damaged`]). Statuses are the gateway's business, not ours.
+//! Callers distinguish an invalid request ([`Error::Input`]), an invalid proof ([`Error::Proof`]) and a damaged store
+//! ([`Error::Damaged`]). HTTP statuses belong to the gateway.
 
 use std::fmt;
 
-/// Which rule of the protocol an input breaks; the words are the error codes of protocol section 5.
+/// Which rule of the protocol an input violates: an error code of protocol section 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputCode {
-    /// A request or argument of the wrong form.
+    /// A malformed request or argument.
     InvalidRequest,
     /// A CID that section 1 does not allow.
     InvalidCid,
@@ -20,7 +20,7 @@ pub enum InputCode {
     UnknownProfile,
     /// A map was asked as a list or a payload, and so on.
     KindMismatch,
-    /// A stated limit is passed.
+    /// A documented limit is exceeded.
     TooLarge,
 }
 
@@ -39,7 +39,7 @@ impl InputCode {
     }
 }
 
-/// What was looked for and is not there.
+/// What was not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// The store has no record of the root.
@@ -50,7 +50,7 @@ pub enum Missing {
     Index,
 }
 
-/// Why a change cannot be made; the words are the error codes of protocol section 5.
+/// Why a change cannot be made: an error code of protocol section 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictCode {
     /// What is there is not what the change says is there.
@@ -72,10 +72,10 @@ impl ConflictCode {
     }
 }
 
-/// Anything that this crate refuses or fails at.
+/// Any failure of this crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The caller's input breaks a rule.
+    /// The caller's input violates a rule.
     Input {
         /// Which rule.
         code: InputCode,
@@ -91,7 +91,7 @@ pub enum Error {
         /// Offset in the proof's bytes.
         at: Option<usize>,
     },
-    /// Something asked for is not there.
+    /// Something was not found.
     NotFound {
         /// What kind of thing.
         missing: Missing,
@@ -100,14 +100,14 @@ pub enum Error {
         /// JSON of the `details` member: the proof of absence, for a read.
         details: Option<String>,
     },
-    /// A change does not fit what is there.
+    /// A change does not fit the tree.
     Conflict {
         /// In which way.
         code: ConflictCode,
         /// A sentence that names the delta and the coordinate.
         what: String,
     },
-    /// Stored bytes are not what they must be.
+    /// Stored bytes are malformed or belong to another page.
     Damaged {
         /// A sentence that names the page.
         what: String,

@@ -1,6 +1,7 @@
 //! Pages: the units in which trees are stored, cached and loaded.
 
 pub(crate) mod cache;
+mod change;
 pub(crate) mod draft;
 pub(crate) mod format;
 pub(crate) mod partial;
