@@ -1,5 +1,5 @@
-# ruff: noqa: INP001 - a script beside the targets, not a package
-"""Writes first inputs for the targets into `corpus`, out of the project's test vectors."""
+# ruff: noqa: INP001 - a script, not a package
+"""Seed corpora of the fuzz targets, made from the test vectors."""
 
 import hashlib
 import json
@@ -11,20 +11,20 @@ VECTORS = HERE.parent.parent / "tests" / "vectors"
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """The cases of one file of vectors."""
+    """Return the cases of one vector file."""
     found: list[dict[str, Any]] = json.loads((VECTORS / name).read_text(encoding="utf-8"))["cases"]
     return found
 
 
 def write(target: str, name: str, data: bytes) -> None:
-    """Puts one input into a target's corpus."""
+    """Write one input to the corpus of a target."""
     folder = HERE / "corpus" / target
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(data)
 
 
 def main() -> None:
-    """Writes the inputs of `proofs`, `json` and `car`; empty folders for the others."""
+    """Write the corpora of `proofs`, `json` and `car`, and create empty folders for the other targets."""
     for name in ("proofs.json", "scans.json", "transitions.json", "hostile.json"):
         for i, case in enumerate(cases(name)):
             proof = bytes.fromhex(case["proof"]) if "proof" in case else b""
@@ -35,7 +35,7 @@ def main() -> None:
         request, result = (json.dumps(case[member], ensure_ascii=False).encode() for member in ("request", "result"))
         write("json", f"operation-{i}", request + b"\xff" + result)
         write("json", f"request-{i}", request)
-    # The empty map: its block is 00, and its root's name the codec 0x303110 and that byte's SHA-256.
+    # The empty map: its block is the byte 00; its root CID has the codec 0x303110 and the SHA-256 of that byte.
     root = bytes.fromhex("0190e2c0011220") + hashlib.sha256(b"\0").digest()
     header = b"\xa2eroots\x81\xd8\x2a\x58\x28\0" + root + b"gversion\x01"
     write("car", "empty-map", b"\x10" + bytes([len(header)]) + header + bytes([len(root) + 1]) + root + b"\0")

@@ -1,8 +1,8 @@
-//! CIDs: all that are valid, byte by byte, and all that are nearly so (protocol section 1).
+//! CID tests: every valid combination is accepted, near misses are refused (protocol section 1).
 
 use coregw_core::{Cid, Error, InputCode, Kind, RootCid, Suite, varint};
 
-/// The hash functions that a CID may name, with their digest lengths.
+/// The hash functions that a CID may name: code, digest length in bytes, name.
 const FUNCTIONS: [(u64, u64, &str); 5] = [
     (0x12, 32, "sha2-256"),
     (0x13, 64, "sha2-512"),
@@ -20,13 +20,13 @@ fn cid(version: u64, codec: u64, function: u64, len: u64, digest: usize) -> Vec<
 }
 
 #[track_caller]
-fn refused(bytes: &[u8]) {
+fn assert_refused(bytes: &[u8]) {
     let refused = Cid::from_bytes(bytes);
     assert!(matches!(refused, Err(Error::Input { code: InputCode::InvalidCid, .. })), "{bytes:02x?}: {refused:?}");
 }
 
 #[test]
-fn every_function_and_codec_is_read_whole_and_nothing_else() {
+fn every_function_and_codec_is_accepted_and_truncated_or_extended_cids_are_refused() {
     for (function, len, name) in FUNCTIONS {
         for codec in CODECS {
             let bytes = cid(1, codec, function, len, len as usize);
@@ -34,14 +34,14 @@ fn every_function_and_codec_is_read_whole_and_nothing_else() {
             assert_eq!((read.as_bytes(), read.codec(), read.function()), (&bytes[..], codec, function));
             assert_eq!((read.function_name(), read.digest().len(), read.kind_name()), (name, len as usize, "cas"));
             assert_eq!(Cid::from_text(&read.text()), Ok(read));
-            (0..bytes.len()).for_each(|n| refused(&bytes[..n]));
-            (0..=255).for_each(|b| refused(&[&bytes[..], &[b]].concat()));
+            (0..bytes.len()).for_each(|n| assert_refused(&bytes[..n]));
+            (0..=255).for_each(|b| assert_refused(&[&bytes[..], &[b]].concat()));
         }
     }
 }
 
 #[test]
-fn identity_cids_of_at_most_128_bytes_are_payloads_and_never_roots() {
+fn identity_cids_hold_at_most_128_bytes_and_are_never_roots() {
     for codec in CODECS {
         for len in 0..=128 {
             let bytes = cid(1, codec, 0, len, len as usize);
@@ -51,58 +51,58 @@ fn identity_cids_of_at_most_128_bytes_are_payloads_and_never_roots() {
             assert_eq!(Cid::from_text(&read.text()), Ok(read));
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(Cid::from_text(&format!("f{hex}")), Ok(read));
-            refused(&[&bytes[..], &[0]].concat());
-            (0..bytes.len()).for_each(|n| refused(&bytes[..n]));
+            assert_refused(&[&bytes[..], &[0]].concat());
+            (0..bytes.len()).for_each(|n| assert_refused(&bytes[..n]));
         }
         for len in [129, 130, 255, 256, 1 << 40] {
-            refused(&cid(1, codec, 0, len, 129.min(len as usize)));
+            assert_refused(&cid(1, codec, 0, len, 129.min(len as usize)));
         }
     }
     for codec in [0x30_0000, 0x30_3110, 0x30_3211, 0x30_ffff] {
-        refused(&cid(1, codec, 0, 32, 32));
+        assert_refused(&cid(1, codec, 0, 32, 32));
     }
-    refused(&[&[1, 0x55, 0x80, 0x00, 3][..], &[7; 3]].concat());
+    assert_refused(&[&[1, 0x55, 0x80, 0x00, 3][..], &[7; 3]].concat());
     assert_eq!(Cid::from_text("bafkqaaa").map(|cid| cid.identity().map(<[u8]>::len)), Ok(Some(0)));
 }
 
 #[test]
-fn a_digest_has_its_functions_own_length() {
+fn digest_of_another_length_than_its_functions_is_refused() {
     for (function, len, _) in FUNCTIONS {
         for wrong in (0..=65).filter(|wrong| *wrong != len) {
-            refused(&cid(1, 0x55, function, wrong, wrong as usize));
-            refused(&cid(1, 0x55, function, wrong, len as usize));
-            refused(&cid(1, 0x55, function, len, wrong as usize));
+            assert_refused(&cid(1, 0x55, function, wrong, wrong as usize));
+            assert_refused(&cid(1, 0x55, function, wrong, len as usize));
+            assert_refused(&cid(1, 0x55, function, len, wrong as usize));
         }
     }
 }
 
 #[test]
-fn other_versions_functions_and_forms_are_refused() {
+fn unknown_versions_and_functions_and_non_minimal_varints_are_refused() {
     for version in (0..200).filter(|version| *version != 1) {
-        refused(&cid(version, 0x55, 0x12, 32, 32));
+        assert_refused(&cid(version, 0x55, 0x12, 32, 32));
     }
     for function in (0..0x200).filter(|function| *function != 0 && FUNCTIONS.iter().all(|known| known.0 != *function)) {
-        refused(&cid(1, 0x55, function, 32, 32));
+        assert_refused(&cid(1, 0x55, function, 32, 32));
     }
     // sha1, and a digest truncated to 20 bytes.
-    refused(&cid(1, 0x55, 0x11, 20, 20));
-    refused(&cid(1, 0x55, 0x12, 20, 20));
+    assert_refused(&cid(1, 0x55, 0x11, 20, 20));
+    assert_refused(&cid(1, 0x55, 0x12, 20, 20));
     let digest = [7; 32];
     for head in [
-        &[1, 0x81, 0x12, 32][..],     // a codec of two bytes, then a function that is none
-        &[1, 0xd5, 0x00, 0x12, 32],   // a codec that is not in minimal form
-        &[1, 0x55, 0x92, 0x00, 32],   // a function that is not
-        &[1, 0x55, 0x12, 0xa0, 0x00], // a length that is not
-        &[0x81, 0x00, 0x55, 0x12, 32],
+        &[1, 0x81, 0x12, 32][..],      // a two-byte codec, then an unknown function
+        &[1, 0xd5, 0x00, 0x12, 32],    // a codec in non-minimal form
+        &[1, 0x55, 0x92, 0x00, 32],    // a function in non-minimal form
+        &[1, 0x55, 0x12, 0xa0, 0x00],  // a length in non-minimal form
+        &[0x81, 0x00, 0x55, 0x12, 32], // a version in non-minimal form
     ] {
-        refused(&[head, &digest].concat());
+        assert_refused(&[head, &digest].concat());
     }
     // A codec of ten bytes.
-    refused(&[&[1][..], &[0xff; 9], &[1, 0x12, 32], &digest].concat());
+    assert_refused(&[&[1][..], &[0xff; 9], &[1, 0x12, 32], &digest].concat());
 }
 
 #[test]
-fn a_root_is_of_this_version_a_known_kind_and_its_suites_function_or_no_cid() {
+fn root_with_an_unknown_version_kind_or_suite_or_another_function_is_refused() {
     let mut roots = 0;
     for codec in 0x30_0000..=0x30_ffff {
         for function in [0x12, 0x1e] {
@@ -112,7 +112,7 @@ fn a_root_is_of_this_version_a_known_kind_and_its_suites_function_or_no_cid() {
                 (0x30_3210, 0x12) => (Kind::List, Suite::Sha2_256),
                 (0x30_3211, 0x1e) => (Kind::List, Suite::Blake3),
                 _ => {
-                    refused(&cid(1, codec, function, 32, 32));
+                    assert_refused(&cid(1, codec, function, 32, 32));
                     continue;
                 }
             };
@@ -126,7 +126,7 @@ fn a_root_is_of_this_version_a_known_kind_and_its_suites_function_or_no_cid() {
             roots += 1;
         }
         for (function, len, _) in FUNCTIONS.iter().filter(|known| ![0x12, 0x1e].contains(&known.0)) {
-            refused(&cid(1, codec, *function, *len, *len as usize));
+            assert_refused(&cid(1, codec, *function, *len, *len as usize));
         }
     }
     assert_eq!(roots, 4);
@@ -138,18 +138,18 @@ fn a_root_is_of_this_version_a_known_kind_and_its_suites_function_or_no_cid() {
 }
 
 #[test]
-fn texts_that_are_nearly_cids_are_refused() {
+fn altered_texts_of_cids_are_refused() {
     let read = Cid::from_bytes(&cid(1, 0x55, 0x12, 32, 32)).expect("a CID");
     let text = read.text();
     (0..text.len()).for_each(|n| assert!(Cid::from_text(&text[..n]).is_err(), "{n} characters"));
     for other in ["=", "a", "A", " ", "\0", "0", "b", "\u{e9}"] {
-        assert!(Cid::from_text(&format!("{text}{other}")).is_err(), "{other:?} behind it");
-        assert!(Cid::from_text(&format!("{other}{text}")).is_err(), "{other:?} before it");
+        assert!(Cid::from_text(&format!("{text}{other}")).is_err(), "{other:?} appended");
+        assert!(Cid::from_text(&format!("{other}{text}")).is_err(), "{other:?} prepended");
     }
     assert!(Cid::from_text(&text.to_uppercase()).is_err());
     assert!(Cid::from_text(&format!("b{}", text[1..].to_uppercase())).is_err());
     assert!(Cid::from_text(&"b".repeat(1 << 20)).is_err());
-    // 36 bytes take 58 letters with two bits to spare; only zeros may stand in them.
+    // 36 bytes take 58 characters, which leaves two padding bits; they must be zero.
     let alphabet = "abcdefghijklmnopqrstuvwxyz234567";
     let last = alphabet.find(&text[text.len() - 1..]).expect("a letter of base32");
     assert_eq!(last % 4, 0);

@@ -1,7 +1,7 @@
-//! Proofs under roots that were built with ill intent: each passes every check but the one it is named after.
+//! Forged proofs under roots that match them: each forgery violates exactly one check.
 //!
-//! The trees are put together by hand, from the encodings of protocol section 3, so that they can say anything. Beside
-//! each forgery stands its honest neighbour, which is let through.
+//! The trees are assembled by hand from the encodings of protocol section 3, so they can contain any value. Each test
+//! also verifies a valid tree that differs from the forgery only in the checked property.
 
 use coregw_core::{
     Cid, Digest, Error, InputCode, Key, Kind, Page, Result, RootCid, SUM_LIMIT, Suite, Window, key as path, list, map,
@@ -22,7 +22,7 @@ fn number(out: &mut Vec<u8>, n: u64) {
     varint::write(out, n);
 }
 
-/// A part of a tree: what its parent hashes of it, and what a proof holds of it.
+/// A subtree: the count, measure and digest that its parent hashes, and its bytes in a proof.
 #[derive(Clone)]
 struct Part {
     count: u64,
@@ -46,7 +46,7 @@ fn map_leaf(key: &[u8], floor: usize, target: &[u8]) -> Part {
     Part { count: 1, measure: 1, digest: SUITE.digest(&encoding), proof }
 }
 
-/// A node at the top, whose prefix are the first `bit` bits of `prefix`.
+/// An inner map node at the top of a tree; its prefix is the first `bit` bits of `prefix`.
 fn map_inner(bit: u64, prefix: &[u8], sides: [Part; 2]) -> Part {
     let label = &prefix[..bit.div_ceil(8) as usize];
     let (mut encoding, mut proof) = (vec![2], vec![2]);
@@ -109,7 +109,7 @@ fn get(part: &Part, key: &Key) -> Result<Option<Cid>> {
     verify::key(&root(Kind::Map, part), key, &part.proof, verify::PROOF_LIMIT)
 }
 
-/// The first entry of the map.
+/// Verifies a listing of the first entry of the map.
 fn list(part: &Part) -> Result<map::Listing> {
     let window = Window::new::<&str, &str>(&[], None).expect("a window");
     verify::scan(&root(Kind::Map, part), window, 1, &part.proof, verify::PROOF_LIMIT)
@@ -119,38 +119,38 @@ fn index(part: &Part, index: u64) -> Result<coregw_core::Element> {
     verify::index(&root(Kind::List, part), index, &part.proof, verify::PROOF_LIMIT)
 }
 
-/// Refused as a proof, for this reason.
+/// Asserts that `outcome` is a proof error whose failed check contains `why`.
 #[track_caller]
-fn refused<T: std::fmt::Debug>(outcome: Result<T>, why: &str) {
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T>, why: &str) {
     assert!(matches!(&outcome, Err(Error::Proof { check, .. }) if check.contains(why)), "{why}: {outcome:?}");
 }
 
 #[test]
-fn an_element_that_says_2_to_the_53() {
+fn element_measure_must_be_positive_and_below_2_to_the_53() {
     let honest = list_leaf(SUM_LIMIT - 1, &target(1));
     assert_eq!(index(&honest, 0).expect("an element").size, Some(SUM_LIMIT - 1));
     for measure in [SUM_LIMIT, SUM_LIMIT + 1, (1 << 63) - 1] {
-        refused(index(&list_leaf(measure, &target(1)), 0), "2^53");
+        assert_refused(index(&list_leaf(measure, &target(1)), 0), "2^53");
     }
-    refused(index(&list_leaf(0, &target(1)), 0), "measure 0");
+    assert_refused(index(&list_leaf(0, &target(1)), 0), "measure 0");
 }
 
 #[test]
-fn counts_that_sum_to_2_to_the_53_under_small_measures() {
+fn counts_and_measures_must_sum_to_less_than_2_to_the_53() {
     let half = SUM_LIMIT / 2;
     let honest = list_inner([list_stub(half, half), list_stub(half - 1, half - 1)]);
-    let shorter = index(&honest, u64::MAX).expect("the top shows the length");
-    assert_eq!((shorter.length, shorter.target), (SUM_LIMIT - 1, None));
-    refused(index(&list_inner([list_stub(half, 1), list_stub(half, 1)]), u64::MAX), "2^53");
-    refused(index(&list_inner([list_stub(1, half), list_stub(1, half)]), u64::MAX), "2^53");
+    let absent = index(&honest, u64::MAX).expect("the root node shows the length");
+    assert_eq!((absent.length, absent.target), (SUM_LIMIT - 1, None));
+    assert_refused(index(&list_inner([list_stub(half, 1), list_stub(half, 1)]), u64::MAX), "2^53");
+    assert_refused(index(&list_inner([list_stub(1, half), list_stub(1, half)]), u64::MAX), "2^53");
     let map = |counts: [u64; 2]| map_inner(9, &[0x62, 0], counts.map(map_stub));
     assert_eq!(get(&map([half, half - 1]), &key("a")), Ok(None));
-    refused(get(&map([half, half]), &key("a")), "2^53");
+    assert_refused(get(&map([half, half]), &key("a")), "2^53");
 }
 
 #[test]
-fn the_longest_list_is_53_nodes_deep() {
-    // The left sides of a list of 2^53 - 1 elements hold 2^52, 2^51, ... 1 of them.
+fn list_proof_deeper_than_53_nodes_is_refused() {
+    // In a list of 2^53 - 1 elements, the left subtrees on the path to element 0 hold 2^52, 2^51, ..., 1 elements.
     let leaf = (0..52).fold(list_leaf(1, &target(1)), |below, i| list_inner([below, list_stub(1 << i, 1 << i)]));
     let whole = list_inner([leaf, list_stub((1 << 52) - 1, (1 << 52) - 1)]);
     let found = index(&whole, 0).expect("the first element");
@@ -160,53 +160,53 @@ fn the_longest_list_is_53_nodes_deep() {
 }
 
 #[test]
-fn a_bit_past_the_longest_key() {
+fn branching_bit_past_the_longest_key_is_refused() {
     let prefix = vec![b'x'; path::MAX_KEY];
     let sides = || [map_stub(1), map_stub(1)];
     let last = u64::from(path::MAX_BITS) - 1;
     let mut honest = prefix.clone();
     honest[path::MAX_KEY - 1] &= 0xfe;
-    // Nothing is below it, but that is no look-up's business: the key parts long before.
+    // No valid key continues below this bit, but the lookup diverges from the prefix earlier and does not check that.
     assert_eq!(get(&map_inner(last, &honest, sides()), &key("a")), Ok(None));
-    refused(get(&map_inner(last + 1, &prefix, sides()), &key("a")), "past the longest key");
+    assert_refused(get(&map_inner(last + 1, &prefix, sides()), &key("a")), "past the longest key");
     assert_eq!(get(&map_inner(8, b"x", sides()), &key("a")), Ok(None));
 }
 
 #[test]
-fn a_key_of_more_text_than_a_path_may_have() {
+fn leaf_key_longer_than_the_longest_path_is_refused() {
     let leaf = |key: &[u8]| map_leaf(key, 0, target(1).as_bytes());
     let honest = key(&"x".repeat(path::MAX_TEXT));
     assert_eq!(get(&leaf(honest.as_bytes()), &honest), Ok(Some(target(1))));
-    // Each is one byte of text too long: letters, a zero among them, a slash among them.
+    // Each is one byte of text too long: letters only, with an escaped zero byte, with a separator.
     let letters = vec![b'x'; path::MAX_TEXT - 1];
     for end in [&b"xx\0\0"[..], b"x\0\xff\0\0", b"\0\x01x\0\0"] {
-        refused(get(&leaf(&[&letters[..], end].concat()), &key("a")), "4,096 bytes of text");
+        assert_refused(get(&leaf(&[&letters[..], end].concat()), &key("a")), "4,096 bytes of text");
     }
-    refused(get(&leaf(&vec![b'x'; path::MAX_KEY + 1]), &key("a")), "8,194 bytes");
+    assert_refused(get(&leaf(&vec![b'x'; path::MAX_KEY + 1]), &key("a")), "8,194 bytes");
 }
 
 #[test]
-fn a_leaf_whose_key_ends_inside_its_parents_prefix() {
-    // The parent's prefix is the key "a" and three bits more, so the leaf below can't be that of "a".
+fn leaf_key_that_ends_inside_its_parents_prefix_is_refused() {
+    // The parent's prefix is the key "a" plus three bits, so the leaf below it cannot have the key "a".
     let whole = key("a");
     let forged = map_inner(27, &[0x61, 0, 0, 0], [map_leaf(whole.as_bytes(), 28, target(1).as_bytes()), map_stub(1)]);
-    refused(list(&forged), "tail shorter");
-    refused(get(&forged, &whole), "below a whole key");
+    assert_refused(list(&forged), "tail shorter");
+    assert_refused(get(&forged, &whole), "below a whole key");
 }
 
 #[test]
-fn a_walk_that_goes_on_behind_the_end_of_its_key() {
+fn descent_past_the_end_of_the_key_is_refused() {
     let (here, below) = (key("a"), [0x61, 0, 0, 0x40]);
     let forged = map_inner(24, &[0x61, 0, 0], [map_stub(1), map_leaf(&below, 25, target(1).as_bytes())]);
-    refused(list(&forged), "bytes follow the terminator");
-    refused(get(&forged, &here), "below a whole key");
+    assert_refused(list(&forged), "bytes follow the terminator");
+    assert_refused(get(&forged, &here), "below a whole key");
     let forged = map_inner(24, &[0x61, 0, 0], [map_stub(1), map_stub(1)]);
-    refused(get(&forged, &here), "below a whole key");
+    assert_refused(get(&forged, &here), "below a whole key");
     assert_eq!(get(&forged, &key("b")), Ok(None));
 }
 
 #[test]
-fn an_insert_into_a_map_that_is_as_full_as_can_be() {
+fn insert_into_a_map_of_the_maximum_count_is_refused() {
     let add = map::Change { key: key("a"), before: None, after: Some(target(1)) };
     let changes = map::Changes::new(vec![add]).expect("a change");
     let insert = |counts: [u64; 2]| {
@@ -215,11 +215,11 @@ fn an_insert_into_a_map_that_is_as_full_as_can_be() {
     };
     let half = SUM_LIMIT / 2;
     assert!(insert([half, half - 2]).is_ok());
-    refused(insert([half, half - 1]), "2^53");
+    assert_refused(insert([half, half - 1]), "2^53");
 }
 
 #[test]
-fn a_replacement_that_makes_a_list_too_large() {
+fn replacement_that_exceeds_the_maximum_list_size_is_refused() {
     let (old, other) = (list_leaf(1, &target(1)), list_stub(1, 5));
     let tree = list_inner([old, other]);
     let replace = |size| {
@@ -228,30 +228,30 @@ fn a_replacement_that_makes_a_list_too_large() {
         verify::list_changes(&root(Kind::List, &tree), changes, &tree.proof, verify::PROOF_LIMIT)
     };
     assert!(replace(SUM_LIMIT - 6).is_ok());
-    refused(replace(SUM_LIMIT - 5), "2^53");
+    assert_refused(replace(SUM_LIMIT - 5), "2^53");
 }
 
 #[test]
-fn a_page_that_notes_what_no_stub_can_have() {
+fn page_with_stub_fields_out_of_range_is_refused() {
     let tree = map_inner(9, &[0x62, 0], [map_stub(1), map_stub(1)]);
-    let page = |notes: [u64; 3]| {
+    let page = |fields: [u64; 3]| {
         let stub = &map_stub(1).proof;
         let mut bytes = tree.proof[..tree.proof.len() - 2 * stub.len()].to_vec();
         for _ in 0..2 {
             bytes.extend_from_slice(stub);
-            notes.iter().for_each(|n| number(&mut bytes, *n));
+            fields.iter().for_each(|n| number(&mut bytes, *n));
         }
         Page::parse(&bytes, Kind::Map, SUITE, &tree.digest)
     };
     assert!(page([255, 65_535, u64::from(u32::MAX)]).is_ok());
-    for notes in [[256, 0, 0], [0, 65_536, 0], [0, 0, 1 << 32]] {
-        let refused = page(notes).expect_err("out of range");
+    for fields in [[256, 0, 0], [0, 65_536, 0], [0, 0, 1 << 32]] {
+        let refused = page(fields).expect_err("out of range");
         assert!(refused.to_string().contains("out of range"), "{refused}");
     }
 }
 
 #[test]
-fn a_root_of_another_kind() {
+fn query_on_a_root_of_the_other_kind_is_a_kind_mismatch() {
     let (map, list) = (map_leaf(key("a").as_bytes(), 0, target(1).as_bytes()), list_leaf(1, &target(1)));
     let window = || Window::new::<&str, &str>(&[], None).expect("a window");
     let add = map::Change { key: key("b"), before: None, after: Some(target(1)) };
@@ -272,6 +272,6 @@ fn a_root_of_another_kind() {
     }
     let honest = root(Kind::Map, &map);
     assert!(verify::scan(&honest, window(), 1, &map.proof, 99).is_ok());
-    let nothing_asked = verify::scan(&honest, window(), 0, &map.proof, 99).err();
-    assert!(matches!(nothing_asked, Some(Error::Input { code: InputCode::InvalidRequest, .. })), "{nothing_asked:?}");
+    let zero_limit = verify::scan(&honest, window(), 0, &map.proof, 99).err();
+    assert!(matches!(zero_limit, Some(Error::Input { code: InputCode::InvalidRequest, .. })), "{zero_limit:?}");
 }

@@ -1,6 +1,6 @@
-//! Bytes made to cost much: they are refused, and take memory in proportion to their length.
+//! Adversarial inputs: they are refused, and parsing them takes heap memory proportional to their length.
 //!
-//! The tests of this program run one after the other, as all of them count the same heap.
+//! The tests here run one at a time because they measure the same heap.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coregw_core::{Error, Key, Kind, MAX_PAGE, Page, RootCid, Suite, Window, list, map, varint, verify};
 
-/// Counts the bytes in use, and their peak.
+/// An allocator that counts the bytes in use and their peak.
 struct Counting;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-// SAFETY: all calls go to the system's allocator as they are; counting touches no memory that it hands out.
+// SAFETY: every call is forwarded unchanged to the system allocator; counting does not touch allocated memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(used, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's own.
+        // SAFETY: the caller upholds the contract of `alloc`, which is that of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most heap that is taken at once while `work` runs, in bytes.
+/// Runs `work` and returns its peak heap use in bytes.
 fn peak(work: impl FnOnce()) -> usize {
     let before = USED.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -47,19 +47,19 @@ fn stub(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xab; 32]);
 }
 
-/// Proofs that a reader could trip over, each at most `max` bytes long.
+/// Byte strings of at most `max` bytes that stress the proof parser, each with a description.
 fn hostile(max: usize) -> Vec<(&'static str, Vec<u8>)> {
     let filled = |piece: &[u8]| piece.iter().copied().cycle().take(max).collect::<Vec<_>>();
     let mut all = vec![
-        ("list nodes inside each other", filled(&[0x12])),
-        ("map nodes inside each other", filled(&[2, 0])),
+        ("nested list nodes", filled(&[0x12])),
+        ("nested map nodes", filled(&[2, 0])),
         ("map nodes one label byte apart", filled(&[2, 7, 0])),
         ("map nodes with stubs on the left", {
             let mut piece = vec![2, 0];
             stub(&mut piece);
             filled(&piece)
         }),
-        ("stubs behind each other", {
+        ("consecutive stubs", {
             let mut piece = Vec::new();
             stub(&mut piece);
             filled(&piece)
@@ -85,7 +85,7 @@ fn hostile(max: usize) -> Vec<(&'static str, Vec<u8>)> {
         bytes.resize(max, 0);
         all.push((what, bytes));
     }
-    // A perfect list of the shortest leaves: whole, but of another digest.
+    // A perfect list of the shortest leaves: well-formed, but with another digest.
     let mut tiny = Vec::new();
     let leaves = 1usize << (max / 8).ilog2();
     for i in 0..leaves {
@@ -93,13 +93,13 @@ fn hostile(max: usize) -> Vec<(&'static str, Vec<u8>)> {
         (0..opened).for_each(|_| tiny.push(0x12));
         tiny.extend_from_slice(&[0x11, 1, 4, 1, 0x55, 0, 0]);
     }
-    all.push(("a whole list of empty payloads", tiny));
-    // As deep as keys go, then a leaf, then stubs: whole, but of another digest.
+    all.push(("a well-formed list of empty payloads", tiny));
+    // A chain of inner nodes down to the maximum depth of keys, then stubs: well-formed, but with another digest.
     let mut deep = Vec::new();
     let depth = (max / 40).min(60_000);
     (0..depth).for_each(|_| deep.extend_from_slice(&[2, 0]));
     (0..=depth).for_each(|_| stub(&mut deep));
-    all.push(("a whole tree as deep as it is long", deep));
+    all.push(("a well-formed tree of maximum depth", deep));
     all
 }
 
@@ -107,7 +107,7 @@ fn root(kind: Kind) -> RootCid {
     RootCid { kind, suite: Suite::Sha2_256, digest: Suite::Sha2_256.digest(b"another tree") }
 }
 
-/// Every query's verifier on the same bytes; each must refuse them as a proof.
+/// Asserts that the verifier of every query refuses `bytes` as a proof.
 fn refuse_all(what: &str, bytes: &[u8]) {
     let limit = verify::WIDE_PROOF_LIMIT;
     let key = Key::from_text("a/b").expect("a path");
@@ -130,7 +130,7 @@ fn refuse_all(what: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn hostile_proofs_are_refused_in_memory_that_is_in_proportion() {
+fn hostile_proofs_are_refused_with_memory_proportional_to_their_length() {
     let _alone = ONE_AT_A_TIME.lock();
     for max in [1 << 20, 4096, 64] {
         for (what, bytes) in hostile(max) {
@@ -142,7 +142,7 @@ fn hostile_proofs_are_refused_in_memory_that_is_in_proportion() {
 }
 
 #[test]
-fn hostile_pages_are_refused_in_memory_that_is_in_proportion() {
+fn hostile_pages_are_refused_with_memory_proportional_to_their_length() {
     let _alone = ONE_AT_A_TIME.lock();
     for (what, bytes) in hostile(MAX_PAGE) {
         let root = root(Kind::Map);

@@ -1,4 +1,4 @@
-//! What is very long, very deep or past a limit: it works in a small stack, or is refused by its name.
+//! Inputs that are very long, very deep or over a limit: each works on a small stack, or the error names the limit.
 
 mod support;
 
@@ -8,7 +8,7 @@ use coregw_core::{
 use support::query::{Answer, Query};
 use support::{Path, target};
 
-/// Runs a test where recursion on the depth of a tree, of a proof or of pages would overflow.
+/// Runs a test on a stack so small that recursion on the depth of a tree, a proof or a chain of pages overflows it.
 fn in_small_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(test).expect("a thread");
     if let Err(panic) = thread.join() {
@@ -16,7 +16,7 @@ fn in_small_stack(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Key `i` of a comb: it leaves a path of many `U` at the i-th bit in which a text may differ from it.
+/// Key `i` of a comb: it diverges from a path of many `U` at the i-th bit that a text can vary.
 fn tooth(i: usize, len: usize) -> Path {
     let (at, bit) = (i / 7, 1 + i % 7);
     let mut text = "U".repeat(at);
@@ -25,12 +25,12 @@ fn tooth(i: usize, len: usize) -> Path {
     vec![text]
 }
 
-/// The path that all teeth leave, and that is in a comb too.
+/// The path from which all teeth diverge; the comb contains it too.
 fn spine(depth: usize) -> Path {
     vec!["U".repeat(depth.div_ceil(7))]
 }
 
-/// A map as deep as it has keys, each of them at least `len` bytes long.
+/// Builds a map whose depth is its number of keys, each at least `len` bytes long.
 fn comb(depth: usize, len: usize) -> Snapshot {
     let mut arcs = Arcs::default();
     (0..depth).for_each(|i| arcs.push(&support::key(&tooth(i, len)), &target(i as u16)));
@@ -44,7 +44,7 @@ fn changes(all: &[(Path, Option<Cid>, Option<Cid>)]) -> map::Changes {
     map::Changes::new(all.iter().map(one).collect()).expect("changes")
 }
 
-/// Proves and verifies, and gives back how long the proof is.
+/// Proves and verifies a query; returns the answer and the length of the proof in bytes.
 fn check(tree: &Snapshot, query: &Query) -> (Answer, usize) {
     let (answer, proof) = query.prove(tree).expect("an answer");
     assert_eq!(query.verify(&tree.root(), &proof).as_ref(), Ok(&answer));
@@ -78,19 +78,19 @@ fn work_on_comb(depth: usize, len: usize) {
 }
 
 #[test]
-fn a_trie_ten_thousand_nodes_deep_works_in_a_small_stack() {
+fn trie_ten_thousand_nodes_deep_works_on_a_small_stack() {
     in_small_stack(|| work_on_comb(10_000, 0));
 }
 
 #[test]
-fn thousands_of_linked_pages_are_dropped_in_a_small_stack() {
+fn thousands_of_linked_pages_are_dropped_on_a_small_stack() {
     in_small_stack(|| {
         let tree = comb(8_000, path::MAX_TEXT);
         let pages = tree.pages().count();
         assert!(pages > 3_000, "{pages} pages");
         let (changed, _) =
             tree.change_map(changes(&[(vec!["new".into()], None, Some(target(3)))])).expect("the change fits");
-        // What two trees share stays until the last of them goes.
+        // Pages that two trees share live until the second tree is dropped.
         drop(tree);
         assert_eq!(changed.count(), 8_002);
         assert_eq!(check(&changed, &Query::Key(tooth(7_999, path::MAX_TEXT))).0, Answer::Key(Some(target(7_999))));
@@ -98,7 +98,7 @@ fn thousands_of_linked_pages_are_dropped_in_a_small_stack() {
 }
 
 #[test]
-fn a_proof_past_the_limit_is_refused_by_name() {
+fn proof_over_the_length_limit_is_refused_and_the_error_names_the_limit() {
     in_small_stack(|| {
         let depth = 7 * path::MAX_TEXT;
         let tree = comb(depth, 0);
@@ -109,17 +109,17 @@ fn a_proof_past_the_limit_is_refused_by_name() {
         let verify = |proof: &[u8], limit| verify::key(&tree.root(), &support::key(&deepest), proof, limit);
         assert!(verify(&proof, len).is_ok());
         for limit in [len - 1, 0] {
-            let refused = verify(&proof, limit).expect_err("past the limit");
+            let refused = verify(&proof, limit).expect_err("over the limit");
             assert!(refused.to_string().contains(&format!("the limit is {limit}")), "{refused}");
         }
         proof.resize(verify::PROOF_LIMIT + 1, 0);
-        let refused = verify(&proof, verify::PROOF_LIMIT).expect_err("past the limit");
+        let refused = verify(&proof, verify::PROOF_LIMIT).expect_err("over the limit");
         assert!(refused.to_string().contains("the limit is 1048576"), "{refused}");
     });
 }
 
 #[test]
-fn a_path_of_two_thousand_segments_works_in_a_small_stack() {
+fn path_of_two_thousand_segments_works_on_a_small_stack() {
     in_small_stack(|| {
         let path: Path = (0..2_000).map(|i| ["a", "b"][i % 2].to_owned()).collect();
         let mut arcs = support::Arcmap::new();
@@ -139,7 +139,7 @@ fn a_path_of_two_thousand_segments_works_in_a_small_stack() {
 }
 
 #[test]
-fn the_longest_keys_work_and_longer_ones_are_refused_by_name() {
+fn longest_keys_work_and_errors_for_longer_ones_name_the_limit() {
     let zeros = vec!["\0".repeat(path::MAX_TEXT)];
     let letters = vec!["z".repeat(path::MAX_TEXT)];
     let slashes: Path = vec!["a".to_owned(); path::MAX_TEXT.div_ceil(2)];
@@ -152,29 +152,29 @@ fn the_longest_keys_work_and_longer_ones_are_refused_by_name() {
         assert_eq!(check(&tree, &Query::Key(path.clone())).0, Answer::Key(arcs.get(path).copied()));
     }
     assert!(support::pages(&tree).values().all(|page| page.len() <= MAX_PAGE));
-    let named = |refused: coregw_core::Result<Key>| match refused {
+    let names_limit = |refused: coregw_core::Result<Key>| match refused {
         Err(Error::Input { code: InputCode::InvalidPath, what }) => what.contains("4,096"),
         _ => false,
     };
-    assert!(named(Key::from_text(&"z".repeat(path::MAX_TEXT + 1))));
-    assert!(named(Key::from_segments(&["z".repeat(path::MAX_TEXT + 1)])));
-    assert!(named(Key::from_segments(&vec!["a"; path::MAX_TEXT.div_ceil(2) + 1])));
+    assert!(names_limit(Key::from_text(&"z".repeat(path::MAX_TEXT + 1))));
+    assert!(names_limit(Key::from_segments(&["z".repeat(path::MAX_TEXT + 1)])));
+    assert!(names_limit(Key::from_segments(&vec!["a"; path::MAX_TEXT.div_ceil(2) + 1])));
 }
 
 #[test]
-fn sizes_at_the_limit_work_and_past_it_are_refused_by_name() {
+fn sizes_up_to_the_limit_work_and_errors_for_larger_ones_name_the_limit() {
     let most = coregw_core::SUM_LIMIT - 1;
     let one = support::list(Suite::Sha2_256, &[(target(1), most)]);
     assert_eq!(one.measure(), most);
     assert_eq!(check(&one, &Query::Range(most - 1, None)).0, check(&one, &Query::Range(0, Some(1))).0);
     support::list(Suite::Sha2_256, &[(target(1), most - 1), (target(1), 1)]);
     for elements in [vec![(target(1), most + 1)], vec![(target(1), most), (target(1), 1)], vec![(target(1), 0)]] {
-        let refused = Snapshot::list(Suite::Sha2_256, &elements).expect_err("past the limit");
+        let refused = Snapshot::list(Suite::Sha2_256, &elements).expect_err("over the limit");
         assert!(refused.to_string().contains("2^53"), "{refused}");
     }
     let append = list::Change { index: 1, before: None, after: Some((target(2), 1)) };
     let append = list::Changes::new(vec![append]).expect("a change");
-    let refused = one.change_list(append).expect_err("past the limit");
+    let refused = one.change_list(append).expect_err("over the limit");
     assert!(
         matches!(&refused, Error::Input { code: InputCode::TooLarge, what } if what.contains("2^53")),
         "{refused:?}"
@@ -186,7 +186,7 @@ fn sizes_at_the_limit_work_and_past_it_are_refused_by_name() {
 }
 
 #[test]
-fn a_page_past_the_limit_is_refused_by_name() {
+fn page_over_the_length_limit_is_refused_and_the_error_names_the_limit() {
     let digest = Suite::Sha2_256.digest(b"");
     let refused = Page::parse(&vec![0; MAX_PAGE + 1], Kind::Map, Suite::Sha2_256, &digest).expect_err("too long");
     assert!(refused.to_string().contains(&format!("the limit is {MAX_PAGE}")), "{refused}");

@@ -1,7 +1,8 @@
-//! Maps and lists against slow models: content, pages, queries and their proofs (protocol sections 2 to 4).
+//! Property tests of maps and lists against slow models: content, pages, queries and their proofs (protocol sections
+//! 2 to 4).
 //!
-//! `PROPTEST_CASES` sets how many cases each property runs. What must be refused by name is in `forgeries`, what is
-//! very long or deep in `limits`.
+//! `PROPTEST_CASES` sets the number of cases per property. Forgeries of single checks are in `forgeries`, very long or
+//! deep inputs in `limits`.
 
 mod support;
 
@@ -11,13 +12,13 @@ use coregw_core::{Page, Snapshot, list, map, verify};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use support::query::{Answer, Query, list_queries, map_queries, near, slow_get, slow_index, slow_range, slow_scan};
-use support::tamper::{Edit, edits, hostile_bytes, spoil};
+use support::tamper::{Edit, edits, hostile_bytes, tamper};
 use support::{Arcmap, Elements, Path, config, pages, suites};
 
-/// The most that hangs on the top of a page, in bytes.
+/// The maximum number of bytes below a page's top node.
 const PAGE_LIMIT: usize = 8192;
 
-/// One step of a map's life: which arcs go, which get another target, which come.
+/// One step in the history of a map: the arcs to remove, to retarget and to insert.
 type MapStep = (Vec<Index>, Vec<(Index, u16)>, Arcmap);
 
 fn map_steps() -> impl Strategy<Value = MapStep> {
@@ -30,19 +31,20 @@ fn map_steps() -> impl Strategy<Value = MapStep> {
     ]
 }
 
-fn next_map(arcs: &Arcmap, (gone, other, come): &MapStep) -> Arcmap {
+fn next_map(arcs: &Arcmap, (removed, other, added): &MapStep) -> Arcmap {
     let mut next = arcs.clone();
     let all: Vec<_> = arcs.keys().collect();
     if !all.is_empty() {
         next.extend(other.iter().map(|(i, n)| ((*i.get(&all)).clone(), support::target(*n))));
-        let gone: BTreeSet<_> = gone.iter().map(|i| *i.get(&all)).collect();
-        next.retain(|path, _| !gone.contains(path));
+        let removed: BTreeSet<_> = removed.iter().map(|i| *i.get(&all)).collect();
+        next.retain(|path, _| !removed.contains(path));
     }
-    next.extend(come.clone());
+    next.extend(added.clone());
     next
 }
 
-/// Makes the changes from one content to the next: the same root and pages as if built anew, and a proof of it.
+/// Applies the changes from one content to the next; checks that root and pages equal those of a fresh build, and that
+/// the transition proof verifies.
 fn change_map(tree: &Snapshot, from: &Arcmap, to: &Arcmap) -> Result<Snapshot, TestCaseError> {
     let changes = support::map_changes(from, to);
     if changes.is_empty() {
@@ -50,12 +52,12 @@ fn change_map(tree: &Snapshot, from: &Arcmap, to: &Arcmap) -> Result<Snapshot, T
     }
     let changes = map::Changes::new(changes).expect("changes");
     let (changed, proof) = tree.change_map(changes.clone()).expect("the changes fit");
-    let anew = support::map(tree.root().suite, to);
-    prop_assert_eq!(changed.root(), anew.root());
+    let fresh = support::map(tree.root().suite, to);
+    prop_assert_eq!(changed.root(), fresh.root());
     prop_assert_eq!(changed.count(), to.len() as u64);
-    prop_assert!(pages(&changed) == pages(&anew), "the cut depends on history");
+    prop_assert!(pages(&changed) == pages(&fresh), "the pages depend on the history");
     let proven = verify::map_changes(&tree.root(), changes, &proof, verify::WIDE_PROOF_LIMIT);
-    prop_assert_eq!(proven, Ok(anew.root()));
+    prop_assert_eq!(proven, Ok(fresh.root()));
     Ok(changed)
 }
 
@@ -66,28 +68,28 @@ fn change_list(tree: &Snapshot, from: &Elements, to: &Elements) -> Result<Snapsh
     }
     let changes = list::Changes::new(changes).expect("changes");
     let (changed, proof) = tree.change_list(changes.clone()).expect("the changes fit");
-    let anew = support::list(tree.root().suite, to);
-    prop_assert_eq!(changed.root(), anew.root());
-    prop_assert_eq!((changed.count(), changed.measure()), (anew.count(), anew.measure()));
-    prop_assert!(pages(&changed) == pages(&anew), "the cut depends on history");
+    let fresh = support::list(tree.root().suite, to);
+    prop_assert_eq!(changed.root(), fresh.root());
+    prop_assert_eq!((changed.count(), changed.measure()), (fresh.count(), fresh.measure()));
+    prop_assert!(pages(&changed) == pages(&fresh), "the pages depend on the history");
     let proven = verify::list_changes(&tree.root(), changes, &proof, verify::WIDE_PROOF_LIMIT);
-    prop_assert_eq!(proven, Ok(anew.root()));
+    prop_assert_eq!(proven, Ok(fresh.root()));
     Ok(changed)
 }
 
-/// One step of a list's life: its next length, elements to come if it grows, places that get another element.
+/// One step in the history of a list: its next length, the elements to append if it grows, the elements to replace.
 type ListStep = (usize, Elements, Vec<(Index, u16)>);
 
 fn list_steps() -> impl Strategy<Value = ListStep> {
     (0usize..1200, support::elements(60), prop::collection::vec((any::<Index>(), 400u16..500), 0..5))
 }
 
-fn next_list(elements: &Elements, (len, come, other): &ListStep) -> Elements {
+fn next_list(elements: &Elements, (len, added, other): &ListStep) -> Elements {
     let len = *len;
     let mut next: Elements = elements.iter().copied().take(len).collect();
     let kept = next.len();
     if len > kept {
-        next.extend(come.iter().copied().cycle().take(if come.is_empty() { 0 } else { len - kept }));
+        next.extend(added.iter().copied().cycle().take(if added.is_empty() { 0 } else { len - kept }));
     }
     if kept > 0 {
         other.iter().for_each(|(i, n)| next[i.index(kept)] = (support::target(*n), u64::from(*n)));
@@ -95,7 +97,8 @@ fn next_list(elements: &Elements, (len, come, other): &ListStep) -> Elements {
     next
 }
 
-/// Every page is found under its digest, reads back to the same bytes, is in the limit, and is reached from the top.
+/// Checks that every page is stored under its digest, round-trips, is within the size limit, and is reachable from the
+/// root page.
 fn check_pages(tree: &Snapshot) -> Result<(), TestCaseError> {
     let stored = pages(tree);
     let root = tree.root();
@@ -114,7 +117,7 @@ fn check_pages(tree: &Snapshot) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The proof holds, gives the model's answer, and is the only one.
+/// Checks that the answer is the model's and that its proof verifies to the same answer; returns the proof.
 fn check_query(tree: &Snapshot, query: &Query, slow: &Answer) -> Result<Vec<u8>, TestCaseError> {
     let (answer, proof) = query.prove(tree).expect("an answer");
     prop_assert_eq!(&answer, slow);
@@ -122,8 +125,8 @@ fn check_query(tree: &Snapshot, query: &Query, slow: &Answer) -> Result<Vec<u8>,
     Ok(proof)
 }
 
-/// The proof of one query is none of another, unless both are proven by the very same nodes.
-fn check_apart(tree: &Snapshot, queries: &[Query]) -> Result<(), TestCaseError> {
+/// Checks that no query accepts the proof of another, unless both proofs have the same bytes.
+fn check_proofs_are_not_interchangeable(tree: &Snapshot, queries: &[Query]) -> Result<(), TestCaseError> {
     let proven: Vec<_> = queries.iter().map(|query| query.prove(tree).expect("an answer")).collect();
     for (query, (answer, own)) in queries.iter().zip(&proven) {
         for (_, proof) in &proven {
@@ -136,26 +139,26 @@ fn check_apart(tree: &Snapshot, queries: &[Query]) -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// Every flipped bit, every truncation, every byte behind, and some wilder edits are refused.
+/// Checks that a proof is refused after every bit flip, truncation and appended byte, and after random edits.
 fn check_edits(tree: &Snapshot, query: &Query, edits: Vec<Edit>) -> Result<(), TestCaseError> {
     let (answer, proof) = query.prove(tree).expect("an answer");
     let root = tree.root();
     prop_assert_eq!(query.verify(&root, &proof), Ok(answer));
-    let mut spoilt = proof.clone();
+    let mut edited = proof.clone();
     for i in 0..8 * proof.len() {
-        spoilt[i / 8] ^= 1 << (i % 8);
-        prop_assert!(query.verify(&root, &spoilt).is_err(), "bit {} flipped", i);
-        spoilt[i / 8] ^= 1 << (i % 8);
+        edited[i / 8] ^= 1 << (i % 8);
+        prop_assert!(query.verify(&root, &edited).is_err(), "bit {} flipped", i);
+        edited[i / 8] ^= 1 << (i % 8);
     }
     for n in 0..proof.len() {
-        prop_assert!(query.verify(&root, &proof[..n]).is_err(), "{} bytes kept", n);
+        prop_assert!(query.verify(&root, &proof[..n]).is_err(), "truncated to {} bytes", n);
     }
     for b in 0..=255 {
-        prop_assert!(query.verify(&root, &[&proof[..], &[b]].concat()).is_err(), "{} behind it", b);
+        prop_assert!(query.verify(&root, &[&proof[..], &[b]].concat()).is_err(), "{:#04x} appended", b);
     }
     prop_assert!(query.verify(&root, &[&proof[..], &proof[..]].concat()).is_err());
-    let spoilt = spoil(&proof, &edits);
-    prop_assert!(spoilt == proof || query.verify(&root, &spoilt).is_err());
+    let edited = tamper(&proof, &edits);
+    prop_assert!(edited == proof || query.verify(&root, &edited).is_err());
     Ok(())
 }
 
@@ -163,7 +166,7 @@ proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn a_map_has_the_root_of_its_definition_in_any_order(
+    fn map_root_matches_its_definition_for_any_insertion_order(
         suite in suites(), arcs in support::arcmaps(40).prop_flat_map(|arcs| {
             let order: Vec<_> = arcs.clone().into_iter().collect();
             (Just(arcs), Just(order).prop_shuffle())
@@ -179,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn a_list_has_the_root_of_its_definition(suite in suites(), elements in support::elements(70)) {
+    fn list_root_matches_its_definition(suite in suites(), elements in support::elements(70)) {
         let tree = support::list(suite, &elements);
         prop_assert_eq!(tree.root().digest, support::slow_list(suite, &elements));
         prop_assert_eq!(tree.count(), elements.len() as u64);
@@ -188,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn every_query_of_a_map_is_proven(
+    fn every_query_of_a_map_gets_a_valid_proof(
         suite in suites(),
         arcs in support::arcmaps(40),
         more in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths()), 8),
@@ -200,11 +203,11 @@ proptest! {
             let Query::Key(path) = query else { unreachable!() };
             check_query(&tree, query, &slow_get(&arcs, path))?;
         }
-        check_apart(&tree, &queries)?;
+        check_proofs_are_not_interchangeable(&tree, &queries)?;
     }
 
     #[test]
-    fn every_query_of_a_list_is_proven(
+    fn every_query_of_a_list_gets_a_valid_proof(
         suite in suites(),
         elements in support::elements(40),
         edges in prop::collection::vec((any::<Index>(), any::<Index>()), 12),
@@ -225,11 +228,11 @@ proptest! {
             };
             check_query(&tree, query, &slow)?;
         }
-        check_apart(&tree, &queries)?;
+        check_proofs_are_not_interchangeable(&tree, &queries)?;
     }
 
     #[test]
-    fn a_listing_pages_through_to_exactly_its_entries(
+    fn paging_through_a_listing_yields_exactly_its_entries(
         suite in suites(),
         arcs in support::arcmaps(40),
         pick in any::<(Index, Index, Index)>(),
@@ -255,25 +258,25 @@ proptest! {
         prop_assert_eq!(all, expected.collect::<Vec<_>>());
         queries.push(Query::Scan(prefix.clone(), None, limit + 1));
         queries.push(Query::Scan(path[..1].to_vec(), None, limit));
-        check_apart(&tree, &queries)?;
+        check_proofs_are_not_interchangeable(&tree, &queries)?;
     }
 
     #[test]
-    fn no_proof_of_a_map_stands_a_change((arcs, query) in map_queries(24), suite in suites(), edits in edits()) {
+    fn edited_proof_of_a_map_is_refused((arcs, query) in map_queries(24), suite in suites(), edits in edits()) {
         check_edits(&support::map(suite, &arcs), &query, edits)?;
     }
 
     #[test]
-    fn no_proof_of_a_list_stands_a_change((elements, query) in list_queries(40), suite in suites(), edits in edits()) {
+    fn edited_proof_of_a_list_is_refused((elements, query) in list_queries(40), suite in suites(), edits in edits()) {
         check_edits(&support::list(suite, &elements), &query, edits)?;
     }
 
     #[test]
-    fn random_bytes_prove_nothing_but_by_being_the_proof(
-        (arcs, asked) in map_queries(5), (elements, asked_of_list) in list_queries(5), bytes in hostile_bytes(),
+    fn random_bytes_are_refused_as_proofs_and_as_pages(
+        (arcs, map_query) in map_queries(5), (elements, list_query) in list_queries(5), bytes in hostile_bytes(),
     ) {
         let suite = coregw_core::Suite::Sha2_256;
-        for (tree, query) in [(support::map(suite, &arcs), asked), (support::list(suite, &elements), asked_of_list)] {
+        for (tree, query) in [(support::map(suite, &arcs), map_query), (support::list(suite, &elements), list_query)] {
             let (root, (_, proof)) = (tree.root(), query.prove(&tree).expect("an answer"));
             prop_assert!(bytes == proof || query.verify(&root, &bytes).is_err());
             let stored = &pages(&tree)[&root.digest];
@@ -286,7 +289,7 @@ proptest! {
     #![proptest_config(config(10))]
 
     #[test]
-    fn a_map_does_not_know_its_history(
+    fn pages_of_a_map_do_not_depend_on_its_history(
         suite in suites(),
         start in support::large_arcmaps(1500),
         steps in prop::collection::vec(map_steps(), 1..6),
@@ -301,7 +304,7 @@ proptest! {
             check_pages(&tree)?;
             arcs = next;
         }
-        // Down to nothing in a few batches, and up again.
+        // Shrink to empty in a few batches, then grow again.
         let all = arcs.clone();
         let mut down: Vec<_> = cuts.iter().map(|cut| cut.index(all.len() + 1)).chain([0]).collect();
         down.sort_unstable_by(|a, b| b.cmp(a));
@@ -314,15 +317,15 @@ proptest! {
     }
 
     #[test]
-    fn a_list_does_not_know_its_history(
+    fn pages_of_a_list_do_not_depend_on_its_history(
         suite in suites(),
         start in support::elements(1200),
         steps in prop::collection::vec(list_steps(), 1..6),
     ) {
         let mut tree = support::list(suite, &start);
         let mut elements = start;
-        let to_nothing_and_up = [(0, Vec::new(), Vec::new()), (700, vec![(support::target(1), 1)], Vec::new())];
-        for step in steps.into_iter().chain(to_nothing_and_up) {
+        let to_empty_and_back = [(0, Vec::new(), Vec::new()), (700, vec![(support::target(1), 1)], Vec::new())];
+        for step in steps.into_iter().chain(to_empty_and_back) {
             let next = next_list(&elements, &step);
             tree = change_list(&tree, &elements, &next)?;
             check_pages(&tree)?;
@@ -331,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn one_change_at_a_time_keeps_the_cut_of_the_content(
+    fn pages_after_single_changes_equal_those_of_a_fresh_build(
         suite in suites(),
         start in support::large_arcmaps(900),
         picks in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths(), any::<u16>()), 12),
@@ -351,7 +354,7 @@ proptest! {
     }
 
     #[test]
-    fn queries_on_many_pages_are_proven(
+    fn queries_on_many_pages_get_valid_proofs(
         suite in suites(),
         arcs in support::large_arcmaps(1500),
         picks in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths()), 20),

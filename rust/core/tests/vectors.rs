@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
-    let text = std::fs::read_to_string(&path).expect("the vectors are in the project");
+    let text = std::fs::read_to_string(&path).expect("the vectors are in the repository");
     let file: Value = serde_json::from_str(&text).expect("vectors are JSON");
     file["cases"].as_array().expect("cases").clone()
 }
@@ -60,7 +60,7 @@ fn build_list(suite: Suite, elements: &Value) -> Snapshot {
 }
 
 #[test]
-fn keys() {
+fn keys_match_the_vectors() {
     for case in cases("keys.json") {
         let key = Key::from_segments(&strings(&case["segments"])).expect("a path");
         assert_eq!(hex::encode(key.as_bytes()), text(&case["key"]), "{case}");
@@ -68,7 +68,7 @@ fn keys() {
 }
 
 #[test]
-fn payloads() {
+fn payload_cids_match_the_vectors() {
     for case in cases("payloads.json") {
         let data = bytes(&case["bytes"]);
         let codec = Codec::parse(text(&case["codec"])).expect("a codec");
@@ -84,7 +84,7 @@ fn payloads() {
 }
 
 #[test]
-fn roots() {
+fn roots_match_the_vectors() {
     for case in cases("roots.json") {
         let tree = match text(&case["kind"]) {
             "map" => build_map(suite(&case), &case["arcs"]),
@@ -98,10 +98,10 @@ fn roots() {
     }
 }
 
-/// What a proof proves, in the members of a vector; an error for a proof that is refused.
+/// Verifies the proof of a case; returns what it proves as the members of a vector, or why the proof is refused.
 fn proven(case: &Value) -> Result<Value, String> {
     let query = &case["query"];
-    let root = root(&case["root"]).ok_or("the root is none")?;
+    let root = root(&case["root"]).ok_or("the root is not a root CID")?;
     let proof = bytes(&case["proof"]);
     let show = |cid: Option<Cid>| cid.map_or(Value::Null, |cid| Value::String(cid.text()));
     match text(&query["kind"]) {
@@ -142,12 +142,12 @@ fn check_proof(case: &Value) {
 }
 
 #[test]
-fn proofs() {
+fn proofs_of_the_vectors_are_accepted_or_refused_as_recorded() {
     cases("proofs.json").iter().for_each(check_proof);
 }
 
 #[test]
-fn scans() {
+fn listings_and_their_proofs_match_the_vectors() {
     for case in cases("scans.json") {
         let map = build_map(suite(&case), &case["arcs"]);
         let prefix = strings(&case["prefix"]);
@@ -190,7 +190,7 @@ fn list_changes(changes: &Value) -> list::Changes {
 }
 
 #[test]
-fn transitions() {
+fn transitions_and_their_proofs_match_the_vectors() {
     for case in cases("transitions.json") {
         let limit = verify::WIDE_PROOF_LIMIT;
         let proof = bytes(&case["proof"]);
@@ -218,7 +218,7 @@ fn transitions() {
 }
 
 #[test]
-fn hostile_proofs_and_changes() {
+fn hostile_proofs_and_changes_are_refused_as_recorded() {
     let mut seen = 0;
     for case in cases("hostile.json") {
         match text(&case["operation"]) {

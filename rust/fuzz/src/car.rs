@@ -1,4 +1,5 @@
-//! Any bytes as a CAR, in chunks of any size: never a panic, and what is imported are whole trees with sound pages.
+//! Fuzz target: any bytes as a CAR, in chunks of any size. No panic, and an import that succeeds stores complete trees
+//! of valid pages.
 #![no_main]
 
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use coregw_ops::car::{CarLimits, CarReader};
 use coregw_ops::{Need, Operation, Progress};
 use libfuzzer_sys::fuzz_target;
 
-/// Pages and roots that an import stores; `None` if it fails.
+/// Runs an import and returns the pages and roots that it stores; `None` if it fails.
 fn import(reader: CarReader, car: &[u8]) -> Option<(HashMap<Digest, Vec<u8>>, Vec<RootCid>)> {
     let mut operation = Operation::import_car(Arc::new(PageCache::new(0, 0)), reader);
     let (mut stored, mut recorded) = (HashMap::new(), Vec::new());
@@ -18,7 +19,7 @@ fn import(reader: CarReader, car: &[u8]) -> Option<(HashMap<Digest, Vec<u8>>, Ve
             Progress::Done(_) => return Some((stored, recorded)),
             Progress::Needs(Need::Bytes(range)) => {
                 let bytes = &car[range.start as usize..(range.end as usize).min(car.len())];
-                operation.supply_bytes(bytes.to_vec()).expect("bytes were asked for");
+                operation.supply_bytes(bytes.to_vec()).expect("the operation needs bytes");
             }
             Progress::Needs(Need::Store { pages, roots }) => {
                 stored.extend(pages);
@@ -45,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     let mut seen = 0;
     while let Some(root) = rest.pop() {
         let bytes = &pages[&root.digest];
-        let page = Page::parse(bytes, root.kind, root.suite, &root.digest).expect("a page made here is sound");
+        let page = Page::parse(bytes, root.kind, root.suite, &root.digest).expect("an imported page is valid");
         assert_eq!(page.to_bytes(), *bytes);
         seen += 1;
         if seen < 1000 {

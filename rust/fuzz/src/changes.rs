@@ -1,4 +1,5 @@
-//! Random changes of a map and of a list: the same root and pages as if built anew, and a proof that holds.
+//! Fuzz target: random changes of a map or a list. Root and pages equal those of a fresh build, and the transition proof
+//! verifies.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ fn target(n: u8) -> Cid {
     Cid::from_bytes(&[&[1, 0x55, 0x12, 32][..], &[n; 32]].concat()).expect("a CID")
 }
 
-/// A path out of two bytes: some share beginnings, some are long.
+/// Derives a path from two bytes; some paths share prefixes, some are long.
 fn path(a: u8, b: u8) -> Vec<String> {
     let mut path =
         vec![["a", "b", "ab", "a\0", "run"][usize::from(a % 5)].to_owned(), format!("{:03}", u16::from(b) * 3)];
@@ -54,7 +55,7 @@ fn maps(suite: Suite, mut data: &[u8]) {
             data = rest;
             match c {
                 0..80 => drop(next.remove(&path(a, b)).is_some()),
-                // Runs of neighbours make trees of many pages.
+                // Runs of adjacent keys produce trees of many pages.
                 80..128 => next.extend((0..c).map(|i| (vec![format!("{a}-{b:03}"), format!("{i:04}")], target(i)))),
                 _ => drop(next.insert(path(a, b), target(c)).is_some()),
             }
@@ -68,10 +69,10 @@ fn maps(suite: Suite, mut data: &[u8]) {
         let changes: Vec<_> = paths.into_iter().map(change).filter(|change| change.before != change.after).collect();
         let Ok(changes) = map::Changes::new(changes) else { continue };
         let (changed, proof) = tree.change_map(changes.clone()).expect("the changes fit");
-        let anew = build(suite, &next);
-        assert_eq!(changed.root(), anew.root());
-        assert!(pages(&changed) == pages(&anew), "the cut depends on history");
-        assert_eq!(verify::map_changes(&tree.root(), changes, &proof, LIMIT), Ok(anew.root()));
+        let fresh = build(suite, &next);
+        assert_eq!(changed.root(), fresh.root());
+        assert!(pages(&changed) == pages(&fresh), "the pages depend on the history");
+        assert_eq!(verify::map_changes(&tree.root(), changes, &proof, LIMIT), Ok(fresh.root()));
         (tree, content) = (changed, next);
     }
 }
@@ -98,10 +99,10 @@ fn lists(suite: Suite, mut data: &[u8]) {
         let all = (0..content.len().max(next.len())).filter(|i| content.get(*i) != next.get(*i)).map(change);
         let Ok(changes) = list::Changes::new(all.collect()) else { continue };
         let (changed, proof) = tree.change_list(changes.clone()).expect("the changes fit");
-        let anew = Snapshot::list(suite, &next).expect("a list");
-        assert_eq!(changed.root(), anew.root());
-        assert!(pages(&changed) == pages(&anew), "the cut depends on history");
-        assert_eq!(verify::list_changes(&tree.root(), changes, &proof, LIMIT), Ok(anew.root()));
+        let fresh = Snapshot::list(suite, &next).expect("a list");
+        assert_eq!(changed.root(), fresh.root());
+        assert!(pages(&changed) == pages(&fresh), "the pages depend on the history");
+        assert_eq!(verify::list_changes(&tree.root(), changes, &proof, LIMIT), Ok(fresh.root()));
         (tree, content) = (changed, next);
     }
 }

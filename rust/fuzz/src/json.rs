@@ -1,4 +1,4 @@
-//! Any bytes as the bodies of requests and results, as CIDs and as paths: never a panic.
+//! Fuzz target: any bytes as request and result bodies, CIDs and paths. No panic.
 #![no_main]
 
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use coregw_ops::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Drives an operation on a store that has the record of every root and no page.
+/// Drives an operation on a store that holds the record of every root but no pages.
 fn drive(operation: coregw_core::Result<Operation>) {
     let Ok(mut operation) = operation else { return };
     for _ in 0..100 {
         match operation.poll(1000) {
             Ok(Progress::Needs(Need::Roots(roots))) => {
-                operation.supply_roots(vec![true; roots.len()]).expect("roots were asked for");
+                operation.supply_roots(vec![true; roots.len()]).expect("the operation needs roots");
             }
             Ok(Progress::Needs(Need::Pages(_))) | Ok(Progress::Done(_)) | Err(_) => return,
             Ok(Progress::Needs(_)) => {}

@@ -1,10 +1,11 @@
-//! Any bytes as a page: what is read is written back to the same bytes, and no page leads to itself.
+//! Fuzz target: any bytes as a page. A page that parses is written back to the same bytes, and no stub names its own
+//! page.
 #![no_main]
 
 use coregw_core::{Digest, Kind, Page, Suite};
 use libfuzzer_sys::fuzz_target;
 
-/// Reads the digest that a refusal names.
+/// Extracts the actual digest from a mismatch error.
 fn digest_of(refused: &str) -> Option<Digest> {
     let (_, hex) = refused.rsplit_once("has the digest ")?;
     let byte = |i: usize| u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok();
@@ -20,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     let kind = if how & 2 == 0 { Kind::Map } else { Kind::List };
     let refused = Page::parse(bytes, kind, suite, &Digest([0; 32])).expect_err("no page has this digest");
     if let Some(digest) = digest_of(&refused.to_string()) {
-        let page = Page::parse(bytes, kind, suite, &digest).expect("the digest is its own");
+        let page = Page::parse(bytes, kind, suite, &digest).expect("the page parses under its own digest");
         assert_eq!(page.to_bytes(), bytes);
         assert!(page.stubs().all(|stub| stub != digest));
     }

@@ -1,4 +1,4 @@
-//! Any bytes as a proof, under the root that they have: no panic, and at most one answer to each query.
+//! Fuzz target: any bytes as a proof, under the root that they hash to. No panic, and the answers to all queries agree.
 #![no_main]
 
 use coregw_core::list::Changes as ListChanges;
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 1 << 20;
 
-/// Reads the digest that a refusal names, so that what is fuzzed gets past the comparison with the root.
+/// Extracts the actual digest from a mismatch error, so that the input passes the comparison with the root.
 fn digest_of(refused: &Error) -> Option<Digest> {
     let text = refused.to_string();
     let (_, rest) = text.split_once("digest is ")?;
@@ -22,16 +22,16 @@ fn target(n: u8) -> Cid {
     Cid::from_bytes(&[&[1, 0x55, 0x12, 32][..], &[n; 32]].concat()).expect("a CID")
 }
 
-/// A path out of a few bytes: short segments of few letters.
+/// Derives a path of short segments over a small alphabet.
 fn path(bytes: &[u8]) -> Vec<String> {
     let letter = |b: &u8| char::from(b"ab\0z"[usize::from(b % 4)]);
     let segments = bytes.chunks(2).map(|chunk| chunk.iter().map(letter).collect());
     Some(segments.collect::<Vec<_>>()).filter(|path| !path.is_empty()).unwrap_or_else(|| vec!["a".into()])
 }
 
-fn maps(suite: Suite, asked: &[u8], proof: &[u8]) {
+fn maps(suite: Suite, query: &[u8], proof: &[u8]) {
     let unknown = RootCid { kind: Kind::Map, suite, digest: Digest([0; 32]) };
-    let (head, tail) = asked.split_at(asked.len() / 2);
+    let (head, tail) = query.split_at(query.len() / 2);
     let (path, other) = (path(head), path(tail));
     let key = Key::from_segments(&path).expect("a path");
     let Some(digest) = verify::key(&unknown, &key, proof, LIMIT).err().and_then(|refused| digest_of(&refused)) else {
@@ -39,7 +39,7 @@ fn maps(suite: Suite, asked: &[u8], proof: &[u8]) {
     };
     let root = RootCid { digest, ..unknown };
     let found = verify::key(&root, &key, proof, LIMIT);
-    let limit = usize::from(asked[0] % 5) + 1;
+    let limit = usize::from(query[0] % 5) + 1;
     for (prefix, after) in [(&path[..], None), (&[][..], None), (&path[..1], Some(&path[..])), (&[], Some(&other[..]))]
     {
         let window = Window::new(prefix, after).expect("a window");
@@ -52,21 +52,21 @@ fn maps(suite: Suite, asked: &[u8], proof: &[u8]) {
         assert!(after.is_none_or(|after| listing.entries.iter().all(|entry| entry.0[..] > *after)));
         if let (Ok(found), None, true) = (&found, after, prefix == path) {
             let listed = listing.entries.first().filter(|entry| entry.0 == path).map(|entry| entry.1);
-            assert_eq!(*found, listed, "a look-up contradicts a listing");
+            assert_eq!(*found, listed, "a lookup contradicts a listing");
         }
     }
     let change = |before, after| map::Change { key: key.clone(), before, after };
-    let there = found.ok().flatten();
-    for change in [change(there, Some(target(9))), change(Some(target(1)), None), change(None, Some(target(2)))] {
+    let present = found.ok().flatten();
+    for change in [change(present, Some(target(9))), change(Some(target(1)), None), change(None, Some(target(2)))] {
         if let Ok(changes) = MapChanges::new(vec![change]) {
             let _ = verify::map_changes(&root, changes, proof, LIMIT);
         }
     }
 }
 
-fn lists(suite: Suite, asked: &[u8], proof: &[u8]) {
+fn lists(suite: Suite, query: &[u8], proof: &[u8]) {
     let unknown = RootCid { kind: Kind::List, suite, digest: Digest([0; 32]) };
-    let index = asked.iter().fold(0, |n, b| n << 4 | u64::from(b & 15));
+    let index = query.iter().fold(0, |n, b| n << 4 | u64::from(b & 15));
     let Some(digest) = verify::index(&unknown, index, proof, LIMIT).err().and_then(|refused| digest_of(&refused))
     else {
         return;
@@ -76,7 +76,7 @@ fn lists(suite: Suite, asked: &[u8], proof: &[u8]) {
     if let Ok(found) = &found {
         assert_eq!(found.target.is_some(), index < found.length);
     }
-    let end = index.saturating_add(u64::from(asked[0]));
+    let end = index.saturating_add(u64::from(query[0]));
     for (start, end) in [(index, Some(end)), (0, None), (index, None), (end, Some(index))] {
         let Ok(span) = verify::range(&root, start, end, proof, LIMIT) else {
             continue;
@@ -87,8 +87,8 @@ fn lists(suite: Suite, asked: &[u8], proof: &[u8]) {
         assert!(span.segments.is_empty() == (start >= end) && from <= start.max(from));
         assert!(span.segments.is_empty() || (from <= start && from + size >= end));
     }
-    let there = found.ok().and_then(|found| Some((found.target?, found.size)));
-    let changes = [(index, there, Some((target(3), 5))), (0, None, Some((target(3), 1))), (index, there, None)];
+    let present = found.ok().and_then(|found| Some((found.target?, found.size)));
+    let changes = [(index, present, Some((target(3), 5))), (0, None, Some((target(3), 1))), (index, present, None)];
     for (index, before, after) in changes {
         if let Ok(changes) = ListChanges::new(vec![list::Change { index, before, after }]) {
             let _ = verify::list_changes(&root, changes, proof, LIMIT);
@@ -97,12 +97,12 @@ fn lists(suite: Suite, asked: &[u8], proof: &[u8]) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&[how, ref asked @ ..], proof)) = data.split_first_chunk::<9>() else {
+    let Some((&[how, ref query @ ..], proof)) = data.split_first_chunk::<9>() else {
         return;
     };
     let suite = Suite::ALL[usize::from(how & 1)];
     match how & 2 {
-        0 => maps(suite, asked, proof),
-        _ => lists(suite, asked, proof),
+        0 => maps(suite, query, proof),
+        _ => lists(suite, query, proof),
     }
 });

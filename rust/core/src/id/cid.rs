@@ -47,7 +47,7 @@ const FUNCTIONS: [(u64, &str, usize); 6] = [
     (0x1e, "blake3", 32),
 ];
 
-/// What a CID names.
+/// The kind of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The root of a map.
@@ -169,29 +169,29 @@ impl Cid {
         Ok((Self::try_bytes(cid)?, rest))
     }
 
-    /// Reads a CID, which is all of `bytes`; the error says what is wrong.
+    /// Parses `bytes` as one binary CID; the error is the reason why they are not.
     pub fn try_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         parse(bytes)?;
         Ok(Self::trusted(bytes))
     }
 
-    /// Bytes that were checked when they came in.
+    /// Wraps bytes that are already known to be a valid CID.
     pub fn trusted(bytes: &[u8]) -> Self {
         let mut cid = Self { len: bytes.len() as u8, bytes: [0; MAX_LEN] };
         copy(&mut cid.bytes[..bytes.len()], bytes);
         cid
     }
 
-    /// Whether `bytes` are a CID of section 1.
+    /// Checks that `bytes` are a valid binary CID; the error says why they are not.
     #[inline]
     pub fn check(bytes: &[u8]) -> Result<(), &'static str> {
         parse(bytes).map(|_| ())
     }
 
-    /// Reads the text form: base32 (`b`), or `f`, `k`, `z`, `m`, `u`, or a CIDv0 (`Qm`), which becomes a CIDv1.
+    /// Parses a CID in text form: multibase `b`, `f`, `k`, `z`, `m` or `u`, or a CIDv0 (`Qm...`), which becomes a CIDv1.
     ///
     /// # Errors
-    /// [`InputCode::InvalidCid`], naming the text and what is wrong.
+    /// [`InputCode::InvalidCid`] with the text and the reason.
     pub fn from_text(text: &str) -> Result<Self> {
         let refuse = |why: &str| {
             let shown: String = text.chars().take(80).collect();
@@ -222,7 +222,7 @@ impl Cid {
         Self::try_bytes(&bytes).map_err(refuse)
     }
 
-    /// The CID of a payload: its codec and the digest of its bytes under the named function.
+    /// Builds the CID with this codec and the digest of the payload under the suite's hash function.
     pub fn of_payload(codec: u64, suite: Suite, digest: &Digest) -> Self {
         let mut bytes = vec![1];
         varint::write(&mut bytes, codec);
@@ -232,7 +232,7 @@ impl Cid {
         Self::trusted(&bytes)
     }
 
-    /// The identity CID of a payload, which holds the payload itself; None if that is longer than 128 bytes.
+    /// Builds the identity CID that embeds `payload`; `None` if the payload is longer than 128 bytes.
     pub fn of_identity(codec: u64, payload: &[u8]) -> Option<Self> {
         if payload.len() > MAX_IDENTITY_BYTES {
             return None;
@@ -245,18 +245,18 @@ impl Cid {
         Some(Self::trusted(&bytes))
     }
 
-    /// The payload that an identity CID holds; None for a CID with a hash.
+    /// The payload that an identity CID embeds; `None` for any other CID.
     pub fn identity(&self) -> Option<&[u8]> {
         let parts = self.parts();
         (parts.function == IDENTITY).then(|| &self.as_bytes()[parts.digest..])
     }
 
-    /// The binary form.
+    /// The CID in binary form.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// CIDv1 in lower-case base32, `b...`.
+    /// Encodes the CID as lower-case base32 (`b...`).
     pub fn text(&self) -> String {
         let mut out = String::with_capacity(1 + usize::from(self.len) * 8 / 5 + 1);
         out.push('b');
@@ -268,12 +268,12 @@ impl Cid {
         parse(self.as_bytes()).expect("a Cid is checked when it is made")
     }
 
-    /// The multicodec.
+    /// The multicodec of the content.
     pub fn codec(&self) -> u64 {
         self.parts().codec
     }
 
-    /// The multihash function code.
+    /// The multihash code of the hash function.
     pub fn function(&self) -> u64 {
         self.parts().function
     }
@@ -284,17 +284,17 @@ impl Cid {
         FUNCTIONS.iter().find(|f| f.0 == code).map_or("", |f| f.1)
     }
 
-    /// The digest without its multihash prefix.
+    /// The digest without the multihash prefix.
     pub fn digest(&self) -> &[u8] {
         &self.as_bytes()[self.parts().digest..]
     }
 
-    /// Function code, length and digest.
+    /// The multihash: function code, digest length and digest.
     pub fn multihash(&self) -> &[u8] {
         &self.as_bytes()[self.parts().multihash..]
     }
 
-    /// The root that this CID is, or None for a payload.
+    /// The parts of a root CID; `None` for the CID of a payload.
     pub fn root(&self) -> Option<RootCid> {
         let parts = self.parts();
         if !ROOT_CODECS.contains(&parts.codec) {
@@ -305,7 +305,7 @@ impl Cid {
         Some(RootCid { kind, suite, digest })
     }
 
-    /// `map`, `list` or `cas`: the target kind of protocol section 1.
+    /// The target kind of protocol section 1: `map`, `list` or `cas`.
     pub fn kind_name(&self) -> &'static str {
         self.root().map_or("cas", |root| root.kind.name())
     }
@@ -337,28 +337,28 @@ impl fmt::Display for Cid {
     }
 }
 
-/// A root: the kind, suite and top digest of a tree.
+/// A root CID taken apart: the kind and suite of a tree and the digest of its root node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RootCid {
     /// Map or list.
     pub kind: Kind,
     /// The hash function.
     pub suite: Suite,
-    /// Digest of the top node.
+    /// The digest of the root node.
     pub digest: Digest,
 }
 
 impl RootCid {
-    /// The CID that names this root.
+    /// Encodes the root as a CID.
     pub fn cid(&self) -> Cid {
         let codec = 0x30_0000 | 3 << 12 | self.kind.id() << 8 | self.suite.id();
         Cid::of_payload(codec, self.suite, &self.digest)
     }
 
-    /// The root that `cid` is.
+    /// Decodes `cid` as the root of a tree of this kind.
     ///
     /// # Errors
-    /// [`InputCode::KindMismatch`] if it is a payload, or a root of another kind than `kind`.
+    /// [`InputCode::KindMismatch`] if `cid` names a payload or a root of the other kind.
     pub fn of(cid: &Cid, kind: Kind) -> Result<Self> {
         match cid.root() {
             Some(root) if root.kind == kind => Ok(root),

@@ -1,7 +1,7 @@
-//! Multicodecs: what a payload's CID says of its content (protocol section 1).
+//! Multicodecs of payload CIDs (protocol section 1).
 //!
-//! A [`Codec`] in hand names a payload, never a root. The names are those of the official table, kept as one sorted
-//! text in `codecs.txt`; its tags and descriptions are left out, since any number below 2^63 is allowed.
+//! A [`Codec`] is always the codec of a payload, never of a root. `codecs.txt` holds the names and codes of the official
+//! multicodec table, sorted by name. Any number below 2^63 is allowed, whether or not the table names it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::ROOT_CODECS;
 
-/// Codes are varints, and those hold 63 bits.
+/// Codecs are below this number: they are encoded as varints, which hold 63 bits.
 const LIMIT: u64 = 1 << 63;
 
-/// Name and code, in the order of the names' bytes.
+/// Names and codes, sorted by the bytes of the names.
 static TABLE: LazyLock<Vec<(&'static str, u64)>> = LazyLock::new(|| {
     let line = |line: &'static str| {
         let (name, code) = line.split_once(' ')?;
@@ -26,31 +26,31 @@ static TABLE: LazyLock<Vec<(&'static str, u64)>> = LazyLock::new(|| {
 pub struct Codec(u64);
 
 impl Codec {
-    /// Bytes without a stated structure: the default.
+    /// Bytes without a declared structure; the default.
     pub const RAW: Self = Self(0x55);
 
-    /// Reads a name (`dag-cbor`), a decimal number (`85`) or a hexadecimal one (`0x55`). O(log n) comparisons.
+    /// Parses a name (`dag-cbor`), a decimal number (`85`) or a hexadecimal number (`0x55`) in O(log n) comparisons.
     ///
     /// # Errors
-    /// [`InputCode::InvalidCodec`] for a name that is not in the table, a number of another form or past 2^63 - 1, and
-    /// the codecs of roots.
+    /// [`InputCode::InvalidCodec`] for an unknown name, a number in another form or above 2^63 - 1, and the codecs of
+    /// roots.
     pub fn parse(text: &str) -> Result<Self> {
         if let Ok(at) = TABLE.binary_search_by(|entry| entry.0.cmp(text)) {
             return Self::from_number(TABLE[at].1);
         }
         let number = match text.strip_prefix("0x") {
             Some(digits) if is_digits(digits, 16) => u64::from_str_radix(digits, 16),
-            // A leading zero might mean octal to the caller.
+            // A leading zero is refused because the caller may mean an octal number.
             None if is_digits(text, 10) && (text == "0" || !text.starts_with('0')) => text.parse(),
-            _ => return Err(refuse(text, "it is no name of the multicodec table, nor a number like 85 or 0x55")),
+            _ => return Err(refuse(text, "neither a name of the multicodec table nor a number such as 85 or 0x55")),
         };
         number.map_err(|_| refuse(text, TOO_BIG)).and_then(Self::from_number)
     }
 
-    /// The codec with this number.
+    /// Returns the codec with this number.
     ///
     /// # Errors
-    /// [`InputCode::InvalidCodec`] for a number past 2^63 - 1 and for the codecs of roots.
+    /// [`InputCode::InvalidCodec`] for a number above 2^63 - 1 and for the codecs of roots.
     pub fn from_number(number: u64) -> Result<Self> {
         if number >= LIMIT {
             return Err(refuse(&number.to_string(), TOO_BIG));
@@ -61,7 +61,7 @@ impl Codec {
         Ok(Self(number))
     }
 
-    /// The number.
+    /// The codec's number in the multicodec table.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Codec {
 
 const TOO_BIG: &str = "a codec is at most 2^63 - 1";
 
-/// `from_str_radix` alone would take a sign.
+/// Guards `from_str_radix`, which would also accept a sign.
 fn is_digits(text: &str, radix: u32) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_digit(radix))
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_whole_sorted_and_without_roots() {
+    fn table_is_complete_sorted_and_without_root_codecs() {
         assert_eq!(TABLE.len(), include_str!("codecs.txt").lines().count());
         assert!(TABLE.is_sorted_by(|a, b| a.0 < b.0));
         for (name, code) in TABLE.iter() {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_both_forms_of_its_number_are_one_codec() {
+    fn name_and_decimal_and_hexadecimal_forms_parse_to_the_same_codec() {
         let forms =
             [("raw", "85", "0x55"), ("dag-pb", "112", "0x70"), ("dag-cbor", "113", "0x71"), ("json", "512", "0x0200")];
         for (name, decimal, hexadecimal) in forms {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_codec_of_a_payload_is_refused() {
+    fn unknown_names_malformed_numbers_and_root_codecs_are_refused() {
         for text in
             ["", " raw", "RAW", "no-such", "0x", "0X55", "0xg", "+85", "-1", "0x+5", "085", "1e3", "85 ", "\u{665}"]
         {

@@ -1,4 +1,4 @@
-//! The hash function of a tree (protocol section 1) and the digests it makes.
+//! Hash functions of trees and their digests (protocol section 1).
 
 use std::fmt;
 
@@ -40,10 +40,10 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// Both suites, in the order of their ids.
+    /// All suites, ordered by id.
     pub const ALL: [Self; 2] = [Self::Sha2_256, Self::Blake3];
 
-    /// The id `BB` in a root's codec.
+    /// The suite's id, the last byte of a root's codec.
     pub fn id(self) -> u64 {
         match self {
             Self::Sha2_256 => 0x10,
@@ -51,12 +51,12 @@ impl Suite {
         }
     }
 
-    /// The suite with this id, if there is one.
+    /// The suite with this id, or `None` if the id is unknown.
     pub fn from_id(id: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.id() == id)
     }
 
-    /// The multihash code of the suite's function.
+    /// The multihash code of the suite's hash function.
     pub fn multihash(self) -> u64 {
         match self {
             Self::Sha2_256 => 0x12,
@@ -64,7 +64,7 @@ impl Suite {
         }
     }
 
-    /// The name in requests and results.
+    /// The suite's name in requests and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha2_256 => "sha2-256",
@@ -72,17 +72,17 @@ impl Suite {
         }
     }
 
-    /// The suite of that name.
+    /// Returns the suite with this name.
     ///
     /// # Errors
-    /// [`InputCode::InvalidRequest`] for any other name.
+    /// [`InputCode::InvalidRequest`] if no suite has this name.
     pub fn from_name(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
             Error::input(InputCode::InvalidRequest, format!("suite {name:?} is unknown; use sha2-256 or blake3"))
         })
     }
 
-    /// The digest of `bytes`.
+    /// Hashes `bytes`.
     #[inline]
     pub fn digest(self, bytes: &[u8]) -> Digest {
         match self {

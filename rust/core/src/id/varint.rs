@@ -1,11 +1,11 @@
-//! Unsigned LEB128 as in multiformats (protocol section 1): minimal form, at most 9 bytes, so below 2^63.
+//! Unsigned varints as in multiformats (protocol section 1): LEB128 in minimal form, at most 9 bytes, below 2^63.
 
-/// The longest encoding that is accepted, in bytes.
+/// The maximum length of an encoding, in bytes.
 pub const MAX_LEN: usize = 9;
 
-/// Appends `value` in its only valid form.
+/// Appends the minimal encoding of `value`.
 ///
-/// `value` must be below 2^63; every count, measure, length and code of the protocol is.
+/// `value` must be below 2^63, as every count, measure, length and code of the protocol is.
 #[inline]
 pub fn write(out: &mut Vec<u8>, mut value: u64) {
     debug_assert!(value < 1 << 63, "a varint holds 63 bits");
@@ -23,10 +23,10 @@ pub fn len(value: u64) -> usize {
     bits.div_ceil(7)
 }
 
-/// Reads one varint from the start of `bytes`: the value and how many bytes it took.
+/// Reads one varint from the start of `bytes`; returns its value and its length in bytes.
 ///
 /// # Errors
-/// A static phrase if the bytes end early, the form is not minimal, or it is longer than [`MAX_LEN`].
+/// A description of the fault if the varint is truncated, not minimal, or longer than [`MAX_LEN`].
 #[inline]
 pub fn read(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
     match bytes.first() {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trip_and_length() {
+    fn values_round_trip_and_len_is_the_encoded_length() {
         for v in [0, 1, 127, 128, 300, 16_383, 16_384, (1 << 53) - 1, 1 << 62, (1 << 63) - 1] {
             let mut out = Vec::new();
             write(&mut out, v);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_long_open_and_padded_forms() {
+    fn overlong_truncated_and_non_minimal_forms_are_refused() {
         assert!(read(&[]).is_err());
         assert!(read(&[0x80]).is_err());
         assert!(read(&[0x80, 0x00]).is_err());

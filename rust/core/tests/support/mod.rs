@@ -1,8 +1,8 @@
-//! Slow models of maps and lists that the properties hold the crate to, and random content for them.
+//! Slow reference models of maps and lists, and strategies for random content.
 //!
-//! The models are written from the protocol's words alone: sorted maps, vectors, and roots by plain recursion. They
-//! know nothing of pages, proofs or walks.
-#![allow(dead_code, reason = "each test program uses a part of this")]
+//! The models follow the text of the protocol only: sorted maps, vectors, and roots by plain recursion, without pages,
+//! proofs or traversals of the crate.
+#![allow(dead_code, reason = "each test program uses only some of these items")]
 
 pub mod query;
 pub mod tamper;
@@ -20,7 +20,7 @@ pub type Arcmap = BTreeMap<Path, Cid>;
 /// A list: targets and sizes.
 pub type Elements = Vec<(Cid, u64)>;
 
-/// `cases` runs of a property, unless `PROPTEST_CASES` says otherwise. Failures are kept beside the tests.
+/// Runs each property `cases` times unless `PROPTEST_CASES` is set. Failing seeds are saved next to the tests.
 pub fn config(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -30,7 +30,7 @@ pub fn config(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A target: payloads of several hash functions and codecs, identity CIDs of any length, and roots.
+/// Target number `n`: a payload CID with one of several hash functions and codecs, an identity CID, or a root CID.
 pub fn target(n: u16) -> Cid {
     let (codec, function, len): (u64, u64, u64) = match n % 8 {
         0..=2 => (0x55, 0x12, 32),
@@ -53,29 +53,29 @@ pub fn key(path: &Path) -> Key {
     Key::from_segments(path).expect("a path")
 }
 
-/// The crate's map of this content.
+/// Builds a map with the crate.
 pub fn map(suite: Suite, arcs: &Arcmap) -> Snapshot {
     map_in_order(suite, arcs.iter())
 }
 
-/// The same, the arcs given in any order.
+/// Builds a map with the crate from arcs in any order.
 pub fn map_in_order<'a>(suite: Suite, arcs: impl IntoIterator<Item = (&'a Path, &'a Cid)>) -> Snapshot {
     let mut all = Arcs::default();
     arcs.into_iter().for_each(|(path, target)| all.push(&key(path), target));
     Snapshot::map(suite, all).expect("a map")
 }
 
-/// The crate's list of this content.
+/// Builds a list with the crate.
 pub fn list(suite: Suite, elements: &[(Cid, u64)]) -> Snapshot {
     Snapshot::list(suite, elements).expect("a list")
 }
 
-/// All pages of a tree, by digest, as stored.
+/// The stored bytes of all pages of a tree, by digest.
 pub fn pages(tree: &Snapshot) -> BTreeMap<Digest, Vec<u8>> {
     tree.pages().map(|page| (page.digest(), page.to_bytes())).collect()
 }
 
-/// What a page holds of its top node alone, in bytes: tag, number, label or tail. The limit is on the rest.
+/// The number of bytes that a page's top node takes (tag, number, label or tail); the page limit counts the rest.
 pub fn top_len(page: &[u8]) -> usize {
     let number = |at| varint::read(&page[at..]).expect("a varint");
     match page[0] {
@@ -85,7 +85,7 @@ pub fn top_len(page: &[u8]) -> usize {
     }
 }
 
-/// Reads a page again.
+/// Encodes a page and parses it again.
 pub fn reparsed(page: &Page, tree: &Snapshot) -> Page {
     let root = tree.root();
     Page::parse(&page.to_bytes(), root.kind, root.suite, &page.digest()).expect("a page parses")
@@ -100,7 +100,7 @@ fn bit(key: &[u8], i: usize) -> bool {
     key[i / 8] >> (7 - i % 8) & 1 == 1
 }
 
-/// The digest of a map, by the definition of section 3: split at the first bit in which any two keys differ.
+/// The digest of a map by the definition in section 3: split at the first bit in which any two keys differ.
 pub fn slow_map(suite: Suite, arcs: &Arcmap) -> Digest {
     let arcs: Vec<_> = arcs.iter().map(|(path, target)| (key(path).as_bytes().to_vec(), *target)).collect();
     if arcs.is_empty() { suite.digest(&[0]) } else { slow_map_node(suite, &arcs) }
@@ -130,7 +130,7 @@ fn slow_map_node(suite: Suite, arcs: &[(Vec<u8>, Cid)]) -> Digest {
     suite.digest(&out)
 }
 
-/// The digest of a list, by the definition of section 3.
+/// The digest of a list by the definition in section 3.
 pub fn slow_list(suite: Suite, elements: &[(Cid, u64)]) -> Digest {
     let mut out = Vec::new();
     match elements {
@@ -153,7 +153,7 @@ pub fn slow_list(suite: Suite, elements: &[(Cid, u64)]) -> Digest {
     suite.digest(&out)
 }
 
-/// The changes that lead from one map to another.
+/// The changes that turn one map into another.
 pub fn map_changes(from: &Arcmap, to: &Arcmap) -> Vec<map::Change> {
     let paths: std::collections::BTreeSet<_> = from.keys().chain(to.keys()).collect();
     let change =
@@ -161,7 +161,7 @@ pub fn map_changes(from: &Arcmap, to: &Arcmap) -> Vec<map::Change> {
     paths.into_iter().map(change).filter(|change| change.before != change.after).collect()
 }
 
-/// The changes that lead from one list to another, one of which starts with as many elements as the other.
+/// The changes that turn one list into another.
 pub fn list_changes(from: &Elements, to: &Elements) -> Vec<list::Change> {
     let change = |i: usize| list::Change {
         index: i as u64,
@@ -177,7 +177,7 @@ pub fn suites() -> impl Strategy<Value = Suite> {
     prop_oneof![Just(Suite::Sha2_256), Just(Suite::Blake3)]
 }
 
-/// Segments that share beginnings, hold zeros and text past ASCII, and now and then are long.
+/// Segments with common prefixes, zero bytes and non-ASCII text; a few are long.
 pub fn segments() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => "[ab\u{0}\u{1}.]{1,3}",
@@ -193,7 +193,7 @@ pub fn paths() -> impl Strategy<Value = Path> {
     prop::collection::vec(segments(), 1..5)
 }
 
-/// Targets out of a few hundred, so that some repeat.
+/// Targets from a pool of a few hundred, so that some repeat.
 pub fn targets() -> impl Strategy<Value = Cid> {
     (0u16..400).prop_map(target)
 }
@@ -203,7 +203,7 @@ pub fn arcmaps(n: usize) -> impl Strategy<Value = Arcmap> {
     prop::collection::btree_map(paths(), targets(), 0..n)
 }
 
-/// Maps that take many pages: keys in runs, as of numbered files in folders, and random ones.
+/// Maps that take many pages: runs of numbered files in folders, and random keys.
 pub fn large_arcmaps(n: usize) -> impl Strategy<Value = Arcmap> {
     let runs = prop::collection::vec((segments(), 0u32..5000, 1usize..=n / 4), 1..5);
     (runs, arcmaps(n / 4), 0u16..999).prop_map(|(runs, mut arcs, seed)| {
@@ -216,7 +216,7 @@ pub fn large_arcmaps(n: usize) -> impl Strategy<Value = Arcmap> {
     })
 }
 
-/// Lists of fewer than `n` elements, many of them alike.
+/// Lists of fewer than `n` elements, many of them equal.
 pub fn elements(n: usize) -> impl Strategy<Value = Elements> {
     let size = prop_oneof![4 => 1u64..5, 1 => 1u64..1 << 20, 1 => Just(1 << 40)];
     prop::collection::vec((targets(), size), 0..n)

@@ -1,4 +1,4 @@
-//! Every query of the protocol as a value: asked, proven, verified, and answered by the slow models.
+//! Every query of the protocol as a value that can be proven, verified, and answered by the slow models.
 
 use coregw_core::list::{self, Span};
 use coregw_core::map::{self, Listing};
@@ -25,7 +25,7 @@ pub enum Query {
     ChangeList(list::Changes),
 }
 
-/// What a query gives.
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Key(Option<Cid>),
@@ -40,7 +40,7 @@ fn window(prefix: &Path, after: Option<&Path>) -> Window {
 }
 
 impl Query {
-    /// The gateway's side: answer and proof.
+    /// Answers the query and proves it, as the gateway does.
     pub fn prove(&self, tree: &Snapshot) -> Result<(Answer, Vec<u8>)> {
         Ok(match self {
             Self::Key(path) => {
@@ -71,7 +71,7 @@ impl Query {
         })
     }
 
-    /// The client's side: what `proof` proves under `root`.
+    /// Verifies `proof` under `root` and returns the proven answer, as a client does.
     pub fn verify(&self, root: &RootCid, proof: &[u8]) -> Result<Answer> {
         let limit = verify::WIDE_PROOF_LIMIT;
         match self {
@@ -87,12 +87,12 @@ impl Query {
     }
 }
 
-/// A look-up in a sorted map.
+/// A lookup in a sorted map.
 pub fn slow_get(arcs: &Arcmap, path: &Path) -> Answer {
     Answer::Key(arcs.get(path).copied())
 }
 
-/// A listing from a sorted map: the path `prefix` and all below it, what is behind `after` only.
+/// A listing of a sorted map: `prefix` and every path below it, restricted to paths greater than `after`.
 pub fn slow_scan(arcs: &Arcmap, prefix: &Path, after: Option<&Path>, limit: usize) -> Listing {
     let inside = |path: &&Path| path.starts_with(prefix) && after.is_none_or(|after| *path > after);
     let all: Vec<_> = arcs.keys().filter(inside).collect();
@@ -107,7 +107,7 @@ pub fn slow_index(elements: &Elements, index: u64) -> Answer {
     Answer::Element(Element { target, size, length: elements.len() as u64 })
 }
 
-/// The elements of a vector whose bytes meet a range.
+/// The elements of a vector whose bytes intersect a range.
 pub fn slow_range(elements: &Elements, start: u64, end: Option<u64>) -> Answer {
     let total_size = elements.iter().map(|e| e.1).sum();
     let end = end.unwrap_or(total_size).min(total_size);
@@ -124,7 +124,7 @@ pub fn slow_range(elements: &Elements, start: u64, end: Option<u64>) -> Answer {
     Answer::Span(span)
 }
 
-/// A path of the map, one of its folders, or any other.
+/// A path in the map, a prefix or variation of one, or `other`.
 pub fn near(arcs: &Arcmap, pick: Index, cut: Index, other: Path) -> Path {
     let Some(path) = (!arcs.is_empty()).then(|| pick.get(&arcs.keys().collect::<Vec<_>>()).to_vec()) else {
         return other;

@@ -1,4 +1,4 @@
-//! Ways to spoil a proof, and bytes that look like one.
+//! Random edits of a proof, and random bytes that resemble one.
 
 use coregw_core::varint;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::sample::Index;
 
 use super::target;
 
-/// One way to spoil bytes.
+/// One edit of a byte string.
 #[derive(Debug, Clone)]
 pub enum Edit {
     Set(Index, u8),
@@ -29,8 +29,8 @@ pub fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(one, 1..4)
 }
 
-/// The bytes after the edits.
-pub fn spoil(bytes: &[u8], edits: &[Edit]) -> Vec<u8> {
+/// Returns `bytes` with the edits applied.
+pub fn tamper(bytes: &[u8], edits: &[Edit]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for edit in edits {
         let n = out.len().max(1);
@@ -50,7 +50,7 @@ pub fn spoil(bytes: &[u8], edits: &[Edit]) -> Vec<u8> {
     out
 }
 
-/// Bytes that look like pruned trees, and bytes that do not.
+/// Random bytes, some made of pieces of pruned-tree encodings.
 pub fn hostile_bytes() -> impl Strategy<Value = Vec<u8>> {
     let tag = prop::sample::select(vec![0u8, 1, 2, 3, 0x10, 0x11, 0x12, 0x13]);
     let piece = prop_oneof![
