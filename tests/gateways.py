@@ -1,12 +1,14 @@
-"""Gateways for client tests: an honest one on a real socket and store, and one that tampers with its replies."""
+"""Gateways for client tests: an honest one on a real socket and store, one that tampers with its replies, and one that
+is scripted byte by byte."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -135,3 +137,42 @@ def lying_gateway(lie: Lie, honest: str | None = None) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def scripted_gateway(script: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Run `script` on each connection, one at a time, and close it after. Yields the address.
+
+    A script may block for as long as its client stays connected: it ends with the `OSError` of the disconnection.
+    """
+    stopped = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                if stopped.is_set():
+                    return
+                connection.settimeout(START_SECONDS)
+                script(connection)
+
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # small, so that an upload soon has to wait
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            stopped.set()
+            socket.create_connection(listener.getsockname()).close()
+            thread.join()
+
+
+def read_head(connection: socket.socket) -> bytes:
+    """Receive the head of a request. Returns what was received of its body."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(1 << 16) or aborted()
+    return received.partition(b"\r\n\r\n")[2]

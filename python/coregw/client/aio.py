@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client.exchange import Answer, Body, Call, Receiver
+from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
 from coregw.client.operations import mutate as mutations
@@ -238,20 +238,21 @@ class AsyncClient:
             return error
 
     async def _exchange(self, call: Call) -> Answer:
+        attempt = Attempt(call, self.settings)
         body = call.content
-        content = body if body is None or isinstance(body, bytes) else _chunks(body)
+        content = body if body is None or isinstance(body, bytes) else _chunks(attempt.chunks(body))
         with transport_errors(call, self._http.base_url):
             async with self._http.stream(
                 call.method, call.path, params=call.params, headers=call.headers, content=content
             ) as response:
-                receiver = Receiver(call, self.settings, response.status_code, response.headers)
+                attempt.start(response.status_code, response.headers)
                 async for chunk in response.aiter_raw():
-                    receiver.feed(chunk)
-        return receiver.end()
+                    attempt.feed(chunk)
+        return attempt.end()
 
 
-async def _chunks(body: Body) -> AsyncGenerator[bytes, None]:
+async def _chunks(body: Generator[bytes, None, None]) -> AsyncGenerator[bytes, None]:
     """Yield the chunks of a body, produced in a worker thread because reading a file blocks."""
-    with closing(body.chunks()) as chunks:
+    with closing(body) as chunks:
         while (chunk := await anyio.to_thread.run_sync(next, chunks, None)) is not None:
             yield chunk

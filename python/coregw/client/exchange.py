@@ -16,7 +16,7 @@ import msgspec
 from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 
-__all__ = ["Answer", "Body", "Call", "Receiver", "Sink", "decode", "error_from", "is_retryable", "printable"]
+__all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "printable"]
 
 _MAX_MESSAGE = 500
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -104,24 +104,39 @@ class _Memory:
         return b"".join(self._chunks)
 
 
-class Receiver:
-    """Collects one answer, bounded in bytes and in time."""
+class Attempt:
+    """One attempt at a call: its body as it is sent, and its answer, bounded in bytes and in time.
 
-    def __init__(self, call: Call, settings: ClientSettings, status: int, headers: Mapping[str, str]) -> None:
-        """Start with the status and headers of the answer.
+    The driver sends the call, with `chunks` as a streamed body, then calls `start`, `feed` for each chunk, and `end`.
+    """
 
-        Raises:
-            ProofError: The answer is compressed, though the request forbids it.
-            TooLarge: Its content length exceeds the limit.
-        """
+    def __init__(self, call: Call, settings: ClientSettings) -> None:
         self._call = call
-        self._status = status
-        self._success = 200 <= status < 300
-        self._limit = call.max_bytes if self._success else settings.max_result_bytes
-        self._deadline = time.monotonic() + settings.answer_seconds
-        self._seconds = settings.answer_seconds
+        self._settings = settings
+        self._is_sent = call.content is None or isinstance(call.content, bytes)
         self._count = 0
         self._memory = _Memory()
+
+    def chunks(self, body: Body) -> Generator[bytes, None, None]:
+        """Yield the chunks of the call's streamed body, and note whether all of them were sent."""
+        yield from body.chunks()
+        self._is_sent = True
+
+    def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """Take the status and headers of the answer.
+
+        Raises:
+            ProofError: The answer is compressed, though the request forbids it; or it is a success, though the gateway
+                did not wait for the whole body: what it stored is not what was to be sent.
+            TooLarge: Its content length exceeds the limit.
+        """
+        call = self._call
+        self._status = status
+        self._success = 200 <= status < 300
+        self._limit = call.max_bytes if self._success else self._settings.max_result_bytes
+        self._deadline = time.monotonic() + self._settings.answer_seconds
+        if self._success and not self._is_sent:
+            raise ProofError(f"{call.what}: the gateway answered before everything was sent", check="answer")
         self._sink: Sink = call.sink() if self._success and call.sink is not None else self._memory
         if headers.get("content-encoding", "identity") != "identity":
             raise ProofError(f"{call.what}: the answer is compressed, which the request forbids", check="answer")
@@ -140,7 +155,8 @@ class Receiver:
         if self._count > self._limit:
             raise self._too_large()
         if time.monotonic() > self._deadline:
-            raise Unavailable(f"{self._call.what}: the answer took longer than {self._seconds:g} s")
+            seconds = self._settings.answer_seconds
+            raise Unavailable(f"{self._call.what}: the answer took longer than {seconds:g} s")
         self._sink.write(chunk)
 
     def end(self) -> Answer:

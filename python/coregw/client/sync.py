@@ -11,7 +11,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, Receiver
+from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
 from coregw.client.operations import mutate as mutations
@@ -236,15 +236,16 @@ class Client:
             return error
 
     def _exchange(self, call: Call) -> Answer:
+        attempt = Attempt(call, self.settings)
         body = call.content
-        content = body if body is None or isinstance(body, bytes) else body.chunks()
+        content = body if body is None or isinstance(body, bytes) else attempt.chunks(body)
         with (
             transport_errors(call, self._http.base_url),
             self._http.stream(
                 call.method, call.path, params=call.params, headers=call.headers, content=content
             ) as response,
         ):
-            receiver = Receiver(call, self.settings, response.status_code, response.headers)
+            attempt.start(response.status_code, response.headers)
             for chunk in response.iter_raw():
-                receiver.feed(chunk)
-        return receiver.end()
+                attempt.feed(chunk)
+        return attempt.end()

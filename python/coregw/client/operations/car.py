@@ -188,7 +188,7 @@ class _Upload:
         self._name = name
         self._progress: Advance = progress if progress is not None else lambda count: None
         self._sent = 0
-        self.outcome = ImportedCar([], 0, 0)
+        self.outcome: ImportedCar | None = None
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the file in chunks.
@@ -244,6 +244,6 @@ def import_car(settings: ClientSettings, path: Path, name: str | None, progress:
     call = Call("POST", "/v1/car", settings.max_result_bytes, f"import {name}", content=upload, content_type=CAR_TYPE)
     answer: Answer = yield call
     taken = decode(call, answer, CarTaken)
-    if ImportedCar(taken.roots, taken.blocks, taken.bytes) != upload.outcome:
+    if upload.outcome is None or ImportedCar(taken.roots, taken.blocks, taken.bytes) != upload.outcome:
         raise ProofError(f"{call.what}: the gateway imported something other than this file", check="car")
     return upload.outcome

@@ -1,0 +1,104 @@
+"""Gateways that lie below the level of replies: they answer before the request is complete, or never finish."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import anyio
+import pytest
+
+import coregw
+from car_files import block, cid, header
+from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.client.exchange import Attempt, Body
+from coregw.client.files import CHUNK_BYTES
+from coregw.errors import ProofError, Unavailable
+from gateways import aborted, read_head, scripted_gateway
+
+ONCE = ClientSettings(attempts=1)
+RAW = 0x55
+DATA = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
+
+Call = Callable[..., object]
+
+
+def blocking(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+    with Client(url, settings) as client:
+        return getattr(client, method)(*arguments)
+
+
+def asyncio(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+    async def call() -> object:
+        async with AsyncClient(url, settings) as client:
+            return await getattr(client, method)(*arguments)
+
+    return anyio.run(call)
+
+
+# An asyncio transport may lose the answer with the connection; then the attempt failed like any other.
+INCOMPLETE = (ProofError, Unavailable)
+
+both_clients = pytest.mark.parametrize("call", [blocking, asyncio])
+
+
+def answering_early(reply: object, closed: threading.Event) -> Callable[[socket.socket], None]:
+    """Answers 201 when the first chunk of the body has arrived, then resets the connection."""
+    body = json.dumps(reply).encode()
+
+    def script(connection: socket.socket) -> None:
+        received = len(read_head(connection))
+        while received < CHUNK_BYTES:
+            received += len(connection.recv(CHUNK_BYTES) or aborted())
+        connection.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.1)  # so that the answer arrives before the reset
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        closed.set()
+
+    return script
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """An event that the clients wait for before they send the second chunk of a streamed body."""
+    event = threading.Event()
+    real = Attempt.chunks
+
+    def paused(attempt: Attempt, body: Body) -> Generator[bytes, None, None]:
+        for number, chunk in enumerate(real(attempt, body)):
+            if number == 1:
+                event.wait(20)
+            yield chunk
+
+    monkeypatch.setattr(Attempt, "chunks", paused)
+    return event
+
+
+@both_clients
+def test_a_payload_that_was_not_sent_completely_has_no_cid(call: Call, tmp_path: Path, closed: threading.Event) -> None:
+    (tmp_path / "data").write_bytes(DATA)
+    prefix = coregw.payload_cid(DATA[: 2 * CHUNK_BYTES])
+    with (
+        scripted_gateway(answering_early({"cid": prefix}, closed)) as url,
+        pytest.raises(INCOMPLETE, match=r"answered before everything was sent|the connection was lost"),
+    ):
+        call(url, ONCE, "put_payload", tmp_path / "data")
+
+
+@both_clients
+def test_a_car_that_was_not_sent_completely_is_not_imported(
+    call: Call, tmp_path: Path, closed: threading.Event
+) -> None:
+    (tmp_path / "root.car").write_bytes(header(bytes(coregw.Cid(coregw.Map({}).root))) + block(cid(RAW, DATA), DATA))
+    nothing = {"roots": [], "blocks": 0, "bytes": 0}
+    with (
+        scripted_gateway(answering_early(nothing, closed)) as url,
+        pytest.raises(INCOMPLETE, match=r"answered before everything was sent|the connection was lost"),
+    ):
+        call(url, ONCE, "import_car", tmp_path / "root.car")
