@@ -102,3 +102,56 @@ def test_a_car_that_was_not_sent_completely_is_not_imported(
         pytest.raises(INCOMPLETE, match=r"answered before everything was sent|the connection was lost"),
     ):
         call(url, ONCE, "import_car", tmp_path / "root.car")
+
+
+def forever(head: bytes, drop: bytes) -> Callable[[socket.socket], None]:
+    """Answers with `head`, then repeats `drop` until the client disconnects."""
+
+    def script(connection: socket.socket) -> None:
+        read_head(connection)
+        connection.sendall(head)
+        while True:
+            connection.sendall(drop)
+            time.sleep(0.02)
+
+    return script
+
+
+def not_reading(connection: socket.socket) -> None:
+    """Takes a byte of the request now and then."""
+    for _ in range(50):
+        connection.recv(1)
+        time.sleep(0.02)
+
+
+@both_clients
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(forever(b"", b"HTTP/1.1 102 Processing\r\n\r\n"), id="informational answers"),
+        pytest.param(forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), id="head"),
+        pytest.param(forever(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x"), id="body"),
+        pytest.param(not_reading, id="request"),
+    ],
+)
+def test_an_endless_exchange_is_given_up(call: Call, script: Callable[[socket.socket], None]) -> None:
+    hasty = ClientSettings(attempts=1, answer_seconds=0.3)
+    start = time.monotonic()
+    with scripted_gateway(script) as url, pytest.raises(Unavailable, match=r"the exchange took longer than 0\.3 s"):
+        call(url, hasty, "put_payload", DATA * 16)
+    assert time.monotonic() - start < 3
+
+
+@both_clients
+def test_a_streamed_payload_gets_time_for_its_bytes(call: Call, tmp_path: Path) -> None:
+    def script(connection: socket.socket) -> None:
+        read_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DATA))
+        for start in range(0, len(DATA), CHUNK_BYTES):
+            connection.sendall(DATA[start : start + CHUNK_BYTES])
+            time.sleep(0.2)
+
+    hasty = ClientSettings(attempts=1, answer_seconds=0.3, stream_bytes_per_second=CHUNK_BYTES)
+    with scripted_gateway(script) as url:
+        call(url, hasty, "save_payload", coregw.payload_cid(DATA), tmp_path / "saved")
+    assert (tmp_path / "saved").read_bytes() == DATA

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
+import anyio
 import anyio.to_thread
 import httpx2
 import tenacity
 
 from coregw import _core
-from coregw.client.exchange import Answer, Attempt, Call
+from coregw.client.exchange import Answer, Attempt, Body, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
 from coregw.client.operations import mutate as mutations
@@ -240,19 +242,35 @@ class AsyncClient:
     async def _exchange(self, call: Call) -> Answer:
         attempt = Attempt(call, self.settings)
         body = call.content
-        content = body if body is None or isinstance(body, bytes) else _chunks(attempt.chunks(body))
-        with transport_errors(call, self._http.base_url):
+        with _scope_of(attempt) as scope, transport_errors(call, attempt, self._http.base_url):
+            content = body if body is None or isinstance(body, bytes) else _chunks(attempt, scope, body)
             async with self._http.stream(
                 call.method, call.path, params=call.params, headers=call.headers, content=content
             ) as response:
                 attempt.start(response.status_code, response.headers)
                 async for chunk in response.aiter_raw():
                     attempt.feed(chunk)
+                    _postpone(scope, attempt)
+        if scope.cancelled_caught:
+            raise attempt.overdue()
         return attempt.end()
 
 
-async def _chunks(body: Generator[bytes, None, None]) -> AsyncGenerator[bytes, None]:
+async def _chunks(attempt: Attempt, scope: anyio.CancelScope, body: Body) -> AsyncGenerator[bytes, None]:
     """Yield the chunks of a body, produced in a worker thread because reading a file blocks."""
-    with closing(body) as chunks:
+    with closing(attempt.chunks(body)) as chunks:
         while (chunk := await anyio.to_thread.run_sync(next, chunks, None)) is not None:
+            _postpone(scope, attempt)
             yield chunk
+
+
+def _scope_of(attempt: Attempt) -> anyio.CancelScope:
+    """Return a scope that is cancelled at the attempt's deadline."""
+    scope = anyio.CancelScope()
+    _postpone(scope, attempt)
+    return scope
+
+
+def _postpone(scope: anyio.CancelScope, attempt: Attempt) -> None:
+    """Move the deadline of a scope to that of the attempt, from one clock to another."""
+    scope.deadline = anyio.current_time() + attempt.deadline - time.monotonic()

@@ -111,15 +111,23 @@ class Attempt:
     """
 
     def __init__(self, call: Call, settings: ClientSettings) -> None:
+        """Start the clock.
+
+        Attributes:
+            deadline: The value of `time.monotonic` at which the attempt is given up. Streamed chunks postpone it.
+        """
         self._call = call
         self._settings = settings
+        self.deadline = time.monotonic() + settings.answer_seconds
         self._is_sent = call.content is None or isinstance(call.content, bytes)
         self._count = 0
         self._memory = _Memory()
 
     def chunks(self, body: Body) -> Generator[bytes, None, None]:
         """Yield the chunks of the call's streamed body, and note whether all of them were sent."""
-        yield from body.chunks()
+        for chunk in body.chunks():
+            self._allow_time_for(chunk)
+            yield chunk
         self._is_sent = True
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
@@ -134,7 +142,6 @@ class Attempt:
         self._status = status
         self._success = 200 <= status < 300
         self._limit = call.max_bytes if self._success else self._settings.max_result_bytes
-        self._deadline = time.monotonic() + self._settings.answer_seconds
         if self._success and not self._is_sent:
             raise ProofError(f"{call.what}: the gateway answered before everything was sent", check="answer")
         self._sink: Sink = call.sink() if self._success and call.sink is not None else self._memory
@@ -149,14 +156,12 @@ class Attempt:
 
         Raises:
             TooLarge: The answer exceeds its limit in bytes.
-            Unavailable: The answer exceeds ``answer_seconds``.
         """
         self._count += len(chunk)
         if self._count > self._limit:
             raise self._too_large()
-        if time.monotonic() > self._deadline:
-            seconds = self._settings.answer_seconds
-            raise Unavailable(f"{self._call.what}: the answer took longer than {seconds:g} s")
+        if self._call.sink is not None:
+            self._allow_time_for(chunk)
         self._sink.write(chunk)
 
     def end(self) -> Answer:
@@ -164,6 +169,14 @@ class Attempt:
         if self._success:
             return Answer(self._status, self._memory.value())
         raise error_from(self._call, self._status, self._memory.value())
+
+    def overdue(self) -> Unavailable:
+        """Return the exception to raise after the deadline."""
+        seconds = self._settings.answer_seconds
+        return Unavailable(f"{self._call.what}: the exchange took longer than {seconds:g} s")
+
+    def _allow_time_for(self, chunk: bytes) -> None:
+        self.deadline += len(chunk) / self._settings.stream_bytes_per_second
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"{self._call.what}: the answer is longer than {self._limit} bytes")

@@ -19,7 +19,10 @@ class ClientSettings:
     Attributes:
         connect_seconds: Timeout of a connection attempt.
         idle_seconds: Timeout between two chunks, sent or received.
-        answer_seconds: Timeout of one whole answer, so that a gateway that sends byte by byte does not hold a client.
+        answer_seconds: Timeout of one whole exchange, from connecting to the last byte of the answer, so that a gateway
+            that sends byte by byte does not hold a client. The name lookup of a blocking client is not included.
+        stream_bytes_per_second: A streamed body (a CAR file, or a payload in a file), sent or received, gets one second
+            more for this many bytes.
         connections: Maximum number of connections, open and kept alive.
         attempts: Maximum attempts of a request if the gateway is unreachable or answers that it is unavailable. All
             requests of a client are idempotent, so repeating them is safe. 1 disables retries.
@@ -42,6 +45,7 @@ class ClientSettings:
     connect_seconds: float = 5.0
     idle_seconds: float = 120.0
     answer_seconds: float = 600.0
+    stream_bytes_per_second: int = MIB
     connections: int = 16
     attempts: int = 4
     backoff_seconds: float = 0.1

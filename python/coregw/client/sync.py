@@ -11,6 +11,7 @@ import httpx2
 import tenacity
 
 from coregw import _core
+from coregw.client.deadline import enforce_deadlines, until
 from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
@@ -50,6 +51,7 @@ class Client:
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
         self._http = httpx2.Client(**http_options(base_url, self.settings))
+        enforce_deadlines(self._http)
         self._retrying = tenacity.Retrying(**retries(self.settings))
 
     @property
@@ -240,7 +242,8 @@ class Client:
         body = call.content
         content = body if body is None or isinstance(body, bytes) else attempt.chunks(body)
         with (
-            transport_errors(call, self._http.base_url),
+            transport_errors(call, attempt, self._http.base_url),
+            until(lambda: attempt.deadline),
             self._http.stream(
                 call.method, call.path, params=call.params, headers=call.headers, content=content
             ) as response,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypedDict
@@ -12,7 +13,7 @@ from typing import TypedDict
 import httpx2
 import tenacity
 
-from coregw.client.exchange import Call, is_retryable, printable
+from coregw.client.exchange import Attempt, Call, is_retryable, printable
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, Unavailable
 
@@ -71,7 +72,10 @@ def http_options(base_url: str, settings: ClientSettings) -> HttpOptions:
     return HttpOptions(
         base_url=url,
         verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if needs_no_tls else True,
-        timeout=httpx2.Timeout(settings.idle_seconds, connect=settings.connect_seconds),
+        timeout=httpx2.Timeout(
+            min(settings.idle_seconds, settings.answer_seconds),
+            connect=min(settings.connect_seconds, settings.answer_seconds),
+        ),
         limits=httpx2.Limits(
             max_connections=settings.connections,
             max_keepalive_connections=settings.connections,
@@ -96,11 +100,13 @@ def retries(settings: ClientSettings) -> Retries:
 
 
 @contextmanager
-def transport_errors(call: Call, base_url: httpx2.URL) -> Iterator[None]:
+def transport_errors(call: Call, attempt: Attempt, base_url: httpx2.URL) -> Iterator[None]:
     """Map httpx2's exceptions to this package's. A transport failure is `Unavailable`, and thereby retried."""
     try:
         yield
     except httpx2.TransportError as error:
+        if isinstance(error, httpx2.TimeoutException) and time.monotonic() >= attempt.deadline:
+            raise attempt.overdue() from error
         why = _REASONS.get(type(error)) or _ERRNO.sub("", printable(str(error))) or type(error).__name__
         raise Unavailable(f"{call.what}: gateway {base_url}: {why}") from error
     except httpx2.RequestError as error:
