@@ -31,6 +31,7 @@ SURFACE = {
     "Map": "class",
     "NotFound": "exception",
     "PathNotFound": "exception",
+    "UnprovenAbsence": "exception",
     "PayloadHasher": "class",
     "PayloadNotFound": "exception",
     "ProofError": "exception",

@@ -61,6 +61,7 @@ from coregw.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
+    UnprovenAbsence,
 )
 from coregw.verify import (
     verify_diff,
@@ -103,6 +104,7 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "Unavailable",
+    "UnprovenAbsence",
     "__version__",
     "encode_key",
     "payload_cid",

@@ -28,6 +28,7 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "Unavailable",
+    "UnprovenAbsence",
 ]
 
 
@@ -98,13 +99,19 @@ class NotFound(CoregwError):
 
 
 class PathNotFound(NotFound, KeyError):
-    """A key that is not in its map, or a path that does not resolve."""
+    """A key that is not in its map, or a path that does not resolve; a client raises it only if that is proven."""
 
     default_code = "path_not_found"
 
 
 class IndexNotFound(NotFound, IndexError):
-    """An index at or past the end of its list."""
+    """An index at or past the end of its list; a client raises it only if that is proven."""
+
+    default_code = "path_not_found"
+
+
+class UnprovenAbsence(NotFound):
+    """A path that does not resolve, as a gateway claims without a proof. It may exist, so this is not a `KeyError`."""
 
     default_code = "path_not_found"
 
@@ -181,7 +188,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = MappingProxyType(
         "kind_mismatch": ErrorCode(400, InvalidInput, "A CID is not of the kind that its position requires."),
         "unauthorized": ErrorCode(401, Unauthorized, "The bearer token is missing or wrong."),
         "root_not_found": ErrorCode(404, RootNotFound, "The gateway does not hold the root."),
-        "path_not_found": ErrorCode(404, PathNotFound, "The path, key or index does not exist below the root."),
+        "path_not_found": ErrorCode(404, UnprovenAbsence, "The path, key or index does not exist below the root."),
         "payload_not_found": ErrorCode(404, PayloadNotFound, "The gateway does not hold the payload."),
         "record_not_found": ErrorCode(404, RecordNotFound, "No root is published under this scope and name."),
         "route_not_found": ErrorCode(404, NotFound, "No route has this path."),

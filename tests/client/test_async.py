@@ -13,7 +13,7 @@ import coregw
 from coregw.client import AsyncClient, Client, ClientSettings, query
 from coregw.client.files import CHUNK_BYTES
 from coregw.client.folders.parallel import for_each
-from coregw.errors import PathNotFound, ProofError
+from coregw.errors import ProofError, UnprovenAbsence
 from gateways import Reply, lying_gateway, names
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +60,7 @@ async def test_every_operation_works(gateway: str, tmp_path: Path) -> None:
         assert [leaf.segments async for leaf in client.entries(root, "docs")] == [["docs", "a"], ["docs", "b"]]
         proven = await client.query(query.resolve(root, "docs/a"))
         assert coregw.verify_resolve(proven.request, proven.result) == small
-        with pytest.raises(PathNotFound):
+        with pytest.raises(UnprovenAbsence):
             await client.resolve(root, "nothing")
 
 

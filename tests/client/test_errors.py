@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 
 import pytest
 
 import coregw
-from coregw import errors
+from coregw import errors, messages
 from coregw.client import Client, ClientSettings
 from coregw.errors import CoregwError
 from gateways import Liar, Reply
 
 ROOT = coregw.Map({}).root
+LIST = coregw.List([]).root
 ONCE = ClientSettings(attempts=1)
 
 
@@ -28,7 +30,7 @@ ONCE = ClientSettings(attempts=1)
         (400, "kind_mismatch", errors.InvalidInput),
         (401, "unauthorized", errors.Unauthorized),
         (404, "root_not_found", errors.RootNotFound),
-        (404, "path_not_found", errors.PathNotFound),
+        (404, "path_not_found", errors.UnprovenAbsence),
         (404, "payload_not_found", errors.PayloadNotFound),
         (404, "record_not_found", errors.RecordNotFound),
         (404, "route_not_found", errors.NotFound),
@@ -80,6 +82,39 @@ def test_an_error_answer_without_a_code_is_mapped_by_its_status(
     with pytest.raises(CoregwError) as raised:
         liar(lambda reply: reply.with_body(body, status), ONCE, honest=None).resolve(ROOT, "a")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda client: client.prove_key(ROOT, "a"),
+        lambda client: client.read_key(ROOT, "a"),
+        lambda client: client.read_index(LIST, 0),
+        lambda client: client.scan(ROOT),
+        lambda client: list(client.children(ROOT)),
+        lambda client: list(client.walk(ROOT)),
+        lambda client: list(client.diff(ROOT, ROOT)),
+        lambda client: client.update(ROOT, {}, ["a"]),
+        lambda client: client.mutate(ROOT, [messages.Delta(kind="map", changes=[])]),
+        lambda client: client.create_root({}),
+        lambda client: client.get_payload(coregw.payload_cid(b"")),
+    ],
+)
+def test_an_absence_without_the_proof_that_the_protocol_requires_is_not_proven(
+    liar: Liar, operation: Callable[[Client], object]
+) -> None:
+    body = b'{"error": "path_not_found", "message": "no"}'
+    with pytest.raises(errors.ProofError, match="an absence without a proof"):
+        operation(liar(lambda reply: reply.with_body(body, 404), ONCE, honest=None))
+
+
+def test_a_claimed_absence_is_no_proven_absence(liar: Liar) -> None:
+    body = b'{"error": "path_not_found", "message": "no"}'
+    client = liar(lambda reply: reply.with_body(body, 404), ONCE, honest=None)
+    with pytest.raises(errors.NotFound) as raised:
+        client.resolve(ROOT, "a")
+    assert type(raised.value) is errors.UnprovenAbsence
+    assert not isinstance(raised.value, errors.PathNotFound | LookupError)
 
 
 def test_an_unknown_code_is_mapped_by_its_status(liar: Liar) -> None:

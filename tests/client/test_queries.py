@@ -11,7 +11,7 @@ import pytest
 
 import coregw
 from coregw.client import Client, query
-from coregw.errors import IndexNotFound, InvalidInput, PathNotFound, ProofError, RootNotFound
+from coregw.errors import IndexNotFound, InvalidInput, PathNotFound, ProofError, RootNotFound, UnprovenAbsence
 from gateways import Liar, Reply
 
 Json = dict[str, Any]
@@ -82,7 +82,7 @@ def test_absent_keys_and_indexes_are_proven_absent(client: Client, root: str, li
         client.read_key(root, "docs")
     with pytest.raises(IndexNotFound, match="10 elements"):
         client.read_index(listed, 10)
-    with pytest.raises(PathNotFound):
+    with pytest.raises(UnprovenAbsence):
         client.resolve(root, "docs")
     with pytest.raises(RootNotFound):
         client.resolve(coregw.Map({"never": cid("stored")}).root, "never")

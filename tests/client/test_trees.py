@@ -8,7 +8,7 @@ import pytest
 
 import coregw
 from coregw.client import Client, ClientSettings, Entry
-from coregw.errors import InvalidInput, PathNotFound, ProofError, RootNotFound, TooLarge
+from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge, UnprovenAbsence
 from gateways import Liar
 
 
@@ -120,7 +120,7 @@ def test_locate_follows_nested_maps(client: Client, path: str, expected: tuple[s
 
 def test_locating_an_absent_path_is_an_error(client: Client) -> None:
     root = client.create_root({"docs/a": cid("a")})
-    with pytest.raises(PathNotFound, match="nothing at or below 'docs/b'"):
+    with pytest.raises(UnprovenAbsence, match="nothing at or below 'docs/b'"):
         client.locate(root, "docs/b")
     with pytest.raises(RootNotFound):
         client.locate(coregw.Map({"never": cid("stored")}).root, "never")

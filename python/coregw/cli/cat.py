@@ -33,11 +33,11 @@ def command(root: str, path: str, gateway: str) -> None:
 
 
 def _target(opened: Client, root: str, path: str) -> str:
-    from coregw.errors import CoregwError, InvalidInput, PathNotFound
+    from coregw.errors import CoregwError, InvalidInput, UnprovenAbsence
 
     try:
         return opened.resolve(root, path)
-    except PathNotFound:
+    except UnprovenAbsence:
         below = None
         with suppress(CoregwError):  # if it is not a folder either, the first error says more
             below = next(opened.children(root, path), None)

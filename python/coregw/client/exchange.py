@@ -16,7 +16,7 @@ import msgspec
 from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 
-__all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "printable"]
+__all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "printable", "unproven"]
 
 _MAX_MESSAGE = 500
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -70,6 +70,7 @@ class Call:
         content: The whole body, a streamed body, or None.
         content_type: The body's media type.
         params: Query parameters.
+        may_be_absent: Whether the protocol defines a 404 ``path_not_found`` for the call.
         sink: Returns the destination of a successful answer; called once per attempt. None keeps it in memory.
     """
 
@@ -81,6 +82,7 @@ class Call:
     content_type: str = "application/json"
     params: Mapping[str, str] = field(default_factory=dict)
     sink: Callable[[], Sink] | None = None
+    may_be_absent: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
@@ -204,8 +206,15 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
     except _NOT_JSON:
         return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, None)
     code = problem.error if problem.error in ERROR_CODES else fallback
+    if code == "path_not_found" and not call.may_be_absent:
+        return unproven(call.what)
     details = bytes(problem.details) if problem.details else None
     return _exception(f"{call.what}: {printable(problem.message)} ({code})", code, details)
+
+
+def unproven(what: str) -> ProofError:
+    """Return the exception for a claimed absence that the protocol requires a proof of."""
+    return ProofError(f"{what}: an absence without a proof", check="absence")
 
 
 def _exception(message: str, code: str, details: bytes | None) -> CoregwError:

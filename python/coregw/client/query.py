@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Absence = Literal["claimed", "proven", "result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,15 @@ class Query(Generic[T]):
         route: The route that answers it.
         request: The bytes of the request, as sent and as verified.
         verify: ``(request, result) -> value``; raises `ProofError` if the result is not proven.
-        proves_absence: Whether a 404 ``path_not_found`` must carry a proof, as for reads.
+        absence: How a gateway answers if there is nothing: ``"claimed"`` by a 404 without a proof (resolve),
+            ``"proven"`` by a 404 with a proof (read), ``"result"`` by a result with a proof (map proof, scan).
         what: The query in words, for messages.
     """
 
     route: str
     request: bytes
     verify: Callable[[bytes, bytes], T]
-    proves_absence: bool
+    absence: Absence
     what: str
 
 
@@ -159,14 +161,14 @@ class _Kind(NamedTuple):
     request: type[_Request]
     route: str
     verify: Callable[[bytes, bytes], Any]
-    proves_absence: bool
+    absence: Absence
 
 
 _PROFILES: Mapping[str, _Kind] = {
-    "core.resolve/v0alpha1": _Kind(messages.ResolveRequest, "/v1/resolve", _core.verify_resolve, False),
-    "core.read/v0alpha1": _Kind(messages.ReadRequest, "/v1/read", _core.verify_read, True),
-    "core.map-proof/v0alpha1": _Kind(messages.MapProofRequest, "/v1/map-proof", _core.verify_map_proof, False),
-    "core.scan/v0alpha1": _Kind(messages.ScanRequest, "/v1/scan", _core.verify_scan_result, False),
+    "core.resolve/v0alpha1": _Kind(messages.ResolveRequest, "/v1/resolve", _core.verify_resolve, "claimed"),
+    "core.read/v0alpha1": _Kind(messages.ReadRequest, "/v1/read", _core.verify_read, "proven"),
+    "core.map-proof/v0alpha1": _Kind(messages.MapProofRequest, "/v1/map-proof", _core.verify_map_proof, "result"),
+    "core.scan/v0alpha1": _Kind(messages.ScanRequest, "/v1/scan", _core.verify_scan_result, "result"),
 }
 
 
@@ -180,7 +182,7 @@ def _query(request: _Request) -> Query[Any]:
 
 def _of_kind(kind: _Kind, body: bytes, request: _Request) -> Query[Any]:
     what = f"{_described(request)} in {printable(request.root)}"
-    return Query(kind.route, body, kind.verify, kind.proves_absence, what)
+    return Query(kind.route, body, kind.verify, kind.absence, what)
 
 
 def _described(request: _Request) -> str:

@@ -117,7 +117,7 @@ class Client:
         return self._run(lookup.prove(self.settings, query))
 
     def resolve(self, root: CidLike, path: PathLike) -> str:
-        """Return the target of a path. Raises `PathNotFound` if the gateway finds nothing; that is not proven."""
+        """Return the target of a path. Raises `UnprovenAbsence` if the gateway says that nothing is found."""
         return self._run(lookup.value(self.settings, resolve(root, path)))
 
     def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call
+from coregw.client.exchange import Answer, Call, unproven
 from coregw.client.operations.steps import Steps, in_context
 from coregw.client.query import CidLike, PathLike, Proven, Query, read_index, read_key, read_range
 from coregw.client.settings import ClientSettings
-from coregw.errors import IndexNotFound, PathNotFound, ProofError
+from coregw.errors import IndexNotFound, PathNotFound, UnprovenAbsence
 
 __all__ = ["index_target", "key_target", "prove", "range_outcome", "value", "verified"]
 
@@ -24,16 +24,23 @@ def prove(settings: ClientSettings, query: Query[T]) -> Steps[Proven[T]]:
     Raises:
         ProofError: The answer is not proven, or an absence came without its proof.
         RootNotFound: The gateway says that it does not hold the root; nothing proves that.
-        PathNotFound: Only from a resolve: the gateway says that nothing is found; nothing proves that either.
+        UnprovenAbsence: Only from a resolve: the gateway says that nothing is found; nothing proves that either.
     """
-    call = Call("POST", query.route, settings.max_result_bytes, query.what, content=query.request)
+    call = Call(
+        "POST",
+        query.route,
+        settings.max_result_bytes,
+        query.what,
+        content=query.request,
+        may_be_absent=query.absence != "result",
+    )
     try:
         answer: Answer = yield call
-    except PathNotFound as absent:
-        if not query.proves_absence:
+    except UnprovenAbsence as absent:
+        if query.absence == "claimed":
             raise
         if absent.details is None:
-            raise ProofError(f"{query.what}: an absence without a proof", check="absence") from None
+            raise unproven(query.what) from None
         result = absent.details
     else:
         result = answer.body

@@ -14,7 +14,7 @@ from coregw.client.operations.payload import get_payload
 from coregw.client.operations.steps import Item, Steps, Stream
 from coregw.client.query import CidLike, PathLike, map_proof, read_range, resolve, scan, segments_of
 from coregw.client.settings import ClientSettings
-from coregw.errors import InvalidInput, PathNotFound, ProofError, TooLarge
+from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
 
 __all__ = ["Entry", "Leaf", "children", "contents", "entries", "list_size", "locate", "walk"]
 
@@ -84,14 +84,14 @@ def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tup
     map, from none to all segments, and the rest as a directory in that map.
 
     Raises:
-        PathNotFound: No split of the path leads to anything. Nothing proves that.
+        UnprovenAbsence: No split of the path leads to anything. Nothing proves that.
     """
     segments = segments_of(path)
     for cut in range(len(segments) + 1):
         rest = segments[cut:]
         try:
             target = yield from value(settings, resolve(root, segments[:cut]))
-        except PathNotFound:
+        except UnprovenAbsence:
             continue
         if not rest:
             return target, rest
@@ -102,7 +102,7 @@ def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tup
             return page.entries[0][1], []
         if page.entries:
             return target, rest
-    raise PathNotFound(f"nothing at or below {'/'.join(segments)!r} in {_core.Cid(root).text}")
+    raise UnprovenAbsence(f"nothing at or below {'/'.join(segments)!r} in {_core.Cid(root).text}")
 
 
 def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stream[Entry]:
