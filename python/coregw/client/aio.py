@@ -40,7 +40,7 @@ class AsyncClient:
     Safe to share between the tasks of one event loop. Use it as an asynchronous context manager, or call `aclose`.
 
     Args:
-        base_url: The gateway's address.
+        base_url: The gateway's address. Credentials in it are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
 
     Example::
@@ -58,7 +58,7 @@ class AsyncClient:
 
     @property
     def base_url(self) -> str:
-        """The gateway's address, without a trailing slash."""
+        """The gateway's address, without credentials and a trailing slash."""
         return str(self._http.base_url).rstrip("/")
 
     async def __aenter__(self) -> Self:

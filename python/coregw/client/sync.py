@@ -37,7 +37,7 @@ class Client:
     Safe to share between threads. Use it as a context manager, or call `close`.
 
     Args:
-        base_url: The gateway's address.
+        base_url: The gateway's address. Credentials in it are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
 
     Example::
@@ -56,7 +56,7 @@ class Client:
 
     @property
     def base_url(self) -> str:
-        """The gateway's address, without a trailing slash."""
+        """The gateway's address, without credentials and a trailing slash."""
         return str(self._http.base_url).rstrip("/")
 
     def __enter__(self) -> Self:

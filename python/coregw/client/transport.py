@@ -7,7 +7,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypedDict
 
 import httpx2
@@ -21,6 +21,9 @@ __all__ = ["HttpOptions", "Retries", "http_options", "retries", "transport_error
 
 # Below the gateway's 30 s, so that it seldom closes a kept-alive connection just as it is reused.
 _KEEPALIVE_SECONDS = 20.0
+
+# Whatever may be credentials in a malformed URL: everything before the last "@", and everything after "?" or "#".
+_CREDENTIALS = re.compile(r"^([a-z]*://)?.*@|[?#].*$", re.DOTALL | re.IGNORECASE)
 
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -38,6 +41,7 @@ class HttpOptions(TypedDict):
     """Keyword arguments of httpx2's clients."""
 
     base_url: httpx2.URL
+    auth: httpx2.BasicAuth | None
     verify: ssl.SSLContext | bool
     timeout: httpx2.Timeout
     limits: httpx2.Limits
@@ -57,20 +61,20 @@ class Retries(TypedDict):
 def http_options(base_url: str, settings: ClientSettings) -> HttpOptions:
     """Return the options for the gateway at `base_url`. Proxies of the environment do not apply to loopback addresses.
 
+    Credentials in the URL are sent as basic authentication, and kept out of the URL, which messages and httpx2's log
+    contain.
+
     Raises:
         InvalidInput: `base_url` is not an ``http`` or ``https`` URL, or has a query or a fragment.
     """
-    try:
-        url = httpx2.URL(base_url)
-    except httpx2.InvalidURL as error:
-        raise InvalidInput(f"gateway address {base_url!r:.500}: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        raise InvalidInput(f"gateway address {base_url!r:.500}: expected a URL such as http://127.0.0.1:8080")
+    url = _parsed(base_url)
+    has_credentials = url.username or url.password
     direct = _is_loopback(url.host)
     # Without TLS and without a proxy no certificate is ever verified, and loading the system's takes 20 ms.
     needs_no_tls = url.scheme == "http" and direct
     return HttpOptions(
-        base_url=url,
+        base_url=url.copy_with(username="", password=""),
+        auth=httpx2.BasicAuth(url.username, url.password) if has_credentials else None,
         verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if needs_no_tls else True,
         timeout=httpx2.Timeout(
             min(settings.idle_seconds, settings.answer_seconds),
@@ -113,6 +117,16 @@ def transport_errors(call: Call, attempt: Attempt, base_url: httpx2.URL) -> Iter
         raise ProofError(f"{call.what}: gateway {base_url}: {printable(str(error))}", check="answer") from error
     except httpx2.InvalidURL as error:
         raise InvalidInput(f"{call.what}: {error}") from None
+
+
+def _parsed(base_url: str) -> httpx2.URL:
+    with suppress(httpx2.InvalidURL):
+        url = httpx2.URL(base_url)
+        if url.scheme in ("http", "https") and url.host and not url.query and not url.fragment:
+            return url
+    # What the parser says is left out: it may quote a part of a password.
+    shown = _CREDENTIALS.sub(r"\1", base_url)
+    raise InvalidInput(f"gateway address {shown!r:.500}: expected a URL such as http://127.0.0.1:8080")
 
 
 def _is_loopback(host: str) -> bool:
