@@ -2,7 +2,7 @@
 
 httpx2's timeouts start again with every read and write, so a gateway that sends a byte now and then could hold a client
 for ever. httpcore2 has a seam for this, the network backend; httpx2 has no option for it, so `enforce_deadlines` sets
-private attributes of httpx2's client and transports, and pyproject.toml pins httpx2 to its minor version.
+private attributes of httpx2's client and transports, and pyproject.toml pins both to their minor version.
 The asyncio client needs none of this: its exchanges are cancelled.
 """
 
