@@ -676,8 +676,8 @@ class Operation:
     def check_car(reader: CarReader) -> Operation:
         """Return an operation that checks the CAR whose bytes `reader` has read; the reader starts over.
 
-        Its response is `{"roots": [...], "missing_payloads": ...}`: the roots whose trees are whole, and the number of
-        leaves whose payload is not in the CAR. It raises as an import does.
+        Its response is `{"roots": [...], "missing_payloads": ..., "missing_roots": ...}`: the roots whose trees are
+        whole, and the numbers of leaves whose payload or nested root is not in the CAR. It raises as an import does.
         """
     def poll(self, budget: int) -> bytes | Need:
         """Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.

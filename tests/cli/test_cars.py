@@ -39,6 +39,14 @@ def test_a_root_is_copied_to_another_gateway_by_a_file(coregw: Start, run: Run, 
         assert run("cat", root, "docs/3", gateway=url).stdout == "page 3"
 
 
+def test_an_export_reports_nested_trees_that_it_lacks(run: Run, gateway: str, root: str, tmp_path: Path) -> None:
+    with Client(gateway) as client:
+        outer = client.create_root({"held": root, "missing": Map({"never": payload_cid(b"stored")}).root})
+    done = run("export", outer, tmp_path / "a.car", "--payloads")
+    assert done.exit_code == 0
+    assert done.stderr.endswith(" bytes; 1 target without tree; 1 target without payload\n")
+
+
 def test_without_payloads_only_the_tree_is_exported(run: Run, root: str, tmp_path: Path) -> None:
     done = run("export", root, tmp_path / "a.car")
     assert done.exit_code == 0

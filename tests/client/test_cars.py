@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from car_files import block, cid, frames, header
-from coregw import Cid, payload_cid
+from car_files import block, cid, frames, header, split
+from coregw import Cid, List, Map, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge, Unavailable
 from gateways import Liar, Reply, honest_gateway, names
@@ -28,7 +28,7 @@ def test_an_exported_and_imported_root_gives_the_same_answers(client: Client, ro
     progress: list[int] = []
     done = client.export_car(root, tmp_path / "a.car", payloads=True, progress=progress.append)
     car = (tmp_path / "a.car").read_bytes()
-    assert (done.root, done.nested_roots, done.missing_payloads) == (root, 1, 1)
+    assert (done.root, done.nested_roots, done.missing_payloads, done.missing_roots) == (root, 1, 1, 0)
     assert (done.blocks, done.bytes) == (len(frames(car)) - 1, len(car))
     assert sum(progress) == len(car)
     with honest_gateway(tmp_path / "other") as url, Client(url) as other:
@@ -51,6 +51,25 @@ async def test_the_asyncio_client_returns_the_same(gateway: str, root: str, tmp_
         imported = await client.import_car(tmp_path / "a.car")
     assert (imported.roots, imported.blocks, imported.bytes) == ([root], done.blocks, done.bytes)
     assert names(tmp_path) == ["a.car"]
+
+
+def test_nested_trees_that_are_not_in_the_file_are_counted(client: Client, tmp_path: Path) -> None:
+    unknown = [Map({"never": payload_cid(b"stored")}).root, List([payload_cid(b"nor this")]).root]
+    held = client.create_root({"map": unknown[0], "again": unknown[0]})
+    root = client.create_root({"a": held, "b": unknown[0], "c/d": unknown[1]})
+    done = client.export_car(root, tmp_path / "a.car", payloads=True)
+    assert (done.nested_roots, done.missing_payloads, done.missing_roots) == (1, 0, 4)
+
+
+def test_a_gateway_cannot_leave_out_a_nested_tree_unnoticed(liar: Liar, root: str, tmp_path: Path) -> None:
+    nested = bytes(Cid(Map({"inner": payload_cid(b"inner")}).root))
+
+    def lie(reply: Reply) -> Reply:
+        head, *blocks = frames(reply.body)
+        return reply.with_body(b"".join([head, *(each for each in blocks if split(each)[0] != nested)]))
+
+    done = liar(lie).export_car(root, tmp_path / "a.car")
+    assert (done.nested_roots, done.missing_roots) == (0, 1)
 
 
 def without(number: int) -> Callable[[bytes], bytes]:

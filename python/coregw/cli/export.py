@@ -27,7 +27,7 @@ def command(root: str, file: str, payloads: bool, gateway: str) -> None:
     """Write the tree of ROOT, and of the roots nested in it, to the new CARv1 file FILE.
 
     FILE appears when every block is verified and no node of the tree is missing. Nested roots and payloads that the
-    gateway does not hold are left out; the number of payloads left out is reported.
+    gateway does not hold are left out; the numbers of targets without them are reported.
 
     With "-", the bytes are written to stdout after they were verified in a temporary file (in TMPDIR).
     """
@@ -42,9 +42,9 @@ def command(root: str, file: str, payloads: bool, gateway: str) -> None:
             with verified.open("rb") as opened:
                 shutil.copyfileobj(opened, sys.stdout.buffer)
             sys.stdout.buffer.flush()
-    left_out = (
-        f"; {counted(done.missing_payloads, 'target')} without payload" if payloads and done.missing_payloads else ""
-    )
+    left_out = f"; {counted(done.missing_roots, 'target')} without tree" if done.missing_roots else ""
+    if payloads and done.missing_payloads:
+        left_out += f"; {counted(done.missing_payloads, 'target')} without payload"
     click.echo(f"coregw: wrote {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}{left_out}", err=True)
 
 

@@ -45,6 +45,7 @@ class ExportedCar:
         blocks: Number of blocks.
         bytes: Size of the file in bytes.
         missing_payloads: Number of leaves whose payload is not in the file.
+        missing_roots: Number of leaves whose nested root is not in the file.
     """
 
     root: str
@@ -52,6 +53,7 @@ class ExportedCar:
     blocks: int
     bytes: int
     missing_payloads: int
+    missing_roots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ class NewCar:
             except InvalidInput as error:
                 raise self._not_proven(error) from None
         self._new.commit()
-        return ExportedCar(self._root.text, len(checked.roots) - 1, blocks, size, checked.missing_payloads)
+        missing = checked.missing_payloads, checked.missing_roots
+        return ExportedCar(self._root.text, len(checked.roots) - 1, blocks, size, *missing)
 
     def write(self, chunk: bytes) -> None:
         """Check and write the next chunk (the `Sink` protocol)."""
@@ -163,10 +166,11 @@ class NewCar:
 
 
 class _CheckedCar(msgspec.Struct, frozen=True):
-    """The roots of a CAR whose trees are complete, and the number of leaves whose payload it does not contain."""
+    """The roots of a CAR whose trees are complete, and the numbers of leaves whose payload or root it lacks."""
 
     roots: list[str]
     missing_payloads: int
+    missing_roots: int
 
 
 def _check(reader: CarReader, file: BinaryIO) -> _CheckedCar:

@@ -25,6 +25,8 @@ pub(super) struct WholeTrees {
     pub(super) found: Vec<u32>,
     /// Leaves whose payload is not here.
     pub(super) missing_payloads: u64,
+    /// Leaves whose target is a root, but not one of `found`.
+    pub(super) missing_roots: u64,
 }
 
 impl WholeTrees {
@@ -47,7 +49,8 @@ impl WholeTrees {
 /// # Errors
 /// [`Error::Input`], naming the block at which a tree is wrong or incomplete, or which belongs to none.
 pub(super) async fn check(slot: Arc<Slot>, roots: &[RootCid], index: Index) -> Result<WholeTrees> {
-    let mut trees = WholeTrees { blocks: Blocks::new(slot), index, found: Vec::new(), missing_payloads: 0 };
+    let mut trees =
+        WholeTrees { blocks: Blocks::new(slot), index, found: Vec::new(), missing_payloads: 0, missing_roots: 0 };
     for (i, root) in roots.iter().enumerate() {
         match trees.index.node(root) {
             Some(at) => trees.find(at),
@@ -151,11 +154,10 @@ impl Walk {
 
     fn note_target(&mut self, target: &Cid) {
         match target.root() {
-            Some(nested) => {
-                if let Some(top) = self.trees.index.node(&nested) {
-                    self.trees.find(top);
-                }
-            }
+            Some(nested) => match self.trees.index.node(&nested) {
+                Some(top) => self.trees.find(top),
+                None => self.trees.missing_roots += 1,
+            },
             // An identity CID contains its payload.
             None if target.identity().is_some() || self.trees.index.has_payload(target) => {}
             None => self.trees.missing_payloads += 1,

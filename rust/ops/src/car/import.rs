@@ -30,6 +30,7 @@ struct ImportResult {
 struct CheckResult {
     roots: Vec<String>,
     missing_payloads: u64,
+    missing_roots: u64,
 }
 
 objects! {
@@ -46,8 +47,8 @@ impl Operation {
         Self::new(|slot| import(Trees { cache, slot }, reader))
     }
 
-    /// Checks a CAR whose bytes `reader` has read, and stores nothing: `{roots, missing_payloads}` as JSON, the roots
-    /// whose trees are whole, and the number of leaves whose payload is not in the CAR.
+    /// Checks a CAR whose bytes `reader` has read, and stores nothing: `{roots, missing_payloads, missing_roots}` as
+    /// JSON, the roots whose trees are whole, and the numbers of leaves whose payload or nested root is not in the CAR.
     ///
     /// The operation fails as an import does.
     pub fn check_car(reader: CarReader) -> Self {
@@ -59,7 +60,8 @@ async fn check_only(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
     let (roots, index) = reader.finish()?;
     let trees = check(slot, &roots, index).await?;
     let roots = trees.roots().map(|root| root.cid().text()).collect();
-    Ok(json::write(&CheckResult { roots, missing_payloads: trees.missing_payloads }))
+    let WholeTrees { missing_payloads, missing_roots, .. } = trees;
+    Ok(json::write(&CheckResult { roots, missing_payloads, missing_roots }))
 }
 
 async fn import(trees: Trees, reader: CarReader) -> Result<String> {

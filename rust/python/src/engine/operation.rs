@@ -278,8 +278,8 @@ impl Operation {
 
     /// Return an operation that checks the CAR whose bytes `reader` has read; the reader starts over.
     ///
-    /// Its response is `{"roots": [...], "missing_payloads": ...}`: the roots whose trees are whole, and the number of
-    /// leaves whose payload is not in the CAR. It raises as an import does.
+    /// Its response is `{"roots": [...], "missing_payloads": ..., "missing_roots": ...}`: the roots whose trees are
+    /// whole, and the numbers of leaves whose payload or nested root is not in the CAR. It raises as an import does.
     #[staticmethod]
     fn check_car(reader: &mut CarReader) -> Self {
         Self::new(ops::Operation::check_car(reader.take()), false)
