@@ -214,6 +214,15 @@ def test_wrong_usage_is_exit_code_2(run: Run, command: list[str]) -> None:
     assert run(*command).exit_code == 2
 
 
+def test_an_oversized_document_is_exit_code_3(run: Run, tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)  # sparse
+    refused = run("verify", large)
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert refused.stderr == f"coregw: not proven: {large}: longer than {64 << 20} bytes\n"
+
+
 @pytest.mark.parametrize(
     "command", [["add", "MISSING"], ["verify", "MISSING"], ["serve", "--data", "x", "--set", "cache_bytes=1"]]
 )

@@ -29,9 +29,8 @@ def command(file: Path) -> None:
     """
     from coregw.errors import InvalidInput, ProofError
 
-    document = _read(file)
     try:
-        lines = _verified(document)
+        lines = _verified(_read(file))
     except InvalidInput as error:
         raise ProofError(f"{file}: {error.message}", check="document") from None
     except ProofError as error:
@@ -45,7 +44,7 @@ def _read(file: Path) -> bytes:
     with sys.stdin.buffer if str(file) == "-" else file.open("rb") as opened:
         document = opened.read(_MAX_BYTES + 1)
     if len(document) > _MAX_BYTES:
-        raise TooLarge(f"{file}: longer than {_MAX_BYTES} bytes")
+        raise TooLarge(f"longer than {_MAX_BYTES} bytes")
     return document
 
 
