@@ -162,6 +162,11 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
         ("from coregw.messages.batch import Block", "coregw.messages", "client"),
         ("coregw.verify_resolve({}, {})", "a dict instead of JSON text", "client"),
         ("import coregw.gateway.app", "coregw.gateway", "server"),
+        ("import coregw.engine", "coregw.engine", "server"),
+        ("import coregw.plants", "coregw.plants", "server"),
+        ("import coregw.plants.app", "coregw.plants", "server"),
+        ("import coregw.store.rocksdb", "coregw.store.rocksdb", "server"),
+        ("from coregw.store.rocksdb.store import RocksStore", "coregw.store.rocksdb", "server"),
     ],
 )
 def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str, extra: str) -> None:

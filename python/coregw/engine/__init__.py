@@ -15,14 +15,19 @@ from typing import Final
 
 from coregw import _core
 from coregw._core import Operation, PageCache
-from coregw.engine.cars import CarLimits, Cars
-from coregw.engine.driver import Driver
-from coregw.engine.payloads import Payloads, StoredPayload
-from coregw.engine.placement import batch_weight, mutation_weight
-from coregw.engine.publications import Publications
-from coregw.engine.resolve_batches import start_resolve_batch
 from coregw.errors import ProofError
+from coregw.extras import missing_extra
 from coregw.store import Store
+
+try:
+    from coregw.engine.cars import CarLimits, Cars
+    from coregw.engine.driver import Driver
+    from coregw.engine.payloads import Payloads, StoredPayload
+    from coregw.engine.placement import batch_weight, mutation_weight
+    from coregw.engine.publications import Publications
+    from coregw.engine.resolve_batches import start_resolve_batch
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.engine", "server") from error
 
 __all__ = ["CarLimits", "Cars", "Engine", "Payloads", "Publications", "StoredPayload"]
 

@@ -4,6 +4,11 @@ Disk reads run in a thread pool, and all writes in one committer thread that sha
 Decisions: ``docs/decisions/0010`` and ``0011``.
 """
 
-from coregw.store.rocksdb.store import CACHE_BYTES, READ_THREADS, RESERVE_BYTES, RocksStore, open_store
+from coregw.extras import missing_extra
+
+try:
+    from coregw.store.rocksdb.store import CACHE_BYTES, READ_THREADS, RESERVE_BYTES, RocksStore, open_store
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.store.rocksdb", "server") from error
 
 __all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "open_store"]
