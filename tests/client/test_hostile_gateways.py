@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -15,9 +16,9 @@ import pytest
 
 import coregw
 from car_files import block, cid, header
-from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.client import AsyncClient, Client, ClientSettings, exchange
 from coregw.client.exchange import Attempt, Body
-from coregw.client.files import CHUNK_BYTES
+from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import ProofError, Unavailable
 from gateways import aborted, read_head, scripted_gateway
 
@@ -102,6 +103,20 @@ def test_a_car_that_was_not_sent_completely_is_not_imported(
         pytest.raises(INCOMPLETE, match=r"answered before everything was sent|the connection was lost"),
     ):
         call(url, ONCE, "import_car", tmp_path / "root.car")
+
+
+def test_only_an_attempt_that_sent_all_chunks_may_succeed(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(DATA)
+    upload = Upload(tmp_path / "data", "raw", "sha2-256", len(DATA))
+    call = exchange.Call("POST", "/v1/cas", 100, "put", content=upload)
+    complete, partial = Attempt(call, ONCE), Attempt(call, ONCE)
+    assert b"".join(complete.chunks(upload)) == DATA
+    complete.start(201, {})
+    with closing(partial.chunks(upload)) as chunks:
+        next(chunks)
+        partial.start(413, {})  # an error may come early
+        with pytest.raises(ProofError, match="answered before everything was sent"):
+            partial.start(201, {})
 
 
 def forever(head: bytes, drop: bytes) -> Callable[[socket.socket], None]:
