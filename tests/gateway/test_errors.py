@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import httpx2
 import pytest
 
 import serving
 from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
+from coregw.gateway.http.problems import problem_of
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPScope
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 
@@ -86,7 +92,15 @@ def test_errors_of_verification_routes_have_the_role_header(client: httpx2.Clien
 
 @pytest.mark.parametrize(
     "content_type",
-    ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", "json", "a"],
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=latin-1",
+        "application/json;;",
+        "application/json; charset=utf-8; charset=utf-8",
+        "json",
+        "a",
+    ],
 )
 @pytest.mark.parametrize(
     "path", ["/v1/resolve", "/v1/read", "/v1/scan", "/v1/map-proof", "/v1/roots", "/v1/roots/x/mutations"]
@@ -97,11 +111,30 @@ def test_other_media_type_is_415(client: httpx2.Client, expect_refusal: Refusal,
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"content-type": "application/json"}, {"content-type": 'Application/JSON ; charset="UTF-8"'}]
+    "headers",
+    [
+        {},
+        {"content-type": "application/json"},
+        {"content-type": "application/json;"},
+        {"content-type": 'Application/JSON ; charset="UTF-8"'},
+        {"content-type": "application/json;charset = utf-8 ;"},
+    ],
 )
 def test_json_is_accepted_with_and_without_content_type(client: httpx2.Client, headers: dict[str, str]) -> None:
     answer = client.post("/v1/roots", content=b'{"arcs": {}}', headers=headers)
     assert answer.status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type"), [("/v1/resolve", "application/json"), ("/v1/car", "application/vnd.ipld.car")]
+)
+@pytest.mark.parametrize("filler", [" ", ";", "= ", "; charset"])
+def test_long_content_type_is_refused_quickly(path: str, media_type: str, filler: str) -> None:
+    given = (media_type + filler * 31_000)[:31_000] + "x"
+    with serving.thread(MemoryStore()) as url:
+        began = time.process_time()
+        assert httpx2.post(url + path, content=b"{}", headers={"content-type": given}).status_code == 415
+        assert time.process_time() - began < 1
 
 
 def test_compressed_request_is_refused(client: httpx2.Client, expect_refusal: Refusal) -> None:
@@ -167,6 +200,15 @@ def test_store_exceptions_become_statuses_and_leak_nothing(
     logged = [record for record in caplog.records if record.name == "coregw.gateway"]
     assert len(logged) == (2 if status == 500 else 0)
     assert all(record.exc_info is not None and record.exc_info[1] is error for record in logged)
+
+
+def test_a_path_cannot_forge_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    path = "/v1/roots/\n2026-11-21 12:00:00,000 CRITICAL coregw.store: the store is damaged\n/mutations"
+    scope = cast("HTTPScope", {"method": "POST", "path": path})
+    assert problem_of(scope, KeyError()).status == 500
+    [record] = caplog.records
+    assert "damaged" in record.getMessage()
+    assert len(record.getMessage().splitlines()) == 1
 
 
 def test_healthz_is_503_if_the_store_fails(expect_refusal: Refusal) -> None:

@@ -11,10 +11,16 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["check_content_coding", "check_json_type", "declared_length", "header", "query_parameters"]
+__all__ = [
+    "check_content_coding",
+    "check_json_type",
+    "declared_length",
+    "header",
+    "is_media_type",
+    "query_parameters",
+]
 
 _JSON: Final = "application/json"
-_JSON_TYPE: Final = re.compile(r'\s*application/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?;?\s*', re.IGNORECASE)
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -42,9 +48,29 @@ def check_json_type(scope: HTTPScope) -> None:
         InvalidInput: If it has another type or is compressed (code ``unsupported_media_type``).
     """
     given = header(scope, b"content-type")
-    if given and given != _JSON and _JSON_TYPE.fullmatch(given) is None:
+    if given and given != _JSON and not is_media_type(given, _JSON, "charset", "utf-8"):
         raise InvalidInput(f"Content-Type is {given!r:.200}, expected application/json", code="unsupported_media_type")
     check_content_coding(scope)
+
+
+def is_media_type(given: str, media_type: str, parameter: str, value: str) -> bool:
+    """Whether a Content-Type is `media_type`, alone or with one parameter that has this value. O(length).
+
+    Args:
+        given: The header's value.
+        media_type: In lower case, as the parameter's name and value.
+        parameter: The name of the only parameter that is accepted.
+        value: The only value that is accepted, with or without quotes.
+    """
+    kind, *parameters = (part.strip() for part in given.lower().split(";", 3))
+    if parameters and not parameters[-1]:
+        parameters.pop()  # after a semicolon at the end
+    if kind != media_type or len(parameters) > 1:
+        return False
+    if not parameters:
+        return True
+    name, _, found = parameters[0].partition("=")
+    return name.rstrip() == parameter and found.lstrip() in (value, f'"{value}"')
 
 
 def check_content_coding(scope: HTTPScope) -> None:

@@ -6,7 +6,6 @@ cached. A failure during the stream closes the connection, so that no client tak
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from litestar import Request, post, route
@@ -17,7 +16,7 @@ from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import check_content_coding, header, query_parameters
+from coregw.gateway.http.requests import check_content_coding, header, is_media_type, query_parameters
 from coregw.gateway.settings import MIB
 from coregw.messages.car import CarTaken
 
@@ -25,7 +24,6 @@ __all__ = ["handlers"]
 
 _CAR: Final = "application/vnd.ipld.car"
 _TYPE: Final = f"{_CAR}; version=1"
-_ACCEPTED_TYPE: Final = re.compile(rf'\s*{re.escape(_CAR)}\s*(;\s*version\s*=\s*(1|"1")\s*)?;?\s*', re.IGNORECASE)
 _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 _QUERY: Final = {
@@ -100,7 +98,7 @@ def _with_payloads(given: dict[str, str]) -> bool:
 def _check_type(request: Request[Any, Any, Any]) -> None:
     """Check that the body is a CARv1. Raises `InvalidInput` (code ``unsupported_media_type``) if it is not."""
     given = header(request.scope, b"content-type") or ""
-    if _ACCEPTED_TYPE.fullmatch(given) is None:
+    if not is_media_type(given, _CAR, "version", "1"):
         found = f"Content-Type is {given!r:.200}" if given else "no Content-Type"
         message = f"{found}, expected {_TYPE}"
         raise InvalidInput(message, code="unsupported_media_type")
