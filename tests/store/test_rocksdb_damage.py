@@ -55,6 +55,11 @@ async def test_a_missing_directory_is_created_with_its_parents(tmp_path: Path) -
     }
 
 
+async def test_a_created_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
+    await (await open_store(tmp_path / "data")).close()
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
 async def test_a_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("dear")
     before = files_of(tmp_path)

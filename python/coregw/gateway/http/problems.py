@@ -88,7 +88,7 @@ def problem_of(scope: HTTPScope, error: Exception) -> Problem:
         return method_not_allowed(scope, (error.headers or {}).get("allow", "").split(", "))
     if isinstance(error, HTTPException) and error.status_code == 400:
         return Problem("invalid_request", error.detail)
-    logger.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+    logger.error("%s %r failed", scope["method"], scope["path"], exc_info=error)  # %r escapes line ends
     return Problem("internal", ERROR_CODES["internal"].meaning)
 
 

@@ -38,7 +38,7 @@ class _Marker(msgspec.Struct, frozen=True):
 
 
 def prepare(path: Path, *, salvage: bool) -> State:
-    """Create the directory if it is missing or empty, and return the state of the database in it.
+    """Create the directory, for its owner alone, if it is missing, and return the state of the database in it.
 
     With `salvage`, a missing log is accepted.
 
@@ -50,7 +50,7 @@ def prepare(path: Path, *, salvage: bool) -> State:
     with _translated(path):
         if path.exists() and not path.is_dir():
             raise InvalidInput(f"{path} is not a directory")
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         marker = path / MARKER
         if not marker.exists():
             _refuse_foreign(path)
