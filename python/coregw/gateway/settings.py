@@ -86,7 +86,8 @@ class Settings:
 
     connections: int = _setting(4096, "Open connections; more are closed immediately.", least=1)
     backlog: int = _setting(4096, "Connections waiting to be accepted.", least=1)
-    header_bytes: int = _setting(32 * KIB, "Largest request head (request line and headers).", least=KIB)
+    header_bytes: int = _setting(32 * KIB, "Largest request head (request line and headers), and trailers.", least=KIB)
+    pipelined_requests: int = _setting(16, "Requests of a connection that wait for their turn.", least=1)
     header_seconds: float = _setting(10.0, "Time for a request head to arrive.", least=0.001)
     body_idle_seconds: float = _setting(20.0, "Idle timeout of a request body.", least=0.001)
     body_seconds: float = _setting(600.0, "Time for a whole request body to arrive.", least=0.001)

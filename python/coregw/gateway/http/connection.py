@@ -1,15 +1,18 @@
 """HTTP/1.1 connections: uvicorn's httptools protocol with stricter parsing, deadlines, and limits.
 
 Added here: deadlines for request heads, for request bodies, for what remains of a rejected body, and for clients that
-stop reading; limits on the size of request heads and on the number of connections; exactly one valid Host; no transfer
-coding but chunked; requests that are complete when a client half-closes are answered; errors in the service's JSON.
+stop reading; limits on the size of request heads and trailers, on pipelined requests, and on the number of connections;
+exactly one valid Host; no transfer coding but chunked; trailers are discarded and offers to upgrade ignored; requests
+that are complete when a client half-closes are answered; errors in the service's JSON.
 
-This is the only module, besides `coregw.gateway.http.coalescing` and the server class in `coregw.gateway.server`, that
-uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in ``pyproject.toml``. They are:
+This is the only module, besides `coregw.gateway.http.framing`, `coregw.gateway.http.coalescing` and the server class in
+`coregw.gateway.server`, that uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in
+``pyproject.toml``. They are:
 
-- ``HttpToolsProtocol`` (subclassed): the parser's callbacks, `send_400_response`, `timeout_keep_alive_handler`,
-  and the attributes ``connections``, ``cycle``, ``flow.read_paused``, ``headers``,
-  ``loop``, ``parser``, ``scope``, ``transport`` and ``url``;
+- ``HttpToolsProtocol`` (subclassed; `data_received` and `send_400_response` are replaced): the parser's callbacks,
+  `timeout_keep_alive_handler`, `_unset_keepalive_if_required`, and the attributes ``connections``, ``cycle``, ``flow``,
+  ``headers`` (to which `on_header` appends), ``loop``, ``parser``, ``pipeline``, ``scope``, ``transport`` and ``url``;
+- ``FlowControl`` (subclassed);
 - ``RequestResponseCycle``: ``disconnected``, ``keep_alive``, ``message_event``, ``response_complete``,
   ``response_started`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
 - ``STATUS_LINE``;
@@ -19,22 +22,28 @@ uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor 
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from coregw.gateway.http.bodies import BODY_OVERDUE
+from coregw.gateway.http.framing import (
+    HEAD_END,
+    SHORTEST_HEAD,
+    HeldFlow,
+    Rejected,
+    Trailers,
+    check_head,
+    head_without_upgrade,
+)
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
 __all__ = ["GatewayProtocol", "Refusal", "refusal"]
-
-_HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
-"""The characters of a Host (RFC 3986 section 3.2)."""
 
 Refusal = Callable[[bytes, str], bytes]
 """Returns the JSON body of the 400 to malformed HTTP, from its target (empty if unknown) and a sentence."""
@@ -45,10 +54,6 @@ def refusal(_: bytes, message: str) -> bytes:
     return encode(Error(error="invalid_request", message=message))
 
 
-class _Rejected(Exception):
-    """Stops the parser. The reason is in the protocol."""
-
-
 class GatewayProtocol(HttpToolsProtocol):
     """One connection.
 
@@ -57,17 +62,21 @@ class GatewayProtocol(HttpToolsProtocol):
 
     settings: ClassVar[Settings]
     refusal: ClassVar[Refusal]
+    flow: HeldFlow
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own arguments
         super().__init__(*args, **kwargs)
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
-        self._in_head = True
-        self._head_bytes = 0
+        self._unused_bytes = 0  # fed to the parser since the last complete head or byte of a body
         self._body_is_open = False
+        self._body_left = 0  # how much of a body with a Content-Length has not arrived
         self._body_deadline: float | None = None
+        self._trailers = Trailers(self.settings.header_bytes)
+        self._running: RequestResponseCycle | None = None  # the request that is being answered, or was last
+        self._unparsed = bytearray()  # what arrived when too many requests were waiting
+        self._refusal: bytes | None = None  # the response to malformed HTTP, to be sent after all others
         self._has_ended = False  # whether the client has closed its side
-        self._reason = "malformed HTTP request"
         self.url = b""  # uvicorn sets it when a request begins, which may never happen
 
     # --- the connection -----------------------------------------------------------------------------------------------
@@ -75,19 +84,27 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Arm the deadline of the first request head, or close a connection beyond the limit."""
         super().connection_made(transport)
+        self.flow = HeldFlow(transport)
         if len(self.connections) > self.settings.connections:
             transport.abort()
         else:
-            self._arm(self.settings.header_seconds, self._close)
+            self._arm_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all deadlines."""
+        """Cancel all deadlines, and tell the request that is being answered."""
         self._disarm()
         self._stop_watching_writes()
+        self._unparsed.clear()
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """Close the connection once the requests that have arrived are answered; called when the server stops."""
+        if not self._body_is_open:
+            self._unparsed.clear()  # requests that have not begun
         super().shutdown()
         self._watch_closing()
 
@@ -107,61 +124,97 @@ class GatewayProtocol(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser."""
-        if self.transport.is_closing():
+        """Parse what has arrived, as far as requests may wait for their turn."""
+        if self.transport.is_closing() or self._refusal is not None:
             return
-        if self._in_head:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        if self._in_head and self._head_bytes > self.settings.header_bytes:
-            self._reject_long_head()
-            self.send_400_response("")
-        elif self._body_is_open:
-            self._watch_body()
-        elif self._timer is None and self._unanswered() is None:  # any byte between requests begins a head
-            self._arm(self.settings.header_seconds, self._close)
+        self._unset_keepalive_if_required()
+        if self._unparsed or not self._fits(data):
+            self._unparsed += data
+            self._parse_held()
+        else:
+            self._parse(data)
+        self._watch_reading()
+
+    # --- parsing ------------------------------------------------------------------------------------------------------
+
+    def _fits(self, data: bytes) -> bool:
+        """Whether there is room for all requests in `data`."""
+        if len(data) <= self._body_left:
+            return True
+        room = self.settings.pipelined_requests - len(self.pipeline)
+        return len(data) <= room * SHORTEST_HEAD or data.count(HEAD_END) < room  # one may end with the first byte
+
+    def _parse_held(self) -> None:
+        """Parse `_unparsed` while there is room for requests. Reading stops until all of it is parsed."""
+        while self._unparsed and (room := self.settings.pipelined_requests - len(self.pipeline)) > 0:
+            size = max(room * SHORTEST_HEAD, self._body_left)
+            piece = bytes(self._unparsed[:size])
+            del self._unparsed[:size]
+            self._parse(piece)
+        if self._unparsed:
+            self.flow.hold()
+        elif self._refusal is None and not self.transport.is_closing():
+            self.flow.holds = False
+            if not self.pipeline:  # otherwise the next response resumes reading
+                self.flow.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser. It ends at a head that offers an upgrade, which the next one gets without the offer."""
+        self._unused_bytes += len(data)
+        while data:
+            try:
+                self.parser.feed_data(data)
+                break
+            except HttpParserUpgrade as offer:
+                head = (self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
+                data = head_without_upgrade(*head) + data[offer.args[0] :]
+                self.parser = HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            except HttpParserError as error:
+                reason = error.__context__
+                self.send_400_response(str(reason) if isinstance(reason, Rejected) else "malformed HTTP request")
+                return
+        if self._unused_bytes > self.settings.header_bytes:
+            part = "trailers" if self._body_is_open else "request line and headers"
+            self.send_400_response(f"the {part} are longer than the limit of {self.settings.header_bytes} bytes")
 
     # --- one request --------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """Parser callback: the first byte of a request."""
         super().on_message_begin()
-        self._in_head = True
-        self._arm(self.settings.header_seconds, self._close)
+        self._arm_head()
 
     def on_headers_complete(self) -> None:
-        """Parser callback: the head is complete. Validates it and starts the request."""
-        self._in_head = False
-        self._head_bytes = 0
+        """Parser callback: the head is complete. Validates it and starts the request, or lets it wait for its turn."""
+        self._unused_bytes = 0
         self._disarm()
-        self._check_head()
+        is_http_1_1 = self.parser.get_http_version() != "1.0"
+        limit = self.settings.header_bytes
+        self._body_left = check_head(self.url, self.headers, is_http_1_1=is_http_1_1, max_bytes=limit)
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise Rejected("the gateway is no proxy: CONNECT is not supported")
+            return  # the parser stops here
+        super().on_headers_complete()
         self._body_is_open = True
         self._body_deadline = None
-        super().on_headers_complete()
-        if self.parser.should_upgrade():  # no other protocol is supported, and the parser stops here
-            self.cycle.keep_alive = False
+        self._trailers.size = 0
+        self.headers = self._trailers
+        if not self.pipeline:
+            self._running = self.cycle
 
-    def _check_head(self) -> None:
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self.settings.header_bytes:
-            self._reject_long_head()
-            raise _Rejected
-        is_http_1_1 = self.parser.get_http_version() != "1.0"
-        hosts = [value for name, value in self.headers if name == b"host"]
-        if len(hosts) > 1 or (is_http_1_1 and not hosts):
-            self._reason = f"{len(hosts)} Host headers, expected exactly one"
-            raise _Rejected
-        if hosts and _HOST.fullmatch(hosts[0]) is None:
-            self._reason = "invalid Host header"
-            raise _Rejected
-        codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
-        if codings and not (is_http_1_1 and codings == [b"chunked"]):  # another coding would be stored undecoded
-            self._reason = "unsupported Transfer-Encoding, expected chunked in HTTP/1.1"
-            raise _Rejected
+    def on_body(self, body: bytes) -> None:
+        """Parser callback: a part of the body."""
+        self._unused_bytes = 0
+        self._body_left -= len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Parser callback: the body is complete, or the rest of it has been discarded."""
+        if self.parser.should_upgrade():
+            return  # the head is about to be parsed again
+        self._unused_bytes = 0
         self._body_is_open = False
         self._disarm()
         super().on_message_complete()
@@ -169,35 +222,65 @@ class GatewayProtocol(HttpToolsProtocol):
             self._arm(self.settings.keep_alive_seconds, self._close)
 
     def on_response_complete(self) -> None:
-        """Begin to discard what remains of an unread body, with a deadline."""
+        """Start the next request, or begin to discard what remains of an unread body, with a deadline."""
+        if self.pipeline:
+            self._running = self.pipeline[-1][0]
         super().on_response_complete()
-        if self._has_ended and self._unanswered() is None:
-            self.transport.close()
-        elif self._body_is_open and not self.transport.is_closing():
-            self._arm(self.settings.drain_seconds, self._close)
+        if self._unparsed and not self.transport.is_closing():
+            self._parse_held()
+            self._watch_reading()
+        if self._refusal is not None:
+            if self._is_idle():
+                self._refuse(self._refusal)
+        elif self._unanswered() is None:
+            if self._has_ended:
+                self.transport.close()
+            elif self._body_is_open and not self.transport.is_closing():
+                self._arm(self.settings.drain_seconds, self._close)
         self._watch_closing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer malformed HTTP and close the connection. A response that has begun is truncated instead."""
-        cycle = self._unanswered()
-        if cycle is not None:
-            cycle.disconnected = True
-            cycle.message_event.set()
-            if cycle.response_started:
+        """Answer malformed HTTP after all requests before it, and close the connection.
+
+        If the malformed part is in the body of a request whose response has begun, that response is truncated.
+
+        Args:
+            msg: What is wrong, for the client.
+        """
+        self._disarm()
+        self._unparsed.clear()
+        if self._body_is_open:
+            if self.cycle.response_complete:
+                self._close()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.pipeline:
+                self.pipeline.popleft()  # the newest
+            elif self.cycle.response_started:
                 self.transport.abort()
                 return
-        body = type(self).refusal(self.url, self._reason)
+        body = type(self).refusal(self.url, msg)
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        self.transport.write(STATUS_LINE[400] + head.encode() + body)
+        self._refusal = STATUS_LINE[400] + head.encode() + body
+        if self._is_idle():
+            self._refuse(self._refusal)
+        else:
+            self.flow.hold()
+
+    def _refuse(self, response: bytes) -> None:
+        self.transport.write(response)
         self._close()
+
+    def _is_idle(self) -> bool:
+        """Whether no response is due, or will be written."""
+        running = self._running
+        return running is None or running.response_complete or running.disconnected
 
     def _unanswered(self) -> RequestResponseCycle | None:
         """Return the newest request if its response is not complete."""
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         return None if cycle is None or cycle.response_complete else cycle
-
-    def _reject_long_head(self) -> None:
-        self._reason = f"the request line and headers are longer than the limit of {self.settings.header_bytes} bytes"
 
     # --- deadlines for reading ----------------------------------------------------------------------------------------
 
@@ -209,6 +292,25 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _arm_head(self) -> None:
+        self._arm(self.settings.header_seconds, self._on_head_overdue)
+
+    def _on_head_overdue(self) -> None:
+        """Close the connection, unless the gateway itself has stopped reading."""
+        if self.flow.read_paused:
+            self._arm_head()
+        else:
+            self._close()
+
+    def _watch_reading(self) -> None:
+        """Arm the deadline for what should arrive next."""
+        if self.transport.is_closing() or self._refusal is not None:
+            return
+        if self._body_is_open:
+            self._watch_body()
+        elif self._timer is None and self._unanswered() is None:  # any byte between requests begins a head
+            self._arm_head()
 
     def _watch_body(self) -> None:
         """Arm the deadline for the next part of a body. Complete bodies, as most are, never get here."""

@@ -1,0 +1,98 @@
+"""What `GatewayProtocol` adds to parsing: checks of heads, limited trailers, ignored upgrades, held reading."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+__all__ = ["HEAD_END", "SHORTEST_HEAD", "HeldFlow", "Rejected", "Trailers", "check_head", "head_without_upgrade"]
+
+HEAD_END: Final = b"\r\n\r\n"
+"""What every head ends with; the parser accepts no other line ends."""
+
+SHORTEST_HEAD: Final = len(b"GET / HTTP/1.0\r\n\r\n")
+"""The least number of bytes that a request takes."""
+
+_HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
+"""The characters of a Host (RFC 3986 section 3.2)."""
+_MAX_DIGITS: Final = 20  # of a Content-Length; the parser accepts values below 2^64, with any number of zeros before
+
+_Headers = list[tuple[bytes, bytes]]
+
+
+class Rejected(Exception):
+    """Stops the parser. Its text is the reason for the 400."""
+
+
+class Trailers(_Headers):
+    """Stands in for a request's headers after its head: discards trailers, up to a limit on their bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__()
+        self.size = 0
+        self._max_bytes = max_bytes
+
+    def append(self, field: tuple[bytes, bytes]) -> None:
+        """Count one trailer."""
+        self.size += len(field[0]) + len(field[1])
+        if self.size > self._max_bytes:
+            raise Rejected(f"the trailers are longer than the limit of {self._max_bytes} bytes")
+
+
+class HeldFlow(FlowControl):
+    """Flow control that can stop reading although applications wait for bodies.
+
+    Attributes:
+        holds: Whether reading stays stopped.
+    """
+
+    holds = False
+
+    def hold(self) -> None:
+        """Stop reading until `holds` is false and `resume_reading` is called."""
+        self.holds = True
+        self.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again, unless `holds` is true. Called when an application receives, and when it has responded."""
+        if self.read_paused and not self.holds:
+            super().resume_reading()
+
+
+def check_head(target: bytes, headers: _Headers, *, is_http_1_1: bool, max_bytes: int) -> int:
+    """Check the head of a request, and return its Content-Length, or 0.
+
+    Raises:
+        Rejected: If it is too long, has not exactly one valid Host, or a transfer coding other than chunked.
+    """
+    size = len(target)
+    hosts = length = 0
+    codings: list[bytes] = []
+    for name, value in headers:
+        size += len(name) + len(value)
+        if name == b"host":
+            hosts += 1
+            if _HOST.fullmatch(value) is None:
+                raise Rejected("invalid Host header")
+        elif name == b"content-length":
+            if len(value) > _MAX_DIGITS:
+                raise Rejected(f"Content-Length has {len(value)} digits, expected at most {_MAX_DIGITS}")
+            length = int(value)
+        elif name == b"transfer-encoding":
+            codings.append(value.strip().lower())
+    if size > max_bytes:
+        raise Rejected(f"the request line and headers are longer than the limit of {max_bytes} bytes")
+    if hosts > 1 or (is_http_1_1 and not hosts):
+        raise Rejected(f"{hosts} Host headers, expected exactly one")
+    if codings and not (is_http_1_1 and codings == [b"chunked"]):  # another coding would be stored undecoded
+        raise Rejected("unsupported Transfer-Encoding, expected chunked in HTTP/1.1")
+    return length
+
+
+def head_without_upgrade(method: bytes, target: bytes, version: str, headers: _Headers) -> bytes:
+    """Return a request's head without its Upgrade header, which the gateway ignores (RFC 9110 section 7.8)."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    lines += [b"%b: %b" % (name, value) for name, value in headers if name != b"upgrade"]
+    return b"\r\n".join(lines) + HEAD_END

@@ -1,0 +1,144 @@
+"""Requests that are sent before the previous ones are answered."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+from uvicorn.protocols.http import httptools_impl
+
+import serving
+from coregw.store.memory import MemoryStore
+
+PAYLOAD = bytes(range(256)) * (64 << 10)  # 16 MiB, more than the sockets' buffers
+SHORTEST = b"GET / HTTP/1.1\r\nHost:\r\n\r\n"
+CLOSING = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+@contextmanager
+def unread(**settings: object) -> Iterator[tuple[str, socket.socket]]:
+    """A connection on which a long response is due, of which nothing is read yet."""
+    with serving.thread(MemoryStore(), **settings) as url:
+        cid = httpx2.post(f"{url}/v1/cas", content=PAYLOAD, timeout=60).json()["cid"]
+        with serving.connect(url) as connection:
+            connection.sendall(f"GET /v1/cas/{cid} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            assert connection.recv(9) == b"HTTP/1.1 "
+            yield url, connection
+
+
+def send_much(connection: socket.socket, data: bytes) -> int:
+    """Send until the gateway stops reading. Returns how much it and the sockets have taken."""
+    connection.settimeout(0.2)
+    sent = 0
+    try:
+        while sent < len(data):
+            sent += connection.send(data[sent : sent + (1 << 20)])
+    except TimeoutError:
+        pass
+    connection.settimeout(60)
+    return sent
+
+
+@pytest.mark.parametrize("limit", [1, 16])
+def test_few_requests_wait_for_an_unread_response(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    begun: list[str] = []
+    original = httptools_impl.RequestResponseCycle.__init__
+
+    def counting(self: object, *args: object, **kwargs: dict[str, str]) -> None:
+        begun.append(kwargs["scope"]["path"])
+        original(self, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(httptools_impl.RequestResponseCycle, "__init__", counting)
+    with unread(pipelined_requests=limit) as (url, connection):
+        begun.clear()
+        requests = SHORTEST * 1_000_000
+        assert send_much(connection, requests) < len(requests)
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+        assert begun.count("/") <= limit
+
+
+@pytest.mark.parametrize("limit", [1, 2, 16])
+@pytest.mark.parametrize("body", [b"", b"\r\n\r\n" * 50, bytes(100_000)], ids=["empty", "blank lines", "long"])
+def test_all_of_many_pipelined_requests_are_answered_in_order(limit: int, body: bytes) -> None:
+    count = 200 if len(body) > 1000 else 2000
+    numbered = (
+        b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (number, len(body), body)
+        for number in range(count)
+    )
+    with unread(pipelined_requests=limit) as (_, connection):
+        sent = b"".join(numbered) + CLOSING
+        taken = send_much(connection, sent)
+        connection.settimeout(0)
+        answers = b""
+        while True:  # read and send at once, since neither side holds everything
+            with suppress(BlockingIOError):
+                taken += connection.send(sent[taken : taken + 65_536])
+            try:
+                piece = connection.recv(1 << 20)
+            except BlockingIOError:
+                time.sleep(0.001)
+                continue
+            if not piece:
+                break
+            answers = (answers + piece)[-2_000_000:]
+    assert [int(number) for number in re.findall(rb"'/(\d+)'", answers)] == list(range(count))
+    assert answers.count(b"HTTP/1.1 200 ") == 1
+
+
+def test_disconnection_with_requests_waiting_logs_nothing(tmp_path: Path) -> None:
+    with serving.process(tmp_path / "data", log_level="warning") as running:
+        cid = httpx2.post(f"{running.url}/v1/cas", content=PAYLOAD, timeout=60).json()["cid"]
+        for _ in range(5):
+            with serving.connect(running.url) as connection:
+                connection.sendall(f"GET /v1/cas/{cid} HTTP/1.1\r\nHost: a\r\n\r\n".encode() + SHORTEST * 1000)
+                assert connection.recv(9) == b"HTTP/1.1 "
+        assert httpx2.get(f"{running.url}/healthz").status_code == 200
+        assert running.end() == 0
+        assert running.popen.stderr is not None
+        assert running.popen.stderr.read() == ""
+
+
+def test_head_that_waits_behind_an_unread_response_has_no_deadline() -> None:
+    with unread(header_seconds=0.1) as (_, connection):
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /nowhere HTTP/1.1\r\nHo")
+        time.sleep(0.5)
+        connection.sendall(b"st: a\r\nConnection: close\r\n\r\n")
+        answers = serving.everything(connection)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == [b"200", b"404"]
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz",
+    ],
+    ids=["a head", "no Host", "a body"],
+)
+@pytest.mark.parametrize("between", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"])
+def test_malformed_request_is_refused_after_the_responses_before_it(malformed: bytes, between: bytes) -> None:
+    with unread() as (_, connection):
+        connection.sendall(between + malformed)
+        time.sleep(0.05)
+        answers = serving.everything(connection)
+    head, _, rest = answers.partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(PAYLOAD) in head
+    assert rest[: len(PAYLOAD)] == PAYLOAD
+    after = rest[len(PAYLOAD) :]
+    assert re.findall(rb"HTTP/1\.1 (\d+)", after) == [*([b"200"] if between else []), b"400"]
+    assert json.loads(after.rpartition(b"\r\n\r\n")[2])["error"] == "invalid_request"
+
+
+def test_upload_before_a_malformed_request_is_acknowledged(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGARBAGE\r\n\r\n")
+        answers = serving.everything(connection)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == [b"201", b"400"]
