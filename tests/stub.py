@@ -1,4 +1,4 @@
-"""The docstrings of ``_core.pyi``: those of the extension, copied. Run this file to copy them anew.
+"""The docstrings of ``_core.pyi``: those of the extension, copied. Run this file to update them.
 
 The stub is written by hand, types and all, but for its docstrings, so that editors show what `help` shows.
 """

@@ -167,7 +167,7 @@ class Change(NamedTuple):
     coordinate: PathLike | int
     """The path in a map (text form or segments), or the index in a list."""
     before: CidLike | None
-    """The target that is there now, or None if there is none."""
+    """The current target, or None if the coordinate is absent."""
     after: CidLike | None
     """The target that will be there, or None to remove it."""
     size: int | None = None
@@ -201,7 +201,7 @@ class Range(NamedTuple):
     sizes: list[int]
     """The measures of these elements."""
     offset: int | None
-    """The start of the first of them in the list's measure, or None if there is none."""
+    """The start of the first of them in the list's measure, or None if the range is empty."""
     length: int
     """The number of elements of the whole list."""
     total_size: int
@@ -355,7 +355,7 @@ def verify_changes(root: CidLike, changes: Sequence[Change], proof: bytes) -> st
     """
 
 # Whole operations: request and result are JSON (bytes or str). Strict, as protocol section 5 says.
-# A request that is no request raises InvalidInput; anything wrong in the result raises ProofError.
+# A malformed request raises InvalidInput; anything wrong in the result raises ProofError.
 def verify_resolve(request: bytes | str, result: bytes | str) -> str:
     """Verify the result of a resolve and return the target's CID. O(steps x depth) hashes.
 
@@ -684,7 +684,7 @@ class Operation:
 
         Raises:
             RootNotFound: If a root is not held.
-            PathNotFound: If a path leads nowhere; for a read, `details` has the prooflist of the proven absence.
+            PathNotFound: If a path does not resolve; for a read, `details` has the prooflist of the proven absence.
             IndexNotFound: If a list is shorter; `details` as for `PathNotFound`.
             TooLarge: If a limit is exceeded.
             Conflict: If a change does not fit.

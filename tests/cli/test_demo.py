@@ -42,7 +42,7 @@ def wrong_answers(reply: Reply) -> Reply:
 
 
 @pytest.mark.parametrize("lie", [wrong_bytes, wrong_answers])
-def test_the_demo_fails_with_a_lying_gateway(
+def test_demo_fails_with_a_tampering_gateway(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lie: object
 ) -> None:
     honest = demo.Gateway

@@ -73,7 +73,7 @@ def test_presence_is_looked_up_in_batches(client: Client) -> None:
         client.has_payloads(["x"])
 
 
-def test_a_cid_other_than_that_of_the_bytes_is_refused(liar: Liar) -> None:
+def test_cid_that_does_not_match_the_bytes_is_refused(liar: Liar) -> None:
     other = coregw.payload_cid(b"other")
     lying = liar(changed(lambda results: results[1].update(cid=other)))
     with pytest.raises(ProofError, match="computed here"):

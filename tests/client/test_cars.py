@@ -83,7 +83,7 @@ def without(number: int) -> Callable[[bytes], bytes]:
         (lambda car: car[:-3] + bytes([car[-3] ^ 1]) + car[-2:], "another hash"),
         (without(1), "is not among the blocks"),
         (without(9), "is not among the blocks"),
-        (lambda car: car + block(cid(0x303210, b"\x10"), b"\x10"), "no root leads to it"),
+        (lambda car: car + block(cid(0x303210, b"\x10"), b"\x10"), "not reachable from any root"),
         (lambda _: header(EMPTY) + block(EMPTY, b"\0"), "names other roots"),
         (lambda car: header(EMPTY, EMPTY) + b"".join(frames(car)[1:]), "names other roots"),
         (lambda _: b"", "ends inside it"),

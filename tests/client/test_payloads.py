@@ -106,7 +106,7 @@ def test_payloads_are_verified_with_every_hash_function(liar: Liar, tmp_path: Pa
     ],
     ids=["another", "no cid", "another shape", "nested", "no text", "nothing"],
 )
-def test_a_cid_other_than_that_of_the_bytes_is_refused(liar: Liar, answer: bytes) -> None:
+def test_cid_that_does_not_match_the_bytes_is_refused(liar: Liar, answer: bytes) -> None:
     with pytest.raises(ProofError):
         liar(lambda reply: reply.with_body(answer)).put_payload(b"data")
 

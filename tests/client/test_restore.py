@@ -82,7 +82,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("arcs", HOSTILE.values(), ids=HOSTILE)
-def test_paths_that_cannot_be_files_are_refused_by_name(
+def test_paths_that_cannot_be_files_are_refused_and_named(
     gateway: str, client: Client, stored: str, tmp_path: Path, arcs: dict[str, str]
 ) -> None:
     root = client.create_root(dict.fromkeys(arcs, stored) | {"fine": stored})
@@ -117,7 +117,7 @@ def test_a_platforms_second_path_separator_is_refused(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("arcs", [["README", "readme"], ["Docs/a", "docs/b"]], ids=["files", "folders"])
-def test_names_that_clash_on_a_case_insensitive_file_system_are_refused_by_name(
+def test_names_that_clash_on_a_case_insensitive_file_system_are_refused_and_named(
     gateway: str, client: Client, stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arcs: list[str]
 ) -> None:
     real_mkdir = Path.mkdir
@@ -163,7 +163,7 @@ def test_a_destination_without_a_parent_folder_is_refused(
 
 
 @pytest.mark.parametrize("path", ["in/" + "x" * 300, "x" * 300 + "/in"], ids=["file", "folder"])
-def test_a_name_too_long_for_the_file_system_is_refused_by_its_path(
+def test_name_too_long_for_the_file_system_is_refused_and_named(
     gateway: str, client: Client, stored: str, tmp_path: Path, path: str
 ) -> None:
     root = client.create_root({path: stored})

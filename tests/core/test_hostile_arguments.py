@@ -133,7 +133,7 @@ class Endless(Sequence[str]):
 
 
 @pytest.mark.parametrize("segment", ["a", ""])
-def test_an_endless_path_is_read_no_further_than_a_path_may_be_long(segment: str) -> None:
+def test_endless_path_is_read_only_up_to_the_maximum_path_length(segment: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         coregw.encode_key(Endless(segment))
     assert caught.value.code == "invalid_path"
@@ -198,7 +198,7 @@ def raising(error: type[BaseException]) -> Iterator[str]:
         lambda error: coregw.verify_scan(MAP.root, (), None, Index(error), b""),  # type: ignore[arg-type]
     ],
 )
-def test_what_an_argument_raises_passes_through(
+def test_exception_raised_by_an_argument_propagates(
     use: Callable[[type[BaseException]], object], error: type[BaseException]
 ) -> None:
     with pytest.raises(error):
@@ -271,7 +271,7 @@ REQUEST = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "seg
     ],
 )
 @pytest.mark.parametrize("needs", ["nothing", "roots", "pages"])
-def test_what_an_operation_does_not_need_is_refused(misuse: Callable[[_core.Operation], None], needs: str) -> None:
+def test_supply_without_a_matching_need_is_refused(misuse: Callable[[_core.Operation], None], needs: str) -> None:
     operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST)
     if needs != "nothing":
         operation.poll(1000)
@@ -325,7 +325,7 @@ def test_threads_that_share_an_object_get_results_or_ordinary_errors() -> None:
 
 
 @pytest.mark.parametrize("made", [PayloadHasher(), _core.PageCache(1 << 20), iter(MAP), iter(LIST)], ids=repr)
-def test_what_has_hidden_state_is_neither_copied_nor_pickled(made: object) -> None:
+def test_objects_with_hidden_state_can_be_neither_copied_nor_pickled(made: object) -> None:
     for take in (copy.copy, copy.deepcopy, pickle.dumps, lambda value: pickle.dumps(value, 0)):
         with pytest.raises((TypeError, pickle.PicklingError), match=r"(cannot|[Cc]an't) pickle"):
             take(made)

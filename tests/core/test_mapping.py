@@ -50,7 +50,7 @@ def test_get_returns_the_default_if_absent_and_refuses_a_malformed_path() -> Non
         built[5]  # type: ignore[index]
 
 
-def test_the_views_behave_as_those_of_a_mapping() -> None:
+def test_views_behave_like_those_of_a_mapping() -> None:
     built = coregw.Map(ARCS)
     keys, values, items = built.keys(), built.values(), built.items()
     assert (type(keys), type(values), type(items)) == (KeysView, ValuesView, ItemsView)
@@ -147,7 +147,7 @@ def test_an_arc_of_a_wrong_type_is_a_type_error_that_names_it(invalid: object, m
         coregw.Map(invalid)  # type: ignore[arg-type]
 
 
-def test_what_the_arcs_raise_passes_through() -> None:
+def test_exception_raised_by_the_arcs_propagates() -> None:
     def broken() -> Iterator[tuple[str, str]]:
         yield "a", ONE
         raise LookupError("the end")

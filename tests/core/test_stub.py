@@ -84,7 +84,7 @@ def test_the_stub_has_the_docstrings_of_the_extension() -> None:
     assert documented(text, _core) == text, "run 'python tests/stub.py' to copy the docstrings to the stub"
 
 
-def test_copied_docstrings_replace_old_ones_and_come_where_there_were_none() -> None:
+def test_copied_docstrings_replace_old_ones_and_are_added_where_missing() -> None:
     before = """
 def encode_key(segments: str) -> bytes: ...
 def codec_code(

@@ -69,7 +69,7 @@ def test_a_forged_proof_is_refused(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", params(load("scans"), "root"))
-def test_a_listing_and_its_proof_are_those_of_the_vector(case: Case) -> None:
+def test_listing_and_its_proof_match_the_vector(case: Case) -> None:
     built = tree(case)
     assert isinstance(built, coregw.Map)
     window = (case["prefix"], case["after"], case["limit"])

@@ -93,7 +93,7 @@ async def test_a_new_name_is_at_revision_0(records: RecordTable) -> None:
     assert await records.get("docs", "main") is None
 
 
-async def test_of_concurrent_publications_on_one_revision_exactly_one_wins(records: RecordTable) -> None:
+async def test_exactly_one_of_concurrent_publications_on_a_revision_wins(records: RecordTable) -> None:
     for expected in range(5):
         results = await asyncio.gather(
             *(records.publish("docs", "main", b"root %d" % i, expected, NOW) for i in range(20)), return_exceptions=True

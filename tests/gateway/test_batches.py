@@ -177,7 +177,7 @@ def test_padding_inside_base64_is_refused(ask: Ask, expect_refusal: Refusal) -> 
         expect_refusal(ask(CAS, put({"data": spelled + more})), 400, "invalid_request")
 
 
-def test_escapes_do_not_change_what_a_string_is(ask: Ask) -> None:
+def test_escapes_do_not_change_the_value_of_a_string(ask: Ask) -> None:
     data = bytes([255, 239, 254, 63])
     spelled = base64.b64encode(data).decode().replace("/", "\\/").replace("=", "\\u003d")
     assert "\\/" in spelled
@@ -335,7 +335,7 @@ def test_batch_response_past_its_limit_is_refused() -> None:
         assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
 
 
-# --- how a batch asks the store ---------------------------------------------------------------------------------------
+# --- how a batch reads the store --------------------------------------------------------------------------------------
 
 
 class Counting(MemoryStore):

@@ -35,8 +35,8 @@ def refuses(
     session, store = empty_store
 
     def check(car: bytes, status: int, code: str, words: str) -> None:
-        said = expect_refusal(take(session, car), status, code)
-        assert words in said
+        message = expect_refusal(take(session, car), status, code)
+        assert words in message
         assert kept(store) == (0, 0, 0)
 
     return check
@@ -78,7 +78,7 @@ def test_swapped_missing_and_stray_nodes_store_nothing(client: httpx2.Client, re
     for node in nodes:
         car = b"".join(frame for frame in blocks if frame != node)
         refuses(car, 400, "invalid_request", f"{Cid(split(node)[0]).text}, is not among the blocks")
-    refuses(b"".join(blocks) + block(EMPTY, b"\0"), 400, "invalid_request", "no root leads to it")
+    refuses(b"".join(blocks) + block(EMPTY, b"\0"), 400, "invalid_request", "not reachable from any root")
 
 
 def test_trees_of_another_shape_store_nothing(refuses: Refused) -> None:

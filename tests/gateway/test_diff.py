@@ -86,9 +86,9 @@ def test_pages_together_are_the_whole_diff(
     found: list[tuple[list[str], str | None, str | None]] = []
     more = True
     while more:
-        behind = {"after": "/".join(found[-1][0])} if found else {}
-        answer = diff(client, *roots, prefix=prefix, limit=limit, **behind)
-        page = coregw.verify_diff(*roots, answer.content, prefix, behind.get("after"), limit)
+        cursor = {"after": "/".join(found[-1][0])} if found else {}
+        answer = diff(client, *roots, prefix=prefix, limit=limit, **cursor)
+        page = coregw.verify_diff(*roots, answer.content, prefix, cursor.get("after"), limit)
         assert len(page.entries) == limit or not page.more
         found += page.entries
         more = page.more
@@ -141,8 +141,8 @@ def test_diff_equals_a_second_implementation_byte_for_byte(ask: Ask, client: htt
         after = {"after": inside} if chance.random() < 0.5 else {}
         limit = chance.choice([1, 2, 3, 1000])
         answer = diff(client, *roots, prefix=prefix, limit=limit, **after).json()
-        behind = after["after"].split("/") if after else None
-        assert answer == diff_model.answer(a, b, prefix.split("/") if prefix else [], behind, limit)
+        cursor = after["after"].split("/") if after else None
+        assert answer == diff_model.answer(a, b, prefix.split("/") if prefix else [], cursor, limit)
 
 
 def _flip(place: str) -> Forge:

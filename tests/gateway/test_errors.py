@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Refusal = Callable[[httpx2.Response, int, str], str]
 
 
-def test_error_table_is_that_of_the_protocol() -> None:
+def test_error_table_matches_the_protocol() -> None:
     text = """
     400 invalid_request invalid_cid invalid_path invalid_codec unknown_profile kind_mismatch
     401 unauthorized

@@ -22,7 +22,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("token", "paths"),
     [(serving.ADMIN_TOKEN, "^/"), (None, "^/admin/")],
-    ids=["everywhere", "behind a token that is not shown"],
+    ids=["everywhere", "protected by an unknown token"],
 )
 def test_every_response_is_documented_and_none_is_a_500(filled: str, token: str | None, paths: str) -> None:
     limits = ("--seed", "1", "--max-examples", "5", "--include-path-regex", paths)

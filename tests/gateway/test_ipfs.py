@@ -137,7 +137,7 @@ def test_a_large_payload_is_sent_as_one_block(client: httpx2.Client, block: Bloc
     assert block(name=name, range=f"bytes=5-{2 * MIB}").content == data[5 : 2 * MIB + 1]
 
 
-# --- what may be asked for --------------------------------------------------------------------------------------------
+# --- what may be requested --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,9 @@ def test_only_routes_with_401_have_a_security_scheme(document: dict[str, Any]) -
     assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
     for path, item in document["paths"].items():
         for operation in item.values():
-            behind_a_token = path.startswith("/admin/")
-            assert ("401" in operation["responses"]) == behind_a_token
-            assert operation.get("security") == ([{"bearer": []}] if behind_a_token else None)
+            needs_a_token = path.startswith("/admin/")
+            assert ("401" in operation["responses"]) == needs_a_token
+            assert operation.get("security") == ([{"bearer": []}] if needs_a_token else None)
 
 
 def test_profiles_are_required(document: dict[str, Any]) -> None:
@@ -127,11 +127,11 @@ def test_every_example_gets_its_recorded_response(
     replayed = set()
     for operation, name, answer in fresh_answers(tmp_path_factory, document):
         shown = known[operation].answers(name)
-        said = known[operation].spec["responses"]
-        assert str(answer.status_code) in said, (operation, name, answer.text)
+        responses = known[operation].spec["responses"]
+        assert str(answer.status_code) in responses, (operation, name, answer.text)
         media_type = answer.headers.get("content-type", "").partition(";")[0]
         if media_type == CAR or not answer.content:
-            assert media_type in ("", *said[str(answer.status_code)].get("content", {media_type: None}))
+            assert media_type in ("", *responses[str(answer.status_code)].get("content", {media_type: None}))
             assert not shown, (operation, name)
         else:
             ((status, shown_type, body),) = shown

@@ -19,7 +19,7 @@ Refusal = Callable[[httpx2.Response, int, str], str]
 
 @pytest.mark.parametrize("suite", [None, "sha2-256", "blake3"])
 @pytest.mark.parametrize("count", [0, 1, 2, 1000])
-def test_created_root_equals_the_client_s_own(
+def test_created_root_equals_the_one_that_the_client_computes(
     ask: Ask, cid_of: Callable[..., str], suite: str | None, count: int
 ) -> None:
     arcs = {f"a{i % 17}/b/{i}": cid_of(str(i).encode()) for i in range(count)}

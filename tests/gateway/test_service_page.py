@@ -45,8 +45,8 @@ def test_document_has_the_success_statuses_of_the_page(document: dict[str, Any])
 
 def test_all_bodies_are_json_except_payload_bytes(document: dict[str, Any]) -> None:
     for method, path in PAGE:
-        said = document["paths"][path][method.lower()]
-        bodies = [said.get("requestBody", {}), *said["responses"].values()]
+        operation = document["paths"][path][method.lower()]
+        bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
         kinds = {kind for body in bodies for kind in body.get("content", {})}
         assert kinds <= {"application/json", "application/octet-stream"}
         assert ("application/octet-stream" in kinds) == (path.startswith("/v1/cas") and method != "HEAD")

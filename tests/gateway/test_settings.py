@@ -43,7 +43,7 @@ def test_sizes_accept_units(text: str, size: int) -> None:
         ("COREGW_SALVAGE", "maybe"),
     ],
 )
-def test_malformed_value_is_refused_by_name(variable: str, value: str) -> None:
+def test_malformed_value_is_refused_and_named(variable: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=rf"(?i){variable.removeprefix('COREGW_')}"):
         Settings.load({variable: value})
 

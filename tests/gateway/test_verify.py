@@ -27,7 +27,7 @@ def _envelope(case: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("operation", ["resolve", "read"])
-def test_verdicts_are_those_of_the_vectors(ask: Ask, operation: str) -> None:
+def test_verdicts_match_the_vectors(ask: Ask, operation: str) -> None:
     verdicts = {200: 0, 400: 0}
     for case in (case for case in _CASES if case["operation"] == operation):
         answer = ask(f"/v1/verify/{operation}", _envelope(case))

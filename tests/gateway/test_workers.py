@@ -294,7 +294,7 @@ def is_listening(pid: int) -> bool:
         return False
 
 
-def test_health_is_the_owner_s(tmp_path: Path) -> None:
+def test_worker_reports_the_health_of_its_owner(tmp_path: Path) -> None:
     with serving.process(tmp_path, workers=2, store_seconds=0.2) as process:
         os.kill(process.popen.pid, signal.SIGSTOP)
         try:

@@ -21,7 +21,7 @@ def test_everything_that_the_documentation_page_loads_exists(client: httpx2.Clie
     assert list(document["paths"]) == ["/plants"]
 
 
-def test_the_page_beside_a_gateway_is_separate_from_the_gateways(client: httpx2.Client, command: str) -> None:
+def test_page_served_with_a_gateway_is_separate_from_the_gateways(client: httpx2.Client, command: str) -> None:
     if command == ALONE:
         assert client.get("/plants/docs").status_code == 404
     else:

@@ -70,7 +70,7 @@ def _schema(message: dict[str, Any]) -> str:
         ("Error", {"error": ("integer", "int32"), "message": ("string", None)}, {"error", "message"}),
     ],
 )
-def test_the_schemas_are_those_of_the_service_page(
+def test_document_schemas_match_the_service_page(
     document: dict[str, Any], schema: str, fields: dict[str, tuple[str, str | None]], required: set[str]
 ) -> None:
     told = document["components"]["schemas"][schema]
@@ -78,7 +78,7 @@ def test_the_schemas_are_those_of_the_service_page(
     assert set(told["required"]) == required
 
 
-def test_there_are_no_other_schemas(document: dict[str, Any]) -> None:
+def test_document_has_no_other_schemas(document: dict[str, Any]) -> None:
     assert set(document["components"]["schemas"]) == {"Plant", "NewPlant", "Error"}
 
 
@@ -106,7 +106,7 @@ def test_the_document_refuses_a_query(client: httpx2.Client, path: str, expect_e
     expect_error(client.get(f"{path}?a=b"), 400)
 
 
-def test_beside_a_gateway_each_service_has_its_own_document(
+def test_each_service_has_its_own_document_when_served_with_a_gateway(
     command: str, client: httpx2.Client, document: dict[str, Any]
 ) -> None:
     if command == ALONE:

@@ -153,7 +153,7 @@ class _BrokenStore(MemoryStore):
         (StorageFull("the disk is full"), 507),
     ],
 )
-def test_an_error_of_the_store_becomes_a_status_and_leaks_nothing(
+def test_store_error_becomes_a_status_and_leaks_no_details(
     expect_error: ExpectError, caplog: pytest.LogCaptureFixture, service: str, error: Exception, status: int
 ) -> None:
     served = _SERVICES[service](AccessToken("PLANTS_ACCESS_TOKEN", TOKEN))

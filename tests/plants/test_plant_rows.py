@@ -61,7 +61,7 @@ async def test_an_id_outside_int64_is_refused(plant_id: int) -> None:
         await put_plant(MemoryStore(), plant_id, b"fern")
 
 
-async def test_of_concurrent_plants_with_one_id_exactly_one_is_stored(store: Store) -> None:
+async def test_exactly_one_of_concurrent_plants_with_one_id_is_stored(store: Store) -> None:
     for plant_id in range(5):
         plants = [b"plant %d" % number for number in range(20)]
         stored = await asyncio.gather(*(put_plant(store, plant_id, plant) for plant in plants))

@@ -38,7 +38,7 @@ def test_plants_survive_a_restart_of_either_service(tmp_path: Path, command: str
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("command", [ALONE, BESIDE])
-def test_of_many_plants_with_one_id_exactly_one_is_created(tmp_path: Path, command: str, workers: int) -> None:
+def test_exactly_one_of_many_plants_with_one_id_is_created(tmp_path: Path, command: str, workers: int) -> None:
     def post(number: int) -> httpx2.Response:
         return create(process.url, {"name": f"plant {number}", "id": number // 16})
 
@@ -85,7 +85,7 @@ def test_a_token_that_no_header_can_carry_is_refused_at_the_start(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_gateway_beside_it_needs_no_token(tmp_path: Path) -> None:
+def test_gateway_served_with_plants_needs_no_token(tmp_path: Path) -> None:
     with running(BESIDE, tmp_path) as process, httpx2.Client(base_url=process.url) as client:
         assert create(process.url, {"name": "fern", "id": 1}).status_code == 200
         cid = client.post("/v1/cas", content=b"leaf").json()["cid"]

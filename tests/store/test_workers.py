@@ -216,7 +216,7 @@ async def test_the_owner_counts_reads_that_ssts_could_have_answered(rocks: Rocks
     await owner.ended()
 
 
-async def test_of_compare_and_sets_in_several_processes_one_wins(rocks: RocksStore) -> None:
+async def test_exactly_one_compare_and_set_from_several_processes_wins(rocks: RocksStore) -> None:
     async with worker_of(rocks, "1") as one, shared(rocks) as (two, _):
         value: bytes | None = None
         for number in range(20):

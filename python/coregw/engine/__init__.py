@@ -100,7 +100,7 @@ class Engine:
         Raises:
             InvalidInput: If the request is malformed.
             RootNotFound: If the store does not hold the root.
-            PathNotFound: If the path leads nowhere in this store.
+            PathNotFound: If the path does not resolve in this store.
             Unavailable: If the query takes too long, or the store does not answer.
             StoreDamaged: If a page is missing or damaged.
         """

@@ -61,7 +61,7 @@ class PayloadWriter(Protocol):
     ) -> None: ...
 
     async def write(self, chunk: bytes) -> None:
-        """Append bytes, in pieces of any size. Buffers at most 2 `CHUNK_BYTES` beside `chunk` itself.
+        """Append bytes, in pieces of any size. Buffers at most 2 `CHUNK_BYTES` in addition to `chunk`.
 
         Raises:
             StorageFull: There is no room; nothing of the payload will be stored.

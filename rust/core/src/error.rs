@@ -18,7 +18,7 @@ pub enum InputCode {
     InvalidCodec,
     /// A profile that is not the endpoint's.
     UnknownProfile,
-    /// A map was asked as a list or a payload, and so on.
+    /// The CID names another kind than the operation expects: a map, a list or a payload.
     KindMismatch,
     /// A documented limit is exceeded.
     TooLarge,
@@ -53,11 +53,11 @@ pub enum Missing {
 /// Why a change cannot be made: an error code of protocol section 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictCode {
-    /// What is there is not what the change says is there.
+    /// The current target is not the one that the change names as `before`.
     BeforeMismatch,
     /// A delta gave another root than it expected.
     ExpectedRootMismatch,
-    /// The change has no meaning: a gap, a duplicate, a change of nothing.
+    /// The change is invalid: it leaves a gap, repeats a coordinate or changes nothing.
     InvalidChange,
 }
 

@@ -1,6 +1,6 @@
 //! Why a query stops before its end.
 //!
-//! This is the one place that says "more input is needed". After an interrupt, reads start again on the same tree: nodes
+//! Only this module expresses that more input is needed. After an interrupt, reads start again on the same tree: nodes
 //! that they loaded before stay loaded and cost no budget again. Changes and diffs continue where they were interrupted.
 
 use std::collections::BTreeSet;

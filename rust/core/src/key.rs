@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_segments_encode_alike() {
+    fn text_and_segments_encode_to_the_same_key() {
         let key = Key::from_text("docs/a\0b/\u{e9}").expect("a path");
         assert_eq!(key, Key::from_segments(&["docs", "a\0b", "\u{e9}"]).expect("a path"));
         assert_eq!(segments(key.as_bytes()), ["docs", "a\0b", "\u{e9}"]);

@@ -78,7 +78,7 @@ impl Operation {
     ///
     /// # Errors
     /// [`Error::Input`] if the request is malformed. The operation itself fails with [`Error::NotFound`] if the root is
-    /// not held or the path leads nowhere, and with [`Error::Input`] if it needs more look-ups.
+    /// not held or the path does not resolve, and with [`Error::Input`] if it needs more look-ups.
     pub fn resolve(cache: Arc<PageCache>, request: &[u8], max_lookups: usize) -> Result<Self> {
         let request = Resolve::parse(request)?;
         let write = |result: ResolveResult<'_>| json::write(&result);
@@ -154,7 +154,7 @@ pub(crate) async fn resolve(
             places.push(Place::new(nested, end, segments.len(), Some(step)));
         }
     }
-    let what = format!("{} leads nowhere by the path {:?}", request.root, segments.join("/"));
+    let what = format!("the path {:?} does not resolve under the root {}", segments.join("/"), request.root);
     Err(Error::NotFound { missing: Missing::Path, what, details: None })
 }
 
@@ -196,7 +196,8 @@ pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
     let (mut at, mut position) = (request.root, 0);
     for (index, step) in sent.prooflist.steps.iter().enumerate() {
         let root = at.root().ok_or_else(|| Error::proof("the step starts at a payload").in_step(index))?;
-        let (question, arc_len) = asked(&root, step, &request.segments[position..]).map_err(|e| e.in_step(index))?;
+        let (question, arc_len) =
+            question_of(&root, step, &request.segments[position..]).map_err(|e| e.in_step(index))?;
         let answer = question.check(index, step, &root)?;
         at = target(&answer).ok_or_else(|| Error::proof("the step proves an absence").in_step(index))?;
         position += arc_len;
@@ -209,7 +210,7 @@ pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
 }
 
 /// The question that a received step answers if its coordinate is next in the path, and the segments it consumes.
-fn asked(root: &RootCid, step: &Step<'_>, rest: &[String]) -> Result<(Question, usize)> {
+fn question_of(root: &RootCid, step: &Step<'_>, rest: &[String]) -> Result<(Question, usize)> {
     match root.kind {
         Kind::Map => {
             let path = step.path.as_deref().ok_or_else(|| Error::proof("member \"path\" is missing"))?;

@@ -168,8 +168,8 @@ type Response = dyn Future<Output = Result<String>> + Send;
 pub struct Operation {
     slot: Arc<Slot>,
     future: Pin<Box<Response>>,
-    /// The need that was returned last, if it has to be answered before the next poll.
-    asked: Option<Need>,
+    /// The need that `poll` returned last, if it has to be met before the next poll.
+    pending: Option<Need>,
     has_ended: bool,
 }
 
@@ -180,17 +180,17 @@ impl Operation {
     {
         let slot = Arc::new(Slot::default());
         let future = Box::pin(start(Arc::clone(&slot)));
-        Self { slot, future, asked: None, has_ended: false }
+        Self { slot, future, pending: None, has_ended: false }
     }
 
     /// Runs until the operation ends or waits, visiting about `budget` nodes at most.
     ///
-    /// If a need that has to be answered was not, returns that need again.
+    /// Returns the pending need again if it has to be met first.
     ///
     /// # Errors
     /// The operation's own errors, after which it has ended. [`Error::Input`] if it had ended before.
     pub fn poll(&mut self, budget: u64) -> Result<Progress> {
-        if let Some(need) = &self.asked {
+        if let Some(need) = &self.pending {
             return Ok(Progress::Needs(need.clone()));
         }
         if self.has_ended {
@@ -210,7 +210,7 @@ impl Operation {
         let mut state = self.slot.lock();
         let need = state.need.take().ok_or_else(|| Error::damaged("the operation waits without a need"))?;
         match need {
-            Need::Pages(_) | Need::Roots(_) | Need::Bytes(_) => self.asked = Some(need.clone()),
+            Need::Pages(_) | Need::Roots(_) | Need::Bytes(_) => self.pending = Some(need.clone()),
             // The next poll is the answer.
             Need::Budget | Need::Output { .. } | Need::Payloads(_) | Need::Store { .. } => state.is_met = true,
         }
@@ -219,7 +219,7 @@ impl Operation {
 
     /// The pages to supply, in this order; empty if the operation waits for something else.
     pub fn wanted_pages(&self) -> &[WantedPage] {
-        match &self.asked {
+        match &self.pending {
             Some(Need::Pages(wanted)) => wanted,
             _ => &[],
         }
@@ -230,8 +230,8 @@ impl Operation {
     /// # Errors
     /// [`Error::Input`] if the operation does not wait for this number of pages.
     pub fn supply_pages(&mut self, pages: Vec<Arc<Page>>) -> Result<()> {
-        let asked = if let Some(Need::Pages(wanted)) = &self.asked { Some(wanted.len()) } else { None };
-        self.answer("pages", asked, pages.len(), |state| state.pages = pages)
+        let expected = if let Some(Need::Pages(wanted)) = &self.pending { Some(wanted.len()) } else { None };
+        self.answer("pages", expected, pages.len(), |state| state.pages = pages)
     }
 
     /// Answers [`Need::Roots`]: whether the store has a record of each, in the order of the need.
@@ -239,8 +239,8 @@ impl Operation {
     /// # Errors
     /// [`Error::Input`] if the operation does not wait for this number of answers.
     pub fn supply_roots(&mut self, held: Vec<bool>) -> Result<()> {
-        let asked = if let Some(Need::Roots(roots)) = &self.asked { Some(roots.len()) } else { None };
-        self.answer("roots", asked, held.len(), |state| state.held = held)
+        let expected = if let Some(Need::Roots(roots)) = &self.pending { Some(roots.len()) } else { None };
+        self.answer("roots", expected, held.len(), |state| state.held = held)
     }
 
     /// Answers [`Need::Bytes`].
@@ -248,22 +248,22 @@ impl Operation {
     /// # Errors
     /// [`Error::Input`] if the operation does not wait for bytes.
     pub fn supply_bytes(&mut self, bytes: Vec<u8>) -> Result<()> {
-        let asked = if let Some(Need::Bytes(_)) = &self.asked { Some(1) } else { None };
-        self.answer("ranges of bytes", asked, 1, |state| state.bytes = bytes)
+        let expected = if let Some(Need::Bytes(_)) = &self.pending { Some(1) } else { None };
+        self.answer("ranges of bytes", expected, 1, |state| state.bytes = bytes)
     }
 
     fn answer(
         &mut self,
         what: &str,
-        asked: Option<usize>,
+        expected: Option<usize>,
         given: usize,
         supply: impl FnOnce(&mut SlotState),
     ) -> Result<()> {
-        if asked != Some(given) {
-            let asked = asked.map_or("none".to_owned(), |count| count.to_string());
-            return Err(Error::request(format!("{given} {what} supplied, but the operation asked for {asked}")));
+        if expected != Some(given) {
+            let expected = expected.map_or("none".to_owned(), |count| count.to_string());
+            return Err(Error::request(format!("{given} {what} supplied, but the operation needs {expected}")));
         }
-        self.asked = None;
+        self.pending = None;
         let mut state = self.slot.lock();
         supply(&mut state);
         state.is_met = true;

@@ -60,7 +60,7 @@ pub fn verify_transition(request: &[u8], receipt: &[u8]) -> Result<Cid> {
 /// The result of one delta on `object`.
 fn replay(delta: &Delta, object: &RootCid, sent: &DeltaReceipt) -> Result<RootCid> {
     check_receipt("object", &sent.object, &object.cid().text())?;
-    let proof = sent.proof.as_ref().ok_or_else(|| Error::proof("there is no proof"))?;
+    let proof = sent.proof.as_ref().ok_or_else(|| Error::proof("member \"proof\" is missing"))?;
     let proof = decode_base64(proof)
         .map_err(|error| Error::proof(format!("member \"proof\" is not canonical base64: {error}")))?;
     let ask = delta.ask(object.kind)?;

@@ -45,7 +45,7 @@ fn read(car: &[u8], chunk_bytes: usize) -> Result<CarReader, Error> {
     Ok(reader)
 }
 
-/// What a check says: the roots that are whole, and the number of missing payloads.
+/// The result of a check: the complete roots and the number of missing payloads.
 fn check(car: &[u8], chunk_bytes: usize) -> Result<(Vec<RootCid>, u64), Error> {
     let mut store = Store::new(0, u64::MAX);
     store.car = car.to_vec();
@@ -193,12 +193,15 @@ fn a_truncated_car_is_refused_with_its_place() {
     let root = store.build(Suite::Sha2_256, &arcs(3));
     let car = export(&mut store, &root, true).expect("a held root");
     for cut in 0..car.len() {
-        let said = refusal(&car[..cut]);
-        assert!(["the header: the CAR ends", "block ", "root 0"].iter().any(|p| said.starts_with(p)), "{cut}: {said}");
+        let message = refusal(&car[..cut]);
+        assert!(
+            ["the header: the CAR ends", "block ", "root 0"].iter().any(|p| message.starts_with(p)),
+            "{cut}: {message}"
+        );
     }
-    let said = refusal(&car[..car.len() - 1]);
+    let message = refusal(&car[..car.len() - 1]);
     let last = format!("block 7 at byte {}", car.len() - frames(&car)[8].len());
-    assert!(said.starts_with(&last) && said.contains("ends inside it"), "{said}");
+    assert!(message.starts_with(&last) && message.contains("ends inside it"), "{message}");
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn any_flipped_bit_of_a_block_is_refused() {
 }
 
 #[test]
-fn a_missing_or_stray_node_is_refused_by_name() {
+fn missing_or_stray_node_is_refused_and_named() {
     let mut store = Store::new(1 << 20, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(20));
     let car = export(&mut store, &root, false).expect("a held root");
@@ -232,16 +235,16 @@ fn a_missing_or_stray_node_is_refused_by_name() {
         let (_, n) = varint::read(&frames[gone]).expect("a varint");
         let cid = block_cid(&frames[gone][n..]).expect("a root CID");
         frames.remove(gone);
-        let said = refusal(&frames.concat());
-        assert!(said.contains(&format!("{cid}, is not among the blocks")), "{said}");
+        let message = refusal(&frames.concat());
+        assert!(message.contains(&format!("{cid}, is not among the blocks")), "{message}");
     }
     let (_, stray) = block(Kind::List, &[0x10]);
-    let said = refusal(&[&car[..], &stray].concat());
-    assert!(said.starts_with("block 39 (") && said.contains("no root leads to it"), "{said}");
+    let message = refusal(&[&car[..], &stray].concat());
+    assert!(message.starts_with("block 39 (") && message.contains("not reachable from any root"), "{message}");
 }
 
 #[test]
-fn a_node_where_it_does_not_belong_is_refused() {
+fn misplaced_node_is_refused() {
     let leaf = |key: &[u8], n| {
         let target = payload(n);
         block(Kind::Map, &[&[1, key.len() as u8], key, &[36], target.as_bytes()].concat())
@@ -258,13 +261,13 @@ fn a_node_where_it_does_not_belong_is_refused() {
         (inner(6, &[0x70], (1, &a), (1, &b)), "do not belong"),
         (inner(5, &[0x60], (1, &a), (1, &b)), "do not belong"),
         (inner(7, &[0x60], (1, &a), (1, &b)), "do not belong"),
-        (inner(6, &[0x60], (2, &a), (1, &b)), "other amounts"),
+        (inner(6, &[0x60], (2, &a), (1, &b)), "its count or measure differs"),
         (inner(6, &[0x60], (1, &a), (1, &a)), "do not belong"),
         (inner(6, &[0x62], (1, &a), (1, &b)), "stray bit"),
     ];
     for (top, why) in refused {
-        let said = refusal(&car(top));
-        assert!(said.contains(why), "{why}: {said}");
+        let message = refusal(&car(top));
+        assert!(message.contains(why), "{why}: {message}");
     }
 }
 
@@ -280,12 +283,12 @@ fn a_list_of_another_shape_or_measure_is_refused() {
     assert!(check(&car(inner([2, 10], &two, [1, 5], &a)), 9).is_ok());
     for (top, why) in [
         (inner([1, 5], &a, [2, 10], &two), "another shape"),
-        (inner([2, 11], &two, [1, 5], &a), "other amounts"),
-        (inner([2, 10], &a, [1, 5], &a), "other amounts"),
+        (inner([2, 11], &two, [1, 5], &a), "its count or measure differs"),
+        (inner([2, 10], &a, [1, 5], &a), "its count or measure differs"),
         (inner([2, 10], &two, [1, 0], &a), "of 0"),
     ] {
-        let said = refusal(&car(top));
-        assert!(said.contains(why), "{why}: {said}");
+        let message = refusal(&car(top));
+        assert!(message.contains(why), "{why}: {message}");
     }
 }
 
@@ -332,16 +335,16 @@ fn bad_headers_and_frames_are_refused() {
         ([&good[..], &block_head(&payload(1), (1 << 20) + 1), &[0; 141]].concat(), "is the limit"),
         ([&good[..], &block_head(&payload(1), 0)].concat(), "another hash"),
     ] {
-        let said = refusal(&car);
-        assert!(said.contains(why), "{why}: {said}");
+        let message = refusal(&car);
+        assert!(message.contains(why), "{why}: {message}");
     }
     let payload_root = [&header(&root)[..1], b"\xa2\x65roots\x81\xd8\x2a\x58\x25\0", payload(1).as_bytes()].concat();
     let mut payload_root = [&payload_root[..], b"\x67version\x01"].concat();
     payload_root[0] = payload_root.len() as u8 - 1;
     assert!(refusal(&payload_root).contains("a payload, not a map or list"));
     let mut few = CarReader::new(CarLimits { blocks: 1, ..LIMITS });
-    let said = few.feed(&[&good[..], &empty].concat()).expect_err("two blocks");
-    assert!(said.to_string().contains("more than 1 blocks"));
+    let message = few.feed(&[&good[..], &empty].concat()).expect_err("two blocks");
+    assert!(message.to_string().contains("more than 1 blocks"));
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn resolve_backtracks_from_the_longest_arc_and_skips_roots_not_held() {
     let (_, result) = store.resolve(&root, &["a", "b"]).expect("a target");
     assert!(result.contains(&text(other.cid())));
     assert!(store.resolve(&root, &["x", "y"]).is_err());
-    // A root that is not held is told apart from a path that leads nowhere.
+    // The error distinguishes a root that is not held from a path that does not resolve.
     let unknown = store.resolve(&other, &["0"]);
     assert!(matches!(unknown, Err(Error::NotFound { missing: Missing::Root, .. })));
 }
@@ -93,7 +93,7 @@ fn a_path_that_needs_too_many_look_ups_is_refused() {
 }
 
 #[test]
-fn all_look_ups_of_one_path_share_the_budget() {
+fn all_lookups_of_one_path_share_the_budget() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let root = store.build(Suite::Sha2_256, &many(10));
     assert!(store.resolve(&root, &["users", "000000", "profile"]).is_ok(), "all pages are in the cache now");
@@ -209,7 +209,7 @@ fn a_file_becomes_a_list_through_a_mutation_of_the_empty_map() {
 }
 
 #[test]
-fn deltas_build_on_each_other_and_all_or_nothing() {
+fn deltas_build_on_each_other_and_apply_atomically() {
     let mut store = Store::new(0, 7);
     let arcs = many(800);
     let base = store.build(Suite::Sha2_256, &arcs);
@@ -256,7 +256,7 @@ fn invalid_mutations_are_refused_by_delta_and_coordinate() {
         ),
         (
             json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(1), "after": side(2)}]}),
-            "is there now",
+            "the current target is",
         ),
         (json!({"kind": "map", "changes": [{"path": "a", "before": side(1), "after": side(1)}]}), "nothing"),
         (
@@ -386,7 +386,7 @@ fn forged_receipts_are_refused() {
         ("another base in the receipt", |_, receipt, other| receipt["base_root"] = json!(other)),
         ("another base in the request", |request, _, other| request["root"] = json!(other)),
         ("another object", |_, receipt, other| receipt["deltas"][1]["object"] = json!(other)),
-        ("a change that was not asked for", |request, _, _| {
+        ("a change that was not requested", |request, _, _| {
             request["deltas"][1]["changes"][0]["path"] = json!("newer");
         }),
         ("a change left out", |request, _, _| {

@@ -35,7 +35,7 @@ fn an_unanswered_need_is_returned_again() {
     let roots = Ok(Progress::Needs(Need::Roots(vec![root])));
     assert_eq!(operation.poll(1000), roots);
     assert_eq!(operation.poll(1000), roots);
-    operation.supply_roots(vec![true]).expect("roots were asked for");
+    operation.supply_roots(vec![true]).expect("the operation needs roots");
     assert!(matches!(operation.poll(1000), Ok(Progress::Needs(Need::Pages(_)))));
 }
 
@@ -45,7 +45,7 @@ fn an_answer_of_another_kind_or_number_is_refused_and_changes_nothing() {
     let root = store.build(Suite::Sha2_256, &arcs(10));
     let request = resolve_request(&root.cid().text());
     let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
-    assert!(matches!(operation.supply_roots(vec![true]), Err(Error::Input { .. })), "nothing was asked for");
+    assert!(matches!(operation.supply_roots(vec![true]), Err(Error::Input { .. })), "the operation needs nothing");
     let need = operation.poll(1000);
     assert!(matches!(operation.supply_pages(vec![]), Err(Error::Input { .. })));
     assert!(matches!(operation.supply_bytes(vec![]), Err(Error::Input { .. })));
@@ -67,7 +67,7 @@ fn an_operation_that_has_ended_cannot_be_polled() {
                 Need::Roots(_) => operation.supply_roots(vec![true]).expect("one root"),
                 Need::Pages(_) => {
                     let pages = operation.wanted_pages().iter().map(|page| {
-                        page.parse(store.pages.get(&page.digest).map(Vec::as_slice)).expect("a sound page")
+                        page.parse(store.pages.get(&page.digest).map(Vec::as_slice)).expect("a valid page")
                     });
                     let pages = pages.collect();
                     operation.supply_pages(pages).expect("as many pages");

@@ -115,7 +115,7 @@ impl<'py> FromPyObject<'_, 'py> for CidLike {
     }
 }
 
-/// The CID that a value stands for.
+/// The CID that a value denotes.
 pub fn cid(value: &Bound<'_, PyAny>) -> Result<core::Cid, ArgumentError> {
     if let Ok(given) = value.cast::<PyString>() {
         return Ok(core::Cid::from_text(convert::text(given, InputCode::InvalidCid)?)?);

@@ -1,6 +1,6 @@
 //! Conversion of arguments: text, integers and iterables.
 //!
-//! A value of a wrong type is a `TypeError`; one that breaks a rule of the protocol is an `InvalidInput` with its code;
+//! A value of a wrong type is a `TypeError`; one that violates the protocol is an `InvalidInput` with its code;
 //! what the value's own Python code raises passes through. Paths, CIDs, codecs and changes are converted in the modules
 //! named for them.
 

@@ -2,7 +2,7 @@
 //!
 //! Work of more than about 50 µs runs detached. Shorter work keeps the GIL, because getting it back can cost far more
 //! than the work: a detach and attach take 30 ns while no other thread runs Python code, but while one does, the caller
-//! waits for a whole switch interval. With one busy thread beside it, a payload of 32 KiB was hashed in 20 µs attached
+//! waits for a whole switch interval. With one other busy thread, a payload of 32 KiB was hashed in 20 µs attached
 //! and in 5,100 µs detached.
 //!
 //! Costs are estimates for a slow machine, per byte or item; measured figures are given where they differ. An estimate

@@ -252,7 +252,7 @@ impl List {
         PyList::new(py, targets)
     }
 
-    /// The indices of a target; of a value that is not a CID there are none.
+    /// The indices of a target; empty if `value` is not a CID.
     fn places(&self, target: &Bound<'_, PyAny>) -> PyResult<Places> {
         let target = match cid(target) {
             Ok(cid) => Some(cid),
@@ -286,7 +286,7 @@ impl<'py> FromPyObject<'_, 'py> for SliceBound {
     }
 }
 
-/// The elements and sizes that Python gives.
+/// The elements and sizes that Python passes in.
 fn collect(elements: &Bound<'_, PyAny>, sizes: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(Cid, u64)>> {
     let mut taken = convert::collect(elements, |index, element| {
         cid(&element).map(|cid| (cid, 1)).map_err(|error| error.within(format_args!("element {index}")).into())

@@ -286,7 +286,7 @@ impl Map {
 /// Bytes of key and target of an arc with a path of 20 bytes.
 const TYPICAL_ARC_BYTES: usize = 64;
 
-/// The arcs that Python gives.
+/// The arcs that Python passes in.
 fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
     if let Ok(body) = given.cast::<PyBytes>() {
         let body = body.as_bytes();

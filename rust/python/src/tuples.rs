@@ -96,7 +96,7 @@ pub static CHANGE: NamedTuple = NamedTuple::with_optional_last(
      True",
     &[
         ("coordinate", "The path in a map (text form or segments), or the index in a list."),
-        ("before", "The target that is there now, or None if there is none."),
+        ("before", "The current target, or None if the coordinate is absent."),
         ("after", "The target that will be there, or None to remove it."),
         ("size", "The measure of a list's element `after`; None means 1. Always None for a map."),
     ],
@@ -130,7 +130,7 @@ pub static RANGE: NamedTuple = NamedTuple::new(
     &[
         ("segments", "The targets' CIDs as text, in order."),
         ("sizes", "The measures of these elements."),
-        ("offset", "The start of the first of them in the list's measure, or None if there is none."),
+        ("offset", "The start of the first of them in the list's measure, or None if the range is empty."),
         ("length", "The number of elements of the whole list."),
         ("total_size", "The sum of all measures of the list."),
     ],

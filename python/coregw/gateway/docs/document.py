@@ -47,7 +47,7 @@ _REQUEST_HEADERS: Final[Mapping[str, Parameter]] = {
     "Range": Parameter("One range of bytes, such as `bytes=0-99`; several, and other units, get the whole."),
     "If-Range": Parameter("Range is ignored unless this is the ETag."),
     "If-None-Match": Parameter("ETags of what the client has."),
-    "Cache-Control": Parameter("`only-if-cached` asks for a 412 if the block is not held."),
+    "Cache-Control": Parameter("`only-if-cached` requests a 412 if the block is not held."),
 }
 _ERROR_HEADERS: Final[Mapping[str, Mapping[str, str]]] = {
     "unauthorized": {"WWW-Authenticate": "`Bearer`."},

@@ -25,7 +25,7 @@ __all__ = ["hot"]
 _MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a streamed upload in memory
 _MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
 _HASHES: Final = ("sha2-256", "blake3", "identity")
-_GET_HEADERS: Final = {"ETag": "The normalised CID asked for, in quotes.", "Cache-Control": IMMUTABLE}
+_GET_HEADERS: Final = {"ETag": "The requested CID in normalised form, in quotes.", "Cache-Control": IMMUTABLE}
 _GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch
 _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
 
@@ -74,7 +74,7 @@ async def put_payload(gateway: Gateway, scope: HTTPScope, receive: Receive) -> R
         codes=(*_GET_CODES, "range_not_satisfiable"),
         request_headers=("Range", "If-Range", "If-None-Match"),
         headers=_GET_HEADERS | {"Content-Range": "Which bytes these are, with 206."},
-        others=_NOT_MODIFIED | {206: "The one range of bytes asked for."},
+        others=_NOT_MODIFIED | {206: "The requested range of bytes."},
     ),
 )
 async def get_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:

@@ -43,8 +43,8 @@ _HEADERS: Final = {
     "ETag": "The normalised CID and `.raw`, in quotes.",
     "Cache-Control": IMMUTABLE,
     "Content-Disposition": "`attachment` with a file name.",
-    "X-Ipfs-Path": "The path asked for.",
-    "X-Ipfs-Roots": "The CID asked for.",
+    "X-Ipfs-Path": "The requested path.",
+    "X-Ipfs-Roots": "The requested CID.",
     "Vary": "`Accept`, if the query has no format.",
     "Content-Location": "The same with `format=raw`, if the query has no format.",
 }
@@ -69,7 +69,7 @@ _OTHERS: Final = {
                 query=_QUERY,
                 request_headers=("Range", "If-Range", *_CONDITIONS),
                 headers=_HEADERS | {"Content-Range": "Which bytes these are, with 206."},
-                others=_OTHERS | {206: "The one range of bytes asked for."},
+                others=_OTHERS | {206: "The requested range of bytes."},
             ),
             "HEAD": Description(
                 "Whether a block is held, and how long it is; Range is ignored.",

@@ -216,7 +216,8 @@ impl Cid {
             return Self::try_bytes(&bytes).map_err(refuse);
         }
         if !matches!(text.bytes().next(), Some(b'f' | b'k' | b'z' | b'm' | b'u')) {
-            return Err(refuse("it has none of the prefixes b, f, k, z, m, u, Qm"));
+            let prefix: String = text.chars().take(1).collect();
+            return Err(refuse(&format!("unknown multibase prefix {prefix:?}; expected b, f, k, z, m, u or Qm")));
         }
         let (_, bytes) = multibase::decode(text).map_err(|_| refuse("it is not in the base of its prefix"))?;
         Self::try_bytes(&bytes).map_err(refuse)

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_hash_functions_are_rejected_by_name() {
+    fn unsupported_hash_functions_are_rejected_and_named() {
         assert_eq!(Function::from_name("blake3"), Ok(Function::Hash(Suite::Blake3)));
         assert_eq!(Function::from_name("identity"), Ok(Function::Identity));
         let refused = Function::from_name("sha2-512").expect_err("not for new payloads");

@@ -24,7 +24,7 @@ pub struct Span {
     pub segments: Vec<Cid>,
     /// Their measures.
     pub sizes: Vec<u64>,
-    /// Where the first of them starts; None if there are none.
+    /// The start of the first of them; `None` if the range is empty.
     pub offset: Option<u64>,
     /// The number of elements in the whole list.
     pub length: u64,
@@ -272,7 +272,10 @@ fn check(tree: &mut PartialTree, change: &Change) -> Attempt<()> {
             Some((cid, Some(size))) => format!("{cid} of size {size}"),
         };
         let there = show(is.map(|(cid, size)| (cid, Some(size))));
-        return refuse(ConflictCode::BeforeMismatch, format!("{there} is there now, not {}", show(change.before)));
+        return refuse(
+            ConflictCode::BeforeMismatch,
+            format!("the current target is {there}, not {}", show(change.before)),
+        );
     }
     if is.is_some() && is == change.after {
         return refuse(ConflictCode::InvalidChange, "before and after are the same; nothing changes".into());

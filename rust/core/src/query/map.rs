@@ -119,7 +119,7 @@ fn make(tree: &mut PartialTree, top: NodeId, change: &Change) -> Attempt<NodeId>
     if found != change.before {
         let show = |target: Option<Cid>| target.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
         let (found, before) = (show(found), show(change.before));
-        let what = format!("{:?}: {found} is there now, not {before}", change.key.text());
+        let what = format!("{:?}: the current target is {found}, not {before}", change.key.text());
         return Err(Failure::Conflict { code: ConflictCode::BeforeMismatch, what }.into());
     }
     match (&change.after, end) {

@@ -1,6 +1,6 @@
 //! Tree nodes as stand-alone blocks: a decoder for the encodings of protocol section 3.
 //!
-//! What a block claims about its children is unverified: whoever assembles a tree from blocks compares the two.
+//! What a block claims about its children is unverified: the code that assembles a tree from blocks compares the two.
 
 use crate::bits::top_bits;
 use crate::id::cid::{Cid, Kind};
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_no_tree_has_are_rejected() {
+    fn nodes_that_cannot_occur_in_a_tree_are_rejected() {
         let target = target();
         let list = |l, r| bytes(&ListInner { children: [&l, &r] });
         let refused = [

@@ -367,7 +367,7 @@ mod tests {
     use crate::key::MAX_KEY;
 
     #[test]
-    fn digests_are_those_of_the_encodings() {
+    fn digests_are_hashes_of_the_encodings() {
         let sum = |count, byte| Summary { count, measure: count, digest: Digest([byte; 32]) };
         let [left, right] = [sum(1, 3), sum(SUM_LIMIT - 1, 5)];
         let key: Vec<u8> = (0..MAX_KEY).map(|i| i as u8 | 1).collect();

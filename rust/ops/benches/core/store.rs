@@ -46,7 +46,7 @@ impl Cached {
 struct Stored {
     pages: HashMap<Digest, Vec<u8>>,
     loads: usize,
-    /// Round trips that asked for roots.
+    /// Round trips that fetched root records.
     rounds: usize,
 }
 
@@ -78,7 +78,7 @@ impl Stored {
     fn load(&mut self, wanted: &[WantedPage]) -> Vec<Arc<Page>> {
         self.loads += wanted.len();
         let page = |wanted: &WantedPage| wanted.parse(self.pages.get(&wanted.digest).map(Vec::as_slice));
-        wanted.iter().map(|wanted| page(wanted).expect("a sound page")).collect()
+        wanted.iter().map(|wanted| page(wanted).expect("a valid page")).collect()
     }
 
     fn look_up(&mut self, request: &[u8]) -> usize {
@@ -156,11 +156,11 @@ fn changes(place: Place, keys: &[Key], stored: &mut Stored, root: &RootCid, pick
         let path = keys[i].text();
         let there = serde_json::json!({"target": text(i as u64)});
         let other = serde_json::json!({"target": text(u64::MAX - i as u64)});
-        let beside = format!("{path}{}", ["~", "/new", ".bak"][i % 3]);
+        let neighbour = format!("{path}{}", ["~", "/new", ".bak"][i % 3]);
         for change in [
             serde_json::json!({"path": path, "before": there, "after": other}),
             serde_json::json!({"path": path, "before": there}),
-            serde_json::json!({"path": beside, "after": other}),
+            serde_json::json!({"path": neighbour, "after": other}),
         ] {
             written.push(stored.change(root, change));
             loads.push(stored.loads);

@@ -8,7 +8,7 @@ use coregw_core::{Cid, Error, Result};
 use super::index::NodeRecord;
 use crate::run::Slot;
 
-/// Bytes to ask for at once: blocks that are read in succession mostly lie next to each other.
+/// Bytes to request at once: blocks that are read in succession are mostly adjacent.
 const SPAN_BYTES: u64 = 16 << 10;
 
 /// Access to the blocks of tree nodes.

@@ -1,4 +1,4 @@
-//! Whether the nodes of a CAR form whole trees: what each says about its children is compared with what they say.
+//! Check that the nodes of a CAR form complete trees: what each records of its children is compared with the children.
 //!
 //! A map's nodes contain all bits of their path, and a list's shape follows from its counts, so a tree is right if each
 //! node fits its parent. Children are visited once for each node, however often it is referenced: a few blocks can
@@ -17,7 +17,7 @@ use super::blocks::Blocks;
 use super::index::{CHECKED, FOUND, Index, NodeRecord};
 use crate::run::Slot;
 
-/// The whole trees of a CAR.
+/// The complete trees of a CAR.
 pub(super) struct WholeTrees {
     pub(super) blocks: Blocks,
     pub(super) index: Index,
@@ -66,7 +66,7 @@ pub(super) async fn check(slot: Arc<Slot>, roots: &[RootCid], index: Index) -> R
     let unchecked = walk.trees.index.nodes.iter().filter(|record| !record.has(CHECKED));
     match unchecked.min_by_key(|record| record.number) {
         None => Ok(walk.trees),
-        Some(stray) => Err(Error::request(format!("{}: no root leads to it", stray.place()))),
+        Some(stray) => Err(Error::request(format!("{}: it is not reachable from any root", stray.place()))),
     }
 }
 
@@ -119,8 +119,8 @@ impl Walk {
         })
     }
 
-    /// Checks a node below a parent that has this bit and says this about it. Returns it if its children have to be
-    /// visited.
+    /// Checks a node against its parent's branching bit and the summary that the parent records of it. Returns the node
+    /// if its children have to be visited.
     async fn enter(&mut self, at: u32, parent: Option<(u32, &Summary)>) -> Result<Option<OpenNode>> {
         let trees = &mut self.trees;
         let record = &mut trees.index.nodes[at as usize];
@@ -182,10 +182,13 @@ impl Walk {
     }
 }
 
-/// Checks that a node is what its parent, which has this bit, says about it.
+/// Checks a node against what its parent, which branches at this bit, records of it.
 fn check_child(record: &NodeRecord, block: &Block<'_>, path: &PathBuffer, bit: u32, sum: &Summary) -> Result<()> {
     if block.amounts() != (sum.count, sum.measure) {
-        return Err(Error::request(format!("{}: its parent says that other amounts are below it", record.place())));
+        return Err(Error::request(format!(
+            "{}: its count or measure differs from what its parent records",
+            record.place()
+        )));
     }
     let (own, extent) = block.own();
     if record.root().kind == Kind::Map && (extent <= bit || !same_bits(own, &path.0, bit + 1)) {

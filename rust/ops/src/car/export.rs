@@ -19,9 +19,9 @@ use super::index::payload_key;
 use crate::run::{Operation, WantedPage};
 use crate::trees::Trees;
 
-/// Pages to ask for at once: those that come next below the current page.
+/// Pages to request at once: those that come next below the current page.
 const PAGES_AT_ONCE: usize = 32;
-/// Nested roots to ask about at once.
+/// Nested roots to look up at once.
 const ROOTS_AT_ONCE: usize = 1024;
 /// Payloads to name in one output.
 const PAYLOADS_AT_ONCE: usize = 256;

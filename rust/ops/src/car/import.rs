@@ -42,13 +42,13 @@ impl Operation {
     /// the roots nested in them whose nodes it contains. The records of the header's roots come last.
     ///
     /// The operation fails with [`Error::Input`], naming the block and having stored nothing, if the CAR is truncated or
-    /// its nodes do not form whole trees.
+    /// its nodes do not form complete trees.
     pub fn import_car(cache: Arc<PageCache>, reader: CarReader) -> Self {
         Self::new(|slot| import(Trees { cache, slot }, reader))
     }
 
     /// Checks a CAR whose bytes `reader` has read, and stores nothing: `{roots, missing_payloads, missing_roots}` as
-    /// JSON, the roots whose trees are whole, and the numbers of leaves whose payload or nested root is not in the CAR.
+    /// JSON, the roots of complete trees, and the numbers of leaves whose payload or nested root is not in the CAR.
     ///
     /// The operation fails as an import does.
     pub fn check_car(reader: CarReader) -> Self {

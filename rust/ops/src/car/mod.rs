@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `export` writes the nodes of a held root from its pages. An import has three stages: `reader` reads the bytes as they
-//! arrive and checks the hash of every block; `check` reads the nodes again and checks that they form whole trees; `pages`
+//! arrive and checks the hash of every block; `check` reads the nodes again and checks that they form complete trees; `pages`
 //! reads them once more and makes the pages to store. The bytes themselves stay with the caller.
 
 mod blocks;

@@ -74,7 +74,7 @@ impl CarReader {
         self.roots.as_deref()
     }
 
-    /// Number of whole blocks so far.
+    /// The number of complete blocks so far.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -96,7 +96,7 @@ impl CarReader {
         Ok(())
     }
 
-    /// Checks that the bytes so far end after a whole block, or after the header.
+    /// Checks that the bytes so far end after a complete block, or after the header.
     ///
     /// # Errors
     /// [`Error::Input`] if they do not.

@@ -6,8 +6,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 /// A deserializer that accepts an object where a struct is expected.
 ///
-/// The readers that serde derives also accept an array whose items stand for the members in their order. That would be
-/// a second encoding of every message.
+/// The deserializers that serde derives also accept an array of the members' values in declaration order. That would be a
+/// second encoding of every message.
 pub(crate) struct ObjectsOnly<D>(pub(crate) D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectsOnly<D> {

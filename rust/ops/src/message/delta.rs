@@ -97,7 +97,7 @@ pub(crate) fn check_all(deltas: &[Delta]) -> Result<()> {
         return Err(Error::request(format!("deltas: {} deltas are not from 1 to {MAX_DELTAS}", deltas.len())));
     }
     match deltas.iter().position(|delta| delta.changes.is_empty()) {
-        Some(i) => Err(Error::request(format!("delta {i}: there are no changes"))),
+        Some(i) => Err(Error::request(format!("delta {i}: no changes"))),
         None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Prooflists (protocol section 5): a root, a query, and the steps that answer it.
 //!
-//! Each step is written by one constructor ([`question`](super::question)). The gateway sends what it writes; a verifier
-//! writes the same step from what the proof proves, and compares. So no member can state what is not proven.
+//! One constructor ([`question`](super::question)) writes every step. The gateway sends the step; a verifier constructs
+//! the same step from what the proof proves, and compares the two. So no member can state what is not proven.
 
 use std::borrow::Cow;
 

@@ -114,7 +114,7 @@ impl Question {
                 step.more = Some(listing.more);
                 step
             }
-            // `ask` never leads to an answer of another kind; no verifier accepts this step.
+            // `ask` never yields an answer of another kind; no verifier accepts this step.
             _ => new("", proof),
         }
     }
@@ -129,7 +129,9 @@ impl Question {
             let answer = verify::replay(root, self.ask()?, &proof, self.proof_limit())?;
             match self.step(root, &answer, Proof::Bytes(proof)).difference(sent) {
                 None => Ok(answer),
-                Some(member) => Err(Error::proof(format!("member {member:?} is not what is asked and proven"))),
+                Some(member) => {
+                    Err(Error::proof(format!("member {member:?} does not match the request and the proof")))
+                }
             }
         };
         check().map_err(|error| error.in_step(index))

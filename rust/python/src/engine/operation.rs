@@ -289,7 +289,7 @@ impl Operation {
     ///
     /// Raises:
     ///     RootNotFound: If a root is not held.
-    ///     PathNotFound: If a path leads nowhere; for a read, `details` has the prooflist of the proven absence.
+    ///     PathNotFound: If a path does not resolve; for a read, `details` has the prooflist of the proven absence.
     ///     IndexNotFound: If a list is shorter; `details` as for `PathNotFound`.
     ///     TooLarge: If a limit is exceeded.
     ///     Conflict: If a change does not fit.
