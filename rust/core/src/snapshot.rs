@@ -15,7 +15,8 @@ use crate::query::arcs::Arcs;
 use crate::query::build::{Built, Destination};
 use crate::query::list::{self, Span};
 use crate::query::map::{self, Listing, Made};
-use crate::tree::descent::{Goal, ToIndex, ToKey};
+use crate::tree::arena::NodeId;
+use crate::tree::descent::{Counts, Goal, ToIndex, ToKey};
 use crate::tree::node::{SUM_LIMIT, Summary};
 
 /// A whole tree in memory.
@@ -97,7 +98,7 @@ impl Snapshot {
     }
 
     #[inline(always)]
-    fn descend<'a>(&'a self, kind: Kind, goal: &mut impl Goal<SnapshotTrail<'a>>) -> Result<SnapshotTrail<'a>> {
+    fn descend<'a>(&'a self, kind: Kind, goal: &mut impl Goal<NodeId, Counts>) -> Result<SnapshotTrail<'a>> {
         self.check_is(kind)?;
         let mut trail = Trail::new(kind, self.top.suite, self.top.digest(), Linked(&self.top));
         trail.run(goal).map_err(|interrupt| interrupt.in_memory(&self.root()))?;

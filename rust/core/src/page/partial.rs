@@ -302,7 +302,7 @@ impl PartialTree {
 
     /// What a loaded node says to a descent.
     #[inline(always)]
-    fn visited<N: Nodes<Id = NodeId, Counts = Counts>>(&self, id: NodeId, floor: u32) -> Attempt<Visited<'_, N>> {
+    fn visited(&self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
         let shape = self.arena.shape(id, floor).ok_or(Failure::Stub)?;
         let left = match shape {
             Shape::Inner { children: [left, _], .. } => self.sum(left).count,
@@ -346,9 +346,9 @@ impl<const TURNS: bool> Nodes for Visiting<'_, TURNS> {
     type Counts = Counts;
 
     #[inline(always)]
-    fn visit(&mut self, id: &mut NodeId, floor: u32) -> Attempt<Visited<'_, Self>> {
-        self.tree.visit(*id)?;
-        self.tree.visited(*id, floor)
+    fn visit(&mut self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
+        self.tree.visit(id)?;
+        self.tree.visited(id, floor)
     }
 
     #[inline(always)]
@@ -367,9 +367,9 @@ impl Nodes for Loading<'_> {
     type Id = NodeId;
     type Counts = Counts;
 
-    fn visit(&mut self, id: &mut NodeId, floor: u32) -> Attempt<Visited<'_, Self>> {
-        self.0.load(*id)?;
-        self.0.visited(*id, floor)
+    fn visit(&mut self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
+        self.0.load(id)?;
+        self.0.visited(id, floor)
     }
 
     fn turn(&mut self, _: Turn<NodeId>) -> Attempt<()> {

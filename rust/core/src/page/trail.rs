@@ -13,7 +13,7 @@ use crate::id::varint;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
 use crate::page::partial::Supply;
-use crate::tree::arena::{Arena, NodeId, State};
+use crate::tree::arena::{Arena, Node, NodeId, State};
 use crate::tree::descent::{Counts, End, Goal, Landing, Nodes, Shape, Turn, Visited, descend};
 use crate::tree::node::Summary;
 use crate::tree::pruned;
@@ -83,38 +83,38 @@ const TURNS: usize = 32;
 
 const TOP: OnPage = OnPage { page: 0, node: Page::TOP };
 
-impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Trail<P, F> {
-    type Id = OnPage;
+/// The nodes of one page, for a descent that ends at the stub where the next page starts.
+struct OnePage<'t> {
+    page: u32,
+    arena: &'t Arena,
+    turns: &'t mut Vec<PageTurn>,
+    max_turns: usize,
+    /// The stub that the descent has reached, and its floor.
+    stub: Option<(NodeId, u32)>,
+}
+
+impl Nodes for OnePage<'_> {
+    type Id = NodeId;
     type Counts = Counts;
 
     #[inline(always)]
-    fn visit(&mut self, id: &mut OnPage, floor: u32) -> Attempt<Visited<'_, Self>> {
+    fn visit(&mut self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
         if self.turns.len() == self.max_turns {
             return Err(Interrupt::Budget);
         }
-        if self.pages.get(id.page as usize).is_none_or(|page| page.arena.is_stub(id.node)) {
-            self.enter(id)?;
-        }
-        let page = id.page;
-        let arena = &self.pages[page as usize].arena;
-        // Without a panic, so that the compiler drops the counts where the goal does not need them.
-        let count = |id: NodeId| arena.nodes.get(id.0 as usize).map_or(0, |node| node.sum.count);
-        let mut counts = Counts { here: count(id.node), left: 0 };
-        let shape = match arena.shape(id.node, floor) {
-            Some(Shape::Inner { bit, label, children }) => {
-                counts.left = count(children[0]);
-                Shape::Inner { bit, label, children: children.map(|node| OnPage { page, node }) }
-            }
-            Some(Shape::Leaf { tail, key_len }) => Shape::Leaf { tail, key_len },
-            Some(Shape::Empty) => Shape::Empty,
-            None => return Err(Failure::Stub.into()),
+        let Some(shape) = self.arena.shape(id, floor) else {
+            self.stub = Some((id, floor));
+            return Err(Failure::Stub.into());
         };
-        Ok(Visited { shape, counts })
+        // Without a panic, so that the compiler drops the counts where the goal does not need them.
+        let count = |id: NodeId| self.arena.nodes.get(id.0 as usize).map_or(0, |node| node.sum.count);
+        let left = if let Shape::Inner { children: [left, _], .. } = shape { count(left) } else { 0 };
+        Ok(Visited { shape, counts: Counts { here: count(id), left } })
     }
 
     #[inline(always)]
-    fn turn(&mut self, Turn { from: OnPage { page, node }, floor, side, sibling, .. }: Turn<OnPage>) -> Attempt<()> {
-        self.turns.push(PageTurn { page, node, floor, side, sibling: sibling.node });
+    fn turn(&mut self, Turn { from: node, floor, side, sibling, .. }: Turn<NodeId>) -> Attempt<()> {
+        self.turns.push(PageTurn { page: self.page, node, floor, side, sibling });
         Ok(())
     }
 }
@@ -127,10 +127,10 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
 
     /// Descends to where `goal` ends. O(depth).
     #[inline(always)]
-    pub(crate) fn run(&mut self, goal: &mut impl Goal<Self>) -> Attempt<()> {
+    pub(crate) fn run(&mut self, goal: &mut impl Goal<NodeId, Counts>) -> Attempt<()> {
         self.turns.clear();
         self.max_turns = self.seen.saturating_add(usize::try_from(self.budget).unwrap_or(usize::MAX));
-        let landing = descend(self, TOP, goal);
+        let landing = self.descend_pages(goal);
         let seen = self.turns.len() + usize::from(landing.is_ok());
         self.budget -= seen.saturating_sub(self.seen) as u64;
         self.seen = self.seen.max(seen);
@@ -138,24 +138,36 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
         Ok(())
     }
 
-    /// Continues on the next page if the node is a stub.
-    fn enter(&mut self, id: &mut OnPage) -> Attempt<()> {
-        let (next, link, digest) = match self.pages.get(id.page as usize) {
-            None => (0, None, &self.top),
-            Some(page) => {
-                let node = page.arena.node(id.node);
-                let State::Stub { ordinal, .. } = node.state else {
-                    return Ok(());
-                };
-                (id.page + 1, Some((page, ordinal)), &node.sum.digest)
+    /// Descends page by page: from the top of each to the stub of the next.
+    #[inline(always)]
+    fn descend_pages(&mut self, goal: &mut impl Goal<NodeId, Counts>) -> Attempt<Landing<OnPage>> {
+        let (mut page, mut floor, mut stub) = (0, 0, None);
+        loop {
+            if page as usize == self.pages.len() {
+                self.load(stub)?;
             }
-        };
-        if next as usize == self.pages.len() {
-            let page = self.finder.find(link, digest)?;
-            page.check_is_of(self.kind, self.suite).map_err(Failure::Damaged)?;
-            self.pages.push(page);
+            let arena = &self.pages[page as usize].arena;
+            let mut nodes = OnePage { page, arena, turns: &mut self.turns, max_turns: self.max_turns, stub: None };
+            match (descend(&mut nodes, Page::TOP, floor, goal), nodes.stub) {
+                (Ok(Landing { id: node, floor, end }), _) => {
+                    return Ok(Landing { id: OnPage { page, node }, floor, end });
+                }
+                (Err(_), Some((node, at))) => (page, floor, stub) = (page + 1, at, Some(node)),
+                (Err(interrupt), None) => return Err(interrupt),
+            }
         }
-        *id = OnPage { page: next, node: Page::TOP };
+    }
+
+    /// Finds the page that `stub` of the last page stands for, or the top page.
+    fn load(&mut self, stub: Option<NodeId>) -> Attempt<()> {
+        let last = self.pages.last().zip(stub);
+        let (link, digest) = match last.map(|(page, stub)| (page, page.arena.node(stub))) {
+            Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
+            _ => (None, &self.top),
+        };
+        let page = self.finder.find(link, digest)?;
+        page.check_is_of(self.kind, self.suite).map_err(Failure::Damaged)?;
+        self.pages.push(page);
         Ok(())
     }
 

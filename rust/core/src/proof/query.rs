@@ -75,7 +75,7 @@ pub struct Element {
 pub(crate) fn run(ask: &Ask, tree: &mut PartialTree, made: &mut Made) -> Attempt<Answer> {
     Ok(match ask {
         Ask::Key(key) => {
-            let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, &mut ToKey(key.as_bytes()))?;
+            let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, 0, &mut ToKey(key.as_bytes()))?;
             Answer::Key((landing.end == End::Found).then(|| Cid::trusted(tree.arena.target(landing.id))))
         }
         Ask::Index(index) => {

@@ -66,7 +66,7 @@ pub(crate) struct KeyProof {
 pub(crate) fn read(suite: Suite, key: &[u8], proof: &[u8]) -> Attempt<KeyProof> {
     let reader = PrunedReader { bytes: proof, at: 0 };
     let mut nodes = Streamed { reader, last: Last::Empty, above: Vec::with_capacity(DEPTH) };
-    let landing = descend(&mut nodes, (), &mut ToKey(key))?;
+    let landing = descend(&mut nodes, (), 0, &mut ToKey(key))?;
     let mut encoder = Encoder::new(suite);
     encoder.put(0, key);
     let (sum, target) = nodes.end(&landing, &mut encoder)?;
@@ -82,7 +82,7 @@ impl<'p> Nodes for Streamed<'p> {
     type Counts = ();
 
     #[inline(always)]
-    fn visit(&mut self, (): &mut (), floor: u32) -> Attempt<Visited<'_, Self>> {
+    fn visit(&mut self, (): (), floor: u32) -> Attempt<Visited<'_, (), ()>> {
         let at = self.reader.at;
         let shape = match self.reader.take(1)? {
             [0x01] => {

@@ -236,7 +236,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) 
 fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
     let mut missing = BTreeSet::new();
     for change in &changes.0 {
-        match descend(&mut Loading(tree), PartialTree::TOP, &mut ToIndex(change.index)) {
+        match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToIndex(change.index)) {
             Err(Interrupt::Pages(pages)) => missing.extend(pages),
             other => {
                 other?;
@@ -248,7 +248,7 @@ fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
 
 /// Visits an element of the list before any change.
 pub(crate) fn get(tree: &mut PartialTree, index: u64) -> Attempt<Option<NodeId>> {
-    let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, &mut ToIndex(index))?;
+    let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, 0, &mut ToIndex(index))?;
     Ok((landing.end == End::Found).then_some(landing.id))
 }
 
@@ -291,7 +291,7 @@ fn fresh_leaf(tree: &mut PartialTree, target: &Cid, measure: u64) -> NodeId {
 
 fn replace(tree: &mut PartialTree, top: NodeId, index: u64, leaf: NodeId) -> Attempt<NodeId> {
     let mut path = Visiting::<true>::new(tree);
-    let Landing { end: End::Found, .. } = descend(&mut path, top, &mut ToIndex(index))? else {
+    let Landing { end: End::Found, .. } = descend(&mut path, top, 0, &mut ToIndex(index))? else {
         return Err(INVALID_SHAPE.into());
     };
     let turns = path.turns;

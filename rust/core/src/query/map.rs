@@ -99,7 +99,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) 
 fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
     let mut missing = BTreeSet::new();
     for change in &changes.0 {
-        match descend(&mut Loading(tree), PartialTree::TOP, &mut ToKey(change.key.as_bytes())) {
+        match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToKey(change.key.as_bytes())) {
             Err(Interrupt::Pages(pages)) => missing.extend(pages),
             other => {
                 other?;
@@ -113,7 +113,7 @@ fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
 fn make(tree: &mut PartialTree, top: NodeId, change: &Change) -> Attempt<NodeId> {
     let key = change.key.as_bytes();
     let mut path = Visiting::<true>::new(tree);
-    let Landing { id, end, .. } = descend(&mut path, top, &mut ToKey(key))?;
+    let Landing { id, end, .. } = descend(&mut path, top, 0, &mut ToKey(key))?;
     let turns = path.turns;
     let found = (end == End::Found).then(|| Cid::trusted(tree.arena.target(id)));
     if found != change.before {

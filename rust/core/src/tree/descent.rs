@@ -9,9 +9,9 @@ use crate::key::MAX_KEY;
 use crate::tree::arena::{Arena, NodeId, State};
 
 /// A node that a descent has visited.
-pub(crate) struct Visited<'a, N: Nodes + ?Sized> {
-    pub(crate) shape: Shape<'a, N::Id>,
-    pub(crate) counts: N::Counts,
+pub(crate) struct Visited<'a, Id, Counts> {
+    pub(crate) shape: Shape<'a, Id>,
+    pub(crate) counts: Counts,
 }
 
 /// What a node says about the way down.
@@ -63,17 +63,17 @@ pub(crate) trait Nodes {
     /// [`Counts`], or nothing if they are not known on the way down.
     type Counts: Copy;
 
-    /// Loads a node and records that the query visits it; `id` may be replaced by another name of the same node.
-    fn visit(&mut self, id: &mut Self::Id, floor: u32) -> Attempt<Visited<'_, Self>>;
+    /// Loads a node and records that the query visits it.
+    fn visit(&mut self, id: Self::Id, floor: u32) -> Attempt<Visited<'_, Self::Id, Self::Counts>>;
 
     /// Records that the descent continues below the node that it visited last.
     fn turn(&mut self, turn: Turn<Self::Id>) -> Attempt<()>;
 }
 
 /// What a descent looks for.
-pub(crate) trait Goal<N: Nodes> {
+pub(crate) trait Goal<Id, Counts> {
     /// Decides where to go from a visited node.
-    fn choose(&mut self, node: &Visited<'_, N>, floor: u32) -> Choice;
+    fn choose(&mut self, node: &Visited<'_, Id, Counts>, floor: u32) -> Choice;
 }
 
 /// Where to go from a node.
@@ -102,12 +102,16 @@ pub(crate) struct Landing<Id> {
     pub(crate) end: End,
 }
 
-/// Descends from `top` to where `goal` ends. O(depth).
+/// Descends from the node `id`, whose bits start at `floor`, to where `goal` ends. O(depth).
 #[inline(always)]
-pub(crate) fn descend<N: Nodes>(nodes: &mut N, top: N::Id, goal: &mut impl Goal<N>) -> Attempt<Landing<N::Id>> {
-    let (mut id, mut floor) = (top, 0);
+pub(crate) fn descend<N: Nodes>(
+    nodes: &mut N,
+    mut id: N::Id,
+    mut floor: u32,
+    goal: &mut impl Goal<N::Id, N::Counts>,
+) -> Attempt<Landing<N::Id>> {
     loop {
-        let node = nodes.visit(&mut id, floor)?;
+        let node = nodes.visit(id, floor)?;
         match goal.choose(&node, floor) {
             Choice::Child(side) => {
                 let Shape::Inner { bit, children: [left, right], .. } = node.shape else {
@@ -128,9 +132,9 @@ pub(crate) struct ToKey<'a>(pub(crate) &'a [u8]);
 
 pub(crate) const BELOW_WHOLE_KEY: &str = "a node below a whole key";
 
-impl<N: Nodes> Goal<N> for ToKey<'_> {
+impl<Id, Counts> Goal<Id, Counts> for ToKey<'_> {
     #[inline(always)]
-    fn choose(&mut self, node: &Visited<'_, N>, floor: u32) -> Choice {
+    fn choose(&mut self, node: &Visited<'_, Id, Counts>, floor: u32) -> Choice {
         debug_assert!(self.0.len() <= MAX_KEY, "a key");
         let divergence = match node.shape {
             Shape::Inner { bit, label, .. } => match bits::divergence(label, floor, bit, self.0) {
@@ -151,9 +155,9 @@ impl<N: Nodes> Goal<N> for ToKey<'_> {
 /// Looks for an element of a list, by counts; the index is relative to the node that comes next.
 pub(crate) struct ToIndex(pub(crate) u64);
 
-impl<N: Nodes<Counts = Counts>> Goal<N> for ToIndex {
+impl<Id> Goal<Id, Counts> for ToIndex {
     #[inline(always)]
-    fn choose(&mut self, node: &Visited<'_, N>, _: u32) -> Choice {
+    fn choose(&mut self, node: &Visited<'_, Id, Counts>, _: u32) -> Choice {
         let Counts { here, left } = node.counts;
         match node.shape {
             _ if self.0 >= here => Choice::Stop(End::Empty),
