@@ -55,6 +55,9 @@ def test_administration_has_no_cors_headers(tmp_path: Path) -> None:
         answers = [httpx2.get(path, headers=PAGE), httpx2.get(path, headers=token), httpx2.options(path, headers=PAGE)]
         assert [answer.status_code for answer in answers] == [401, 200, 401]
         assert [cors(answer) for answer in answers] == [{}, {}, {}]
+        for other in ("//admin/v1/scopes/docs/roots", "/%2Fadmin//v1/scopes/docs/roots/"):  # routed like `path`
+            answer = httpx2.get(running.url + other, headers=PAGE | token)
+            assert (answer.status_code, cors(answer)) == (200, {})
         assert cors(httpx2.get(f"{running.url}/healthz"))["access-control-allow-origin"] == "*"
 
 

@@ -111,7 +111,7 @@ def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, 
     plain, verify = ([*each, *(cors if allowed_origin != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))
 
     def headers(path: str) -> list[tuple[bytes, bytes]]:
-        if path.startswith(_ADMIN):
+        if _ADMIN in path and normalize(path).startswith(_ADMIN):
             return _HEADERS
         return verify if "/verify/" in path and normalize(path) in _VERIFY_PATHS else plain
 
