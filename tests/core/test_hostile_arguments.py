@@ -283,6 +283,27 @@ def test_supply_without_a_matching_need_is_refused(misuse: Callable[[_core.Opera
     assert isinstance(caught.value, InvalidInput | coregw.StoreDamaged)
 
 
+def test_more_pages_than_an_operation_needs_are_refused() -> None:
+    cache = _core.PageCache(1 << 20)
+    making = _core.Operation.create_root(cache, json.dumps({"arcs": dict(MAP)}).encode())
+    making.poll(1000)
+    making.supply_roots([False])
+    made = making.poll(1000)
+    assert isinstance(made, _core.Need)
+    assert made.store is not None
+    [(_, page)], _ = made.store
+    operation = _core.Operation.resolve(cache, REQUEST)
+    operation.poll(1000)
+    with pytest.raises(InvalidInput, match="2 pages supplied, but the operation needs none"):
+        operation.supply_pages([page, page])
+    operation.supply_roots([True])
+    operation.poll(1000)
+    with pytest.raises(InvalidInput, match="2 pages supplied, but the operation needs 1"):
+        operation.supply_pages([page, page])
+    operation.supply_pages([page])
+    assert isinstance(operation.poll(1000), bytes)
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_an_operation_that_has_ended_is_not_polled_again(held: bool) -> None:
     operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST.replace(b'"docs", "readme"', b""))

@@ -225,13 +225,23 @@ impl Operation {
         }
     }
 
+    /// Checks that the operation waits for this number of pages, before they are parsed.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if it does not.
+    pub fn check_page_count(&self, given: usize) -> Result<()> {
+        let expected = if let Some(Need::Pages(wanted)) = &self.pending { Some(wanted.len()) } else { None };
+        check_count("pages", expected, given)
+    }
+
     /// Answers [`Need::Pages`] with parsed pages, in the order of the need (see [`WantedPage::parse`]).
     ///
     /// # Errors
     /// [`Error::Input`] if the operation does not wait for this number of pages.
     pub fn supply_pages(&mut self, pages: Vec<Arc<Page>>) -> Result<()> {
-        let expected = if let Some(Need::Pages(wanted)) = &self.pending { Some(wanted.len()) } else { None };
-        self.answer("pages", expected, pages.len(), |state| state.pages = pages)
+        self.check_page_count(pages.len())?;
+        self.answer(|state| state.pages = pages);
+        Ok(())
     }
 
     /// Answers [`Need::Roots`]: whether the store has a record of each, in the order of the need.
@@ -240,7 +250,9 @@ impl Operation {
     /// [`Error::Input`] if the operation does not wait for this number of answers.
     pub fn supply_roots(&mut self, held: Vec<bool>) -> Result<()> {
         let expected = if let Some(Need::Roots(roots)) = &self.pending { Some(roots.len()) } else { None };
-        self.answer("roots", expected, held.len(), |state| state.held = held)
+        check_count("roots", expected, held.len())?;
+        self.answer(|state| state.held = held);
+        Ok(())
     }
 
     /// Answers [`Need::Bytes`].
@@ -249,24 +261,23 @@ impl Operation {
     /// [`Error::Input`] if the operation does not wait for bytes.
     pub fn supply_bytes(&mut self, bytes: Vec<u8>) -> Result<()> {
         let expected = if let Some(Need::Bytes(_)) = &self.pending { Some(1) } else { None };
-        self.answer("ranges of bytes", expected, 1, |state| state.bytes = bytes)
+        check_count("ranges of bytes", expected, 1)?;
+        self.answer(|state| state.bytes = bytes);
+        Ok(())
     }
 
-    fn answer(
-        &mut self,
-        what: &str,
-        expected: Option<usize>,
-        given: usize,
-        supply: impl FnOnce(&mut SlotState),
-    ) -> Result<()> {
-        if expected != Some(given) {
-            let expected = expected.map_or("none".to_owned(), |count| count.to_string());
-            return Err(Error::request(format!("{given} {what} supplied, but the operation needs {expected}")));
-        }
+    fn answer(&mut self, supply: impl FnOnce(&mut SlotState)) {
         self.pending = None;
         let mut state = self.slot.lock();
         supply(&mut state);
         state.is_met = true;
-        Ok(())
     }
+}
+
+fn check_count(what: &str, expected: Option<usize>, given: usize) -> Result<()> {
+    if expected == Some(given) {
+        return Ok(());
+    }
+    let expected = expected.map_or("none".to_owned(), |count| count.to_string());
+    Err(Error::request(format!("{given} {what} supplied, but the operation needs {expected}")))
 }

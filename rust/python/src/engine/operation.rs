@@ -316,6 +316,7 @@ impl Operation {
         let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
         let operation = self.operation();
         detach::run(py, Work::Pages { count: bytes.len() }, || {
+            operation.check_page_count(bytes.len())?;
             let wanted: Vec<_> = operation.wanted_pages().iter().zip(&bytes).collect();
             let pages = parallel::map(&wanted, |(page, bytes)| page.parse(**bytes));
             operation.supply_pages(pages.into_iter().collect::<core::Result<_>>()?)
