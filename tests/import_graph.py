@@ -85,6 +85,7 @@ _TOKEN = re.compile(
 )
 _OPEN, _CLOSE = set("{[("), set("}])")
 _DEFINES = {"const", "enum", "fn", "macro_rules", "static", "struct", "trait", "type", "union"}
+_TYPES = {"enum", "struct", "trait", "type", "union"}
 
 Names = tuple[str, ...]
 """A path: names that ``::`` joins."""
@@ -95,7 +96,8 @@ class _Module:
     """What one source file declares and names."""
 
     children: list[str] = field(default_factory=list)
-    defined: set[str] = field(default_factory=set)
+    defined: dict[str, str] = field(default_factory=dict)
+    """The keyword that defines each name, such as ``struct``."""
     aliases: dict[str, Names] = field(default_factory=dict)
     """What a ``use`` gives a name to, from the crate's root."""
     exported: set[str] = field(default_factory=set)
@@ -109,6 +111,26 @@ class _Module:
 
 def rust_graph(source: Path) -> Graph:
     """The imports between the modules of a crate (``src``), as in ``crate::tree::map``, without its unit tests."""
+    modules = _rust_modules(source)
+    graph = {}
+    for name, module in modules.items():
+        # `use crate::tree;` alone takes nothing from `tree`: the paths that start with its name here do.
+        paths = module.mentioned | {path for path in module.used if path not in modules}
+        found = {_defining(modules, path) for path in paths}
+        graph["::".join(name)] = {"::".join(other) for other in found if other != name}
+    return graph
+
+
+def rust_types(source: Path) -> dict[str, set[str]]:
+    """The modules of a crate (``src``) that define a type or trait of each name, without its unit tests."""
+    found: dict[str, set[str]] = {}
+    for name, module in _rust_modules(source).items():
+        for each in (each for each, keyword in module.defined.items() if keyword in _TYPES):
+            found.setdefault(each, set()).add("::".join(name))
+    return found
+
+
+def _rust_modules(source: Path) -> dict[Names, _Module]:
     modules: dict[Names, _Module] = {}
     waiting: list[tuple[Names, Path]] = [(("crate",), source / "lib.rs")]
     while waiting:
@@ -118,13 +140,7 @@ def rust_graph(source: Path) -> Graph:
         for child in module.children:
             file = folder / f"{child}.rs"
             waiting.append(((*name, child), file if file.exists() else folder / child / "mod.rs"))
-    graph = {}
-    for name, module in modules.items():
-        # `use crate::tree;` alone takes nothing from `tree`: the paths that start with its name here do.
-        paths = module.mentioned | {path for path in module.used if path not in modules}
-        found = {_defining(modules, path) for path in paths}
-        graph["::".join(name)] = {"::".join(other) for other in found if other != name}
-    return graph
+    return modules
 
 
 def _defining(modules: dict[Names, _Module], path: Names) -> Names:
@@ -137,7 +153,7 @@ def _defining(modules: dict[Names, _Module], path: Names) -> Names:
     if rest[0] in module.exported:
         return _defining(modules, (*module.aliases[rest[0]], *rest[1:]))
     for origin in module.exported_whole:
-        if rest[0] in modules[origin].defined | modules[origin].exported:
+        if rest[0] in modules[origin].defined.keys() | modules[origin].exported:
             return _defining(modules, (*origin, *rest))
     return name
 
@@ -162,7 +178,7 @@ def _read(name: Names, text: str) -> _Module:
         elif token == "mod" and tokens[place + 2] == "{":
             inline.append((tokens[place + 1], depth))
         elif token in _DEFINES and depth == 0:
-            module.defined.add(tokens[place + (2 if token == "macro_rules" else 1)])
+            module.defined[tokens[place + (2 if token == "macro_rules" else 1)]] = token
         elif token == "use":
             end = tokens.index(";", place)
             is_public = tokens[place - 1] in {"pub", ")"}  # `pub`, `pub(crate)`

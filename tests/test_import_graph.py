@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from import_graph import Graph, cyclic_groups, python_graph, rust_graph
+from import_graph import Graph, cyclic_groups, python_graph, rust_graph, rust_types
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:
@@ -141,3 +141,14 @@ def test_a_rust_cycle_is_found(tmp_path: Path, code: str) -> None:
 def test_a_module_and_the_parent_that_re_exports_it_make_a_cycle(tmp_path: Path) -> None:
     crate = written(tmp_path, CRATE | {"deep/glob.rs": "use super::DEEP;\npub enum Globbed {}\n"})
     assert cyclic_groups(rust_graph(crate)) == [{"crate::deep", "crate::deep::glob"}]
+
+
+def test_types_are_found_with_every_module_that_defines_them(tmp_path: Path) -> None:
+    code = "trait B {\n    type A;\n}\n#[cfg(test)]\nstruct A;\nuse crate::deep::Globbed;\n"
+    types = rust_types(written(tmp_path, CRATE | {"deep/inner.rs": code}))
+    assert types == {
+        "A": {"crate::a"},
+        "B": {"crate::b", "crate::deep::inner"},
+        "Globbed": {"crate::deep::glob"},
+        "Here": {"crate"},
+    }

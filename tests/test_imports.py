@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from import_graph import Graph, cyclic_groups, edges, python_graph, rust_graph
+from import_graph import Graph, cyclic_groups, edges, python_graph, rust_graph, rust_types
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli", "extras"},
 }
 
-# The commands that start the plant service, alone or beside a gateway: nothing else names it.
+# The commands that start the plant service, alone or with a gateway: nothing else names it.
 STARTS_PLANTS = {"coregw.cli.serve", "coregw.cli.serve_plants"}
 
 # The crates of the workspace that each crate may depend on.
@@ -86,6 +86,13 @@ def test_a_crate_depends_only_on_lower_crates(crate: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_modules_import_each_other(name: str) -> None:
     assert cyclic_groups(GRAPHS[name]) == []
+
+
+@pytest.mark.parametrize("crate", ["core", "ops", "python"])
+def test_no_type_name_is_defined_twice_in_a_crate(crate: str) -> None:
+    types = rust_types(CRATES / crate / "src")
+    assert types
+    assert {name: modules for name, modules in types.items() if len(modules) > 1} == {}
 
 
 def test_a_folder_has_about_a_dozen_modules() -> None:

@@ -13,8 +13,8 @@ use crate::page::trail::{Linked, Trail};
 use crate::proof::query::{self, Answer, Ask, Element};
 use crate::query::arcs::Arcs;
 use crate::query::build::{Built, Destination};
-use crate::query::list::{self, Span};
-use crate::query::map::{self, Listing, Made};
+use crate::query::list::{self, ListChanges, Span};
+use crate::query::map::{self, Listing, Made, MapChanges};
 use crate::tree::arena::NodeId;
 use crate::tree::descent::{Counts, Goal, ToIndex, ToKey};
 use crate::tree::node::{SUM_LIMIT, Summary};
@@ -167,7 +167,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::Conflict`] if a change does not fit; [`Error::Input`] if this is not a map.
-    pub fn change_map(&self, changes: map::Changes) -> Result<(Self, Vec<u8>)> {
+    pub fn change_map(&self, changes: MapChanges) -> Result<(Self, Vec<u8>)> {
         self.change(Kind::Map, Ask::ChangeMap(changes))
     }
 
@@ -175,7 +175,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::Conflict`] if a change does not fit; [`Error::Input`] if this is not a list.
-    pub fn change_list(&self, changes: list::Changes) -> Result<(Self, Vec<u8>)> {
+    pub fn change_list(&self, changes: ListChanges) -> Result<(Self, Vec<u8>)> {
         self.change(Kind::List, Ask::ChangeList(changes))
     }
 

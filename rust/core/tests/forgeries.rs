@@ -4,8 +4,8 @@
 //! also verifies a valid tree that differs from the forgery only in the checked property.
 
 use coregw_core::{
-    Cid, Digest, Error, InputCode, Key, Kind, Page, Result, RootCid, SUM_LIMIT, Suite, Window, key as path, list, map,
-    varint, verify,
+    Cid, Digest, Error, InputCode, Key, Kind, ListChange, ListChanges, MapChange, MapChanges, Page, Result, RootCid,
+    SUM_LIMIT, Suite, Window, key as path, map, varint, verify,
 };
 
 const SUITE: Suite = Suite::Sha2_256;
@@ -207,8 +207,8 @@ fn descent_past_the_end_of_the_key_is_refused() {
 
 #[test]
 fn insert_into_a_map_of_the_maximum_count_is_refused() {
-    let add = map::Change { key: key("a"), before: None, after: Some(target(1)) };
-    let changes = map::Changes::new(vec![add]).expect("a change");
+    let add = MapChange { key: key("a"), before: None, after: Some(target(1)) };
+    let changes = MapChanges::new(vec![add]).expect("a change");
     let insert = |counts: [u64; 2]| {
         let full = map_inner(9, &[0x62, 0], counts.map(map_stub));
         verify::map_changes(&root(Kind::Map, &full), changes.clone(), &full.proof, verify::PROOF_LIMIT)
@@ -223,8 +223,8 @@ fn replacement_that_exceeds_the_maximum_list_size_is_refused() {
     let (old, other) = (list_leaf(1, &target(1)), list_stub(1, 5));
     let tree = list_inner([old, other]);
     let replace = |size| {
-        let change = list::Change { index: 0, before: Some((target(1), Some(1))), after: Some((target(2), size)) };
-        let changes = list::Changes::new(vec![change]).expect("a change");
+        let change = ListChange { index: 0, before: Some((target(1), Some(1))), after: Some((target(2), size)) };
+        let changes = ListChanges::new(vec![change]).expect("a change");
         verify::list_changes(&root(Kind::List, &tree), changes, &tree.proof, verify::PROOF_LIMIT)
     };
     assert!(replace(SUM_LIMIT - 6).is_ok());
@@ -254,10 +254,10 @@ fn page_with_stub_fields_out_of_range_is_refused() {
 fn query_on_a_root_of_the_other_kind_is_a_kind_mismatch() {
     let (map, list) = (map_leaf(key("a").as_bytes(), 0, target(1).as_bytes()), list_leaf(1, &target(1)));
     let window = || Window::new::<&str, &str>(&[], None).expect("a window");
-    let add = map::Change { key: key("b"), before: None, after: Some(target(1)) };
-    let append = list::Change { index: 1, before: None, after: Some((target(1), 1)) };
+    let add = MapChange { key: key("b"), before: None, after: Some(target(1)) };
+    let append = ListChange { index: 1, before: None, after: Some((target(1), 1)) };
     let (add, append) =
-        (map::Changes::new(vec![add]).expect("a change"), list::Changes::new(vec![append]).expect("a change"));
+        (MapChanges::new(vec![add]).expect("a change"), ListChanges::new(vec![append]).expect("a change"));
     let (as_map, as_list) = (root(Kind::Map, &list), root(Kind::List, &map));
     let refusals = [
         verify::key(&as_list, &key("a"), &map.proof, 99).err(),

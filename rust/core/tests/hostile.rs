@@ -6,7 +6,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use coregw_core::{Error, Key, Kind, MAX_PAGE, Page, RootCid, Suite, Window, list, map, varint, verify};
+use coregw_core::{
+    Error, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, RootCid, Suite, Window, varint,
+    verify,
+};
 
 /// An allocator that counts the bytes in use and their peak.
 struct Counting;
@@ -113,11 +116,11 @@ fn refuse_all(what: &str, bytes: &[u8]) {
     let key = Key::from_text("a/b").expect("a path");
     let target = coregw_core::Cid::from_bytes(&[&[1, 0x55, 0x12, 32][..], &[7; 32]].concat()).expect("a CID");
     let window = Window::new::<&str, &str>(&[], None).expect("a window");
-    let change = map::Change { key: key.clone(), before: None, after: Some(target) };
-    let changes = map::Changes::new(vec![change]).expect("changes");
+    let change = MapChange { key: key.clone(), before: None, after: Some(target) };
+    let changes = MapChanges::new(vec![change]).expect("changes");
     let (map_root, list_root) = (root(Kind::Map), root(Kind::List));
-    let element = list::Change { index: 0, before: None, after: Some((target, 1)) };
-    let elements = list::Changes::new(vec![element]).expect("changes");
+    let element = ListChange { index: 0, before: None, after: Some((target, 1)) };
+    let elements = ListChanges::new(vec![element]).expect("changes");
     let outcomes = [
         verify::key(&map_root, &key, bytes, limit).err(),
         verify::scan(&map_root, window, 1000, bytes, limit).err(),

@@ -3,7 +3,8 @@
 mod support;
 
 use coregw_core::{
-    Arcs, Cid, Error, InputCode, Key, Kind, MAX_PAGE, Page, Snapshot, Suite, key as path, list, map, verify,
+    Arcs, Cid, Error, InputCode, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, Snapshot,
+    Suite, key as path, map, verify,
 };
 use support::query::{Answer, Query};
 use support::{Path, target};
@@ -38,10 +39,10 @@ fn comb(depth: usize, len: usize) -> Snapshot {
     Snapshot::map(Suite::Sha2_256, arcs).expect("a map")
 }
 
-fn changes(all: &[(Path, Option<Cid>, Option<Cid>)]) -> map::Changes {
+fn changes(all: &[(Path, Option<Cid>, Option<Cid>)]) -> MapChanges {
     let one =
-        |(path, before, after): &(Path, _, _)| map::Change { key: support::key(path), before: *before, after: *after };
-    map::Changes::new(all.iter().map(one).collect()).expect("changes")
+        |(path, before, after): &(Path, _, _)| MapChange { key: support::key(path), before: *before, after: *after };
+    MapChanges::new(all.iter().map(one).collect()).expect("changes")
 }
 
 /// Proves and verifies a query; returns the answer and the length of the proof in bytes.
@@ -172,16 +173,16 @@ fn sizes_up_to_the_limit_work_and_errors_for_larger_ones_name_the_limit() {
         let refused = Snapshot::list(Suite::Sha2_256, &elements).expect_err("over the limit");
         assert!(refused.to_string().contains("2^53"), "{refused}");
     }
-    let append = list::Change { index: 1, before: None, after: Some((target(2), 1)) };
-    let append = list::Changes::new(vec![append]).expect("a change");
+    let append = ListChange { index: 1, before: None, after: Some((target(2), 1)) };
+    let append = ListChanges::new(vec![append]).expect("a change");
     let refused = one.change_list(append).expect_err("over the limit");
     assert!(
         matches!(&refused, Error::Input { code: InputCode::TooLarge, what } if what.contains("2^53")),
         "{refused:?}"
     );
     for size in [0, most + 1] {
-        let change = list::Change { index: 0, before: None, after: Some((target(2), size)) };
-        assert!(list::Changes::new(vec![change]).expect_err("a bad size").to_string().contains("2^53"));
+        let change = ListChange { index: 0, before: None, after: Some((target(2), size)) };
+        assert!(ListChanges::new(vec![change]).expect_err("a bad size").to_string().contains("2^53"));
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use coregw_core::{Error, Kind, Page, Snapshot, Suite, list, map};
+use coregw_core::{Error, Kind, ListChanges, MapChange, MapChanges, Page, Snapshot, Suite};
 use support::{Arcmap, Path, pages, target};
 
 /// Makes one change and checks that the tree equals a fresh build, page for page.
@@ -14,7 +14,7 @@ fn step(tree: &Snapshot, arcs: &mut Arcmap, path: &Path, after: Option<u16>) -> 
         Some(target) => drop(arcs.insert(path.clone(), target).is_some()),
         None => drop(arcs.remove(path).is_some()),
     }
-    let changes = map::Changes::new(vec![map::Change { key: support::key(path), before, after }]).expect("a change");
+    let changes = MapChanges::new(vec![MapChange { key: support::key(path), before, after }]).expect("a change");
     let (changed, _) = tree.change_map(changes).expect("the change fits");
     let fresh = support::map(tree.root().suite, arcs);
     assert_eq!(changed.root(), fresh.root());
@@ -64,7 +64,7 @@ fn pages_of_a_list_depend_only_on_content() {
     let mut tree = support::list(Suite::Blake3, &elements);
     for n in (1..500).chain((0..498).rev().step_by(3)) {
         let next: support::Elements = (0..n).map(|i| (target(i as u16), 1 + i * i * i)).collect();
-        let changes = list::Changes::new(support::list_changes(&elements, &next)).expect("changes");
+        let changes = ListChanges::new(support::list_changes(&elements, &next)).expect("changes");
         (tree, _) = tree.change_list(changes).expect("the changes fit");
         elements = next;
         let fresh = support::list(Suite::Blake3, &elements);

@@ -8,7 +8,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use coregw_core::{Page, Snapshot, list, map, verify};
+use coregw_core::{ListChanges, MapChanges, Page, Snapshot, verify};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use support::query::{Answer, Query, list_queries, map_queries, near, slow_get, slow_index, slow_range, slow_scan};
@@ -50,7 +50,7 @@ fn change_map(tree: &Snapshot, from: &Arcmap, to: &Arcmap) -> Result<Snapshot, T
     if changes.is_empty() {
         return Ok(tree.clone());
     }
-    let changes = map::Changes::new(changes).expect("changes");
+    let changes = MapChanges::new(changes).expect("changes");
     let (changed, proof) = tree.change_map(changes.clone()).expect("the changes fit");
     let fresh = support::map(tree.root().suite, to);
     prop_assert_eq!(changed.root(), fresh.root());
@@ -66,7 +66,7 @@ fn change_list(tree: &Snapshot, from: &Elements, to: &Elements) -> Result<Snapsh
     if changes.is_empty() {
         return Ok(tree.clone());
     }
-    let changes = list::Changes::new(changes).expect("changes");
+    let changes = ListChanges::new(changes).expect("changes");
     let (changed, proof) = tree.change_list(changes.clone()).expect("the changes fit");
     let fresh = support::list(tree.root().suite, to);
     prop_assert_eq!(changed.root(), fresh.root());

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use coregw_core::codec::Codec;
-use coregw_core::{Arcs, Cid, Key, RootCid, Snapshot, Suite, Window, list, map, payload, verify};
+use coregw_core::{
+    Arcs, Cid, Key, ListChange, ListChanges, MapChange, MapChanges, RootCid, Snapshot, Suite, Window, payload, verify,
+};
 use serde_json::Value;
 
 fn cases(name: &str) -> Vec<Value> {
@@ -171,22 +173,22 @@ fn entry(value: &Value) -> (Vec<String>, Cid) {
     }
 }
 
-fn map_changes(changes: &Value) -> coregw_core::Result<map::Changes> {
-    let one = |c: &Value| map::Change {
+fn map_changes(changes: &Value) -> coregw_core::Result<MapChanges> {
+    let one = |c: &Value| MapChange {
         key: Key::from_text(text(&c["path"])).expect("a path"),
         before: maybe_cid(&c["before"]),
         after: maybe_cid(&c["after"]),
     };
-    map::Changes::new(changes.as_array().expect("changes").iter().map(one).collect())
+    MapChanges::new(changes.as_array().expect("changes").iter().map(one).collect())
 }
 
-fn list_changes(changes: &Value) -> list::Changes {
-    let one = |c: &Value| list::Change {
+fn list_changes(changes: &Value) -> ListChanges {
+    let one = |c: &Value| ListChange {
         index: c["index"].as_u64().expect("an index"),
         before: maybe_cid(&c["before"]).map(|cid| (cid, None)),
         after: maybe_cid(&c["after"]).map(|cid| (cid, c["size"].as_u64().unwrap_or(1))),
     };
-    list::Changes::new(changes.as_array().expect("changes").iter().map(one).collect()).expect("changes")
+    ListChanges::new(changes.as_array().expect("changes").iter().map(one).collect()).expect("changes")
 }
 
 #[test]

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use coregw_core::{Arcs, Cid, Digest, Key, Page, Snapshot, Suite, list, map, verify};
+use coregw_core::{
+    Arcs, Cid, Digest, Key, ListChange, ListChanges, MapChange, MapChanges, Page, Snapshot, Suite, verify,
+};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 16 << 20;
@@ -61,13 +63,13 @@ fn maps(suite: Suite, mut data: &[u8]) {
             }
         }
         let paths: std::collections::BTreeSet<_> = content.keys().chain(next.keys()).collect();
-        let change = |path: &Vec<String>| map::Change {
+        let change = |path: &Vec<String>| MapChange {
             key: Key::from_segments(path).expect("a path"),
             before: content.get(path).copied(),
             after: next.get(path).copied(),
         };
         let changes: Vec<_> = paths.into_iter().map(change).filter(|change| change.before != change.after).collect();
-        let Ok(changes) = map::Changes::new(changes) else { continue };
+        let Ok(changes) = MapChanges::new(changes) else { continue };
         let (changed, proof) = tree.change_map(changes.clone()).expect("the changes fit");
         let fresh = build(suite, &next);
         assert_eq!(changed.root(), fresh.root());
@@ -91,13 +93,13 @@ fn lists(suite: Suite, mut data: &[u8]) {
         if kept > 0 {
             next[usize::from(b) % kept] = (target(n), u64::from(n) + 1);
         }
-        let change = |i: usize| list::Change {
+        let change = |i: usize| ListChange {
             index: i as u64,
             before: content.get(i).map(|(cid, size)| (*cid, Some(*size))),
             after: next.get(i).copied(),
         };
         let all = (0..content.len().max(next.len())).filter(|i| content.get(*i) != next.get(*i)).map(change);
-        let Ok(changes) = list::Changes::new(all.collect()) else { continue };
+        let Ok(changes) = ListChanges::new(all.collect()) else { continue };
         let (changed, proof) = tree.change_list(changes.clone()).expect("the changes fit");
         let fresh = Snapshot::list(suite, &next).expect("a list");
         assert_eq!(changed.root(), fresh.root());

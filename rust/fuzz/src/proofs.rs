@@ -1,9 +1,9 @@
 //! Fuzz target: any bytes as a proof, under the root that they hash to. No panic, and the answers to all queries agree.
 #![no_main]
 
-use coregw_core::list::Changes as ListChanges;
-use coregw_core::map::Changes as MapChanges;
-use coregw_core::{Cid, Digest, Error, Key, Kind, RootCid, Suite, Window, list, map, verify};
+use coregw_core::{
+    Cid, Digest, Error, Key, Kind, ListChange, ListChanges, MapChange, MapChanges, RootCid, Suite, Window, verify,
+};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 1 << 20;
@@ -55,7 +55,7 @@ fn maps(suite: Suite, query: &[u8], proof: &[u8]) {
             assert_eq!(*found, listed, "a lookup contradicts a listing");
         }
     }
-    let change = |before, after| map::Change { key: key.clone(), before, after };
+    let change = |before, after| MapChange { key: key.clone(), before, after };
     let present = found.ok().flatten();
     for change in [change(present, Some(target(9))), change(Some(target(1)), None), change(None, Some(target(2)))] {
         if let Ok(changes) = MapChanges::new(vec![change]) {
@@ -90,7 +90,7 @@ fn lists(suite: Suite, query: &[u8], proof: &[u8]) {
     let present = found.ok().and_then(|found| Some((found.target?, found.size)));
     let changes = [(index, present, Some((target(3), 5))), (0, None, Some((target(3), 1))), (index, present, None)];
     for (index, before, after) in changes {
-        if let Ok(changes) = ListChanges::new(vec![list::Change { index, before, after }]) {
+        if let Ok(changes) = ListChanges::new(vec![ListChange { index, before, after }]) {
             let _ = verify::list_changes(&root, changes, proof, LIMIT);
         }
     }

@@ -1,6 +1,6 @@
 //! Conversion of `Change` tuples, which `apply` and `verify_changes` take.
 
-use core::{Cid, InputCode, list, map};
+use core::{Cid, InputCode, ListChange, ListChanges, MapChange, MapChanges};
 use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -10,18 +10,18 @@ use crate::convert::{self, ArgumentError, type_name};
 use crate::path;
 
 /// The changes of a map: coordinates are paths, and there are no sizes.
-pub fn map_changes(changes: &Bound<'_, PyAny>) -> PyResult<map::Changes> {
+pub fn map_changes(changes: &Bound<'_, PyAny>) -> PyResult<MapChanges> {
     let taken = collect(changes, |change| {
         if change.size.is_some() {
             return Err(ArgumentError::input(InputCode::InvalidRequest, "a change of a map has no size"));
         }
-        Ok(map::Change { key: path::key(&change.coordinate)?, before: change.before, after: change.after })
+        Ok(MapChange { key: path::key(&change.coordinate)?, before: change.before, after: change.after })
     })?;
-    map::Changes::new(taken).map_err(|error| ArgumentError::from(error).into())
+    MapChanges::new(taken).map_err(|error| ArgumentError::from(error).into())
 }
 
 /// The changes of a list: coordinates are indices, and an element without a size gets the size 1.
-pub fn list_changes(changes: &Bound<'_, PyAny>) -> PyResult<list::Changes> {
+pub fn list_changes(changes: &Bound<'_, PyAny>) -> PyResult<ListChanges> {
     let taken = collect(changes, |change| {
         if change.after.is_none() && change.size.is_some() {
             return Err(ArgumentError::input(InputCode::InvalidRequest, "a size without an 'after' that has it"));
@@ -29,9 +29,9 @@ pub fn list_changes(changes: &Bound<'_, PyAny>) -> PyResult<list::Changes> {
         let index = convert::integer(&change.coordinate, "the index")?;
         let before = change.before.map(|target| (target, None));
         let after = change.after.map(|target| (target, change.size.unwrap_or(1)));
-        Ok(list::Change { index, before, after })
+        Ok(ListChange { index, before, after })
     })?;
-    list::Changes::new(taken).map_err(|error| ArgumentError::from(error).into())
+    ListChanges::new(taken).map_err(|error| ArgumentError::from(error).into())
 }
 
 /// The fields of a `Change`.

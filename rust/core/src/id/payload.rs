@@ -55,11 +55,11 @@ fn too_long(bytes: u64) -> Error {
 #[derive(Debug, Clone)]
 pub struct Hasher {
     codec: Codec,
-    state: State,
+    state: HashState,
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum HashState {
     Sha2_256(sha2::Sha256),
     // 2 KiB, so boxed.
     Blake3(Box<blake3::Hasher>),
@@ -71,9 +71,9 @@ impl Hasher {
     /// Creates a hasher of the empty payload.
     pub fn new(codec: Codec, function: Function) -> Self {
         let state = match function {
-            Function::Hash(Suite::Sha2_256) => State::Sha2_256(sha2::Sha256::new()),
-            Function::Hash(Suite::Blake3) => State::Blake3(Box::default()),
-            Function::Identity => State::Identity(Vec::new(), 0),
+            Function::Hash(Suite::Sha2_256) => HashState::Sha2_256(sha2::Sha256::new()),
+            Function::Hash(Suite::Blake3) => HashState::Blake3(Box::default()),
+            Function::Identity => HashState::Identity(Vec::new(), 0),
         };
         Self { codec, state }
     }
@@ -81,11 +81,11 @@ impl Hasher {
     /// Appends the next chunk. O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            State::Sha2_256(state) => state.update(bytes),
-            State::Blake3(state) => {
+            HashState::Sha2_256(state) => state.update(bytes),
+            HashState::Blake3(state) => {
                 state.update(bytes);
             }
-            State::Identity(held, len) => {
+            HashState::Identity(held, len) => {
                 let room = MAX_IDENTITY_BYTES - held.len();
                 held.extend_from_slice(&bytes[..room.min(bytes.len())]);
                 *len += bytes.len() as u64;
@@ -99,10 +99,10 @@ impl Hasher {
     /// [`InputCode::TooLarge`] for an identity CID of more than [`MAX_IDENTITY_BYTES`] bytes.
     pub fn cid(&self) -> Result<Cid> {
         let (function, digest) = match &self.state {
-            State::Sha2_256(state) => (Suite::Sha2_256, Digest(state.clone().finalize().into())),
-            State::Blake3(state) => (Suite::Blake3, Digest(*state.finalize().as_bytes())),
-            State::Identity(_, len) if *len > MAX_IDENTITY_BYTES as u64 => return Err(too_long(*len)),
-            State::Identity(held, _) => return cid(held, self.codec, Function::Identity),
+            HashState::Sha2_256(state) => (Suite::Sha2_256, Digest(state.clone().finalize().into())),
+            HashState::Blake3(state) => (Suite::Blake3, Digest(*state.finalize().as_bytes())),
+            HashState::Identity(_, len) if *len > MAX_IDENTITY_BYTES as u64 => return Err(too_long(*len)),
+            HashState::Identity(held, _) => return cid(held, self.codec, Function::Identity),
         };
         Ok(Cid::of_payload(self.codec.number(), function, &digest))
     }

@@ -14,8 +14,8 @@ use crate::page::format::Page;
 use crate::page::partial::{PartialTree, Supply, Visiting};
 use crate::page::trail::{Finder, Trail};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
-use crate::query::list::{self, Span};
-use crate::query::map::{self, Listing, Made};
+use crate::query::list::{self, ListChanges, Span};
+use crate::query::map::{self, Listing, Made, MapChanges};
 use crate::query::scan;
 use crate::tree::descent::{End, ToIndex, ToKey, descend};
 use crate::tree::node::Summary;
@@ -39,9 +39,9 @@ pub enum Ask {
     /// One page of the listing of a window, of at most so many entries.
     Scan(Window, usize),
     /// The map after these changes.
-    ChangeMap(map::Changes),
+    ChangeMap(MapChanges),
     /// The list after these changes.
-    ChangeList(list::Changes),
+    ChangeList(ListChanges),
 }
 
 /// The answer to an [`Ask`].

@@ -12,8 +12,8 @@ use crate::page::partial::PartialTree;
 use crate::proof::query::{Answer, Ask, Element, run_once};
 use crate::proof::streamed::{self, KeyProof, UNVISITED};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
-use crate::query::list::{self, Span};
-use crate::query::map::{self, Listing};
+use crate::query::list::{ListChanges, Span};
+use crate::query::map::{Listing, MapChanges};
 
 /// The default limit on the proof of one key or index, in bytes.
 pub const PROOF_LIMIT: usize = 1 << 20;
@@ -199,7 +199,7 @@ fn changed(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<RootC
 ///
 /// # Errors
 /// [`Error::Proof`] if `proof` does not show what the changes need, or they do not fit.
-pub fn map_changes(root: &RootCid, changes: map::Changes, proof: &[u8], limit: usize) -> Result<RootCid> {
+pub fn map_changes(root: &RootCid, changes: MapChanges, proof: &[u8], limit: usize) -> Result<RootCid> {
     expect(root, Kind::Map)?;
     changed(root, Ask::ChangeMap(changes), proof, limit)
 }
@@ -209,7 +209,7 @@ pub fn map_changes(root: &RootCid, changes: map::Changes, proof: &[u8], limit: u
 ///
 /// # Errors
 /// [`Error::Proof`] if `proof` does not show what the changes need, or they do not fit.
-pub fn list_changes(root: &RootCid, changes: list::Changes, proof: &[u8], limit: usize) -> Result<RootCid> {
+pub fn list_changes(root: &RootCid, changes: ListChanges, proof: &[u8], limit: usize) -> Result<RootCid> {
     expect(root, Kind::List)?;
     changed(root, Ask::ChangeList(changes), proof, limit)
 }

@@ -118,7 +118,7 @@ fn look_ahead(
 
 /// One change of a list: the element before and after. None means that the index is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ListChange {
     /// The index.
     pub index: u64,
     /// The target before the change, and its size if that is to be checked too.
@@ -129,15 +129,15 @@ pub struct Change {
 
 /// Changes of a list: at least one, in index order, with distinct indices.
 #[derive(Debug, Clone)]
-pub struct Changes(Vec<Change>);
+pub struct ListChanges(Vec<ListChange>);
 
-impl Changes {
+impl ListChanges {
     /// Sorts changes and checks what can be checked without the list.
     ///
     /// # Errors
     /// [`Error::Input`] if there are none, or if a size is 0 or above 2^53 - 1; [`Error::Conflict`] if an index occurs twice
     /// or a change changes nothing.
-    pub fn new(mut changes: Vec<Change>) -> Result<Self> {
+    pub fn new(mut changes: Vec<ListChange>) -> Result<Self> {
         if changes.is_empty() {
             return Err(Error::input(InputCode::InvalidRequest, "changes: at least one is required"));
         }
@@ -165,7 +165,7 @@ impl Changes {
         self.0.len()
     }
 
-    /// Always false: [`Changes::new`] rejects an empty list.
+    /// Always false: [`ListChanges::new`] rejects an empty list.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -204,7 +204,7 @@ impl Changes {
 
 /// Makes changes: replacements, then appends or one truncation (protocol section 4, list `apply`). Returns the new top,
 /// with its digest. O(changes x log n).
-pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) -> Attempt<NodeId> {
+pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Made) -> Attempt<NodeId> {
     if made.count == 0 {
         if tree.may_lack_pages() {
             load_paths(tree, changes)?;
@@ -233,7 +233,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) 
 
 /// Loads the path of every change on the list before all of them, one level of pages at a time. The changes are sure to
 /// visit these nodes.
-fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
+fn load_paths(tree: &mut PartialTree, changes: &ListChanges) -> Attempt<()> {
     let mut missing = BTreeSet::new();
     for change in &changes.0 {
         match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToIndex(change.index)) {
@@ -253,7 +253,7 @@ pub(crate) fn get(tree: &mut PartialTree, index: u64) -> Attempt<Option<NodeId>>
 }
 
 /// Compares a change with the element in the list.
-fn check(tree: &mut PartialTree, change: &Change) -> Attempt<()> {
+fn check(tree: &mut PartialTree, change: &ListChange) -> Attempt<()> {
     let found = get(tree, change.index)?;
     let is = found.map(|id| (Cid::trusted(tree.arena.target(id)), tree.sum(id).measure));
     let refuse = |code, why: String| {

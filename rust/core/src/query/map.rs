@@ -20,7 +20,7 @@ pub use crate::query::scan::Listing;
 
 /// One change of a map: the target of a key before and after. None means that the key is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct MapChange {
     /// The key.
     pub key: Key,
     /// The target before the change.
@@ -31,19 +31,19 @@ pub struct Change {
 
 /// Changes of a map: at least one, in key order, with distinct keys, each of which changes something.
 #[derive(Debug, Clone)]
-pub struct Changes(Vec<Change>);
+pub struct MapChanges(Vec<MapChange>);
 
-impl Changes {
+impl MapChanges {
     /// Sorts and validates changes.
     ///
     /// # Errors
     /// [`Error::Input`] if there are none; [`Error::Conflict`] if a key occurs twice or a change changes nothing.
-    pub fn new(mut changes: Vec<Change>) -> Result<Self> {
+    pub fn new(mut changes: Vec<MapChange>) -> Result<Self> {
         if changes.is_empty() {
             return Err(Error::input(InputCode::InvalidRequest, "changes: at least one is required"));
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));
-        let invalid = |change: &Change, why: &str| {
+        let invalid = |change: &MapChange, why: &str| {
             Err(Error::conflict(ConflictCode::InvalidChange, format!("{:?}: {why}", change.key.text())))
         };
         for (i, change) in changes.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Changes {
         self.0.len()
     }
 
-    /// Always false: [`Changes::new`] rejects an empty list.
+    /// Always false: [`MapChanges::new`] rejects an empty list.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -83,7 +83,7 @@ impl Made {
 
 /// Makes changes one after the other, on the tree as it changes (protocol section 4, map `apply`). Returns the new top,
 /// with its digest. O(changes x depth).
-pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) -> Attempt<NodeId> {
+pub(crate) fn apply(tree: &mut PartialTree, changes: &MapChanges, made: &mut Made) -> Attempt<NodeId> {
     if tree.may_lack_pages() && made.count == 0 {
         load_paths(tree, changes)?;
     }
@@ -96,7 +96,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &Changes, made: &mut Made) 
 
 /// Loads the path of every change on the tree before all of them, one level of pages at a time. The changes are sure to
 /// visit these nodes.
-fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
+fn load_paths(tree: &mut PartialTree, changes: &MapChanges) -> Attempt<()> {
     let mut missing = BTreeSet::new();
     for change in &changes.0 {
         match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToKey(change.key.as_bytes())) {
@@ -110,7 +110,7 @@ fn load_paths(tree: &mut PartialTree, changes: &Changes) -> Attempt<()> {
 }
 
 /// Makes one change, and returns the new top.
-fn make(tree: &mut PartialTree, top: NodeId, change: &Change) -> Attempt<NodeId> {
+fn make(tree: &mut PartialTree, top: NodeId, change: &MapChange) -> Attempt<NodeId> {
     let key = change.key.as_bytes();
     let mut path = Visiting::<true>::new(tree);
     let Landing { id, end, .. } = descend(&mut path, top, 0, &mut ToKey(key))?;

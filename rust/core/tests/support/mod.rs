@@ -9,7 +9,7 @@ pub mod tamper;
 
 use std::collections::BTreeMap;
 
-use coregw_core::{Arcs, Cid, Digest, Key, Page, Snapshot, Suite, list, map, varint};
+use coregw_core::{Arcs, Cid, Digest, Key, ListChange, MapChange, Page, Snapshot, Suite, varint};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -154,16 +154,16 @@ pub fn slow_list(suite: Suite, elements: &[(Cid, u64)]) -> Digest {
 }
 
 /// The changes that turn one map into another.
-pub fn map_changes(from: &Arcmap, to: &Arcmap) -> Vec<map::Change> {
+pub fn map_changes(from: &Arcmap, to: &Arcmap) -> Vec<MapChange> {
     let paths: std::collections::BTreeSet<_> = from.keys().chain(to.keys()).collect();
     let change =
-        |path: &Path| map::Change { key: key(path), before: from.get(path).copied(), after: to.get(path).copied() };
+        |path: &Path| MapChange { key: key(path), before: from.get(path).copied(), after: to.get(path).copied() };
     paths.into_iter().map(change).filter(|change| change.before != change.after).collect()
 }
 
 /// The changes that turn one list into another.
-pub fn list_changes(from: &Elements, to: &Elements) -> Vec<list::Change> {
-    let change = |i: usize| list::Change {
+pub fn list_changes(from: &Elements, to: &Elements) -> Vec<ListChange> {
+    let change = |i: usize| ListChange {
         index: i as u64,
         before: from.get(i).map(|(target, size)| (*target, Some(*size))),
         after: to.get(i).copied(),

@@ -1,8 +1,8 @@
 //! Every query of the protocol as a value that can be proven, verified, and answered by the slow models.
 
-use coregw_core::list::{self, Span};
-use coregw_core::map::{self, Listing};
-use coregw_core::{Cid, Element, Result, RootCid, Snapshot, Window, verify};
+use coregw_core::list::Span;
+use coregw_core::map::Listing;
+use coregw_core::{Cid, Element, ListChange, ListChanges, MapChanges, Result, RootCid, Snapshot, Window, verify};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -16,13 +16,13 @@ pub enum Query {
     /// `scan(prefix, after, limit)`.
     Scan(Path, Option<Path>, usize),
     /// `apply(changes)` on a map.
-    ChangeMap(map::Changes),
+    ChangeMap(MapChanges),
     /// `get(i)`.
     Index(u64),
     /// `range(start, end)`.
     Range(u64, Option<u64>),
     /// `apply(changes)` on a list.
-    ChangeList(list::Changes),
+    ChangeList(ListChanges),
 }
 
 /// The answer to a query.
@@ -162,7 +162,7 @@ pub fn map_queries(n: usize) -> impl Strategy<Value = (Arcmap, Query)> {
                 to.extend(added);
                 to.remove(&path);
                 to.insert(last, target(999));
-                Query::ChangeMap(map::Changes::new(map_changes(&arcs, &to)).expect("changes"))
+                Query::ChangeMap(MapChanges::new(map_changes(&arcs, &to)).expect("changes"))
             }
         };
         (arcs, query)
@@ -191,9 +191,9 @@ pub fn list_queries(n: usize) -> impl Strategy<Value = (Elements, Query)> {
                 let mut changes = super::list_changes(&elements, &to);
                 if changes.is_empty() {
                     let index = elements.len() as u64;
-                    changes.push(list::Change { index, before: None, after: Some((target(7), 7)) });
+                    changes.push(ListChange { index, before: None, after: Some((target(7), 7)) });
                 }
-                Query::ChangeList(list::Changes::new(changes).expect("changes"))
+                Query::ChangeList(ListChanges::new(changes).expect("changes"))
             }
         };
         (elements, query)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coregw_core::{Snapshot, Suite, list, verify};
+use coregw_core::{ListChange, ListChanges, Snapshot, Suite, verify};
 
 use crate::bare::{self, Strings};
 use crate::data::{Numbers, target};
@@ -88,10 +88,10 @@ fn change(place: Place, tree: &Snapshot, verifying: Duration) {
         .map(|_| {
             let index = numbers.below(place.arcs) as u64;
             let (before, after) = (Some((target(index), None)), Some((target(u64::MAX - index), 1)));
-            list::Changes::new(vec![list::Change { index, before, after }]).expect("a change")
+            ListChanges::new(vec![ListChange { index, before, after }]).expect("a change")
         })
         .collect();
-    let apply = |change: &list::Changes| tree.change_list(change.clone()).expect("a change that fits").1.len();
+    let apply = |change: &ListChanges| tree.change_list(change.clone()).expect("a change that fits").1.len();
     let [applying] = best(4, 10, [&mut || time(|| changes.iter().map(apply).sum::<usize>())]);
     let note = "a new list, its pages, and the transition proof";
     let times = ratio(applying / CHANGES as u32, verifying);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use coregw_core::{Cid, Key, RootCid, Snapshot, Suite, Window, map, verify};
+use coregw_core::{Cid, Key, MapChange, MapChanges, RootCid, Snapshot, Suite, Window, map, verify};
 
 use crate::bare::{self, Strings};
 use crate::data::{self, Numbers, target};
@@ -123,12 +123,12 @@ fn change(place: Place, keys: &[Key], tree: &Snapshot, verifying: Duration) {
         .map(|_| {
             let i = numbers.below(keys.len());
             let [before, after] = [i as u64, u64::MAX - i as u64].map(|i| Some(target(i)));
-            map::Changes::new(vec![map::Change { key: keys[i].clone(), before, after }]).expect("a change")
+            MapChanges::new(vec![MapChange { key: keys[i].clone(), before, after }]).expect("a change")
         })
         .collect();
-    let apply = |change: &map::Changes| tree.change_map(change.clone()).expect("a change that fits");
+    let apply = |change: &MapChanges| tree.change_map(change.clone()).expect("a change that fits");
     let proofs: Vec<_> = changes.iter().map(|change| (apply(change).0.root(), apply(change).1)).collect();
-    let check = |(change, (new, proof)): (&map::Changes, &(RootCid, Vec<u8>))| {
+    let check = |(change, (new, proof)): (&MapChanges, &(RootCid, Vec<u8>))| {
         verify::map_changes(&root, change.clone(), proof, usize::MAX).as_ref() == Ok(new)
     };
     assert!(changes.iter().zip(&proofs).all(check));

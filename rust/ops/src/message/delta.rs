@@ -1,7 +1,10 @@
 //! The deltas of a mutation (protocol section 5): their messages, and what each means, for the gateway and the verifier.
 
 use coregw_core::Ask;
-use coregw_core::{Arcs, Cid, ConflictCode, Error, InputCode, Key, Kind, Result, RootCid, Snapshot, list, map};
+use coregw_core::{
+    Arcs, Cid, ConflictCode, Error, InputCode, Key, Kind, ListChange, ListChanges, MapChange, MapChanges, Result,
+    RootCid, Snapshot,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Int, present, shown};
@@ -192,22 +195,22 @@ impl ChangeSide {
     }
 }
 
-fn map_changes(changes: &[DeltaChange]) -> Result<map::Changes> {
+fn map_changes(changes: &[DeltaChange]) -> Result<MapChanges> {
     let change =
         |(i, change): (usize, &DeltaChange)| change.of_map().map_err(|error| error.within(&format!("change {i}")));
-    map::Changes::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
+    MapChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
 }
 
-fn list_changes(changes: &[DeltaChange], fixed: Option<FixedList>) -> Result<list::Changes> {
+fn list_changes(changes: &[DeltaChange], fixed: Option<FixedList>) -> Result<ListChanges> {
     fixed.map(|fixed| fixed.count()).transpose()?; // an error here is not one of a change
     let change = |(i, change): (usize, &DeltaChange)| {
         change.of_list(fixed).map_err(|error| error.within(&format!("change {i}")))
     };
-    list::Changes::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
+    ListChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
 }
 
 impl DeltaChange {
-    fn of_map(&self) -> Result<map::Change> {
+    fn of_map(&self) -> Result<MapChange> {
         let (Some(path), None) = (&self.path, self.index) else {
             return Err(Error::request("a change of a map has a path, and no index"));
         };
@@ -219,10 +222,10 @@ impl DeltaChange {
             None => Ok(None),
         };
         let (before, after) = (target("before", &self.before)?, target("after", &self.after)?);
-        Ok(map::Change { key: Key::from_text(path)?, before, after })
+        Ok(MapChange { key: Key::from_text(path)?, before, after })
     }
 
-    fn of_list(&self, fixed: Option<FixedList>) -> Result<list::Change> {
+    fn of_list(&self, fixed: Option<FixedList>) -> Result<ListChange> {
         let (Some(Int(index)), None) = (self.index, &self.path) else {
             return Err(Error::request("a change of a list has an index, and no path"));
         };
@@ -234,7 +237,7 @@ impl DeltaChange {
             Some(side) => Some((side.target("after")?, element_size(side, index, fixed)?)),
             None => None,
         };
-        Ok(list::Change { index, before, after })
+        Ok(ListChange { index, before, after })
     }
 }
 
