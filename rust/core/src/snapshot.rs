@@ -9,7 +9,7 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
 use crate::page::format::Page;
 use crate::page::partial::PartialTree;
-use crate::page::trail::{Linked, Trail};
+use crate::page::path::{Linked, PagePath};
 use crate::proof::query::{self, Answer, Ask, Element};
 use crate::query::arcs::Arcs;
 use crate::query::build::{Built, Destination};
@@ -26,7 +26,7 @@ pub struct Snapshot {
 }
 
 /// A descent in a snapshot.
-type SnapshotTrail<'a> = Trail<&'a Page, Linked<'a>>;
+type SnapshotPath<'a> = PagePath<&'a Page, Linked<'a>>;
 
 fn unexpected() -> Error {
     Error::request("the query gave an answer of another kind")
@@ -98,11 +98,11 @@ impl Snapshot {
     }
 
     #[inline(always)]
-    fn descend<'a>(&'a self, kind: Kind, goal: &mut impl Goal<NodeId, Counts>) -> Result<SnapshotTrail<'a>> {
+    fn descend<'a>(&'a self, kind: Kind, goal: &mut impl Goal<NodeId, Counts>) -> Result<SnapshotPath<'a>> {
         self.check_is(kind)?;
-        let mut trail = Trail::new(kind, self.top.suite, self.top.digest(), Linked(&self.top));
-        trail.run(goal).map_err(|interrupt| interrupt.in_memory(&self.root()))?;
-        Ok(trail)
+        let mut path = PagePath::new(kind, self.top.suite, self.top.digest(), Linked(&self.top));
+        path.run(goal).map_err(|interrupt| interrupt.in_memory(&self.root()))?;
+        Ok(path)
     }
 
     fn ask(&self, kind: Kind, ask: Ask) -> Result<(Answer, PartialTree)> {
@@ -117,8 +117,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Input`] if this is not a map.
     pub fn key(&self, key: &Key) -> Result<(Option<Cid>, impl FnOnce() -> Vec<u8>)> {
-        let trail = self.descend(Kind::Map, &mut ToKey(key.as_bytes()))?;
-        Ok((trail.target(), move || trail.proof()))
+        let path = self.descend(Kind::Map, &mut ToKey(key.as_bytes()))?;
+        Ok((path.target(), move || path.proof()))
     }
 
     /// Returns the inclusion or absence proof of a key. O(depth).
@@ -134,8 +134,8 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Input`] if this is not a list.
     pub fn index(&self, index: u64) -> Result<(Element, impl FnOnce() -> Vec<u8>)> {
-        let trail = self.descend(Kind::List, &mut ToIndex(index))?;
-        Ok((query::element(&trail), move || trail.proof()))
+        let path = self.descend(Kind::List, &mut ToIndex(index))?;
+        Ok((query::element(&path), move || path.proof()))
     }
 
     /// Finds the elements that a range of measure meets. Returns them and the range proof. O(log n + segments).

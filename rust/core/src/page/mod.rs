@@ -5,4 +5,4 @@ mod change;
 pub(crate) mod draft;
 pub(crate) mod format;
 pub(crate) mod partial;
-pub(crate) mod trail;
+pub(crate) mod path;

@@ -24,7 +24,7 @@ use crate::interrupt::{Attempt, Failure, Fault, Interrupt};
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
-use crate::tree::descent::{Counts, Nodes, Shape, Turn, Visited};
+use crate::tree::descent::{Counts, Nodes, Shape, Step, Visited};
 use crate::tree::node::Summary;
 use crate::tree::pruned::{self, Form};
 
@@ -329,19 +329,19 @@ pub(crate) enum Place {
 /// The failure of a change that would make a map or list too large.
 pub(crate) const SUM_TOO_LARGE: Failure = Failure::TooLarge("the counts or measures would sum to 2^53 or more");
 
-/// The nodes of a partial tree, for a descent that visits them. With `TURNS`, it records the turns.
-pub(crate) struct Visiting<'t, const TURNS: bool> {
+/// The nodes of a partial tree, for a descent that visits them. With `STEPS`, it records the steps.
+pub(crate) struct Visiting<'t, const STEPS: bool> {
     pub(crate) tree: &'t mut PartialTree,
-    pub(crate) turns: Vec<(NodeId, Side)>,
+    pub(crate) steps: Vec<(NodeId, Side)>,
 }
 
-impl<'t, const TURNS: bool> Visiting<'t, TURNS> {
+impl<'t, const STEPS: bool> Visiting<'t, STEPS> {
     pub(crate) fn new(tree: &'t mut PartialTree) -> Self {
-        Self { tree, turns: Vec::new() }
+        Self { tree, steps: Vec::new() }
     }
 }
 
-impl<const TURNS: bool> Nodes for Visiting<'_, TURNS> {
+impl<const STEPS: bool> Nodes for Visiting<'_, STEPS> {
     type Id = NodeId;
     type Counts = Counts;
 
@@ -352,9 +352,9 @@ impl<const TURNS: bool> Nodes for Visiting<'_, TURNS> {
     }
 
     #[inline(always)]
-    fn turn(&mut self, turn: Turn<NodeId>) -> Attempt<()> {
-        if TURNS {
-            self.turns.push((turn.from, turn.side));
+    fn step(&mut self, step: Step<NodeId>) -> Attempt<()> {
+        if STEPS {
+            self.steps.push((step.from, step.side));
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ impl Nodes for Loading<'_> {
         self.0.visited(id, floor)
     }
 
-    fn turn(&mut self, _: Turn<NodeId>) -> Attempt<()> {
+    fn step(&mut self, _: Step<NodeId>) -> Attempt<()> {
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::key::{Key, Window};
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::page::partial::{PartialTree, Supply, Visiting};
-use crate::page::trail::{Finder, Trail};
+use crate::page::path::{Finder, PagePath};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::list::{self, ListChanges, Span};
 use crate::query::map::{self, Listing, Made, MapChanges};
@@ -109,23 +109,23 @@ pub(crate) fn run_once(ask: &Ask, tree: &mut PartialTree) -> Attempt<Answer> {
 #[inline]
 pub(crate) fn run_on_pages<P: std::ops::Deref<Target = Page>, F: Finder<P>>(
     leaf: &Leaf,
-    trail: &mut Trail<P, F>,
+    path: &mut PagePath<P, F>,
 ) -> Attempt<Answer> {
     Ok(match leaf {
         Leaf::Key(key) => {
-            trail.run(&mut ToKey(key.as_bytes()))?;
-            Answer::Key(trail.target())
+            path.run(&mut ToKey(key.as_bytes()))?;
+            Answer::Key(path.target())
         }
         Leaf::Index(index) => {
-            trail.run(&mut ToIndex(*index))?;
-            Answer::Element(element(trail))
+            path.run(&mut ToIndex(*index))?;
+            Answer::Element(element(path))
         }
     })
 }
 
-/// The element at the end of a trail.
-pub(crate) fn element<P: std::ops::Deref<Target = Page>, F: Finder<P>>(trail: &Trail<P, F>) -> Element {
-    Element { target: trail.target(), size: trail.measure(), length: trail.top().count }
+/// The element at the end of a path.
+pub(crate) fn element<P: std::ops::Deref<Target = Page>, F: Finder<P>>(path: &PagePath<P, F>) -> Element {
+    Element { target: path.target(), size: path.measure(), length: path.top().count }
 }
 
 /// A query for a single leaf.
@@ -142,7 +142,7 @@ pub struct Query {
 
 /// The nodes that a query has loaded. A query for a single leaf needs no tree.
 enum Held {
-    Pages(Trail<Arc<Page>, Supply>, Leaf),
+    Pages(PagePath<Arc<Page>, Supply>, Leaf),
     Tree(Box<(PartialTree, Ask, Made)>),
 }
 
@@ -150,7 +150,7 @@ impl Query {
     /// Creates a query on the tree of `root`; pages that `source` does not have are asked for.
     pub fn open(root: &RootCid, source: Arc<dyn PageSource>, ask: Ask) -> Self {
         let pages =
-            |leaf, source| Held::Pages(Trail::new(root.kind, root.suite, root.digest, Supply::from(source)), leaf);
+            |leaf, source| Held::Pages(PagePath::new(root.kind, root.suite, root.digest, Supply::from(source)), leaf);
         let nodes = match ask {
             Ask::Key(key) => pages(Leaf::Key(key), source),
             Ask::Index(index) => pages(Leaf::Index(index), source),
@@ -171,10 +171,10 @@ impl Query {
     /// An [`Interrupt`]; unless the query failed, it can be run again.
     pub fn run(&mut self, budget: &mut u64) -> Result<Answer, Interrupt> {
         let answer = match &mut self.nodes {
-            Held::Pages(trail, leaf) => {
-                trail.budget = *budget;
-                let answer = run_on_pages(leaf, trail);
-                *budget = trail.budget;
+            Held::Pages(path, leaf) => {
+                path.budget = *budget;
+                let answer = run_on_pages(leaf, path);
+                *budget = path.budget;
                 answer
             }
             Held::Tree(held) => {
@@ -209,7 +209,7 @@ impl Query {
     /// Supplies pages that were missing.
     pub fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
         match &mut self.nodes {
-            Held::Pages(trail, _) => trail.finder.add(pages),
+            Held::Pages(path, _) => path.finder.add(pages),
             Held::Tree(held) => held.0.supply.add(pages),
         }
     }
@@ -222,7 +222,7 @@ impl Query {
     /// Encodes the proof of the answer. Call it after the answer.
     pub fn proof(&self) -> Vec<u8> {
         match &self.nodes {
-            Held::Pages(trail, _) => trail.proof(),
+            Held::Pages(path, _) => path.proof(),
             Held::Tree(held) => held.0.proof(),
         }
     }

@@ -16,7 +16,7 @@ use crate::id::cid::Cid;
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Fault};
 use crate::key;
-use crate::tree::descent::{End, Landing, Nodes, Shape, ToKey, Turn, Visited, descend};
+use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::node::{Encoder, SUM_LIMIT, Summary};
 use crate::tree::reader::PrunedReader;
 
@@ -106,12 +106,12 @@ impl<'p> Nodes for Streamed<'p> {
     }
 
     #[inline(always)]
-    fn turn(&mut self, turn: Turn<()>) -> Attempt<()> {
-        let left = match turn.side {
+    fn step(&mut self, step: Step<()>) -> Attempt<()> {
+        let left = match step.side {
             Side::Left => None,
             Side::Right => Some(self.stub()?),
         };
-        self.above.push(Above { bit: turn.bit, left });
+        self.above.push(Above { bit: step.bit, left });
         Ok(())
     }
 }

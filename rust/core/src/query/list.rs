@@ -294,8 +294,8 @@ fn replace(tree: &mut PartialTree, top: NodeId, index: u64, leaf: NodeId) -> Att
     let Landing { end: End::Found, .. } = descend(&mut path, top, 0, &mut ToIndex(index))? else {
         return Err(INVALID_SHAPE.into());
     };
-    let turns = path.turns;
-    tree.graft(&turns, leaf)
+    let steps = path.steps;
+    tree.graft(&steps, leaf)
 }
 
 fn inner(tree: &mut PartialTree, left: NodeId, right: NodeId) -> Attempt<NodeId> {
@@ -313,7 +313,7 @@ fn inner(tree: &mut PartialTree, left: NodeId, right: NodeId) -> Attempt<NodeId>
 ///         2   1             2   2      1 and the new leaf join
 /// ```
 fn append(tree: &mut PartialTree, top: NodeId, leaf: NodeId) -> Attempt<NodeId> {
-    let mut turns = Vec::new();
+    let mut steps = Vec::new();
     let mut at = top;
     loop {
         match tree.sum(at).count {
@@ -325,11 +325,11 @@ fn append(tree: &mut PartialTree, top: NodeId, leaf: NodeId) -> Attempt<NodeId> 
         let State::Inner { right, .. } = tree.state(at) else {
             return Err(INVALID_SHAPE.into());
         };
-        turns.push((at, Side::Right));
+        steps.push((at, Side::Right));
         at = right;
     }
     let joined = inner(tree, at, leaf)?;
-    tree.graft(&turns, joined)
+    tree.graft(&steps, joined)
 }
 
 /// Truncates the list to its first `keep` elements, fewer than it has.
@@ -337,7 +337,7 @@ fn truncate(tree: &mut PartialTree, top: NodeId, keep: u64) -> Attempt<NodeId> {
     if keep == 0 {
         return Ok(tree.push_fresh(Summary { count: 0, measure: 0, digest: Digest::ZERO }, State::Empty));
     }
-    let mut turns = Vec::new();
+    let mut steps = Vec::new();
     let (mut at, mut keep) = (top, keep);
     while keep < tree.sum(at).count {
         tree.visit(at)?;
@@ -346,14 +346,14 @@ fn truncate(tree: &mut PartialTree, top: NodeId, keep: u64) -> Attempt<NodeId> {
         };
         let on_left = tree.sum(left).count;
         if keep > on_left {
-            turns.push((at, Side::Right));
+            steps.push((at, Side::Right));
             keep -= on_left;
             at = right;
         } else {
             at = left;
         }
     }
-    tree.graft(&turns, at)
+    tree.graft(&steps, at)
 }
 
 /// Builds the list of these elements: valid targets, and sizes of at least 1. O(n) hashing.

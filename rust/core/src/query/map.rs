@@ -114,7 +114,7 @@ fn make(tree: &mut PartialTree, top: NodeId, change: &MapChange) -> Attempt<Node
     let key = change.key.as_bytes();
     let mut path = Visiting::<true>::new(tree);
     let Landing { id, end, .. } = descend(&mut path, top, 0, &mut ToKey(key))?;
-    let turns = path.turns;
+    let steps = path.steps;
     let found = (end == End::Found).then(|| Cid::trusted(tree.arena.target(id)));
     if found != change.before {
         let show = |target: Option<Cid>| target.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
@@ -128,13 +128,13 @@ fn make(tree: &mut PartialTree, top: NodeId, change: &MapChange) -> Attempt<Node
             let (left, right) = if bit(key, at) { (id, leaf) } else { (leaf, id) };
             let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
             let inner = tree.push_fresh(sum, State::Inner { bit: at, label: tail.offset, start: 0, left, right });
-            tree.graft(&turns, inner)
+            tree.graft(&steps, inner)
         }
         (Some(after), _) => {
             let (leaf, _) = fresh_leaf(tree, key, after);
-            tree.graft(&turns, leaf)
+            tree.graft(&steps, leaf)
         }
-        (None, _) => remove(tree, key, &turns),
+        (None, _) => remove(tree, key, &steps),
     }
 }
 
@@ -146,9 +146,9 @@ fn fresh_leaf(tree: &mut PartialTree, key: &[u8], target: &Cid) -> (NodeId, Tail
     (tree.push_fresh(sum, State::Leaf { tail, target, target_len }), tail)
 }
 
-/// Removes the leaf that the turns lead to: its sibling takes the place of their parent.
-fn remove(tree: &mut PartialTree, key: &[u8], turns: &[(NodeId, Side)]) -> Attempt<NodeId> {
-    let Some((&(parent, side), above)) = turns.split_last() else {
+/// Removes the leaf that the steps lead to: its sibling takes the place of their parent.
+fn remove(tree: &mut PartialTree, key: &[u8], steps: &[(NodeId, Side)]) -> Attempt<NodeId> {
+    let Some((&(parent, side), above)) = steps.split_last() else {
         return Ok(tree.push_fresh(Summary { count: 0, measure: 0, digest: Digest::ZERO }, State::Empty));
     };
     let State::Inner { bit, left, right, .. } = tree.state(parent) else {

@@ -72,7 +72,7 @@ impl Scan<'_> {
         };
         let mut path = Visiting::<true>::new(tree);
         let Landing { id, floor, end } = descend(&mut path, PartialTree::TOP, 0, &mut ToKey(lo))?;
-        for (id, side) in path.turns {
+        for (id, side) in path.steps {
             if let (Side::Left, State::Inner { bit, right, .. }) = (side, tree.state(id)) {
                 self.pending.push(Pending { id: right, floor: bit + 1, turn: Some(Side::Right), inside: false });
             }

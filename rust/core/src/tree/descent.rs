@@ -1,6 +1,6 @@
 //! The descent from the top of a tree to one leaf (protocol section 3, *descending to a key*).
 //!
-//! It is written once and compiled for each form in which nodes are held: pages (`page::trail`), partial trees
+//! It is written once and compiled for each form in which nodes are held: pages (`page::path`), partial trees
 //! (`page::partial`), and the bytes of a proof as they are read (`proof::stream`).
 
 use crate::bits::{self, Divergence, Side};
@@ -48,7 +48,7 @@ impl Arena {
 
 /// One step of a descent, from a node to a child.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn<Id> {
+pub(crate) struct Step<Id> {
     pub(crate) from: Id,
     pub(crate) floor: u32,
     pub(crate) bit: u32,
@@ -67,7 +67,7 @@ pub(crate) trait Nodes {
     fn visit(&mut self, id: Self::Id, floor: u32) -> Attempt<Visited<'_, Self::Id, Self::Counts>>;
 
     /// Records that the descent continues below the node that it visited last.
-    fn turn(&mut self, turn: Turn<Self::Id>) -> Attempt<()>;
+    fn step(&mut self, step: Step<Self::Id>) -> Attempt<()>;
 }
 
 /// What a descent looks for.
@@ -118,7 +118,7 @@ pub(crate) fn descend<N: Nodes>(
                     return Err(Failure::Invalid("a leaf has no children").into());
                 };
                 let (child, sibling) = if side == Side::Left { (left, right) } else { (right, left) };
-                nodes.turn(Turn { from: id, floor, bit, side, sibling })?;
+                nodes.step(Step { from: id, floor, bit, side, sibling })?;
                 (id, floor) = (child, bit + 1);
             }
             Choice::Stop(end) => return Ok(Landing { id, floor, end }),

@@ -14,11 +14,11 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
 use crate::page::partial::Supply;
 use crate::tree::arena::{Arena, Node, NodeId, State};
-use crate::tree::descent::{Counts, End, Goal, Landing, Nodes, Shape, Turn, Visited, descend};
+use crate::tree::descent::{Counts, End, Goal, Landing, Nodes, Shape, Step, Visited, descend};
 use crate::tree::node::Summary;
 use crate::tree::pruned;
 
-/// Finds the pages of a trail.
+/// Finds the pages of a path.
 pub(crate) trait Finder<P> {
     /// Returns the page with this digest; `link` is the page above it and the ordinal of the stub, None for the top page.
     fn find(&mut self, link: Option<(&P, u32)>, digest: &Digest) -> Attempt<P>;
@@ -52,7 +52,7 @@ pub(crate) struct OnPage {
 
 /// A step of the descent from a node of a page; the sibling is on the same page.
 #[derive(Debug, Clone, Copy)]
-struct PageTurn {
+struct PageStep {
     page: u32,
     node: NodeId,
     floor: u32,
@@ -62,7 +62,7 @@ struct PageTurn {
 
 /// A descent on pages. After an interrupt it starts again; the pages that it has found are kept, and nodes that it has
 /// visited cost no budget again.
-pub(crate) struct Trail<P, F> {
+pub(crate) struct PagePath<P, F> {
     kind: Kind,
     suite: Suite,
     top: Digest,
@@ -71,15 +71,15 @@ pub(crate) struct Trail<P, F> {
     pub(crate) budget: u64,
     /// The number of nodes that were visited, now or before an interrupt.
     seen: usize,
-    /// The number of turns after which the budget is spent.
-    max_turns: usize,
+    /// The number of steps after which the budget is spent.
+    max_steps: usize,
     pages: Vec<P>,
-    turns: Vec<PageTurn>,
+    steps: Vec<PageStep>,
     landing: Option<Landing<OnPage>>,
 }
 
-/// The initial capacity for turns: enough for the descent to most keys.
-const TURNS: usize = 32;
+/// The initial capacity for steps: enough for the descent to most keys.
+const STEPS: usize = 32;
 
 const TOP: OnPage = OnPage { page: 0, node: Page::TOP };
 
@@ -87,8 +87,8 @@ const TOP: OnPage = OnPage { page: 0, node: Page::TOP };
 struct OnePage<'t> {
     page: u32,
     arena: &'t Arena,
-    turns: &'t mut Vec<PageTurn>,
-    max_turns: usize,
+    steps: &'t mut Vec<PageStep>,
+    max_steps: usize,
     /// The stub that the descent has reached, and its floor.
     stub: Option<(NodeId, u32)>,
 }
@@ -99,7 +99,7 @@ impl Nodes for OnePage<'_> {
 
     #[inline(always)]
     fn visit(&mut self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
-        if self.turns.len() == self.max_turns {
+        if self.steps.len() == self.max_steps {
             return Err(Interrupt::Budget);
         }
         let Some(shape) = self.arena.shape(id, floor) else {
@@ -113,25 +113,25 @@ impl Nodes for OnePage<'_> {
     }
 
     #[inline(always)]
-    fn turn(&mut self, Turn { from: node, floor, side, sibling, .. }: Turn<NodeId>) -> Attempt<()> {
-        self.turns.push(PageTurn { page: self.page, node, floor, side, sibling });
+    fn step(&mut self, Step { from: node, floor, side, sibling, .. }: Step<NodeId>) -> Attempt<()> {
+        self.steps.push(PageStep { page: self.page, node, floor, side, sibling });
         Ok(())
     }
 }
 
-impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
+impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
     pub(crate) fn new(kind: Kind, suite: Suite, top: Digest, finder: F) -> Self {
-        let (pages, turns) = (Vec::with_capacity(4), Vec::with_capacity(TURNS));
-        Self { kind, suite, top, finder, budget: u64::MAX, seen: 0, max_turns: 0, pages, turns, landing: None }
+        let (pages, steps) = (Vec::with_capacity(4), Vec::with_capacity(STEPS));
+        Self { kind, suite, top, finder, budget: u64::MAX, seen: 0, max_steps: 0, pages, steps, landing: None }
     }
 
     /// Descends to where `goal` ends. O(depth).
     #[inline(always)]
     pub(crate) fn run(&mut self, goal: &mut impl Goal<NodeId, Counts>) -> Attempt<()> {
-        self.turns.clear();
-        self.max_turns = self.seen.saturating_add(usize::try_from(self.budget).unwrap_or(usize::MAX));
+        self.steps.clear();
+        self.max_steps = self.seen.saturating_add(usize::try_from(self.budget).unwrap_or(usize::MAX));
         let landing = self.descend_pages(goal);
-        let seen = self.turns.len() + usize::from(landing.is_ok());
+        let seen = self.steps.len() + usize::from(landing.is_ok());
         self.budget -= seen.saturating_sub(self.seen) as u64;
         self.seen = self.seen.max(seen);
         self.landing = Some(landing?);
@@ -147,7 +147,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
                 self.load(stub)?;
             }
             let arena = &self.pages[page as usize].arena;
-            let mut nodes = OnePage { page, arena, turns: &mut self.turns, max_turns: self.max_turns, stub: None };
+            let mut nodes = OnePage { page, arena, steps: &mut self.steps, max_steps: self.max_steps, stub: None };
             match (descend(&mut nodes, Page::TOP, floor, goal), nodes.stub) {
                 (Ok(Landing { id: node, floor, end }), _) => {
                     return Ok(Landing { id: OnPage { page, node }, floor, end });
@@ -207,7 +207,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
         let stub = 1 + varint::len(top.count) + if self.kind == Kind::List { varint::len(top.measure) } else { 0 } + 32;
         // An inner node takes a tag, a short gap and an extra byte of label, since labels start and end within bytes.
         let path = self.arena(last).extent(last.node) as usize / 8 + 1;
-        (self.turns.len() + 2) * (stub + 3) + path + self.arena(last).target(last.node).len()
+        (self.steps.len() + 2) * (stub + 3) + path + self.arena(last).target(last.node).len()
     }
 
     /// Encodes the tree with everything pruned that was not visited; empty before the descent has ended. O(bytes).
@@ -217,11 +217,11 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
         };
         let mut proof = Vec::with_capacity(self.proof_len(last));
         let (kind, out) = (self.kind, &mut proof);
-        for turn in &self.turns {
-            let arena = &self.pages[turn.page as usize].arena;
-            pruned::write_shown(out, kind, arena, turn.node, turn.floor);
-            if turn.side == Side::Right {
-                pruned::write_stub(out, kind, &arena.node(turn.sibling).sum);
+        for step in &self.steps {
+            let arena = &self.pages[step.page as usize].arena;
+            pruned::write_shown(out, kind, arena, step.node, step.floor);
+            if step.side == Side::Right {
+                pruned::write_stub(out, kind, &arena.node(step.sibling).sum);
             }
         }
         let arena = self.arena(last);
@@ -230,8 +230,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Trail<P, F> {
             pruned::write_stub(out, kind, &arena.node(left).sum);
             pruned::write_stub(out, kind, &arena.node(right).sum);
         }
-        for turn in self.turns.iter().rev().filter(|turn| turn.side == Side::Left) {
-            pruned::write_stub(out, kind, &self.pages[turn.page as usize].arena.node(turn.sibling).sum);
+        for step in self.steps.iter().rev().filter(|step| step.side == Side::Left) {
+            pruned::write_stub(out, kind, &self.pages[step.page as usize].arena.node(step.sibling).sum);
         }
         proof
     }
