@@ -409,6 +409,9 @@ def verify_transition(request: bytes | str, receipt: bytes | str) -> str:
 
     The changes are replayed on the pruned trees in the receipt. O(changes x depth) hashes.
 
+    With ``commit.fixed_list`` this proves that the result is a fixed list if the delta's object was one with the same
+    chunk size, or is new. Otherwise the sizes of unchanged elements are proven only as far as the receipt shows them.
+
     Args:
         request: The mutation request as JSON, with the base root that the caller chose as its member `root`.
         receipt: The receipt that it received, as JSON. The request must have had `"prove": true`.

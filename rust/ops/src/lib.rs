@@ -28,6 +28,7 @@ mod batch;
 pub mod car;
 mod create_root;
 mod diff;
+mod fixed_list;
 mod join;
 pub mod json;
 mod map_proof;

@@ -9,6 +9,7 @@ use coregw_core::{Cid, Digest, Error, InputCode, Page, PageCache, PageSource, Re
 use data_encoding::BASE64;
 use serde::Deserialize;
 
+use crate::fixed_list::check_sizes;
 use crate::json::{self, objects};
 use crate::message::delta::{Delta, DeltaReceipt, Object, Receipt, base_root, check_all};
 use crate::message::{self, Int};
@@ -93,8 +94,8 @@ impl Mutation {
         };
         self.add_pages(&mut query).await?;
         let result = RootCid { digest: changed.digest, ..object };
+        self.check_fixed_list(delta, &object, &result, changed.count).await?;
         let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
-        self.check_fixed_list(delta, &result).await?;
         delta.check_expected(&result)?;
         if object == self.current {
             self.current = result;
@@ -138,16 +139,21 @@ impl Mutation {
         }
     }
 
-    /// If the delta commits to a fixed list, checks the sizes of all its elements.
-    async fn check_fixed_list(&self, delta: &Delta, result: &RootCid) -> Result<()> {
-        let Some(fixed) = delta.fixed_list() else {
+    /// If the delta commits to a fixed list, checks the sizes of the elements that it does not change.
+    ///
+    /// The query has checked the number of elements, their total, and the sizes of those that change. Nothing else can
+    /// differ in a list that was a fixed list of the same size before: only its last element could have had another size
+    /// than it must have now, and then the total would differ.
+    async fn check_fixed_list(&self, delta: &Delta, object: &RootCid, result: &RootCid, count: u64) -> Result<()> {
+        let Some(sizes) = delta.fixed_sizes()? else {
             return Ok(());
         };
-        let all = Ask::Range { start: 0, end: None, max_segments: usize::MAX };
-        match self.trees.run(&mut self.query(result, all)).await? {
-            Answer::Span(span) => fixed.check_sizes(&span.sizes),
-            _ => Err(Error::damaged("a range ended without elements")),
+        let cache = &self.trees.cache;
+        if cache.fixed_size(object) != Some(sizes.size()) && delta.set_count() != count {
+            check_sizes(&self.trees, &*self.made, result, &sizes).await?;
         }
+        cache.remember_fixed(*result, sizes.size());
+        Ok(())
     }
 }
 

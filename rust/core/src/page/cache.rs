@@ -26,10 +26,14 @@ impl Weighter<Digest, Arc<Page>> for ByMemory {
     }
 }
 
-/// Cache of a store: parsed pages by digest, bounded in bytes, and roots that the store holds.
+/// The maximum number of lists that are known to be fixed.
+const MAX_FIXED_LISTS: usize = 1024;
+
+/// Cache of a store: parsed pages by digest, bounded in bytes, roots that the store holds, and lists that are fixed.
 pub struct PageCache {
     pages: Cache<Digest, Arc<Page>, ByMemory>,
     held: Cache<RootCid, ()>,
+    fixed: Cache<RootCid, u64>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -42,6 +46,7 @@ impl PageCache {
         Self {
             pages: Cache::with_weighter(estimate, max_bytes, ByMemory),
             held: Cache::new(max_roots),
+            fixed: Cache::new(MAX_FIXED_LISTS),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -60,6 +65,16 @@ impl PageCache {
     /// Returns `Some(true)` if the store is known to hold a root, and None if that is unknown.
     pub fn is_held(&self, root: &RootCid) -> Option<bool> {
         self.held.get(root).map(|()| true)
+    }
+
+    /// Records that all elements of a list have `size`, except that the last may be smaller.
+    pub fn remember_fixed(&self, root: RootCid, size: u64) {
+        self.fixed.insert(root, size);
+    }
+
+    /// The size of the elements of a list that is known to be fixed.
+    pub fn fixed_size(&self, root: &RootCid) -> Option<u64> {
+        self.fixed.get(root)
     }
 
     /// The maximum size, in bytes.

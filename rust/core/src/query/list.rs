@@ -9,6 +9,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
 use crate::query::build::{Builder, Built, Destination};
+use crate::query::fixed::FixedSizes;
 use crate::query::map::Made;
 use crate::tree::arena::{NodeId, State, Tail};
 use crate::tree::descent::{End, Landing, ToIndex, descend};
@@ -129,7 +130,10 @@ pub struct ListChange {
 
 /// Changes of a list: at least one, in index order, with distinct indices.
 #[derive(Debug, Clone)]
-pub struct ListChanges(Vec<ListChange>);
+pub struct ListChanges {
+    changes: Vec<ListChange>,
+    fixed: Option<FixedSizes>,
+}
 
 impl ListChanges {
     /// Sorts changes and checks what can be checked without the list.
@@ -157,28 +161,37 @@ impl ListChanges {
             };
             return Err(Error::conflict(ConflictCode::InvalidChange, format!("index {index}: {why}")));
         }
-        Ok(Self(changes))
+        Ok(Self { changes, fixed: None })
+    }
+
+    /// Changes whose result has `sizes`, as far as the tree shows it: the number of elements, their total, the sizes of the
+    /// changed elements, and the sums of all subtrees beside the descents to them.
+    ///
+    /// If the list was fixed before, with the same size of its elements, then so is the result.
+    #[must_use]
+    pub fn into_fixed(self, sizes: FixedSizes) -> Self {
+        Self { fixed: Some(sizes), ..self }
     }
 
     /// The number of changes.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.changes.len()
     }
 
     /// Always false: [`ListChanges::new`] rejects an empty list.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.changes.is_empty()
     }
 
     /// Checks that appends leave no gap, that removals are a suffix, and that only one of the two occurs. Returns the number
     /// of elements of the old list that are kept.
     fn check_shape(&self, count: u64) -> Attempt<u64> {
         let refuse = |at: usize, why: &str| {
-            let what = format!("index {}: {why}", self.0[at].index);
+            let what = format!("index {}: {why}", self.changes[at].index);
             Err(Failure::Conflict { code: ConflictCode::InvalidChange, what }.into())
         };
         let (mut next, mut keep, mut removed) = (count, count, None);
-        for (at, change) in self.0.iter().enumerate() {
+        for (at, change) in self.changes.iter().enumerate() {
             if change.index >= count {
                 if change.index != next {
                     return refuse(at, &format!("the append leaves a gap; the next index is {next}"));
@@ -194,7 +207,7 @@ impl ListChanges {
                 return refuse(at, "a replacement after a removal; only the end of a list can be removed");
             }
         }
-        let removals = self.0.iter().filter(|change| change.after.is_none()).count() as u64;
+        let removals = self.changes.iter().filter(|change| change.after.is_none()).count() as u64;
         match removed {
             Some(at) if removals != count - keep => refuse(at, "the removals are not the end of the list"),
             _ => Ok(keep),
@@ -209,13 +222,13 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
         if tree.may_lack_pages() {
             load_paths(tree, changes)?;
         }
-        for change in &changes.0 {
+        for change in &changes.changes {
             check(tree, change)?;
         }
     }
     let count = tree.sum(PartialTree::TOP).count;
     let keep = changes.check_shape(count)?;
-    while let Some(change) = changes.0.get(made.count) {
+    while let Some(change) = changes.changes.get(made.count) {
         if let Some((target, size)) = change.after {
             let leaf = fresh_leaf(tree, &target, size);
             made.top = match change.index < count {
@@ -226,6 +239,9 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
         made.count += 1;
     }
     let top = if keep < count { truncate(tree, made.top, keep)? } else { made.top };
+    if let Some(fixed) = &changes.fixed {
+        fixed.check(tree, top)?;
+    }
     tree.seal(top);
     made.top = top;
     Ok(top)
@@ -235,7 +251,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
 /// visit these nodes.
 fn load_paths(tree: &mut PartialTree, changes: &ListChanges) -> Attempt<()> {
     let mut missing = BTreeSet::new();
-    for change in &changes.0 {
+    for change in &changes.changes {
         match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToIndex(change.index)) {
             Err(Interrupt::Pages(pages)) => missing.extend(pages),
             other => {

@@ -3,6 +3,7 @@
 pub(crate) mod arcs;
 pub(crate) mod build;
 pub(crate) mod diff;
+pub(crate) mod fixed;
 pub mod list;
 pub mod map;
 pub(crate) mod scan;

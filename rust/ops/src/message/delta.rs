@@ -2,8 +2,8 @@
 
 use coregw_core::Ask;
 use coregw_core::{
-    Arcs, Cid, ConflictCode, Error, InputCode, Key, Kind, ListChange, ListChanges, MapChange, MapChanges, Result,
-    RootCid, Snapshot,
+    Arcs, Cid, ConflictCode, Error, FixedSizes, InputCode, Key, Kind, ListChange, ListChanges, MapChange, MapChanges,
+    Result, RootCid, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,8 @@ struct Commit {
 /// A list of equal chunks, the last of which may be shorter.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub(crate) struct FixedList {
-    pub(crate) total_size: Int,
+struct FixedList {
+    total_size: Int,
     chunk_size: Int,
 }
 
@@ -144,9 +144,9 @@ impl Delta {
     /// The query that makes this delta's changes.
     pub(crate) fn ask(&self, kind: Kind) -> Result<Ask> {
         match kind {
-            Kind::Map if self.fixed_list().is_some() => Err(Error::request("commit: a map has no fixed_list")),
+            Kind::Map if self.commit.is_some() => Err(Error::request("commit: a map has no fixed_list")),
             Kind::Map => Ok(Ask::ChangeMap(map_changes(&self.changes)?)),
-            Kind::List => Ok(Ask::ChangeList(list_changes(&self.changes, self.fixed_list())?)),
+            Kind::List => Ok(Ask::ChangeList(list_changes(&self.changes, self.fixed_sizes()?)?)),
         }
     }
 
@@ -163,9 +163,20 @@ impl Delta {
         Err(Error::conflict(ConflictCode::ExpectedRootMismatch, what))
     }
 
-    /// The fixed list that this delta commits to.
-    pub(crate) fn fixed_list(&self) -> Option<FixedList> {
-        self.commit.as_ref().map(|commit| commit.fixed_list)
+    /// The sizes of the fixed list that this delta commits to.
+    pub(crate) fn fixed_sizes(&self) -> Result<Option<FixedSizes>> {
+        let Some(Commit { fixed_list: FixedList { total_size, chunk_size } }) = self.commit else {
+            return Ok(None);
+        };
+        match FixedSizes::new(total_size.0, chunk_size.0) {
+            None => Err(Error::request("commit: chunk_size is 0; it must be at least 1")),
+            sizes => Ok(sizes),
+        }
+    }
+
+    /// The number of coordinates that this delta sets.
+    pub(crate) fn set_count(&self) -> u64 {
+        self.changes.iter().filter(|change| change.after.is_some()).count() as u64
     }
 }
 
@@ -201,12 +212,15 @@ fn map_changes(changes: &[DeltaChange]) -> Result<MapChanges> {
     MapChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
 }
 
-fn list_changes(changes: &[DeltaChange], fixed: Option<FixedList>) -> Result<ListChanges> {
-    fixed.map(|fixed| fixed.count()).transpose()?; // an error here is not one of a change
+fn list_changes(changes: &[DeltaChange], fixed: Option<FixedSizes>) -> Result<ListChanges> {
     let change = |(i, change): (usize, &DeltaChange)| {
         change.of_list(fixed).map_err(|error| error.within(&format!("change {i}")))
     };
-    ListChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
+    let changes = ListChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)?;
+    Ok(match fixed {
+        Some(sizes) => changes.into_fixed(sizes),
+        None => changes,
+    })
 }
 
 impl DeltaChange {
@@ -225,7 +239,7 @@ impl DeltaChange {
         Ok(MapChange { key: Key::from_text(path)?, before, after })
     }
 
-    fn of_list(&self, fixed: Option<FixedList>) -> Result<ListChange> {
+    fn of_list(&self, fixed: Option<FixedSizes>) -> Result<ListChange> {
         let (Some(Int(index)), None) = (self.index, &self.path) else {
             return Err(Error::request("a change of a list has an index, and no path"));
         };
@@ -242,49 +256,16 @@ impl DeltaChange {
 }
 
 /// The size of an element after its change; 1 unless given.
-fn element_size(side: &ChangeSide, index: u64, fixed: Option<FixedList>) -> Result<u64> {
-    match (side.size(), fixed.map(|fixed| fixed.size(index)).transpose()?) {
+fn element_size(side: &ChangeSide, index: u64, fixed: Option<FixedSizes>) -> Result<u64> {
+    let derived = |fixed: FixedSizes| {
+        let what = || format!("index {index}: the fixed list has {} elements", fixed.count());
+        fixed.size_of(index).ok_or_else(|| Error::conflict(ConflictCode::InvalidChange, what()))
+    };
+    match (side.size(), fixed.map(derived).transpose()?) {
         (Some(given), Some(size)) if given != size => {
             let what = format!("index {index}: its size in the fixed list is {size}, not {given}");
             Err(Error::conflict(ConflictCode::InvalidChange, what))
         }
         (given, derived) => Ok(derived.or(given).unwrap_or(1)),
-    }
-}
-
-impl FixedList {
-    /// Number of elements.
-    pub(crate) fn count(self) -> Result<u64> {
-        match self.chunk_size.0 {
-            0 => Err(Error::request("commit: chunk_size is 0; it must be at least 1")),
-            chunk => Ok(self.total_size.0.div_ceil(chunk)),
-        }
-    }
-
-    /// The size of element `index`.
-    fn size(self, index: u64) -> Result<u64> {
-        let count = self.count()?;
-        if index >= count {
-            let what = format!("index {index}: the fixed list has {count} elements");
-            return Err(Error::conflict(ConflictCode::InvalidChange, what));
-        }
-        Ok(self.chunk_size.0.min(self.total_size.0 - index * self.chunk_size.0))
-    }
-
-    /// Checks the sizes of all elements of a list.
-    pub(crate) fn check_sizes(self, sizes: &[u64]) -> Result<()> {
-        let count = self.count()?;
-        if sizes.len() as u64 != count {
-            let what = format!("commit: the list has {} elements; the fixed list has {count}", sizes.len());
-            return Err(Error::conflict(ConflictCode::InvalidChange, what));
-        }
-        for (index, &size) in sizes.iter().enumerate() {
-            let expected = self.size(index as u64)?;
-            if size != expected {
-                let what = format!("commit: element {index} has size {size}; its size in the fixed list is {expected}");
-                return Err(Error::conflict(ConflictCode::InvalidChange, what));
-            }
-        }
-        Ok(())
     }
 }
