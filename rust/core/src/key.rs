@@ -57,6 +57,54 @@ impl Key {
     }
 }
 
+/// The keys of the parts of one path: of every run of consecutive segments.
+#[derive(Debug, Clone)]
+pub struct PathKeys {
+    /// The segments, escaped and joined.
+    joined: Vec<u8>,
+    /// Where each segment ends in `joined`.
+    ends: Vec<usize>,
+}
+
+impl PathKeys {
+    /// Encodes a path given by its segments. O(bytes).
+    ///
+    /// # Errors
+    /// As [`Key::from_segments`]; no segments are no error.
+    pub fn new<S: AsRef<str>>(segments: &[S]) -> Result<Self> {
+        let joined = escaped(segments)?;
+        let ends = separators(&joined).chain((!segments.is_empty()).then_some(joined.len())).collect();
+        Ok(Self { joined, ends })
+    }
+
+    fn start(&self, segment: usize) -> usize {
+        segment.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| end + SEPARATOR.len())
+    }
+
+    /// The key of the `len` segments from `first` on, at least one. O(bytes).
+    pub fn key(&self, first: usize, len: usize) -> Key {
+        let part = &self.joined[self.start(first)..self.ends[first + len - 1]];
+        let mut key = Vec::with_capacity(part.len() + 2);
+        key.extend_from_slice(part);
+        key.extend_from_slice(&[0, 0]);
+        Key(key)
+    }
+
+    /// The bit in which the key of `len` segments from `first` on differs from that of more segments from there.
+    pub fn differing_bit(&self, first: usize, len: usize) -> u32 {
+        // The one ends with 00 00, the other continues with 00 01.
+        8 * (self.ends[first + len - 1] - self.start(first)) as u32 + 15
+    }
+}
+
+/// What is between two segments in a key.
+const SEPARATOR: [u8; 2] = [0, 1];
+
+/// Where separators are in escaped and joined segments. An escaped NUL is 00 FF, so every 00 01 is one.
+fn separators(joined: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    joined.windows(2).enumerate().filter(|(_, pair)| *pair == SEPARATOR).map(|(at, _)| at)
+}
+
 fn refuse(text: &str, why: &str) -> Error {
     let shown: String = text.chars().take(80).collect();
     Error::input(InputCode::InvalidPath, format!("path {shown:?}: {why}"))
@@ -102,7 +150,7 @@ fn escaped<S: AsRef<str>>(segments: &[S]) -> Result<Vec<u8>> {
             return Err(Error::input(InputCode::InvalidPath, format!("segment {i}: {why}")));
         }
         if i > 0 {
-            key.extend_from_slice(&[0, 1]);
+            key.extend_from_slice(&SEPARATOR);
         }
         for &b in segment.as_bytes() {
             key.push(b);
@@ -222,6 +270,23 @@ mod tests {
         assert_eq!(key, Key::from_segments(&["docs", "a\0b", "\u{e9}"]).expect("a path"));
         assert_eq!(segments(key.as_bytes()), ["docs", "a\0b", "\u{e9}"]);
         assert_eq!(check(key.as_bytes()), Ok(()));
+    }
+
+    #[test]
+    fn keys_of_parts_are_those_of_their_segments() {
+        let path = ["a", "\0", "\u{1}", "\0\u{1}", "b\0", "\u{ff}"];
+        let keys = PathKeys::new(&path).expect("a path");
+        for first in 0..path.len() {
+            for len in 1..=path.len() - first {
+                let key = Key::from_segments(&path[first..first + len]).expect("a path");
+                assert_eq!(keys.key(first, len), key);
+                let longest = keys.key(first, path.len() - first);
+                if longest != key {
+                    let bit = crate::bits::first_difference(key.as_bytes(), longest.as_bytes());
+                    assert_eq!(Some(keys.differing_bit(first, len)), bit);
+                }
+            }
+        }
     }
 
     #[test]

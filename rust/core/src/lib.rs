@@ -41,7 +41,7 @@ pub use id::cid::{Cid, Kind, RootCid};
 pub use id::suite::{Digest, Suite};
 pub use id::{cid, codec, payload, varint};
 pub use interrupt::Interrupt;
-pub use key::{Key, Window};
+pub use key::{Key, PathKeys, Window};
 pub use page::cache::{PageCache, PageSource};
 pub use page::format::{MAX_PAGE, Page};
 pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};

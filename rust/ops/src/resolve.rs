@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use coregw_core::{Answer, Query};
-use coregw_core::{Cid, Error, InputCode, Key, Kind, Missing, PageCache, Result, RootCid, SUM_LIMIT};
+use coregw_core::{Answer, Ask, Query};
+use coregw_core::{Cid, Error, InputCode, Key, Kind, Missing, PageCache, PathKeys, Result, RootCid, SUM_LIMIT};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
@@ -18,7 +18,7 @@ use crate::trees::Trees;
 const PROFILE: &str = "core.resolve/v0alpha1";
 
 /// Preparing this many segments for a look-up is as much work as visiting one node.
-const SEGMENTS_PER_NODE: u64 = 8;
+const SEGMENTS_PER_NODE: u64 = 64;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -91,28 +91,49 @@ struct Place {
     root: RootCid,
     /// Number of segments that lead here.
     position: usize,
-    /// Number of segments of the next arc to try; 0 if none is left.
-    arc_len: usize,
+    /// Numbers of segments of the arcs that are still to be tried, the next one last.
+    arcs: Vec<usize>,
+    /// Whether the first arc, the longest, was not tried yet. It shows which of the others a map has.
+    is_new: bool,
     /// The step that leads here; `None` for the request's own root.
     step: Option<Step<'static>>,
 }
 
 impl Place {
     fn new(root: RootCid, position: usize, path_len: usize, step: Option<Step<'static>>) -> Self {
-        let arc_len = if root.kind == Kind::List { 1 } else { path_len - position };
-        Self { root, position, arc_len, step }
+        let longest = if root.kind == Kind::List { 1 } else { path_len - position };
+        Self { root, position, arcs: vec![longest], is_new: true, step }
     }
 
-    /// The question for the next arc; `None` if no list has such an index.
-    fn question(&self, arc: &[String]) -> Option<Question> {
+    /// The query for an arc; `None` if no list has such an index.
+    fn ask(&self, arc: &[String], keys: &PathKeys) -> Option<Ask> {
         match self.root.kind {
-            Kind::Map => Some(Question::Key(arc.to_vec())),
-            Kind::List => list_index(&arc[0]).map(Question::Index),
+            Kind::Map => Some(Ask::Key(keys.key(self.position, arc.len()))),
+            Kind::List => list_index(&arc[0]).map(Ask::Index),
+        }
+    }
+
+    /// The step for an arc.
+    fn step(&self, arc: &[String], answer: &Answer, query: &Query) -> Step<'static> {
+        let question = match self.root.kind {
+            Kind::Map => Question::Key(arc.to_vec()),
+            Kind::List => Question::Index(list_index(&arc[0]).unwrap_or_default()),
+        };
+        question.step(&self.root, answer, Proof::Bytes(query.proof()))
+    }
+
+    /// Finds the shorter arcs that the map has, from the descent to the longest: where the key of an arc differs from it,
+    /// the descent must have left another branch.
+    fn find_arcs(&mut self, longest: usize, keys: &PathKeys, query: &Query) {
+        if self.root.kind == Kind::Map {
+            let is_there = |len: &usize| query.branches_at(keys.differing_bit(self.position, *len));
+            self.arcs = (1..longest).filter(is_there).collect();
         }
     }
 }
 
-/// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number.
+/// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number. Only the longest
+/// arc from each, and those that exist, are looked up.
 pub(crate) async fn resolve(
     trees: Trees,
     request: Resolve,
@@ -125,30 +146,33 @@ pub(crate) async fn resolve(
     }
     let root = first_root(&request.root)?;
     trees.check_held(&[root]).await?;
+    let keys = PathKeys::new(segments)?;
     let mut tried = HashSet::from([(root, 0)]);
     let mut places = vec![Place::new(root, 0, segments.len(), None)];
     let mut lookups_left = max_lookups;
     while let Some(place) = places.last_mut() {
-        let end = place.position + place.arc_len;
-        if place.arc_len == 0 {
+        let Some(arc_len) = place.arcs.pop() else {
             places.pop();
             continue;
-        }
-        place.arc_len -= 1;
+        };
+        let end = place.position + arc_len;
         let arc = &segments[place.position..end];
-        let Some(question) = place.question(arc) else { continue };
+        let Some(ask) = place.ask(arc, &keys) else { continue };
         lookups_left = lookups_left.checked_sub(1).ok_or_else(too_many_lookups)?;
-        trees.spend(1 + arc.len() as u64 / SEGMENTS_PER_NODE).await;
-        let mut query = Query::open(&place.root, trees.source(), question.ask()?);
+        trees.spend(1 + arc_len as u64 / SEGMENTS_PER_NODE).await;
+        let mut query = Query::open(&place.root, trees.source(), ask);
         let answer = trees.run(&mut query).await?;
+        if std::mem::take(&mut place.is_new) {
+            place.find_arcs(arc_len, &keys, &query);
+        }
         let Some(target) = target(&answer) else { continue };
         if end == segments.len() {
-            let last = question.step(&place.root, &answer, Proof::Bytes(query.proof()));
+            let last = place.step(arc, &answer, &query);
             let steps = places.into_iter().filter_map(|place| place.step).chain([last]).collect();
             return Ok(write(request.result(&target, steps)));
         }
         let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
-        let step = question.step(&place.root, &answer, Proof::Bytes(query.proof()));
+        let step = place.step(arc, &answer, &query);
         if trees.is_held(&nested).await {
             tried.insert((nested, end));
             places.push(Place::new(nested, end, segments.len(), Some(step)));

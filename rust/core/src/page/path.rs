@@ -196,6 +196,15 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
         self.found().map(|leaf| self.sum(leaf).measure)
     }
 
+    /// Whether the descent left another branch at this bit, or ended where the key diverges at it.
+    pub(crate) fn branches_at(&self, bit: u32) -> bool {
+        self.landing.as_ref().is_some_and(|landing| {
+            landing.end == End::Diverges(bit)
+                || landing.floor == bit + 1
+                || self.steps.binary_search_by_key(&(bit + 1), |step| step.floor).is_ok()
+        })
+    }
+
     /// The summary of the whole tree.
     pub(crate) fn top(&self) -> Summary {
         self.pages.first().map_or(Summary::UNKNOWN, |_| *self.sum(TOP))

@@ -219,6 +219,15 @@ impl Query {
         &self.root
     }
 
+    /// Whether the map has keys that share with the key that was looked for all bits before `bit`, but not this one. Call
+    /// it after the answer of [`Ask::Key`]. O(log depth).
+    pub fn branches_at(&self, bit: u32) -> bool {
+        match &self.nodes {
+            Held::Pages(path, _) => path.branches_at(bit),
+            Held::Tree(_) => true,
+        }
+    }
+
     /// Encodes the proof of the answer. Call it after the answer.
     pub fn proof(&self) -> Vec<u8> {
         match &self.nodes {
