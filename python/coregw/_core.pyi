@@ -210,7 +210,7 @@ class Range(NamedTuple):
 def verify_key(root: CidLike, path: PathLike, proof: bytes) -> str | None:
     """Verify an inclusion or absence proof of a path (protocol section 4, *get*).
 
-    O(depth) hashes, a few microseconds. A proof has at most 1 MiB.
+    O(depth) hashes, a few microseconds. A proof has at most 2,892,588 bytes.
 
     Args:
         root: The trusted root of the map.
@@ -256,7 +256,7 @@ def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> l
 def verify_index(root: CidLike, index: int, proof: bytes) -> Element:
     """Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
 
-    O(log n) hashes. A proof has at most 1 MiB.
+    O(log n) hashes. A proof has at most 2,892,588 bytes.
 
     Args:
         root: The trusted root of the list.

@@ -3,8 +3,8 @@
 mod support;
 
 use coregw_core::{
-    Arcs, Cid, Error, InputCode, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, Snapshot,
-    Suite, key as path, map, verify,
+    Arcs, Cid, Digest, Error, InputCode, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page,
+    RootCid, Snapshot, Suite, internals::node, key as path, map, varint, verify,
 };
 use support::query::{Answer, Query};
 use support::{Path, target};
@@ -115,8 +115,41 @@ fn proof_over_the_length_limit_is_refused_and_the_error_names_the_limit() {
         }
         proof.resize(verify::PROOF_LIMIT + 1, 0);
         let refused = verify(&proof, verify::PROOF_LIMIT).expect_err("over the limit");
-        assert!(refused.to_string().contains("the limit is 1048576"), "{refused}");
+        assert!(refused.to_string().contains("the limit is 2892588"), "{refused}");
     });
+}
+
+#[test]
+fn limit_admits_the_longest_proof_of_a_key() {
+    let key = Key::from_text(&"\0".repeat(path::MAX_TEXT)).expect("a path");
+    let (bytes, target) = (key.as_bytes(), target(1));
+    let leaf = node::bytes(&node::MapLeaf { key: bytes, target: target.as_bytes() });
+    let suite = Suite::Blake3;
+    let mut child = node::Summary { count: 1, measure: 0, digest: suite.digest(&leaf) };
+    // At every bit of the key there is a sibling, with the longest count that can be added up so often.
+    let sibling = node::Summary { count: 1 << 36, measure: 0, digest: Digest([7; 32]) };
+    let mut stub = vec![0x03];
+    varint::write(&mut stub, sibling.count);
+    stub.extend(sibling.digest.0);
+    let (mut start, mut end) = (Vec::new(), Vec::new());
+    for bit in (0..path::MAX_BITS).rev() {
+        let is_right = bytes[bit as usize / 8] >> (7 - bit % 8) & 1 == 1;
+        let children = if is_right { [&sibling, &child] } else { [&child, &sibling] };
+        let prefix = &bytes[..bit.div_ceil(8) as usize];
+        let digest = suite.digest(&node::bytes(&node::MapInner { bit, path: prefix, children }));
+        child = node::Summary { count: child.count + sibling.count, digest, ..child };
+    }
+    for bit in 0..path::MAX_BITS {
+        let is_right = bytes[bit as usize / 8] >> (7 - bit % 8) & 1 == 1;
+        start.extend([0x02, 0]);
+        (if is_right { &mut start } else { &mut end }).extend(&stub);
+    }
+    start.extend([0x01, 0, target.as_bytes().len() as u8]);
+    start.extend(target.as_bytes());
+    let proof = [start, end].concat();
+    assert!(proof.len() > 65_552 * 41, "{} bytes", proof.len());
+    let root = RootCid { kind: Kind::Map, suite, digest: child.digest };
+    assert_eq!(verify::key(&root, &key, &proof, verify::PROOF_LIMIT), Ok(Some(target)));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{change, parallel, tuples};
 
 /// Verify an inclusion or absence proof of a path (protocol section 4, *get*).
 ///
-/// O(depth) hashes, a few microseconds. A proof has at most 1 MiB.
+/// O(depth) hashes, a few microseconds. A proof has at most 2,892,588 bytes.
 ///
 /// Args:
 ///     root: The trusted root of the map.
@@ -116,7 +116,7 @@ fn in_item(error: core::Error, index: usize) -> core::Error {
 
 /// Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
 ///
-/// O(log n) hashes. A proof has at most 1 MiB.
+/// O(log n) hashes. A proof has at most 2,892,588 bytes.
 ///
 /// Args:
 ///     root: The trusted root of the list.

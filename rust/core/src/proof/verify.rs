@@ -7,7 +7,7 @@ use crate::error::{Error, InputCode, Result};
 use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure};
-use crate::key::{Key, Window};
+use crate::key::{Key, MAX_BITS, Window};
 use crate::page::partial::PartialTree;
 use crate::proof::query::{Answer, Ask, Element, run_once};
 use crate::proof::streamed::{self, KeyProof, UNVISITED};
@@ -15,8 +15,11 @@ use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::list::{ListChanges, Span};
 use crate::query::map::{Listing, MapChanges};
 
-/// The default limit on the proof of one key or index, in bytes.
-pub const PROOF_LIMIT: usize = 1 << 20;
+/// The default limit on the proof of one key or index, in bytes: no proof of a key is longer.
+///
+/// An inner node and the stub beside it take at most 44 bytes without the label, for each bit of the longest key. The
+/// labels, the last node and its target take the rest.
+pub const PROOF_LIMIT: usize = MAX_BITS as usize * 44 + 8300;
 /// The default limit on the proof of a range, a listing, changes or a diff, in bytes.
 pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
 
