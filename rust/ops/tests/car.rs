@@ -6,7 +6,7 @@ mod store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Digest, Error, Kind, RootCid, Suite, varint};
+use coregw_core::{Cid, Digest, Error, InputCode, Kind, RootCid, Suite, varint};
 use coregw_ops::Operation;
 use coregw_ops::car::{CarLimits, CarReader, block_cid, block_head};
 use serde_json::{Value, json};
@@ -345,6 +345,18 @@ fn bad_headers_and_frames_are_refused() {
     let mut few = CarReader::new(CarLimits { blocks: 1, ..LIMITS });
     let message = few.feed(&[&good[..], &empty].concat()).expect_err("two blocks");
     assert!(message.to_string().contains("more than 1 blocks"));
+}
+
+#[test]
+fn block_of_4_gib_is_too_large_even_if_its_payload_is_not() {
+    let (root, _) = block(Kind::Map, &[0]);
+    let cid = payload(1);
+    let data = u64::from(u32::MAX) - 1;
+    let mut reader = CarReader::new(CarLimits { payload_bytes: u32::MAX, ..LIMITS });
+    reader.feed(&header(&root)).expect("a header");
+    let start = [block_head(&cid, data), vec![0; 200]].concat();
+    let error = reader.feed(&start).expect_err("a block whose length needs 33 bits");
+    assert!(matches!(error, Error::Input { code: InputCode::TooLarge, .. }), "{error}");
 }
 
 #[test]

@@ -203,8 +203,10 @@ impl CarReader {
                 return Err(self.refuse(&format!("{cid} has {data} bytes; no tree node has more than {MAX_BLOCK}")));
             }
             Some(root) => ReaderState::Node(root, named, len as usize),
-            None if data > u64::from(self.limits.payload_bytes) => {
-                let why = format!("{cid} has {data} bytes; {} is the limit", self.limits.payload_bytes);
+            // The index keeps the length of CID and data in 32 bits.
+            None if len > u64::from(u32::MAX) || data > u64::from(self.limits.payload_bytes) => {
+                let limit = self.limits.payload_bytes.min(u32::MAX - named as u32);
+                let why = format!("{cid} has {data} bytes; {limit} is the limit");
                 return Err(too_large(format!("{}: {why}", self.place())));
             }
             None => {
