@@ -132,11 +132,6 @@ impl Arena {
     }
 
     #[inline]
-    pub fn is_stub(&self, id: NodeId) -> bool {
-        matches!(self.node(id).state, State::Stub { .. })
-    }
-
-    #[inline]
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.0 as usize]
     }
