@@ -23,8 +23,7 @@ from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
-from coregw.gateway.http.coalescing import protocol_for
-from coregw.gateway.http.connection import Refusal, refusal
+from coregw.gateway.http.connection import Refusal, protocol_for, refusal
 from coregw.gateway.listener import announce, listen, log_to_stderr, loop_factory, url_of
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings

@@ -5,9 +5,8 @@ stop reading; limits on the size of request heads and trailers, on pipelined req
 exactly one valid Host; no transfer coding but chunked; trailers are discarded and offers to upgrade ignored; requests
 that are complete when a client half-closes are answered; errors in the service's JSON.
 
-This is the only module, besides `coregw.gateway.http.framing`, `coregw.gateway.http.coalescing` and the server class in
-`coregw.gateway.server`, that uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in
-``pyproject.toml``. They are:
+This is the only module, besides `coregw.gateway.http.framing` and the server class in `coregw.gateway.server`, that
+uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in ``pyproject.toml``. They are:
 
 - ``HttpToolsProtocol`` (subclassed; `data_received` and `send_400_response` are replaced): the parser's callbacks,
   `timeout_keep_alive_handler`, `_unset_keepalive_if_required`, and the attributes ``connections``, ``cycle``, ``flow``,
@@ -43,7 +42,7 @@ from coregw.gateway.http.framing import (
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
-__all__ = ["GatewayProtocol", "Refusal", "refusal"]
+__all__ = ["GatewayProtocol", "Refusal", "protocol_for", "refusal"]
 
 Refusal = Callable[[bytes, str], bytes]
 """Returns the JSON body of the 400 to malformed HTTP, from its target (empty if unknown) and a sentence."""
@@ -376,3 +375,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+
+def protocol_for(settings: Settings, refusal: Refusal) -> type[GatewayProtocol]:
+    """Return the protocol class of a server, which uvicorn instantiates for each connection."""
+    return type("BoundProtocol", (GatewayProtocol,), {"settings": settings, "refusal": staticmethod(refusal)})
