@@ -20,7 +20,7 @@ import serving
 from openapi_outline import outline
 
 EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "docs" / "examples.json"
-PINNED = Path(__file__).parent / "gateway" / "openapi.txt"
+PINNED = Path(__file__).parent / "gateway" / "docs" / "openapi.txt"
 
 VARYING = {"published_at", "frozen_at", "version"}
 """Members of responses whose values differ in every run."""

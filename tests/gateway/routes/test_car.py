@@ -16,7 +16,7 @@ from coregw import Cid, payload_cid
 from coregw.errors import StorageFull
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
-from gateway.car_support import EMPTY, MAP, RAW, build, export, kept, post, put, take
+from gateway.routes.car_support import EMPTY, MAP, RAW, build, export, kept, post, put, take
 
 Ask = Callable[..., httpx2.Response]
 

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-TESTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[2]
 PAGE = (TESTS.parent / "docs" / "gateway.md").read_text("utf-8")
 
 
@@ -21,7 +21,7 @@ def test_every_named_test_exists() -> None:
     existing = {
         node.name
         for part in ("gateway", "client")
-        for path in (TESTS / part).glob("test_*.py")
+        for path in (TESTS / part).rglob("test_*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }

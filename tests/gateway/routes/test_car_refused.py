@@ -12,7 +12,7 @@ import serving
 from car_files import block, cid, frames, header, split, varint
 from coregw import Cid
 from coregw.store.memory import MemoryStore
-from gateway.car_support import EMPTY, MAP, RAW, build, export, kept, take
+from gateway.routes.car_support import EMPTY, MAP, RAW, build, export, kept, take
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import coregw
 import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.tokens import AccessToken
-from gateway.admin_support import AUTHORIZATION, Scope
+from gateway.routes.admin_support import AUTHORIZATION, Scope
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
