@@ -17,6 +17,16 @@ pub fn payload(n: u64) -> Cid {
     Cid::from_bytes(&bytes).expect("a CID")
 }
 
+/// `n` arcs of a map of users.
+pub fn many(n: u64) -> BTreeMap<String, Cid> {
+    (0..n).map(|i| (format!("users/{:06}/profile", i * 7919 % 1_000_000), payload(i))).collect()
+}
+
+/// The change that puts element `i` of a file into a list.
+pub fn chunk(i: u64) -> Value {
+    json!({"index": i, "after": {"target": payload(i).text(), "size": 100 + i % 7}})
+}
+
 /// Pages and root records, and a cache in front of them.
 pub struct Store {
     pub pages: HashMap<Digest, Vec<u8>>,

@@ -1,0 +1,205 @@
+//! Mutations of stored trees, compared with trees in memory, and their refusals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use coregw_core::{Arcs, Cid, Error, Key, Kind, Page, Snapshot, Suite, verify};
+use coregw_ops::{Operation, ReadOutcome, verify_read};
+use proptest::prelude::*;
+use serde_json::json;
+
+#[path = "support/store.rs"]
+mod store;
+
+use store::{Store, chunk, many, payload, root_of};
+
+#[test]
+fn a_file_becomes_a_list_through_a_mutation_of_the_empty_map() {
+    let mut store = Store::new(0, 50);
+    let base = store.build(Suite::Sha2_256, &BTreeMap::new());
+    let changes: Vec<_> = (0..5000).map(chunk).collect();
+    let receipt = store.mutate(&base, &json!({"deltas": [{"kind": "list", "changes": changes}]})).expect("a list");
+    let list = root_of(&receipt["new_root"]);
+    let elements: Vec<_> = (0..5000).map(|i| (payload(i), 100 + i % 7)).collect();
+    assert_eq!(list, Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
+    assert_eq!(receipt["base_root"], json!(base.cid().text()));
+    assert_eq!((&receipt["delta_count"], &receipt["arc_count"]), (&json!(1), &json!(5000)));
+
+    let more: Vec<_> = (5000..5100).map(chunk).collect();
+    let request = json!({"deltas": [{"kind": "list", "object": list.cid().text(), "changes": more}]});
+    let receipt = store.mutate(&base, &request).expect("a longer list");
+    let longer = root_of(&receipt["new_root"]);
+    let elements: Vec<_> = (0..5100).map(|i| (payload(i), 100 + i % 7)).collect();
+    assert_eq!(longer, Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
+
+    for (list, n) in [(list, 5000), (longer, 5100)] {
+        let request = json!({"profile": "core.read/v0alpha1", "root": list.cid().text(),
+            "query": {"kind": "list_range", "start": 100_000, "end": 400_000}});
+        let op = Operation::read(Arc::clone(&store.cache), request.to_string().as_bytes()).expect("a request");
+        let result = store.serve(op).expect("a range");
+        let outcome = verify_read(request.to_string().as_bytes(), result.as_bytes());
+        let Ok(ReadOutcome::Range { span, .. }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(span.length, n);
+        assert!(span.segments.len() > 2900);
+    }
+}
+
+#[test]
+fn deltas_build_on_each_other_and_apply_atomically() {
+    let mut store = Store::new(0, 7);
+    let arcs = many(800);
+    let base = store.build(Suite::Sha2_256, &arcs);
+    let (first, old) = arcs.iter().next().expect("arcs");
+    let deltas = json!([
+        {"kind": "list", "changes": [chunk(0), chunk(1)]},
+        {"kind": "map", "changes": [{"path": "new/file", "after": {"target": payload(7).text(), "target_kind": "cas"}}]},
+        {"kind": "map", "changes": [{"path": first, "before": {"target": old.text()}}]},
+    ]);
+    let receipt = store.mutate(&base, &json!({"deltas": deltas, "prove": true})).expect("they fit");
+    let mut expected = arcs.clone();
+    expected.insert("new/file".into(), payload(7));
+    expected.remove(first);
+    let mut all = Arcs::default();
+    expected.iter().for_each(|(path, cid)| all.push(&Key::from_text(path).expect("a path"), cid));
+    let rebuilt = Snapshot::map(Suite::Sha2_256, all).expect("a map");
+    assert_eq!(root_of(&receipt["new_root"]), rebuilt.root());
+    assert!(receipt["deltas"][2]["proof"].is_string());
+    assert!(rebuilt.pages().all(|page| store.pages.contains_key(&page.digest())), "equal trees are equal pages");
+
+    let before = store.pages.len();
+    let mut broken = deltas.clone();
+    broken[2]["changes"][0]["before"]["target"] = json!(payload(12345).text());
+    let refused = store.mutate(&base, &json!({"deltas": broken}));
+    let Err(Error::Conflict { what, .. }) = refused else { panic!("{refused:?}") };
+    assert!(what.contains("delta 2") && what.contains(first.as_str()), "{what}");
+    assert_eq!(store.pages.len(), before);
+}
+
+#[test]
+fn invalid_mutations_are_refused_by_delta_and_coordinate() {
+    let mut store = Store::new(1 << 20, u64::MAX);
+    let base = store.build(Suite::Sha2_256, &many(10));
+    let list = json!({"kind": "list", "changes": [chunk(0), chunk(1), chunk(2)]});
+    let receipt = store.mutate(&base, &json!({"deltas": [list]})).expect("a list");
+    let object = receipt["new_root"].clone();
+    let side = |i: u64| json!({"target": payload(i).text()});
+    let cases = [
+        (json!({"kind": "list", "object": object, "changes": [{"index": 4, "after": side(1)}]}), "gap"),
+        (json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(0)}]}), "not the end"),
+        (
+            json!({"kind": "list", "object": object, "changes": [{"index": 2, "before": side(2)}, {"index": 3, "after": side(1)}]}),
+            "together",
+        ),
+        (
+            json!({"kind": "list", "object": object, "changes": [{"index": 0, "before": side(1), "after": side(2)}]}),
+            "the current target is",
+        ),
+        (json!({"kind": "map", "changes": [{"path": "a", "before": side(1), "after": side(1)}]}), "nothing"),
+        (
+            json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}, {"path": "a", "after": side(2)}]}),
+            "twice",
+        ),
+        (
+            json!({"kind": "map", "changes": [{"path": "a", "after": side(1)}], "expected_root": base.cid().text()}),
+            "expected",
+        ),
+        (
+            json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
+            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}),
+            "is 4, not 3",
+        ),
+        (
+            json!({"kind": "list", "changes": [{"index": 0, "after": side(0)}],
+            "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}}),
+            "elements",
+        ),
+    ];
+    for (delta, word) in cases {
+        let refused = store.mutate(&base, &json!({"deltas": [delta]}));
+        let Err(Error::Conflict { what, .. }) = refused else { panic!("{word}: {refused:?}") };
+        assert!(what.contains("delta 0") && what.contains(word), "{word}: {what}");
+    }
+    let fixed = json!({"kind": "list", "changes": (0..3).map(|i| json!({"index": i, "after": side(i)})).collect::<Vec<_>>(),
+        "commit": {"fixed_list": {"total_size": 10, "chunk_size": 4}}});
+    let receipt = store.mutate(&base, &json!({"deltas": [fixed]})).expect("sizes follow");
+    let elements = [(payload(0), 4), (payload(1), 4), (payload(2), 2)];
+    assert_eq!(root_of(&receipt["new_root"]), Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
+    let kind = json!({"kind": "map", "changes": [{"path": "a", "after": {"target": payload(0).text(), "target_kind": "map"}}]});
+    assert!(matches!(store.mutate(&base, &json!({"deltas": [kind]})), Err(Error::Input { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// A path resolves through a prefix of it exactly if the map has that prefix, whatever else the map has.
+    #[test]
+    fn every_arc_that_exists_is_tried(
+        paths in prop::collection::btree_set(prop::collection::vec("[ab\0\u{1}]{1,2}", 1..6), 0..40),
+        path in prop::collection::vec("[ab\0\u{1}]{1,2}", 1..8),
+        prefixes in prop::collection::btree_set(1usize..8, 0..8),
+    ) {
+        let mut store = Store::new(1 << 20, u64::MAX);
+        let inner = store.build(Suite::Sha2_256, &[("end".to_owned(), payload(1))].into()).cid();
+        let mut arcs: BTreeMap<_, _> = paths.iter().map(|path| (path.join("/"), inner)).collect();
+        let prefixes = prefixes.into_iter().filter(|&len| len <= path.len());
+        arcs.extend(prefixes.map(|len| (path[..len].join("/"), inner)));
+        let root = store.build(Suite::Sha2_256, &arcs);
+        for len in 1..=path.len() {
+            let segments: Vec<_> = path[..len].iter().map(String::as_str).chain(["end"]).collect();
+            prop_assert_eq!(store.resolve(&root, &segments).is_ok(), arcs.contains_key(&path[..len].join("/")));
+        }
+    }
+
+    /// Random changes of stored maps: the stored result is page for page the map that is built from its content.
+    #[test]
+    fn stored_changes_equal_rebuilding(
+        start in 0u64..600,
+        batches in prop::collection::vec(prop::collection::btree_map(0u64..1200, prop::option::of(0u64..9), 1..60), 1..4),
+        cache in prop_oneof![Just(0u64), Just(100_000), Just(1 << 26)],
+        budget in prop_oneof![Just(1u64), Just(64), Just(u64::MAX)],
+    ) {
+        let mut store = Store::new(cache, budget);
+        let name = |i: u64| format!("d{}/f{:03}", i % 5, i);
+        let mut model: BTreeMap<String, Cid> = (0..start).map(|i| (name(i), payload(i))).collect();
+        let mut root = store.build(Suite::Sha2_256, &model);
+        for batch in batches {
+            let mut changes = Vec::new();
+            for (i, after) in batch {
+                let before = model.get(&name(i)).copied();
+                let after = after.map(|n| payload(10_000 + n));
+                if before == after {
+                    continue;
+                }
+                let mut change = json!({"path": name(i)});
+                if let Some(before) = before { change["before"] = json!({"target": before.text()}); }
+                if let Some(after) = after { change["after"] = json!({"target": after.text()}); }
+                changes.push(change);
+                match after {
+                    Some(after) => model.insert(name(i), after),
+                    None => model.remove(&name(i)),
+                };
+            }
+            if changes.is_empty() {
+                continue;
+            }
+            let receipt = store.mutate(&root, &json!({"deltas": [{"kind": "map", "changes": changes}]})).expect("they fit");
+            root = root_of(&receipt["new_root"]);
+        }
+        let mut all = Arcs::default();
+        model.iter().for_each(|(path, cid)| all.push(&Key::from_text(path).expect("a path"), cid));
+        let rebuilt = Snapshot::map(Suite::Sha2_256, all).expect("a map");
+        prop_assert_eq!(root, rebuilt.root());
+        for page in rebuilt.pages() {
+            let stored = store.pages.get(&page.digest());
+            prop_assert_eq!(stored, Some(&page.to_bytes()));
+            prop_assert!(Page::parse(&page.to_bytes(), Kind::Map, Suite::Sha2_256, &page.digest()).is_ok());
+        }
+        for (path, target) in model.iter().step_by(17) {
+            let key = Key::from_text(path).expect("a path");
+            let (_, proof) = rebuilt.key(&key).expect("a map");
+            prop_assert_eq!(verify::key(&root, &key, &proof(), verify::PROOF_LIMIT), Ok(Some(*target)));
+        }
+    }
+}
