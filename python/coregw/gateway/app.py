@@ -6,23 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from litestar import Litestar
 from litestar.datastructures import State
+from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
 from coregw.engine import CarLimits, Engine
+from coregw.errors import Unauthorized
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import build_document
 from coregw.gateway.http.dispatch import Dispatcher, normalize
-from coregw.gateway.http.problems import handle_exception
+from coregw.gateway.http.problems import handle_exception, problem_of
 from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, openapi, resolve, roots
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 from coregw.store.rocksdb import open_store
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["HOT", "create_app", "open_engine"]
 
@@ -31,7 +36,7 @@ HOT: Final = (*resolve.hot, *cas.hot, *batches.hot)
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 _VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
-_ADMIN: Final = "/admin/"
+_ADMIN: Final = "/admin"
 _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
 
 
@@ -84,7 +89,7 @@ def create_app(settings: Settings, engine: Engine, admin_token: AccessToken | No
         route_handlers=[
             *(handler for group in (resolve, ipfs, roots, diff, cars, health, openapi) for handler in group.handlers),
             *docs.page_handlers("/docs"),
-            *([] if admin_token is None else [admin_router(admin_token)]),
+            *([] if admin_token is None else [admin_router()]),
         ],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
         state=State({"gateway": gateway}),
@@ -93,7 +98,31 @@ def create_app(settings: Settings, engine: Engine, admin_token: AccessToken | No
         debug=False,
     )
     litestar.state["openapi"] = build_document(HOT, litestar)
-    return Dispatcher(gateway, HOT, litestar, _response_headers(settings.allow_origin))
+    served = litestar if admin_token is None else _guarded(litestar, admin_token)
+    return Dispatcher(gateway, HOT, served, _response_headers(settings.allow_origin))
+
+
+def _guarded(app: ASGIApp, token: AccessToken) -> ASGIApp:
+    """Return an application that requires a token for every path of the administration.
+
+    Routing comes after it: without the token no client learns which paths exist, or which methods they have.
+    """
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.HTTP and _is_admin(scope["path"]):
+            try:
+                token.check(scope)
+            except Unauthorized as error:
+                await problem_of(scope, error).reply()(scope, receive, send)
+                return
+        await app(scope, receive, send)
+
+    return guarded
+
+
+def _is_admin(path: str) -> bool:
+    """Whether a path is that of the administration or below it, in any spelling that is routed there."""
+    return _ADMIN in path and f"{normalize(path)}/".startswith(f"{_ADMIN}/")
 
 
 def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, bytes]]]:
@@ -111,7 +140,7 @@ def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, 
     plain, verify = ([*each, *(cors if allowed_origin != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))
 
     def headers(path: str) -> list[tuple[bytes, bytes]]:
-        if _ADMIN in path and normalize(path).startswith(_ADMIN):
+        if _is_admin(path):
             return _HEADERS
         return verify if "/verify/" in path and normalize(path) in _VERIFY_PATHS else plain
 

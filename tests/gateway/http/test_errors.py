@@ -16,6 +16,7 @@ from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unau
 from coregw.gateway.http.problems import problem_of
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from gateway.routes.admin_support import AUTHORIZATION
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
@@ -48,7 +49,7 @@ def test_error_table_matches_the_protocol() -> None:
     "path", ["/", "/v1", "/v1/nothing", "/admin/v1", "/admin/v1/scopes/a", "/v1/cas/a/b", "/%ff", "/schema"]
 )
 def test_unknown_path_is_404(client: httpx2.Client, expect_refusal: Refusal, method: str, path: str) -> None:
-    answer = client.request(method, path)
+    answer = client.request(method, path, headers=AUTHORIZATION)
     if method == "HEAD":
         assert (answer.status_code, answer.content) == (404, b"")
     else:

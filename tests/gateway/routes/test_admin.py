@@ -61,6 +61,19 @@ def test_a_missing_or_wrong_token_is_401(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize(
+    "path", ["/admin/v1/scopes/s/roots/n", "/admin/v1/nothing", "/admin", "/admin//v1/scopes/s/roots/n/freeze/"]
+)
+def test_without_a_token_no_method_or_path_can_be_told_from_another(
+    client: httpx2.Client, method: str, path: str
+) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "allow" not in answer.headers
+    assert answer.content == b"" if method == "HEAD" else answer.json()["error"] == "unauthorized"
+
+
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_bearer_scheme_is_case_insensitive(client: httpx2.Client, scheme: str) -> None:
     headers = {"authorization": f"{scheme} {serving.ADMIN_TOKEN}"}
