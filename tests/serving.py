@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
+
 from coregw.gateway.server import GATEWAY, GatewayServer, Service
 from coregw.gateway.settings import Settings
 from coregw.store import Store
@@ -111,6 +113,11 @@ def thread(
         runner.join(_SECONDS)
     if not ready.empty():
         raise AssertionError(f"the gateway ended with {ready.get()!r}")
+
+
+def control(data: Path) -> httpx2.Client:
+    """A client of the control socket in a data directory."""
+    return httpx2.Client(transport=httpx2.HTTPTransport(uds=str(data / "control.sock")), base_url="http://localhost")
 
 
 def connect(url: str) -> socket.socket:

@@ -39,7 +39,10 @@ _COMMANDS = (
     "serve-plants",
 )
 
-_SERVER_COMMANDS = ("serve", "serve-plants")
+_CONTROL_COMMANDS = ("status",)
+"""The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
+
+_SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)
 
 _EPILOG = "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven. COREGW_DEBUG=1 shows tracebacks."
 
@@ -48,14 +51,15 @@ class _Commands(click.RichGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS, *_CONTROL_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in self.list_commands(ctx):
             return None
         name = cmd_name.replace("-", "_")
         module = f"{name}_" if keyword.iskeyword(name) else name
-        command: click.Command = importlib.import_module(f"coregw.cli.{module}").command
+        folder = "coregw.cli.control" if cmd_name in _CONTROL_COMMANDS else "coregw.cli"
+        command: click.Command = importlib.import_module(f"{folder}.{module}").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:

@@ -29,7 +29,7 @@ from coregw.store.rocksdb import open_store
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HOT", "create_app", "open_engine"]
+__all__ = ["HOT", "create_app", "guarded", "open_engine"]
 
 HOT: Final = (*resolve.hot, *cas.hot, *batches.hot)
 """The routes in front of Litestar."""
@@ -98,11 +98,11 @@ def create_app(settings: Settings, engine: Engine, admin_token: AccessToken | No
         debug=False,
     )
     litestar.state["openapi"] = build_document(HOT, litestar)
-    served = litestar if admin_token is None else _guarded(litestar, admin_token)
+    served = litestar if admin_token is None else guarded(litestar, admin_token)
     return Dispatcher(gateway, HOT, served, _response_headers(settings.allow_origin))
 
 
-def _guarded(app: ASGIApp, token: AccessToken) -> ASGIApp:
+def guarded(app: ASGIApp, token: AccessToken) -> ASGIApp:
     """Return an application that requires a token for every path of the administration.
 
     Routing comes after it: without the token no client learns which paths exist, or which methods they have.

@@ -1,7 +1,4 @@
-"""The address, sockets, log and event loop of a serving process.
-
-Loads no server, since the process that only starts workers uses it too.
-"""
+"""The address, sockets, log and event loop of a serving process."""
 
 from __future__ import annotations
 

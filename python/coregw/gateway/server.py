@@ -7,24 +7,22 @@ has an event loop of its own. TLS is the business of a reverse proxy.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import resource
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-import uvicorn
 
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
-from coregw.gateway.http.connection import Refusal, protocol_for, refusal
+from coregw.gateway.http.connection import Refusal, refusal
+from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import announce, listen, log_to_stderr, loop_factory, url_of
+from coregw.gateway.management import serve_management
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
@@ -127,7 +125,7 @@ async def _work(settings: Settings, number: int, owner: socket.socket, service: 
     )
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     ready = _after_limiting_collector(announce)
-    server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, shares_port=True)
+    server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, is_worker=True)
     serving = asyncio.create_task(server.serve())
     losing_owner = asyncio.create_task(orphaned.wait())
     await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
@@ -149,7 +147,7 @@ class GatewayServer:
         *,
         admin_token: AccessToken | None = None,
         service: Service = GATEWAY,
-        shares_port: bool = False,
+        is_worker: bool = False,
     ) -> None:
         """Prepare a gateway; nothing is opened yet.
 
@@ -159,30 +157,40 @@ class GatewayServer:
             on_ready: Called with the address when connections are accepted.
             admin_token: The token of the administration routes; without one they do not exist.
             service: What is served.
-            shares_port: Whether other processes listen on the same port.
+            is_worker: Whether other processes listen on the same port, and the one that owns the store has the
+                management server.
         """
         self._settings = settings
         self._admin_token = admin_token
         self._service = service
-        self._shares_port = shares_port
+        self._is_worker = is_worker
         self._store = store
         self._on_ready = on_ready
-        self._server: _Uvicorn | None = None
+        self._server: HttpServer | None = None
         self._is_stopped = False
 
     async def serve(self) -> None:
         """Serve until `stop` is called, or a signal arrives if this is the main thread. Raises as `run`."""
-        with listen(self._settings, shared=self._shares_port) as listener:
-            engine = await open_engine(self._settings, self._store)
+        settings = self._settings
+        with listen(settings, shared=self._is_worker) as listener:
+            engine = await open_engine(settings, self._store)
             try:
-                app = self._service.create_app(self._settings, engine, self._admin_token)
-                config = _config(self._settings, app, self._service.refusal)
-                self._server = _Uvicorn(config, self._ready(listener))
-                self._server.should_exit = self._is_stopped
-                await self._server.serve([listener])
+                async with self._managed(engine):
+                    token = self._admin_token if settings.management_host_and_port is None else None
+                    app = self._service.create_app(settings, engine, token)
+                    self._server = HttpServer(settings, app, self._service.refusal, self._ready(listener))
+                    self._server.should_exit = self._is_stopped
+                    await self._server.serve([listener])
             finally:
                 await engine.close()
         logger.info("stopped")
+
+    def _managed(self, engine: Engine) -> AbstractAsyncContextManager[object]:
+        """Return a context with the management server, if this process owns the store."""
+        if self._is_worker:
+            return nullcontext()
+        directory = self._settings.data if self._store is None else None  # a store of the caller has its own place
+        return serve_management(self._settings, engine, directory, self._admin_token)
 
     def stop(self) -> None:
         """Begin to shut down, from any thread: no new connections; `serve` returns when requests are finished."""
@@ -199,45 +207,3 @@ class GatewayServer:
                 self._on_ready(url)
 
         return ready
-
-
-class _Uvicorn(uvicorn.Server):
-    """Calls back when it is ready, and shuts down on a signal without raising the signal again afterwards."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_ready()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _config(settings: Settings, app: ASGIApp, refusal: Refusal) -> uvicorn.Config:
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it logs a warning for each malformed request
-    return uvicorn.Config(
-        app,
-        http=protocol_for(settings, refusal),
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        backlog=settings.backlog,
-        timeout_keep_alive=settings.keep_alive_seconds,
-        timeout_graceful_shutdown=settings.shutdown_seconds,
-    )

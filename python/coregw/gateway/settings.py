@@ -53,6 +53,7 @@ class Settings:
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
     workers: int = _setting(1, "Worker processes on one store.", least=1, most=256)
+    management_address: str = _setting("none", "Address for health and administration: host:port, or none.")
     log_level: str = _setting("info", f"Minimum severity of log lines: {', '.join(_LEVELS)}.")
 
     store_cache_bytes: int = _setting(32 * MIB, "Memory for RocksDB's block cache.", least=MIB)
@@ -106,6 +107,23 @@ class Settings:
         if _ORIGIN.fullmatch(self.allow_origin) is None:
             example = "an origin such as https://example.org, * or none"
             raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, expected {example}")
+        _ = self.management_host_and_port
+
+    @property
+    def management_host_and_port(self) -> tuple[str, int] | None:
+        """The host and the port of ``management_address``; None if it is ``none``.
+
+        Raises:
+            InvalidInput: If it is neither ``host:port`` nor ``none``.
+        """
+        if self.management_address == "none":
+            return None
+        host, colon, port = self.management_address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (host and colon and port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16):
+            given = repr(self.management_address)
+            raise InvalidInput(f"setting management_address is {given}, expected host:port or none")
+        return host, int(port)
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:  # noqa: ANN401 - checked below

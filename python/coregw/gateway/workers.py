@@ -18,9 +18,13 @@ from dataclasses import replace
 from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
+from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.listener import announce, log_to_stderr, loop_factory, reserve, url_of
-from coregw.gateway.settings import Settings
+from coregw.gateway.management import serve_management
+from coregw.gateway.routes.admin import TOKEN_VARIABLE
+from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.tokens import AccessToken
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.workers import share_store
 
@@ -36,6 +40,9 @@ _STABLE_SECONDS: Final = 60.0
 _MISS_WINDOW_SECONDS: Final = 5.0
 _MAX_MISSES: Final = 100
 """Reads within a window that workers could not answer from SST files, before the memtables are flushed."""
+
+_ENGINE_CACHE_BYTES: Final = 4 * MIB
+"""Memory for parsed pages in this process, which reads trees only for administration."""
 
 _KILL_AFTER_SECONDS: Final = 5
 """Time that a worker has to exit, besides the time for its requests in flight."""
@@ -57,8 +64,9 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
     """
     log_to_stderr(settings)
     limit_arenas()
+    admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(settings, command, on_ready))
+        runner.run(_run(settings, command, on_ready, admin_token))
 
 
 def worker_settings(settings: Settings) -> Settings:
@@ -87,21 +95,28 @@ def worker_settings(settings: Settings) -> Settings:
     )
 
 
-async def _run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], None]) -> None:
+async def _run(
+    settings: Settings, command: Sequence[str], on_ready: Callable[[str], None], admin_token: AccessToken | None
+) -> None:
     with reserve(settings) as address:
         own = worker_settings(replace(settings, port=address.getsockname()[1]))
-        async with await open_store(
+        store = await open_store(
             settings.data,
             cache_bytes=own.store_cache_bytes,
             reserve_bytes=settings.reserve_bytes,
             read_threads=settings.store_threads,
             salvage=settings.salvage,
-        ) as store:
-            workers = _Workers(own, command, store, settings.workers)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, workers.stop)
-            limit_collector()
-            await workers.run(lambda: on_ready(url_of(address)))
+        )
+        engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
+        try:
+            async with serve_management(settings, engine, settings.data, admin_token):
+                workers = _Workers(own, command, store, settings.workers)
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    asyncio.get_running_loop().add_signal_handler(number, workers.stop)
+                limit_collector()
+                await workers.run(lambda: on_ready(url_of(address)))
+        finally:
+            await engine.close()
     logger.info("stopped")
 
 

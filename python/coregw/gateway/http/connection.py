@@ -5,8 +5,8 @@ stop reading; limits on the size of request heads and trailers, on pipelined req
 exactly one valid Host; no transfer coding but chunked; trailers are discarded and offers to upgrade ignored; requests
 that are complete when a client half-closes are answered; errors in the service's JSON.
 
-This is the only module, besides `coregw.gateway.http.framing` and the server class in `coregw.gateway.server`, that
-uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in ``pyproject.toml``. They are:
+This is the only module, besides `coregw.gateway.http.framing` and `coregw.gateway.http.server`, that uses interfaces
+that uvicorn does not document, so uvicorn is pinned to a minor version in ``pyproject.toml``. They are:
 
 - ``HttpToolsProtocol`` (subclassed; `data_received` and `send_400_response` are replaced): the parser's callbacks,
   `timeout_keep_alive_handler`, `_unset_keepalive_if_required`, and the attributes ``connections``, ``cycle``, ``flow``,
@@ -15,7 +15,7 @@ uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor 
 - ``RequestResponseCycle``: ``disconnected``, ``keep_alive``, ``message_event``, ``response_complete``,
   ``response_started`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
 - ``STATUS_LINE``;
-- ``uvicorn.Server``: `startup`, `capture_signals` and `handle_exit` (in `coregw.gateway.server`).
+- ``uvicorn.Server``: `startup`, `capture_signals` and `handle_exit` (in `coregw.gateway.http.server`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Published roots: an operator's recommendations under a scope and a name, with history, and freezing.
 
-The routes exist only if a token is configured, and all require it. Publishing changes only the record: no tree, no
-other response, and no client's accepted root.
+By TCP the routes exist only if a token is configured, and all require it. Publishing changes only the record: no tree,
+no other response, and no client's accepted root.
 """
 
 from __future__ import annotations

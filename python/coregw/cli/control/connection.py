@@ -1,0 +1,156 @@
+"""Requests to the gateway that has a data directory open, by its control socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import rich_click as click
+
+from coregw.errors import ERROR_CODES, CoregwError, Unavailable
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Control", "data_option", "find_control", "json_option", "require_control"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ShowProgress = Callable[[dict[str, Any]], None]
+
+_PREFIX: Final = "/admin/v1/maintenance/"
+
+
+def data_option(command: F) -> F:
+    """Add the option ``--data DIR``, with the environment variable COREGW_DATA."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        envvar="COREGW_DATA",
+        show_envvar=True,
+        default="coregw-data",
+        show_default=True,
+        help="Folder of the store.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """Add the option ``--json``, as the parameter ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+
+
+def find_control(data: Path) -> Control | None:
+    """Connect to the gateway that has a data directory open; None if no gateway has.
+
+    Raises:
+        OSError: If the gateway's control socket cannot be used, such as for lack of permission.
+    """
+    try:
+        return Control(data)
+    except Unavailable:
+        return None
+
+
+def require_control(data: Path) -> Control:
+    """Connect to the gateway that has a data directory open.
+
+    Raises:
+        Unavailable: If no gateway has it open.
+        OSError: As `find_control`.
+    """
+    return Control(data)
+
+
+class Control:
+    """Maintenance of a running gateway. Use ``with``; leaving it closes the connection, which cancels what runs."""
+
+    def __init__(self, data: Path) -> None:
+        """Connect. Raises as `require_control`."""
+        self._http = _UnixConnection(data)
+        self._http.connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the answer to a ``GET`` of a maintenance route, such as ``status``. Raises as `run`."""
+        answer: dict[str, Any] = json.loads(self._request("GET", path, None).read())
+        return answer
+
+    def post(self, path: str, body: object = None) -> dict[str, Any]:
+        """Return the answer to a ``POST`` to a maintenance route that answers at once. Raises as `run`."""
+        answer: dict[str, Any] = json.loads(self._request("POST", path, body).read())
+        return answer
+
+    def run(self, path: str, body: object = None, show: ShowProgress | None = None) -> dict[str, Any]:
+        """Run a long operation, and return its result.
+
+        Args:
+            path: The maintenance route, such as ``flush``.
+            body: The request as an object that JSON can express; None sends no body.
+            show: Called with each progress that the gateway reports.
+
+        Raises:
+            CoregwError: What the gateway reports, as the class of its code.
+            Unavailable: If the gateway ends before the operation does.
+        """
+        response = self._request("POST", path, body)
+        try:
+            for line in response:
+                message = json.loads(line)
+                if "result" in message:
+                    result: dict[str, Any] = message["result"]
+                    return result
+                if "error" in message:
+                    raise _error(message["error"])
+                if show is not None:
+                    show(message["progress"])
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, CoregwError):
+                raise
+            raise Unavailable(f"the gateway ended before {path} did: {error}") from error
+        raise Unavailable(f"the gateway ended before {path} did")
+
+    def _request(self, method: str, path: str, body: object) -> http.client.HTTPResponse:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        try:
+            self._http.request(method, _PREFIX + path, content, headers)
+            response = self._http.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the gateway did not answer: {error}") from error
+        if response.status >= 400:
+            raise _error(json.loads(response.read()))
+        return response
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """A connection to the control socket in a data directory."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__("localhost")
+        self._data = data
+
+    def connect(self) -> None:
+        """Connect, or connect again after the gateway has closed an idle connection."""
+        from coregw.gateway.control import connect_to_control
+
+        connection = connect_to_control(self._data)
+        if connection is None:
+            raise Unavailable(f"no gateway is running on {self._data}")
+        self.sock = connection
+
+
+def _error(answer: dict[str, Any]) -> CoregwError:
+    """Return the exception that an error body means."""
+    code = answer["error"]
+    kind = ERROR_CODES[code].exception if code in ERROR_CODES else CoregwError
+    return kind(answer["message"], code=code)

@@ -1,0 +1,25 @@
+"""``coregw status``: what the gateway that runs on a data directory is doing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from coregw.cli.control.connection import data_option, json_option, require_control
+from coregw.cli.control.display import print_result
+
+__all__ = ["command"]
+
+
+@click.command("status")
+@data_option
+@json_option
+def command(data: Path, as_json: bool) -> None:
+    """Show what the gateway that runs on a data directory is doing.
+
+    Prints its version, processes and addresses, whether its store works, and the long operations in progress.
+    """
+    with require_control(data) as control:
+        status = control.get("status")
+    print_result(status if as_json else status | {"pid": str(status["pid"])}, as_json=as_json)

@@ -1,0 +1,51 @@
+"""What the maintenance routes share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from coregw.errors import Unavailable
+from coregw.gateway.context import Gateway
+from coregw.gateway.maintenance.operations import Operations
+from coregw.store.rocksdb import RocksStore
+
+if TYPE_CHECKING:
+    from litestar import Request
+
+__all__ = ["Management"]
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """The management of one store, in the process that owns it.
+
+    Attributes:
+        gateway: The engine over the store, the settings of the whole gateway, and the reader of request bodies.
+        operations: The long operations in progress.
+        addresses: Where the management server listens.
+        started: When it started, in seconds of `time.monotonic`.
+    """
+
+    gateway: Gateway
+    operations: Operations = field(default_factory=Operations)
+    addresses: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, request: Request[Any, Any, Any]) -> Self:
+        """Return the management to which Litestar's request was sent."""
+        return cast("Self", request.app.state["management"])
+
+    @property
+    def store(self) -> RocksStore:
+        """The RocksDB store.
+
+        Raises:
+            Unavailable: If the gateway has a store of another kind.
+        """
+        store = self.gateway.engine.store
+        if not isinstance(store, RocksStore):
+            raise Unavailable(f"this gateway's store is a {type(store).__name__}, which has no such maintenance")
+        return store

@@ -1,0 +1,64 @@
+"""What the gateway is doing: its processes, its store, and the long operations in progress."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Final
+
+from litestar import Request, get
+
+from coregw._core import __version__
+from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.maintenance.context import Management
+from coregw.gateway.maintenance.operations import RunningOperation
+from coregw.messages import Message, encode
+
+__all__ = ["Status", "handlers"]
+
+
+class Status(Message, frozen=True, kw_only=True):
+    """The answer to ``GET /admin/v1/maintenance/status``.
+
+    Attributes:
+        version: The version of coregw.
+        pid: The process that owns the store.
+        seconds: How long it has been running.
+        data: The data directory.
+        workers: The configured number of processes that serve requests.
+        healthy: Whether the store can be read and written.
+        addresses: Where the management server listens.
+        operations: The long operations in progress.
+    """
+
+    version: str
+    pid: int
+    seconds: float
+    data: str
+    workers: int
+    healthy: bool
+    addresses: list[str]
+    operations: list[RunningOperation]
+
+
+@get("/status")
+async def status(request: Request[Any, Any, Any]) -> Reply:
+    """``GET /admin/v1/maintenance/status``."""
+    query_parameters(request.scope)
+    management = Management.of(request)
+    settings = management.gateway.settings
+    answer = Status(
+        version=__version__,
+        pid=os.getpid(),
+        seconds=round(time.monotonic() - management.started, 3),
+        data=str(settings.data.absolute()),
+        workers=settings.workers,
+        healthy=await management.gateway.engine.healthy(),
+        addresses=management.addresses,
+        operations=management.operations.running(),
+    )
+    return json_reply(encode(answer), headers={"Cache-Control": "no-store"})
+
+
+handlers: Final = (status,)

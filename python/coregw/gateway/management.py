@@ -1,0 +1,122 @@
+"""The management server: health, administration and maintenance, beside the address for clients.
+
+The process that owns the store runs it: the only process, or the one that starts the workers. It listens on the control
+socket in the data directory (`coregw.gateway.control`), where no token is needed, and on ``COREGW_MANAGEMENT_ADDRESS``
+if that is set, where administration and maintenance need the token. It has connections and memory for bodies of its
+own, so it answers when clients have exhausted those of the main address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from litestar import Litestar, Router
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+
+from coregw.engine import Engine
+from coregw.errors import Unavailable
+from coregw.gateway.app import guarded
+from coregw.gateway.context import Gateway
+from coregw.gateway.control import CONTROL_SOCKET, listen_for_control
+from coregw.gateway.http.connection import refusal
+from coregw.gateway.http.dispatch import Dispatcher
+from coregw.gateway.http.problems import handle_exception
+from coregw.gateway.http.server import HttpServer
+from coregw.gateway.listener import listen, url_of
+from coregw.gateway.maintenance import flush, status
+from coregw.gateway.maintenance.context import Management
+from coregw.gateway.routes import health
+from coregw.gateway.routes.admin import admin_router
+from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.tokens import AccessToken
+
+if TYPE_CHECKING:
+    import socket
+
+    from litestar.types import ASGIApp
+
+__all__ = ["serve_management"]
+
+logger = logging.getLogger("coregw.management")
+
+_GROUPS: Final = (status, flush)
+"""The groups of maintenance routes."""
+
+_CONNECTIONS: Final = 64
+_BUFFERED_BYTES: Final = 32 * MIB
+_HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
+
+
+@asynccontextmanager
+async def serve_management(
+    settings: Settings, engine: Engine, directory: Path | None, token: AccessToken | None
+) -> AsyncIterator[Management]:
+    """Run the management server while the context is active.
+
+    Args:
+        settings: The settings of the whole gateway.
+        engine: The engine over the store that this process owns.
+        directory: The data directory, for the control socket; None if the store has none.
+        token: The token for administration and maintenance by TCP; without one, TCP has neither.
+
+    Raises:
+        Unavailable: If the TCP address is in use or does not exist. If there can be no control socket, that is logged.
+    """
+    management = Management(Gateway.over(engine, replace(settings, buffered_bytes=_BUFFERED_BYTES)))
+    async with AsyncExitStack() as stack:
+        if settings.management_host_and_port is not None:
+            host, port = settings.management_host_and_port
+            listener = stack.enter_context(listen(replace(settings, host=host, port=port, backlog=_CONNECTIONS)))
+            await stack.enter_async_context(_serving(settings, listener, _app(management, token, is_open=False)))
+            management.addresses.append(url_of(listener))
+        if directory is not None:
+            try:
+                listener = stack.enter_context(listen_for_control(directory))
+            except Unavailable as error:  # serving the data is more important
+                logger.error("no command can reach this gateway: %s", error)
+            else:
+                await stack.enter_async_context(_serving(settings, listener, _app(management, None, is_open=True)))
+                management.addresses.append(str(directory / CONTROL_SOCKET))
+        stack.push_async_callback(management.operations.close)
+        logger.info("management on %s", ", ".join(management.addresses) or "no address")
+        yield management
+
+
+def _app(management: Management, token: AccessToken | None, *, is_open: bool) -> ASGIApp:
+    """Return the application of one address; an open one needs no token, another has no such routes without one."""
+    handlers = [handler for group in _GROUPS for handler in group.handlers]
+    restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
+    litestar = Litestar(
+        route_handlers=[*health.handlers, *(restricted if is_open or token is not None else [])],
+        exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
+        state=State({"gateway": management.gateway, "management": management}),
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )
+    served = litestar if token is None else guarded(litestar, token)
+    return Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
+
+
+@asynccontextmanager
+async def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) -> AsyncIterator[None]:
+    """Serve an application on a socket while the context is active."""
+    ready = asyncio.Event()
+    limits = replace(settings, connections=_CONNECTIONS)
+    server = HttpServer(limits, app, refusal, ready.set, handles_signals=False)
+    task = asyncio.create_task(server.serve([listener]))
+    starting = asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait({task, starting}, return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        starting.cancel()
+        server.should_exit = True
+        await task

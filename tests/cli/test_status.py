@@ -1,0 +1,32 @@
+"""``coregw status``: what a running gateway tells an operator by its control socket."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import serving
+
+
+def status(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "coregw", "status", "--data", str(data), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_status_shows_the_gateway_that_runs_on_a_directory(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as process:
+        shown = status(tmp_path)
+        printed = json.loads(status(tmp_path, "--json").stdout)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = dict(line.split("  ", 1) for line in shown.stdout.splitlines())
+    assert lines["pid"].strip() == str(process.popen.pid)
+    assert lines["healthy"].strip() == "yes"
+    assert (printed["pid"], printed["workers"], printed["operations"]) == (process.popen.pid, 1, [])
+    assert printed["addresses"] == [str(tmp_path / "control.sock")]
+
+
+def test_status_without_a_gateway_is_a_failure_that_says_so(tmp_path: Path) -> None:
+    shown = status(tmp_path)
+    assert (shown.returncode, shown.stderr) == (1, f"coregw: no gateway is running on {tmp_path}\n")

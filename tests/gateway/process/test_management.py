@@ -1,0 +1,292 @@
+"""The management server: its control socket and its TCP address, who may use what there, and long operations."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import msgspec
+import pytest
+
+import serving
+from coregw.engine import Engine
+from coregw.errors import InvalidInput, Unavailable
+from coregw.gateway.control import connect_to_control, listen_for_control
+from coregw.gateway.http.replies import Reply
+from coregw.gateway.maintenance.operations import Operations, Report
+from coregw.gateway.management import serve_management
+from coregw.gateway.settings import Settings
+from coregw.messages.progress import Progress
+from coregw.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from litestar.types import HTTPDisconnectEvent
+
+AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+STATUS = "/admin/v1/maintenance/status"
+RECORDS = "/admin/v1/scopes/s/roots"
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one-process", "workers"])
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Process]:
+    data = tmp_path_factory.mktemp("management") / "data"
+    with serving.process(
+        data, serving.ADMIN, workers=request.param, management_address="127.0.0.1:0", connections=4
+    ) as process:
+        yield process
+
+
+def data_of(process: serving.Process) -> Path:
+    return Path(process.popen.args[-1])  # type: ignore[index,arg-type]
+
+
+@pytest.fixture
+def control(running: serving.Process) -> Iterator[httpx2.Client]:
+    with serving.control(data_of(running)) as client:
+        yield client
+
+
+@pytest.fixture
+def tcp(control: httpx2.Client) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=control.get(STATUS).json()["addresses"][0]) as client:
+        yield client
+
+
+def test_the_socket_is_its_owners_alone_and_needs_no_token(running: serving.Process, control: httpx2.Client) -> None:
+    mode = (data_of(running) / "control.sock").stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+    assert control.get("/healthz").json()["status"] == "ok"
+    assert control.get(STATUS).json()["pid"] == running.popen.pid
+    assert control.get(RECORDS).json() == {"records": []}
+
+
+def test_administration_by_tcp_needs_the_token_and_health_does_not(tcp: httpx2.Client) -> None:
+    assert tcp.get("/healthz").status_code == 200
+    for path in (STATUS, RECORDS):
+        assert (tcp.get(path).status_code, tcp.get(path, headers=AUTHORIZATION).status_code) == (401, 200)
+    assert tcp.post("/admin/v1/maintenance/flush").status_code == 401
+
+
+def test_the_address_for_clients_has_no_administration_if_there_is_another(running: serving.Process) -> None:
+    for path in (STATUS, RECORDS):
+        assert httpx2.get(running.url + path, headers=AUTHORIZATION).json()["error"] == "route_not_found"
+    assert httpx2.get(f"{running.url}/healthz").status_code == 200
+
+
+def test_the_management_address_has_no_routes_for_clients(control: httpx2.Client) -> None:
+    assert control.post("/v1/cas", content=b"x").json()["error"] == "route_not_found"
+
+
+def test_what_is_published_on_the_socket_is_shown_by_tcp(
+    running: serving.Process, control: httpx2.Client, tcp: httpx2.Client
+) -> None:
+    root = httpx2.post(f"{running.url}/v1/roots", json={"arcs": {}}).json()["root"]
+    assert control.post(RECORDS, json={"name": "n", "root": root}).status_code == 200
+    assert tcp.get(f"{RECORDS}/n", headers=AUTHORIZATION).json()["root"] == root
+
+
+def test_health_answers_when_the_main_address_takes_no_connection(
+    running: serving.Process, control: httpx2.Client, tcp: httpx2.Client
+) -> None:
+    with ExitStack() as stack:
+        for _ in range(64):
+            stack.enter_context(serving.connect(running.url))
+        assert control.get("/healthz").status_code == 200
+        assert tcp.get("/healthz").status_code == 200
+
+
+def test_flush_reports_progress_and_its_result(control: httpx2.Client) -> None:
+    answer = control.post("/admin/v1/maintenance/flush")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert lines == [{"progress": {"step": "flushing the memtables"}}, {"result": {"flushed": True}}]
+
+
+def test_administration_stays_on_the_main_address_if_there_is_no_other(tmp_path: Path) -> None:
+    with serving.process(tmp_path, serving.ADMIN) as process:
+        assert httpx2.get(process.url + RECORDS, headers=AUTHORIZATION).status_code == 200
+        assert httpx2.get(process.url + STATUS, headers=AUTHORIZATION).status_code == 404
+
+
+def test_without_a_token_tcp_has_health_only(tmp_path: Path) -> None:
+    with serving.process(tmp_path, management_address="127.0.0.1:0"), serving.control(tmp_path) as control:
+        url = control.get(STATUS).json()["addresses"][0]
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+        assert httpx2.get(url + STATUS).json()["error"] == "route_not_found"
+
+
+def test_the_socket_of_a_killed_process_is_replaced_and_a_clean_stop_removes_it(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    with serving.process(tmp_path) as process:
+        process.end(signal.SIGKILL)
+    assert path.is_socket()
+    assert connect_to_control(tmp_path) is None
+    with serving.process(tmp_path), serving.control(tmp_path) as control:
+        assert control.get("/healthz").status_code == 200
+    assert not path.exists()
+
+
+def test_a_file_with_the_name_of_the_socket_is_kept_and_the_gateway_serves(tmp_path: Path) -> None:
+    with serving.process(tmp_path):
+        pass
+    (tmp_path / "control.sock").write_text("mine")
+    with serving.process(tmp_path) as process:
+        assert httpx2.get(f"{process.url}/healthz").status_code == 200
+    assert (tmp_path / "control.sock").read_text() == "mine"
+    assert process.popen.stderr is not None
+
+
+def test_a_directory_with_a_long_path_has_a_socket(tmp_path: Path) -> None:
+    data = tmp_path / ("d" * 120)
+    data.mkdir()
+    with listen_for_control(data):
+        connection = connect_to_control(data)
+        assert connection is not None
+        connection.close()
+    assert connect_to_control(data) is None
+    assert list(data.iterdir()) == []
+
+
+def test_a_socket_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    message = r"cannot listen on .*/missing/control\.sock: No such file or directory"
+    with pytest.raises(Unavailable, match=message), listen_for_control(tmp_path / "missing"):
+        pass
+
+
+def test_a_management_address_in_use_is_named() -> None:
+    async def run() -> None:
+        async with serve_management(settings, Engine(MemoryStore()), None, None):
+            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = Settings(management_address=address)
+        with pytest.raises(Unavailable, match=f"cannot listen on {address}: Address already in use"):
+            asyncio.run(run())
+
+
+@pytest.mark.parametrize("address", ["9090", ":9090", "localhost:", "localhost:x", "localhost:65536", "[::1]"])
+def test_a_malformed_management_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidInput, match="management_address"):
+        Settings(management_address=address)
+
+
+def test_a_management_address_may_be_ipv6() -> None:
+    assert Settings(management_address="[::1]:9090").management_host_and_port == ("::1", 9090)
+
+
+# --- long operations --------------------------------------------------------------------------------------------------
+
+
+class Counted(msgspec.Struct):
+    count: int
+
+
+async def lines_of(reply: Reply) -> list[Any]:
+    assert not isinstance(reply.body, bytes)
+    return [json.loads(line) async for line in reply.body]
+
+
+SCOPE: Any = {"type": "http", "method": "POST", "path": "/x", "headers": []}
+
+
+def test_an_operation_streams_its_newest_progress_and_a_heartbeat() -> None:
+    async def operation(report: Report) -> Counted:
+        for number in range(1000):
+            report(Progress(step="counting", done=number + 1, total=1000, unit="numbers"))
+        await asyncio.sleep(1.3)
+        return Counted(1000)
+
+    async def run() -> list[Any]:
+        return await lines_of(Operations().stream(SCOPE, "count", operation))
+
+    lines = asyncio.run(run())
+    shown = {"progress": {"step": "counting", "done": 1000, "total": 1000, "unit": "numbers"}}
+    assert lines == [shown, shown, {"result": {"count": 1000}}]
+
+
+def test_a_failed_operation_ends_with_its_error_and_another_may_start() -> None:
+    async def fail(_: Report) -> Counted:
+        raise InvalidInput("nothing to count")
+
+    async def run() -> None:
+        operations = Operations()
+        for _ in range(2):
+            (line,) = await lines_of(operations.stream(SCOPE, "count", fail))
+            assert line == {"error": {"error": "invalid_request", "message": "nothing to count"}}
+        assert operations.running() == []
+
+    asyncio.run(run())
+
+
+def test_two_operations_of_one_kind_do_not_run_at_once() -> None:
+    async def run() -> None:
+        operations = Operations()
+        waiting = asyncio.Event()
+
+        async def wait(_: Report) -> Counted:
+            await waiting.wait()
+            return Counted(1)
+
+        first = operations.stream(SCOPE, "wait", wait)
+        assert [each.kind for each in operations.running()] == ["wait"]
+        with pytest.raises(Unavailable, match="wait is in progress already"):
+            operations.stream(SCOPE, "wait", wait)
+        with pytest.raises(Unavailable, match="wait is in progress already"):
+            await operations.run("wait", wait)
+        waiting.set()
+        assert await operations.run("another", wait) == Counted(1)
+        assert (await lines_of(first))[-1] == {"result": {"count": 1}}
+
+    asyncio.run(run())
+
+
+def test_closing_cancels_what_runs_and_nothing_starts_afterwards() -> None:
+    async def run() -> None:
+        operations = Operations()
+        reply = operations.stream(SCOPE, "sleep", lambda _: asyncio.sleep(60, Counted(1)))
+        await operations.close()
+        assert (await lines_of(reply))[-1] == {
+            "error": {"error": "unavailable", "message": "the gateway is shutting down"}
+        }
+        with pytest.raises(Unavailable, match="shutting down"):
+            operations.stream(SCOPE, "sleep", lambda _: asyncio.sleep(60, Counted(1)))
+
+    asyncio.run(run())
+
+
+def test_an_operation_whose_client_disconnects_is_cancelled() -> None:
+    async def run() -> None:
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        async def operation(_: Report) -> Counted:
+            began.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+            return Counted(1)
+
+        async def receive() -> HTTPDisconnectEvent:
+            await began.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(_: object) -> None:
+            pass
+
+        operations = Operations()
+        async with asyncio.timeout(30):
+            await operations.stream(SCOPE, "sleep", operation)(SCOPE, receive, send)
+        assert ended.is_set()
+        assert operations.running() == []
+
+    asyncio.run(run())
