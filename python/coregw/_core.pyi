@@ -465,6 +465,33 @@ def root_block(root: CidLike, page: bytes) -> bytes:
         StoreDamaged: If the page does not have the root's digest.
     """
 
+class PageLinks(NamedTuple):
+    """A stored page that has its digest, and what it leads to."""
+
+    root: bytes
+    """The binary CID of the root whose top node the page begins with, whether the store holds it or not."""
+    pages: list[bytes]
+    """The digests of the pages below it, 32 bytes each, in tree order."""
+    roots: list[bytes]
+    """The binary CIDs of the roots that its leaves name."""
+    payloads: list[bytes]
+    """The multihashes of the payloads that its leaves name, without identity CIDs."""
+
+def page_links(pages: Sequence[tuple[bytes, bytes]]) -> list[PageLinks | None]:
+    """Check stored pages against their digests, and list what each leads to.
+
+    O(bytes) hashing, up to four times of a damaged page; the GIL is released for more than a few pages.
+
+    Args:
+        pages: Pairs of a digest (32 bytes) and the page that is stored under it.
+
+    Returns:
+        For each pair a `PageLinks`, or None if the page is malformed or does not have the digest.
+
+    >>> page_links([(bytes(32), b"no page")])
+    [None]
+    """
+
 class ReadOutcome(NamedTuple):
     """What a verified read proves: a key, an element or a range (protocol section 5, *read*)."""
 

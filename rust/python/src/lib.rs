@@ -37,6 +37,8 @@ mod _core {
     #[pymodule_export]
     use crate::engine::car::{CarReader, block_cid, block_head};
     #[pymodule_export]
+    use crate::engine::links::page_links;
+    #[pymodule_export]
     use crate::engine::operation::{Need, Operation};
     #[pymodule_export]
     use crate::list::List;

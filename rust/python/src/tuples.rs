@@ -75,7 +75,7 @@ pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) 
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 7] = [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &RANGE, &READ_OUTCOME, &SCAN];
+pub static ALL: [&NamedTuple; 8] = [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN];
 
 /// The result of `Map.apply` and `List.apply`.
 pub static APPLIED: NamedTuple = NamedTuple::new(
@@ -120,6 +120,18 @@ pub static ELEMENT: NamedTuple = NamedTuple::new(
         ("target", "The target's CID as text, or None if the list is shorter."),
         ("size", "The element's measure, or None if the list is shorter."),
         ("length", "The number of elements of the list."),
+    ],
+);
+
+/// The result of `page_links`.
+pub static PAGE_LINKS: NamedTuple = NamedTuple::new(
+    "PageLinks",
+    "A stored page that has its digest, and what it leads to.",
+    &[
+        ("root", "The binary CID of the root whose top node the page begins with, whether the store holds it or not."),
+        ("pages", "The digests of the pages below it, 32 bytes each, in tree order."),
+        ("roots", "The binary CIDs of the roots that its leaves name."),
+        ("payloads", "The multihashes of the payloads that its leaves name, without identity CIDs."),
     ],
 );
 

@@ -2,4 +2,5 @@
 
 pub mod cache;
 pub mod car;
+pub mod links;
 pub mod operation;

@@ -1,0 +1,66 @@
+//! What stored pages lead to: for checks and collections of a whole store, which do not follow one tree.
+
+use core::internals::arena::{NodeId, State};
+use core::{Digest, Kind, Page, RootCid, Suite};
+use coregw_core as core;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::detach::{self, Work};
+use crate::engine::cache::root_bytes;
+use crate::tuples;
+
+/// The trees that a page may belong to: the page does not say.
+const TREES: [(Kind, Suite); 4] = [
+    (Kind::Map, Suite::Sha2_256),
+    (Kind::List, Suite::Sha2_256),
+    (Kind::Map, Suite::Blake3),
+    (Kind::List, Suite::Blake3),
+];
+
+struct Links {
+    root: RootCid,
+    pages: Vec<Digest>,
+    targets: Vec<core::Cid>,
+}
+
+/// Check stored pages against their digests, and list what each leads to.
+///
+/// O(bytes) hashing, up to four times of a damaged page; the GIL is released for more than a few pages.
+///
+/// Args:
+///     pages: Pairs of a digest (32 bytes) and the page that is stored under it.
+///
+/// Returns:
+///     For each pair a `PageLinks`, or None if the page is malformed or does not have the digest.
+///
+/// >>> page_links([(bytes(32), b"no page")])
+/// [None]
+#[pyfunction]
+pub fn page_links<'py>(py: Python<'py>, pages: Vec<(PyBackedBytes, PyBackedBytes)>) -> PyResult<Bound<'py, PyList>> {
+    let found = detach::run(py, Work::Pages { count: pages.len() }, || {
+        Ok(pages.iter().map(|(digest, page)| links(digest, page)).collect::<Vec<_>>())
+    })?;
+    let links = found.into_iter().map(|links| links.map(|links| named(py, &links)).transpose());
+    PyList::new(py, links.collect::<PyResult<Vec<_>>>()?)
+}
+
+fn links(digest: &[u8], page: &[u8]) -> Option<Links> {
+    let digest = Digest(digest.try_into().ok()?);
+    TREES.iter().find_map(|&(kind, suite)| {
+        let page = Page::parse(page, kind, suite, &digest).ok()?;
+        let leaves = (0..page.arena.nodes.len() as u32).map(NodeId);
+        let leaves = leaves.filter(|&id| matches!(page.arena.node(id).state, State::Leaf { .. }));
+        let targets = leaves.map(|id| core::Cid::trusted(page.arena.target(id))).collect();
+        Some(Links { root: RootCid { kind, suite, digest }, pages: page.stubs().collect(), targets })
+    })
+}
+
+fn named<'py>(py: Python<'py>, links: &Links) -> PyResult<Bound<'py, PyAny>> {
+    let pages: Vec<_> = links.pages.iter().map(|digest| PyBytes::new(py, &digest.0)).collect();
+    let roots: Vec<_> = links.targets.iter().filter_map(core::Cid::root).map(|root| root_bytes(py, &root)).collect();
+    let payloads = links.targets.iter().filter(|target| target.root().is_none() && target.identity().is_none());
+    let payloads: Vec<_> = payloads.map(|target| PyBytes::new(py, target.multihash())).collect();
+    tuples::PAGE_LINKS.instance(py, (root_bytes(py, &links.root), pages, roots, payloads))
+}
