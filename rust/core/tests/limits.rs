@@ -6,8 +6,7 @@ use coregw_core::{
     Arcs, Cid, Digest, Error, InputCode, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page,
     RootCid, Snapshot, Suite, internals::node, key as path, map, varint, verify,
 };
-use support::query::{Answer, Query};
-use support::{Path, target};
+use support::{Answer, Path, Query, target};
 
 /// Runs a test on a stack so small that recursion on the depth of a tree, a proof or a chain of pages overflows it.
 fn in_small_stack(test: impl FnOnce() + Send + 'static) {
@@ -39,10 +38,10 @@ fn comb(depth: usize, len: usize) -> Snapshot {
     Snapshot::map(Suite::Sha2_256, arcs).expect("a map")
 }
 
-fn changes(all: &[(Path, Option<Cid>, Option<Cid>)]) -> MapChanges {
+fn changes(all: &[(Path, Option<Cid>, Option<Cid>)]) -> Vec<MapChange> {
     let one =
         |(path, before, after): &(Path, _, _)| MapChange { key: support::key(path), before: *before, after: *after };
-    MapChanges::new(all.iter().map(one).collect()).expect("changes")
+    all.iter().map(one).collect()
 }
 
 /// Proves and verifies a query; returns the answer and the length of the proof in bytes.
@@ -68,9 +67,10 @@ fn work_on_comb(depth: usize, len: usize) {
     let there = vec![(absent, None, Some(target(7))), (deepest, Some(target(depth as u16 - 1)), None)];
     let back = there.iter().map(|(path, before, after)| (path.clone(), *after, *before)).collect::<Vec<_>>();
     let (there, back) = (changes(&there), changes(&back));
-    let (changed, _) = tree.change_map(there.clone()).expect("the changes fit");
+    let apply = |tree: &Snapshot, all: &[MapChange]| tree.change_map(MapChanges::new(all.to_vec()).expect("changes"));
+    let (changed, _) = apply(&tree, &there).expect("the changes fit");
     assert_eq!(check(&tree, &Query::ChangeMap(there)).0, Answer::Root(changed.root()));
-    let (restored, _) = changed.change_map(back).expect("the changes fit");
+    let (restored, _) = apply(&changed, &back).expect("the changes fit");
     assert_eq!(restored.root(), tree.root());
     assert_eq!(support::pages(&restored), support::pages(&tree));
     drop((tree, changed));
@@ -89,8 +89,8 @@ fn thousands_of_linked_pages_are_dropped_on_a_small_stack() {
         let tree = comb(8_000, path::MAX_TEXT);
         let pages = tree.pages().count();
         assert!(pages > 3_000, "{pages} pages");
-        let (changed, _) =
-            tree.change_map(changes(&[(vec!["new".into()], None, Some(target(3)))])).expect("the change fits");
+        let added = MapChanges::new(changes(&[(vec!["new".into()], None, Some(target(3)))])).expect("changes");
+        let (changed, _) = tree.change_map(added).expect("the change fits");
         // Pages that two trees share live until the second tree is dropped.
         drop(tree);
         assert_eq!(changed.count(), 8_002);
@@ -167,7 +167,8 @@ fn path_of_two_thousand_segments_works_on_a_small_stack() {
         let after = Query::Scan(path[..1_000].to_vec(), Some(path[..1_999].to_vec()), 10);
         assert_eq!(check(&tree, &after).0, Answer::Listing(listing));
         let removal = changes(&[(path, Some(target(2_000)), None)]);
-        let (changed, _) = tree.change_map(removal.clone()).expect("the change fits");
+        let all = MapChanges::new(removal.clone()).expect("changes");
+        let (changed, _) = tree.change_map(all).expect("the change fits");
         assert_eq!(check(&tree, &Query::ChangeMap(removal)).0, Answer::Root(changed.root()));
     });
 }

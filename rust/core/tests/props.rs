@@ -11,9 +11,11 @@ use std::collections::BTreeSet;
 use coregw_core::{ListChanges, MapChanges, Page, Snapshot, verify};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::query::{Answer, Query, list_queries, map_queries, near, slow_get, slow_index, slow_range, slow_scan};
+use support::query::{list_queries, map_queries, near};
 use support::tamper::{Edit, edits, hostile_bytes, tamper};
-use support::{Arcmap, Elements, Path, config, pages, suites};
+use support::{
+    Answer, Arcmap, Elements, Path, Query, config, pages, slow_get, slow_index, slow_range, slow_scan, suites,
+};
 
 /// The maximum number of bytes below a page's top node.
 const PAGE_LIMIT: usize = 8192;

@@ -113,8 +113,13 @@ pub fn replay(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<An
     }
 }
 
-/// Replays any query on the decoded tree.
-pub(crate) fn replay_on_tree(root: &RootCid, ask: &Ask, proof: &[u8], limit: usize) -> Result<Answer> {
+/// Replays any query on the decoded tree, the lookup of a key too. For comparison with [`replay`], which does not decode
+/// the proof of a key into a tree.
+///
+/// # Errors
+/// As [`replay`].
+#[doc(hidden)]
+pub fn replay_on_tree(root: &RootCid, ask: &Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     let mut tree = PartialTree::of_proof(root.kind, root.suite);
     decode(&mut tree, proof, limit)?;
     accept([root], std::array::from_mut(&mut tree), |[tree]| run_once(ask, tree))

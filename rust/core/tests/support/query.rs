@@ -1,128 +1,10 @@
-//! Every query of the protocol as a value that can be proven, verified, and answered by the slow models.
+//! Strategies for maps and lists with queries on them.
 
-use coregw_core::list::Span;
-use coregw_core::map::Listing;
-use coregw_core::{Cid, Element, ListChange, ListChanges, MapChanges, Result, RootCid, Snapshot, Window, verify};
+use coregw_core::ListChange;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{Arcmap, Elements, Path, arcmaps, elements, key, map_changes, paths, target};
-
-/// A query on one tree.
-#[derive(Debug, Clone)]
-pub enum Query {
-    /// `get(key)`.
-    Key(Path),
-    /// `scan(prefix, after, limit)`.
-    Scan(Path, Option<Path>, usize),
-    /// `apply(changes)` on a map.
-    ChangeMap(MapChanges),
-    /// `get(i)`.
-    Index(u64),
-    /// `range(start, end)`.
-    Range(u64, Option<u64>),
-    /// `apply(changes)` on a list.
-    ChangeList(ListChanges),
-}
-
-/// The answer to a query.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    Key(Option<Cid>),
-    Listing(Listing),
-    Element(Element),
-    Span(Span),
-    Root(RootCid),
-}
-
-fn window(prefix: &Path, after: Option<&Path>) -> Window {
-    Window::new(prefix, after.map(Vec::as_slice)).expect("a window")
-}
-
-impl Query {
-    /// Answers the query and proves it, as the gateway does.
-    pub fn prove(&self, tree: &Snapshot) -> Result<(Answer, Vec<u8>)> {
-        Ok(match self {
-            Self::Key(path) => {
-                let key = key(path);
-                let (target, proof) = tree.key(&key)?;
-                (Answer::Key(target), proof())
-            }
-            Self::Scan(prefix, after, limit) => {
-                let (listing, proof) = tree.scan(window(prefix, after.as_ref()), *limit)?;
-                (Answer::Listing(listing), proof())
-            }
-            Self::Index(index) => {
-                let (element, proof) = tree.index(*index)?;
-                (Answer::Element(element), proof())
-            }
-            Self::Range(start, end) => {
-                let (span, proof) = tree.range(*start, *end)?;
-                (Answer::Span(span), proof)
-            }
-            Self::ChangeMap(changes) => {
-                let (changed, proof) = tree.change_map(changes.clone())?;
-                (Answer::Root(changed.root()), proof)
-            }
-            Self::ChangeList(changes) => {
-                let (changed, proof) = tree.change_list(changes.clone())?;
-                (Answer::Root(changed.root()), proof)
-            }
-        })
-    }
-
-    /// Verifies `proof` under `root` and returns the proven answer, as a client does.
-    pub fn verify(&self, root: &RootCid, proof: &[u8]) -> Result<Answer> {
-        let limit = verify::WIDE_PROOF_LIMIT;
-        match self {
-            Self::Key(path) => verify::key(root, &key(path), proof, limit).map(Answer::Key),
-            Self::Scan(prefix, after, n) => {
-                verify::scan(root, window(prefix, after.as_ref()), *n, proof, limit).map(Answer::Listing)
-            }
-            Self::Index(index) => verify::index(root, *index, proof, limit).map(Answer::Element),
-            Self::Range(start, end) => verify::range(root, *start, *end, proof, limit).map(Answer::Span),
-            Self::ChangeMap(changes) => verify::map_changes(root, changes.clone(), proof, limit).map(Answer::Root),
-            Self::ChangeList(changes) => verify::list_changes(root, changes.clone(), proof, limit).map(Answer::Root),
-        }
-    }
-}
-
-/// A lookup in a sorted map.
-pub fn slow_get(arcs: &Arcmap, path: &Path) -> Answer {
-    Answer::Key(arcs.get(path).copied())
-}
-
-/// A listing of a sorted map: `prefix` and every path below it, restricted to paths greater than `after`.
-pub fn slow_scan(arcs: &Arcmap, prefix: &Path, after: Option<&Path>, limit: usize) -> Listing {
-    let inside = |path: &&Path| path.starts_with(prefix) && after.is_none_or(|after| *path > after);
-    let all: Vec<_> = arcs.keys().filter(inside).collect();
-    let entries = all.iter().take(limit).map(|path| ((*path).clone(), arcs[*path])).collect();
-    Listing { entries, more: all.len() > limit }
-}
-
-/// An element of a vector.
-pub fn slow_index(elements: &Elements, index: u64) -> Answer {
-    let found = elements.get(usize::try_from(index).unwrap_or(usize::MAX));
-    let (target, size) = (found.map(|e| e.0), found.map(|e| e.1));
-    Answer::Element(Element { target, size, length: elements.len() as u64 })
-}
-
-/// The elements of a vector whose bytes intersect a range.
-pub fn slow_range(elements: &Elements, start: u64, end: Option<u64>) -> Answer {
-    let total_size = elements.iter().map(|e| e.1).sum();
-    let end = end.unwrap_or(total_size).min(total_size);
-    let mut span = Span { length: elements.len() as u64, total_size, ..Span::default() };
-    let mut from = 0;
-    for (target, size) in elements {
-        if start < end && from < end && from + size > start {
-            span.offset.get_or_insert(from);
-            span.segments.push(*target);
-            span.sizes.push(*size);
-        }
-        from += size;
-    }
-    Answer::Span(span)
-}
+use super::{Arcmap, Elements, Path, Query, arcmaps, elements, list_changes, map_changes, paths, target};
 
 /// A path in the map, a prefix or variation of one, or `other`.
 pub fn near(arcs: &Arcmap, pick: Index, cut: Index, other: Path) -> Path {
@@ -162,7 +44,7 @@ pub fn map_queries(n: usize) -> impl Strategy<Value = (Arcmap, Query)> {
                 to.extend(added);
                 to.remove(&path);
                 to.insert(last, target(999));
-                Query::ChangeMap(MapChanges::new(map_changes(&arcs, &to)).expect("changes"))
+                Query::ChangeMap(map_changes(&arcs, &to))
             }
         };
         (arcs, query)
@@ -188,12 +70,12 @@ pub fn list_queries(n: usize) -> impl Strategy<Value = (Elements, Query)> {
                     let at = a.index(to.len().min(elements.len().max(1)));
                     to[at] = (target(999), 9);
                 }
-                let mut changes = super::list_changes(&elements, &to);
+                let mut changes = list_changes(&elements, &to);
                 if changes.is_empty() {
                     let index = elements.len() as u64;
                     changes.push(ListChange { index, before: None, after: Some((target(7), 7)) });
                 }
-                Query::ChangeList(ListChanges::new(changes).expect("changes"))
+                Query::ChangeList(changes, None)
             }
         };
         (elements, query)
