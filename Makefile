@@ -127,6 +127,10 @@ format: install ## format Rust and Python
 fuzz-http: install ## run schemathesis on both services for some minutes (ARGS: passed to it)
 	$(BIN)/python tests/fuzzing.py $(ARGS)
 
+.PHONY: chaos
+chaos: install ## kill, cut, fill and damage gateways for some minutes (ARGS='power-cut --seed 7 --count 200')
+	$(BIN)/python tests/chaos/run.py $(ARGS)
+
 .PHONY: props-long
 props-long: install ## run the Rust property tests with many more cases (PROPTEST_CASES_LONG=20000)
 	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props

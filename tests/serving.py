@@ -11,14 +11,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
+from coregw.gateway.listener import loop_factory
 from coregw.gateway.server import GATEWAY, GatewayServer, Service
 from coregw.gateway.settings import Settings
+from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 
 ADMIN_TOKEN = "an-admin-token~of+the/tests=="
@@ -45,27 +47,61 @@ class Process:
         return self.popen.wait(_SECONDS)
 
 
-def start(data: Path, environ: Mapping[str, str] | None = None, command: str = "serve", **settings: object) -> Process:
-    """Start a service on a free port, and wait until it prints its address.
+class DidNotStart(AssertionError):
+    """A service process that exited before it accepted connections, or did not start in time."""
 
-    It does not inherit the ``COREGW_`` variables of this process.
+    def __init__(self, command: str, code: int, said: str) -> None:
+        super().__init__(f"{command} did not start: exit code {code}: {said}")
+        self.code = code
+        self.said = said
+
+
+def begin(
+    data: Path,
+    environ: Mapping[str, str] | None = None,
+    command: str = "serve",
+    *,
+    log: Path | None = None,
+    **settings: object,
+) -> subprocess.Popen[str]:
+    """Start a service on a free port, without waiting for it.
+
+    It does not inherit the ``COREGW_`` variables of this process. Its log is appended to a file if one is given, which
+    a service that logs much needs: nobody reads the pipe that it would be otherwise.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
     variables |= {"GATEWAY_ADMIN_TOKEN": "", "PLANTS_ACCESS_TOKEN": ""} | dict(environ or {})
     variables |= {f"COREGW_{name.upper()}": str(value) for name, value in ({"port": 0} | settings).items()}
-    popen = subprocess.Popen(
-        [sys.executable, "-P", "-m", "coregw", command, "--data", data],
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with log.open("a") if log is not None else nullcontext(subprocess.PIPE) as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "coregw", command, "--data", data],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+
+def start(
+    data: Path,
+    environ: Mapping[str, str] | None = None,
+    command: str = "serve",
+    *,
+    log: Path | None = None,
+    **settings: object,
+) -> Process:
+    """Start a service as `begin` does, and wait until it prints its address. Raises `DidNotStart`."""
+    popen = begin(data, environ, command, log=log, **settings)
     assert popen.stdout is not None
+    timer = threading.Timer(_SECONDS, popen.kill)
+    timer.start()
     line = popen.stdout.readline()
+    timer.cancel()
     if not line.startswith("coregw: listening on "):
         popen.kill()
-        raise AssertionError(f"{command} did not start: {line!r} {popen.communicate()[1]}")
+        _, said = popen.communicate()
+        raise DidNotStart(command, popen.returncode, said if log is None else log.read_text("utf-8").strip()[-1000:])
     return Process(line.split()[-1], popen)
 
 
@@ -86,18 +122,27 @@ def process(
 
 @contextmanager
 def thread(
-    store: Store, service: Service = GATEWAY, kind: type[Settings] = Settings, **settings: object
+    store: Store | None,
+    service: Service = GATEWAY,
+    kind: type[Settings] = Settings,
+    *,
+    is_administered: bool = False,
+    **settings: object,
 ) -> Iterator[str]:
     """Run a gateway in a thread, for tests that need a store or limits of their own. Yields its address.
+
+    Without a store, it opens the one in the setting `data`. An administered one has the routes that take `ADMIN_TOKEN`.
 
     Raises the exception with which the gateway ended, if any.
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
-    server = GatewayServer(kind.load({}, port=0, **settings), store, ready.put, service=service)
+    token = AccessToken.from_environment("GATEWAY_ADMIN_TOKEN", ADMIN if is_administered else {})
+    server = GatewayServer(kind.load({}, port=0, **settings), store, ready.put, service=service, admin_token=token)
 
     def serve() -> None:
         try:
-            asyncio.run(server.serve())
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:  # as `coregw serve` does
+                runner.run(server.serve())
         except BaseException as error:  # noqa: BLE001 - raised again in the test's thread
             ready.put(error)
 

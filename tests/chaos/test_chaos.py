@@ -1,0 +1,36 @@
+"""The harnesses of ``make chaos`` in a short form: few rounds, always with the same seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos import kill, power_cut, recorder
+from chaos.report import Report
+
+pytestmark = pytest.mark.chaos
+
+needs_recorder = pytest.mark.skipif(recorder.missing() is not None, reason=recorder.missing() or "")
+
+
+def assert_ok(report: Report) -> None:
+    assert report.is_ok, "\n".join([report.line(), *report.examples])
+
+
+def test_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
+    assert_ok(kill.run(1, 2, tmp_path, seconds=0.5))
+
+
+def test_kills_of_workers_and_of_their_owner_lose_nothing_acknowledged(tmp_path: Path) -> None:
+    assert_ok(kill.run(1, 3, tmp_path, workers=2, seconds=0.5))
+
+
+@needs_recorder
+def test_power_cuts_lose_nothing_acknowledged(tmp_path: Path) -> None:
+    assert_ok(power_cut.run(1, 6, tmp_path, seconds=0.4))
+
+
+@needs_recorder
+def test_a_disk_that_ignores_syncs_loses_acknowledged_writes(tmp_path: Path) -> None:
+    assert_ok(power_cut.run(1, 2, tmp_path, seconds=0.4, is_control=True))
