@@ -52,9 +52,10 @@ def test_the_base_package_has_no_dependencies() -> None:
 
 
 def test_cli_includes_client_and_all_includes_everything() -> None:
-    assert set(EXTRAS) == {"client", "cli", "server", "all"}
+    assert set(EXTRAS) == {"client", "cli", "server", "otel", "all"}
     assert distributions("client") < distributions("cli")
-    assert distributions("all") == distributions("cli") | distributions("server")
+    assert distributions("server") < distributions("otel")
+    assert distributions("all") == distributions("cli") | distributions("otel")
 
 
 @pytest.mark.parametrize("part", ["__init__.py", "__main__.py", "errors.py", "extras.py"])

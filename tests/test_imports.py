@@ -20,14 +20,15 @@ CRATES = TOP / "rust"
 # "" is the package itself, the public surface. `_core` is the extension.
 MAY_IMPORT: dict[str, set[str]] = {
     "_core": set(),
+    "counters": set(),
     "errors": set(),
     "extras": set(),
     "verify": {"_core", "errors", "extras", "messages"},
     "": {"_core", "client", "errors", "extras", "verify"},
     "messages": {"_core", "errors", "extras"},
-    "store": {"errors", "extras"},
-    "engine": {"_core", "errors", "extras", "messages", "store"},
-    "gateway": {"", "_core", "engine", "errors", "extras", "messages", "store"},
+    "store": {"counters", "errors", "extras"},
+    "engine": {"_core", "counters", "errors", "extras", "messages", "store"},
+    "gateway": {"", "_core", "counters", "engine", "errors", "extras", "messages", "store"},
     "plants": {"_core", "engine", "errors", "extras", "gateway", "store"},
     "client": {"", "_core", "errors", "extras", "messages", "verify"},
     "cli": {"", "_core", "client", "errors", "extras", "gateway", "messages", "plants"},

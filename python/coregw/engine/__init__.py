@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from coregw import _core
 from coregw._core import Operation, PageCache
@@ -29,7 +29,27 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
-__all__ = ["CarLimits", "Cars", "Engine", "Payloads", "Publications", "StoredPayload"]
+__all__ = ["CarLimits", "Cars", "Engine", "EngineFigures", "Payloads", "Publications", "StoredPayload"]
+
+
+class EngineFigures(NamedTuple):
+    """What an engine has counted since it was made, and what it holds now.
+
+    Attributes:
+        cache_hits: Pages found in the cache.
+        cache_misses: Pages that were not in the cache.
+        cache_bytes: Memory that the cache takes.
+        cache_max_bytes: Limit on that memory.
+        pages_read: Pages read from the store.
+        jobs: Calls that are running in worker threads or waiting for one.
+    """
+
+    cache_hits: int
+    cache_misses: int
+    cache_bytes: int
+    cache_max_bytes: int
+    pages_read: int
+    jobs: int
 
 
 class Engine:
@@ -91,6 +111,13 @@ class Engine:
     async def healthy(self) -> bool:
         """Return whether the store can read and write. Cheap."""
         return await self.store.healthy()
+
+    def figures(self) -> EngineFigures:
+        """Return figures for metrics. O(1)."""
+        cache, driver = self._cache, self._driver
+        return EngineFigures(
+            cache.hits, cache.misses, cache.used_bytes, cache.max_bytes, driver.pages_read, driver.jobs
+        )
 
     # --- queries ------------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,10 @@ class Driver:
         self._workers = ThreadPoolExecutor(worker_threads, thread_name_prefix="coregw-engine")
         self._heavy = asyncio.Semaphore(heavy_requests)
         self._seconds = seconds
+        self.pages_read = 0
+        """How many pages were read from the store."""
+        self.jobs = 0
+        """How many calls are running in worker threads or waiting for one."""
 
     async def close(self) -> None:
         """Wait for worker threads. Idempotent."""
@@ -122,6 +126,7 @@ class Driver:
             if (roots := polled.roots) is not None:
                 operation.supply_roots(await self.are_held(roots))
             elif (pages := polled.pages) is not None:
+                self.pages_read += len(pages)
                 await self._supply_pages(operation, await self._store.get(Table.PAGES, pages))
             elif (trees := polled.store) is not None:
                 if deadline is not None:
@@ -174,7 +179,11 @@ class Driver:
     async def in_worker(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in a worker thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, lambda: function(*args, **kwargs))
+        self.jobs += 1
+        try:
+            return await loop.run_in_executor(self._workers, lambda: function(*args, **kwargs))
+        finally:
+            self.jobs -= 1
 
     async def in_worker_to_end(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in a worker thread; if cancelled, wait for it to return first.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -20,16 +22,34 @@ __all__ = ["Gateway"]
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """One running gateway."""
+    """One running gateway.
+
+    Attributes:
+        engine: Answers requests.
+        settings: All limits.
+        bodies: Reads request bodies.
+        phase: Returns why the process is not serving clients, or None if it is.
+    """
 
     engine: Engine
     settings: Settings
     bodies: Bodies
+    phase: Callable[[], str | None] = lambda: None
 
     @classmethod
     def over(cls, engine: Engine, settings: Settings) -> Self:
         """Return a gateway with its own count of request bodies."""
         return cls(engine, settings, Bodies(settings.buffered_bytes))
+
+    async def obstacles(self) -> list[str]:
+        """Return why this gateway cannot serve all requests at the moment, as sentences; none if it is ready."""
+        phase = self.phase()
+        try:
+            async with asyncio.timeout(self.settings.store_seconds):
+                found = await self.engine.store.obstacles()
+        except TimeoutError:
+            found = ["the store does not respond"]
+        return found if phase is None else [phase, *found]
 
     @classmethod
     def of(cls, request: Request[Any, Any, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""The management server: health, administration and maintenance, beside the address for clients.
+"""The management server: health, metrics, administration and maintenance, beside the address for clients.
 
 The process that owns the store runs it: the only process, or the one that starts the workers. It listens on the control
 socket in the data directory (`coregw.gateway.control`), where no token is needed, and on ``COREGW_MANAGEMENT_ADDRESS``
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,8 @@ from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.maintenance import flush, status
 from coregw.gateway.maintenance.context import Management
-from coregw.gateway.routes import health
+from coregw.gateway.metrics.process import engine_source
+from coregw.gateway.routes import health, metrics
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
@@ -56,7 +57,11 @@ _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 
 @asynccontextmanager
 async def serve_management(
-    settings: Settings, engine: Engine, directory: Path | None, token: AccessToken | None
+    settings: Settings,
+    engine: Engine,
+    directory: Path | None,
+    token: AccessToken | None,
+    phase: Callable[[], str | None],
 ) -> AsyncIterator[Management]:
     """Run the management server while the context is active.
 
@@ -65,11 +70,13 @@ async def serve_management(
         engine: The engine over the store that this process owns.
         directory: The data directory, for the control socket; None if the store has none.
         token: The token for administration and maintenance by TCP; without one, TCP has neither.
+        phase: Returns why clients are not served at the moment, or None if they are.
 
     Raises:
         Unavailable: If the TCP address is in use or does not exist. If there can be no control socket, that is logged.
     """
-    management = Management(Gateway.over(engine, replace(settings, buffered_bytes=_BUFFERED_BYTES)))
+    gateway = replace(Gateway.over(engine, replace(settings, buffered_bytes=_BUFFERED_BYTES)), phase=phase)
+    management = Management(gateway, sources=[engine_source(engine)])
     async with AsyncExitStack() as stack:
         if settings.management_host_and_port is not None:
             host, port = settings.management_host_and_port
@@ -94,7 +101,7 @@ def _app(management: Management, token: AccessToken | None, *, is_open: bool) ->
     handlers = [handler for group in _GROUPS for handler in group.handlers]
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
     litestar = Litestar(
-        route_handlers=[*health.handlers, *(restricted if is_open or token is not None else [])],
+        route_handlers=[*health.handlers, *metrics.handlers, *(restricted if is_open or token is not None else [])],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
         state=State({"gateway": management.gateway, "management": management}),
         openapi_config=None,

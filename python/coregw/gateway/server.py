@@ -10,8 +10,8 @@ import asyncio
 import logging
 import resource
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +23,14 @@ from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import announce, listen, log_to_stderr, loop_factory, url_of
 from coregw.gateway.management import serve_management
+from coregw.gateway.metrics.gathering import report_forever
+from coregw.gateway.metrics.process import engine_source, server_source
+from coregw.gateway.metrics.samples import Source
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
-from coregw.store.workers import open_remote
+from coregw.store.workers import RemoteStore, open_remote
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
@@ -125,7 +128,7 @@ async def _work(settings: Settings, number: int, owner: socket.socket, service: 
     )
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     ready = _after_limiting_collector(announce)
-    server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, is_worker=True)
+    server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, shares_port=True)
     serving = asyncio.create_task(server.serve())
     losing_owner = asyncio.create_task(orphaned.wait())
     await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
@@ -147,7 +150,7 @@ class GatewayServer:
         *,
         admin_token: AccessToken | None = None,
         service: Service = GATEWAY,
-        is_worker: bool = False,
+        shares_port: bool = False,
     ) -> None:
         """Prepare a gateway; nothing is opened yet.
 
@@ -157,13 +160,12 @@ class GatewayServer:
             on_ready: Called with the address when connections are accepted.
             admin_token: The token of the administration routes; without one they do not exist.
             service: What is served.
-            is_worker: Whether other processes listen on the same port, and the one that owns the store has the
-                management server.
+            shares_port: Whether other processes listen on the same port.
         """
         self._settings = settings
         self._admin_token = admin_token
         self._service = service
-        self._is_worker = is_worker
+        self._shares_port = shares_port
         self._store = store
         self._on_ready = on_ready
         self._server: HttpServer | None = None
@@ -172,25 +174,42 @@ class GatewayServer:
     async def serve(self) -> None:
         """Serve until `stop` is called, or a signal arrives if this is the main thread. Raises as `run`."""
         settings = self._settings
-        with listen(settings, shared=self._is_worker) as listener:
+        with listen(settings, shared=self._shares_port) as listener:
             engine = await open_engine(settings, self._store)
             try:
-                async with self._managed(engine):
+                async with self._observed(engine) as sources:
                     token = self._admin_token if settings.management_host_and_port is None else None
                     app = self._service.create_app(settings, engine, token)
                     self._server = HttpServer(settings, app, self._service.refusal, self._ready(listener))
                     self._server.should_exit = self._is_stopped
+                    sources.append(server_source(self._server))
                     await self._server.serve([listener])
             finally:
                 await engine.close()
         logger.info("stopped")
 
-    def _managed(self, engine: Engine) -> AbstractAsyncContextManager[object]:
-        """Return a context with the management server, if this process owns the store."""
-        if self._is_worker:
-            return nullcontext()
-        directory = self._settings.data if self._store is None else None  # a store of the caller has its own place
-        return serve_management(self._settings, engine, directory, self._admin_token)
+    @asynccontextmanager
+    async def _observed(self, engine: Engine) -> AsyncIterator[list[Source]]:
+        """Run the management server, or report to it from a worker process; yield the list of sources of metrics."""
+        if isinstance(self._store, RemoteStore):
+            sources = [engine_source(engine)]
+            reporting = asyncio.create_task(report_forever(sources, self._store.report))
+            try:
+                yield sources
+            finally:
+                reporting.cancel()
+                await asyncio.wait([reporting])
+        else:
+            directory = self._settings.data if self._store is None else None  # a store of the caller's may have none
+            async with serve_management(
+                self._settings, engine, directory, self._admin_token, self._phase
+            ) as management:
+                yield management.sources
+
+    def _phase(self) -> str | None:
+        if self._server is None or not self._server.started:
+            return "the gateway is starting"
+        return "the gateway is shutting down" if self._server.should_exit else None
 
     def stop(self) -> None:
         """Begin to shut down, from any thread: no new connections; `serve` returns when requests are finished."""

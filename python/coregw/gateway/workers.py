@@ -15,6 +15,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
@@ -22,6 +23,7 @@ from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.listener import announce, log_to_stderr, loop_factory, reserve, url_of
 from coregw.gateway.management import serve_management
+from coregw.gateway.metrics.gathering import WorkerReports
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
@@ -109,8 +111,9 @@ async def _run(
         )
         engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
         try:
-            async with serve_management(settings, engine, settings.data, admin_token):
-                workers = _Workers(own, command, store, settings.workers)
+            workers = _Workers(own, command, store, settings.workers)
+            async with serve_management(settings, engine, settings.data, admin_token, workers.phase) as management:
+                workers.reports = management.workers
                 for number in (signal.SIGINT, signal.SIGTERM):
                     asyncio.get_running_loop().add_signal_handler(number, workers.stop)
                 limit_collector()
@@ -130,10 +133,18 @@ class _Workers:
         self._count = count
         self._stopping = asyncio.Event()
         self._ready: set[int] = set()
+        self._running: set[int] = set()
         self._all_ready = False
         self._failure: Unavailable | None = None
         self._misses = 0
         self._on_ready: Callable[[], None] = lambda: None
+        self.reports = WorkerReports()
+
+    def phase(self) -> str | None:
+        """Return why clients are not served at the moment, or None if they are."""
+        if self._stopping.is_set():
+            return "the gateway is shutting down"
+        return None if self._running else "no worker is running"
 
     def stop(self) -> None:
         """Shut the workers down; none is restarted."""
@@ -174,7 +185,7 @@ class _Workers:
         """Start a worker, serve the store to it, and return its exit code. Raises OSError if it does not start."""
         here, there = socket.socketpair()
         with there:
-            shared = await share_store(self._store, here, self._count_miss)
+            shared = await share_store(self._store, here, self._count_miss, partial(self.reports.take, number))
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 str(number),
@@ -190,8 +201,10 @@ class _Workers:
         if await process.stdout.readline():
             self._is_ready(number)
         code = await process.wait()
+        self._running.discard(number)
         ending.cancel()
         await shared.ended()
+        self.reports.end(number)
         return code
 
     def _count_miss(self) -> None:
@@ -211,6 +224,7 @@ class _Workers:
     def _is_ready(self, number: int) -> None:
         logger.info("worker %d is ready", number)
         self._ready.add(number)
+        self._running.add(number)
         if len(self._ready) == self._count and not self._all_ready:
             self._all_ready = True
             self._on_ready()

@@ -10,7 +10,7 @@ A struct says nothing about proofs: whether a result is proven is decided by `co
 from coregw.extras import missing_extra
 
 try:
-    from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, Message, decode, encode
+    from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, Message, Readiness, decode, encode
     from coregw.messages.creation import ArcMap, CasCreated, RootCreated
     from coregw.messages.mutation import (
         Change,
@@ -89,6 +89,7 @@ __all__ = [
     "ReadNotFound",
     "ReadRequest",
     "ReadResult",
+    "Readiness",
     "ResolveRequest",
     "ResolveResult",
     "RootCreated",

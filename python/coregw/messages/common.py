@@ -17,6 +17,7 @@ __all__ = [
     "Health",
     "Message",
     "Natural",
+    "Readiness",
     "Segments",
     "Size",
     "Suite",
@@ -85,3 +86,9 @@ class Health(Message, frozen=True, kw_only=True):
     status: Literal["ok"]
     version: str
     protocol: str = PROTOCOL_VERSION
+
+
+class Readiness(Message, frozen=True, kw_only=True):
+    """The answer to ``GET /readyz``."""
+
+    status: Literal["ready"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from coregw.engine import Engine
 from coregw.gateway.app import create_app as create_gateway
 from coregw.gateway.context import Gateway
+from coregw.gateway.http.dispatch import Counted
 from coregw.gateway.routes import health
 from coregw.gateway.server import GATEWAY, Service
 from coregw.gateway.settings import Settings
@@ -44,7 +45,7 @@ def alone(token: AccessToken | None) -> Service:
         shared = Gateway.over(engine, settings)
         app = create_app(shared, token, _DOCUMENT, health.handlers)
         app.state["gateway"] = shared  # for the gateway's own handlers
-        return app
+        return Counted(app)
 
     return Service(make, refusal)
 
@@ -62,7 +63,7 @@ def beside_gateway(token: AccessToken | None) -> Service:
 
     def make(settings: Settings, engine: Engine, admin_token: AccessToken | None) -> ASGIApp:
         gateway = create_gateway(settings, engine, admin_token)
-        plants = create_app(gateway.gateway, token, PATH + _DOCUMENT)
+        plants = Counted(create_app(gateway.gateway, token, PATH + _DOCUMENT))
         return _ByPath(gateway, plants)
 
     def refuse(target: bytes, message: str) -> bytes:

@@ -198,5 +198,8 @@ class Store(Protocol):
     async def healthy(self) -> bool:
         """Whether the store can read, and the last write did not fail other than by lack of room. Cheap."""
 
+    async def obstacles(self) -> list[str]:
+        """Return why the store accepts no writes at the moment, as sentences; none if it does. Cheap; never raises."""
+
     async def close(self) -> None:
         """Finish the calls in progress, sync, and release files and locks. Idempotent."""

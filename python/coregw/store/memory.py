@@ -31,9 +31,12 @@ class _Contents:
         if self.is_closed:
             raise Unavailable("the store is closed")
 
-    def reserve(self, size: int) -> None:
+    def require_room(self, size: int) -> None:
         if self.max_bytes is not None and self.used_bytes + size > self.max_bytes:
             raise StorageFull(f"the store holds at most {self.max_bytes:,} bytes; {size:,} more do not fit")
+
+    def reserve(self, size: int) -> None:
+        self.require_room(size)
         self.used_bytes += size
 
     def release(self, size: int) -> None:
@@ -122,6 +125,14 @@ class MemoryStore:
 
     async def healthy(self) -> bool:
         return not self._contents.is_closed
+
+    async def obstacles(self) -> list[str]:
+        try:
+            self._contents.require_open()
+            self._contents.require_room(1)
+        except Unavailable as error:
+            return [error.message]
+        return []
 
     async def close(self) -> None:
         self._contents.is_closed = True

@@ -60,6 +60,8 @@ def test_document_lists_all_routes(document: dict[str, Any]) -> None:
         ("POST", "/admin/v1/scopes/{scope}/roots/{name}/freeze"),
         ("GET", "/healthz"),
         ("HEAD", "/healthz"),
+        ("GET", "/readyz"),
+        ("HEAD", "/readyz"),
         ("GET", "/openapi.json"),
         ("HEAD", "/openapi.json"),
         ("GET", "/docs"),
@@ -154,8 +156,9 @@ def fresh_answers(
 
 
 def all_request_examples(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield operation and name of every example of a request. That of healthz has no parameters and no body."""
+    """Yield operation and name of every example of a request. Those of health have no parameters and no body."""
     yield "get_healthz", "healthy"
+    yield "get_readyz", "ready"
     for operation, each in documented.operations(document).items():
         bodies = each.spec.get("requestBody", {}).get("content", {}).values()
         for shown in (*each.parameters, *bodies):

@@ -164,7 +164,7 @@ def test_a_socket_that_cannot_be_created_is_named(tmp_path: Path) -> None:
 
 def test_a_management_address_in_use_is_named() -> None:
     async def run() -> None:
-        async with serve_management(settings, Engine(MemoryStore()), None, None):
+        async with serve_management(settings, Engine(MemoryStore()), None, None, lambda: None):
             pass
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

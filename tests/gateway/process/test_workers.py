@@ -314,7 +314,12 @@ def test_data_and_port_of_running_workers_are_in_use(shared: serving.Process, tm
 
 
 def test_worker_that_fails_to_start_stops_all(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"(?s)GATEWAY_ADMIN_TOKEN.*exited during the start: exit code 1"):
+    with pytest.raises(AssertionError, match=r"(?s)PLANTS_ACCESS_TOKEN.*exited during the start: exit code 1"):
+        serving.start(tmp_path, {"PLANTS_ACCESS_TOKEN": "no header carries\ta tab"}, workers=2)
+
+
+def test_the_owner_refuses_a_malformed_token(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"^serve did not start: '' coregw: GATEWAY_ADMIN_TOKEN"):
         serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
 
 

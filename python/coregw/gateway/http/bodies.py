@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from coregw.gateway.http.requests import declared_length
+from coregw.gateway.metrics.requests import BODIES
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive
@@ -116,6 +117,8 @@ class _Incoming:
         self._length += len(chunk)
         if self._length > self._limit:
             raise _too_large(self._limit)
+        if not self.has_more:
+            BODIES.add(self._length)
         return chunk
 
 

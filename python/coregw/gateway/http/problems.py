@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from coregw.errors import ERROR_CODES, CoregwError
 from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.metrics.requests import REFUSALS
 from coregw.messages import Error, encode
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Problem(NamedTuple):
         return {**_HEADERS_BY_CODE.get(self.code, {}), **self.headers}
 
     def reply(self) -> Reply:
-        """Return the response."""
+        """Return the response, and count it for metrics."""
+        REFUSALS[self.code] += 1
         details = UNSET if self.details is None else msgspec.Raw(self.details)
         body = encode(Error(error=self.code, message=self.message, details=details))
         return json_reply(body, self.status, self.all_headers)

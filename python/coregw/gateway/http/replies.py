@@ -49,6 +49,10 @@ class Reply:
         if isinstance(body, bytes) and "Content-Length" not in headers and status not in (204, 304):
             self.headers.append((b"content-length", b"%d" % len(body)))
 
+    def declared_bytes(self) -> int:
+        """Return the Content-Length; 0 if there is none."""
+        return next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """ASGI entry point for the ``http`` scope."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from coregw.errors import Unavailable
 from coregw.gateway.context import Gateway
 from coregw.gateway.maintenance.operations import Operations
+from coregw.gateway.metrics.gathering import WorkerReports
+from coregw.gateway.metrics.samples import Source
 from coregw.store.rocksdb import RocksStore
 
 if TYPE_CHECKING:
@@ -25,12 +27,16 @@ class Management:
         gateway: The engine over the store, the settings of the whole gateway, and the reader of request bodies.
         operations: The long operations in progress.
         addresses: Where the management server listens.
+        sources: The sources of the metrics of this process.
+        workers: The metrics of the worker processes.
         started: When it started, in seconds of `time.monotonic`.
     """
 
     gateway: Gateway
     operations: Operations = field(default_factory=Operations)
     addresses: list[str] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    workers: WorkerReports = field(default_factory=WorkerReports)
     started: float = field(default_factory=time.monotonic)
 
     @classmethod

@@ -1,8 +1,9 @@
-"""Whether the gateway and its store work. There are no metrics."""
+"""Whether the gateway and its store work (``/healthz``), and whether to send it requests (``/readyz``)."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, Final
 
 from litestar import Request, route
@@ -13,7 +14,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import query_parameters
-from coregw.messages import Health, encode
+from coregw.messages import Health, Readiness, encode
 
 __all__ = ["handlers"]
 
@@ -37,4 +38,23 @@ async def healthz(request: Request[Any, Any, Any]) -> Reply:
     return json_reply(encode(Health(status="ok", version=__version__)), headers={"Cache-Control": "no-store"})
 
 
-handlers: Final = (healthz,)
+@route(
+    "/readyz",
+    http_method=["GET", "HEAD"],
+    opt={
+        DESCRIPTION: Description(
+            "Whether all requests can be served; the details of a 503 have the `reasons` why not.", answer=Readiness
+        )
+    },
+)
+async def readyz(request: Request[Any, Any, Any]) -> Reply:
+    """``GET`` and ``HEAD /readyz``: 200, or 503 ``unavailable`` while starting, stopping, full or read-only."""
+    gateway = Gateway.of(request)
+    query_parameters(request.scope)
+    reasons = await gateway.obstacles()
+    if reasons:
+        raise Unavailable(f"not ready: {'; '.join(reasons)}", details=json.dumps({"reasons": reasons}).encode())
+    return json_reply(encode(Readiness(status="ready")), headers={"Cache-Control": "no-store"})
+
+
+handlers: Final = (healthz, readyz)

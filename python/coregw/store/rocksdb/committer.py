@@ -11,6 +11,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from coregw.errors import StorageFull, Unavailable
 from coregw.store.rocksdb.database import Database, Write
+from coregw.store.rocksdb.figures import CommitFigures
 from coregw.store.rocksdb.layout import Family, Row
 
 __all__ = ["MAX_WAITING", "Committer", "Transaction"]
@@ -95,6 +97,7 @@ class Committer:
         self._is_closed = False
         self.has_failed = False
         """Whether the last write or sync failed, other than by lack of room."""
+        self.figures: Final = CommitFigures()
         self._thread = threading.Thread(target=self._run, name="coregw-committer", daemon=True)
         self._thread.start()
 
@@ -135,6 +138,16 @@ class Committer:
         if self._not_durable and not self._not_durable.isdisjoint(rows):
             await self.submit(lambda _: None, size=0, durable=True)
 
+    @property
+    def queued(self) -> int:
+        """How many requests wait."""
+        return self._queue.qsize()
+
+    def obstacles(self) -> list[str]:
+        """Return why new data is refused at the moment. Blocks for a system call."""
+        full = self._full()
+        return [] if full is None else [full.message]
+
     def close(self) -> None:
         """Finish the queued requests, sync, and end the thread. Blocks."""
         if not self._is_closed:
@@ -173,6 +186,7 @@ class Committer:
         return group, True
 
     def _commit(self, group: Sequence[_Request]) -> None:
+        self.figures.group_requests.add(len(group))
         transaction = self._perform(group)
         accepted = [request for request in group if request.error is None]
         if self._unsynced_bytes and any(request.after_sync for request in accepted):
@@ -220,13 +234,16 @@ class Committer:
         return StorageFull(f"the disk of {self._database.path} has {free:,} bytes free, {reserve}")
 
     def _sync(self) -> None:
+        began = time.perf_counter_ns()
         self._database.sync()
+        self.figures.sync_nanoseconds.add(time.perf_counter_ns() - began)
         self._unsynced_bytes = 0
         self._not_durable.clear()
 
     def _note(self, error: Exception) -> None:
         if not isinstance(error, StorageFull):
             self.has_failed = True
+            self.figures.failures += 1
             _log.error("the store could not write", exc_info=error)
 
 

@@ -19,6 +19,7 @@ from rocksdict import Cache, ColumnFamily, Rdict, RdictIter, ReadOptions, WriteB
 
 from coregw.errors import StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, mark_ready, prepare
+from coregw.store.rocksdb.figures import FamilyFigures
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, chunk_range, upload_of_chunk
 from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.statuses import WriteStalled, translated
@@ -129,6 +130,16 @@ class Database:
             for database in self._families.values():
                 database.flush()
 
+    def figures(self) -> dict[str, FamilyFigures]:
+        """Return the sizes of the column families, by name."""
+        with translated(self.path):
+            return {str(family): _figures(each) for family, each in self._families.items()}
+
+    def background_errors(self) -> int:
+        """The number of RocksDB's failed flushes and compactions."""
+        with translated(self.path):
+            return self._root.property_int_value("rocksdb.background-errors") or 0
+
     def free_bytes(self) -> int:
         """The free space on the disk that this user may use."""
         return shutil.disk_usage(self.path).free
@@ -191,6 +202,11 @@ class Database:
         except WriteStalled:
             return False
         return True
+
+
+def _figures(family: Rdict) -> FamilyFigures:
+    names = ("total-sst-files-size", "estimate-live-data-size", "cur-size-all-mem-tables", "estimate-num-keys")
+    return FamilyFigures(*(family.property_int_value(f"rocksdb.{name}") or 0 for name in names))
 
 
 def _is_valid(rows: RdictIter) -> bool:

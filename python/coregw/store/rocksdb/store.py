@@ -16,6 +16,7 @@ from coregw.store import Table
 from coregw.store.arguments import check_listing, key_range
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.figures import StoreFigures
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, Row
 from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
@@ -71,6 +72,7 @@ class RocksStore:
     def __init__(self, database: Database, *, reserve_bytes: int, read_threads: int) -> None:
         self._database = database
         self._committer = Committer(database, reserve_bytes)
+        self._reserve_bytes = reserve_bytes
         self._reader = Reader(database, self._committer, read_threads)
         self._payloads = Payloads(self._reader, self._committer, database.epoch)
         self._closing = threading.Lock()
@@ -172,12 +174,32 @@ class RocksStore:
         """
         await self._reader.run(lambda database: database.flush())
 
+    async def figures(self) -> StoreFigures:
+        """Return figures for metrics. They take some 100 microseconds in a worker thread.
+
+        Raises:
+            Unavailable: The store is closed.
+        """
+
+        def read(database: Database) -> StoreFigures:
+            committer = self._committer
+            free, errors = database.free_bytes(), database.background_errors()
+            sizes = database.figures()
+            return StoreFigures(sizes, errors, free, self._reserve_bytes, committer.queued, committer.figures)
+
+        return await self._reader.run(read)
+
     async def healthy(self) -> bool:
         try:
             (epoch,) = await self._reader.get(Family.META, [EPOCH_KEY])
         except CoregwError:
             return False
         return epoch is not None and not self._committer.has_failed
+
+    async def obstacles(self) -> list[str]:
+        if not await self.healthy():
+            return ["the store cannot be read, or its last write failed"]
+        return await self._reader.run(lambda _: self._committer.obstacles())
 
     async def close(self) -> None:
         await asyncio.shield(asyncio.to_thread(self._close))  # once begun, closing is completed

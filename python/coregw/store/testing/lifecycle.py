@@ -14,10 +14,11 @@ KEY = b"key"
 
 
 class LifecycleContract(AsyncContract):
-    """Tests of `healthy` and `close`. Needs the fixture `store`."""
+    """Tests of `healthy`, `obstacles` and `close`. Needs the fixture `store`."""
 
     async def test_an_open_store_is_healthy(self, store: Store) -> None:
         assert await store.healthy()
+        assert await store.obstacles() == []
 
     async def test_every_method_of_a_closed_store_is_unavailable(self, store: Store) -> None:
         writer = store.begin_payload()
@@ -41,6 +42,7 @@ class LifecycleContract(AsyncContract):
         with pytest.raises(Unavailable, match="closed"):
             store.begin_payload()
         assert not await store.healthy()
+        assert len(await store.obstacles()) == 1
 
 
 class FullStoreContract(AsyncContract):
@@ -61,8 +63,9 @@ class FullStoreContract(AsyncContract):
     async def test_deletions_succeed(self, full_store: Store) -> None:
         await full_store.delete(Table.RECORDS, [KEY])
 
-    async def test_a_full_store_is_healthy(self, full_store: Store) -> None:
+    async def test_a_full_store_is_healthy_and_says_that_it_is_full(self, full_store: Store) -> None:
         assert await full_store.healthy()
+        assert len(await full_store.obstacles()) == 1
 
     async def test_put_payload_is_refused(self, full_store: Store) -> None:
         with pytest.raises(StorageFull):

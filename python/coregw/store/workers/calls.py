@@ -16,7 +16,18 @@ import coregw.errors
 from coregw.errors import CoregwError
 from coregw.store import Store
 
-__all__ = ["CALLS", "PAYLOAD_CALLS", "REQUEST", "RESPONSE", "Failure", "PayloadCalls", "Request", "Response"]
+__all__ = [
+    "CALLS",
+    "PAYLOAD_CALLS",
+    "REQUEST",
+    "RESPONSE",
+    "WORKER_CALLS",
+    "Failure",
+    "PayloadCalls",
+    "Request",
+    "Response",
+    "WorkerCalls",
+]
 
 
 class PayloadCalls(Protocol):
@@ -42,6 +53,13 @@ class PayloadCalls(Protocol):
 
     async def abort_payload(self, upload: int) -> None:
         """End an upload without a payload."""
+
+
+class WorkerCalls(Protocol):
+    """What a worker tells the owner about itself."""
+
+    async def report(self, report: bytes) -> None:
+        """Replace the worker's report, which the store does not interpret."""
 
 
 class Call(NamedTuple):
@@ -96,7 +114,17 @@ def _call(function: Callable[..., Any]) -> Call:
 
 _STORE_CALLS: Final[dict[str, Call]] = {
     name: _call(getattr(Store, name))
-    for name in ("get", "put", "compare_and_set", "list_rows", "delete", "put_payload", "stat_payloads", "healthy")
+    for name in (
+        "get",
+        "put",
+        "compare_and_set",
+        "list_rows",
+        "delete",
+        "put_payload",
+        "stat_payloads",
+        "healthy",
+        "obstacles",
+    )
 }
 
 PAYLOAD_CALLS: Final[dict[str, Call]] = {
@@ -105,7 +133,10 @@ PAYLOAD_CALLS: Final[dict[str, Call]] = {
 }
 """The calls that are methods of `PayloadCalls`."""
 
-CALLS: Final = _STORE_CALLS | PAYLOAD_CALLS
+WORKER_CALLS: Final[dict[str, Call]] = {"report": _call(WorkerCalls.report)}
+"""The calls that are methods of `WorkerCalls`."""
+
+CALLS: Final = _STORE_CALLS | PAYLOAD_CALLS | WORKER_CALLS
 """All calls; the others are methods of `Store`."""
 
 REQUEST: Final = msgspec.msgpack.Decoder(Request)

@@ -17,7 +17,17 @@ import msgspec
 
 from coregw.errors import CoregwError
 from coregw.store import CHUNK_BYTES, PayloadWriter, Store, Table
-from coregw.store.workers.calls import CALLS, PAYLOAD_CALLS, REQUEST, Failure, PayloadCalls, Request, Response
+from coregw.store.workers.calls import (
+    CALLS,
+    PAYLOAD_CALLS,
+    REQUEST,
+    WORKER_CALLS,
+    Failure,
+    PayloadCalls,
+    Request,
+    Response,
+    WorkerCalls,
+)
 from coregw.store.workers.frames import FrameProtocol
 
 __all__ = ["SharedStore", "share_store"]
@@ -30,7 +40,10 @@ _NO_RESULT: Final = msgspec.Raw(_ENCODE(None))
 
 
 async def share_store(
-    store: Store, connection: socket.socket, on_miss: Callable[[], None] | None = None
+    store: Store,
+    connection: socket.socket,
+    on_miss: Callable[[], None] | None = None,
+    on_report: Callable[[bytes], None] | None = None,
 ) -> SharedStore:
     """Serve a store to the worker at the other end of a connected Unix socket, until that end closes it.
 
@@ -38,18 +51,25 @@ async def share_store(
         store: The store; the caller closes it.
         connection: One end of a socket pair; closed by the result.
         on_miss: Called for each read that the worker could have answered from SSTs, had the rows been there.
+        on_report: Called with each report that the worker sends about itself.
     """
-    return await SharedStore(store, on_miss).connect(connection)
+    return await SharedStore(store, on_miss, on_report).connect(connection)
 
 
 class SharedStore(FrameProtocol):
     """One worker's connection to the store. Use `share_store`."""
 
-    def __init__(self, store: Store, on_miss: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        on_miss: Callable[[], None] | None = None,
+        on_report: Callable[[bytes], None] | None = None,
+    ) -> None:
         super().__init__()
         self._store = store
         self._on_miss = on_miss
         self._payloads = _Payloads(store)
+        self._worker = _Worker(on_report)
         self._in_progress: set[asyncio.Task[None]] = set()
 
     def frame_received(self, frame: bytes) -> None:
@@ -70,7 +90,7 @@ class SharedStore(FrameProtocol):
             arguments = CALLS[request.name].arguments.decode(request.arguments)
             if self._on_miss is not None and request.name in _READS and arguments[0] != Table.RECORDS:
                 self._on_miss()
-            method: Any = getattr(self._payloads if request.name in PAYLOAD_CALLS else self._store, request.name)
+            method: Any = getattr(self._target(request.name), request.name)
             result = msgspec.Raw(_ENCODE(await method(*arguments)))
         except CoregwError as error:
             failure = Failure.of(error)
@@ -78,6 +98,23 @@ class SharedStore(FrameProtocol):
             _log.exception("the store failed in %s", request.name)
             failure = Failure.of(CoregwError("the store failed; the log of its process has the reason"))
         await self.send(Response(request.number, failure, result))
+
+    def _target(self, call: str) -> object:
+        """Return the object that has the method of a call."""
+        if call in PAYLOAD_CALLS:
+            return self._payloads
+        return self._worker if call in WORKER_CALLS else self._store
+
+
+class _Worker(WorkerCalls):
+    """What a worker has told about itself."""
+
+    def __init__(self, on_report: Callable[[bytes], None] | None) -> None:
+        self._on_report = on_report
+
+    async def report(self, report: bytes) -> None:
+        if self._on_report is not None:
+            self._on_report(report)
 
 
 class _Upload:

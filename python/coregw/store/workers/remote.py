@@ -174,6 +174,17 @@ class RemoteStore:
             return False
         return is_healthy
 
+    async def obstacles(self) -> list[str]:
+        try:
+            found: list[str] = await self._call("obstacles")
+        except CoregwError as error:
+            return [error.message]
+        return found
+
+    async def report(self, report: bytes) -> None:
+        """Tell the owner process about this worker; see `coregw.store.workers.share_store`."""
+        await self._call("report", report)
+
     async def close(self) -> None:
         await self._connection.close()
         if self._following is not None and self._replica is not None:

@@ -1,0 +1,104 @@
+"""Every metric that the gateway exports: its name, type, labels and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+__all__ = ["FAMILIES", "Kind", "MetricFamily"]
+
+
+class Kind(StrEnum):
+    """A type of metric. Counters and histograms only grow."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class MetricFamily(NamedTuple):
+    """The declaration of a metric.
+
+    Attributes:
+        kind: Its type. The names of counters end in ``_total``.
+        about: One sentence for the exposition.
+        labels: The names of its labels. Their values come from bounded sets: route templates, codes, tables.
+        unit: What one of the integers that are counted is, in the unit of the name: 1e-9 for nanoseconds.
+        bounds: For a histogram, the exponents of two of the first and the last bucket, and the step between buckets.
+    """
+
+    kind: Kind
+    about: str
+    labels: tuple[str, ...] = ()
+    unit: float = 1.0
+    bounds: tuple[int, int, int] = (0, 0, 1)
+
+
+_TIME: Final = (14, 36, 1)  # 16 microseconds to 69 seconds
+_SIZE: Final = (6, 32, 2)  # 64 bytes to 4 GiB
+_COUNT: Final = (0, 12, 1)
+_NANOSECOND: Final = 1e-9
+_ROUTE: Final = ("method", "route")
+
+
+def _counter(about: str, *labels: str, unit: float = 1.0) -> MetricFamily:
+    return MetricFamily(Kind.COUNTER, about, labels, unit)
+
+
+def _gauge(about: str, *labels: str) -> MetricFamily:
+    return MetricFamily(Kind.GAUGE, about, labels)
+
+
+def _times(about: str, *labels: str) -> MetricFamily:
+    return MetricFamily(Kind.HISTOGRAM, about, labels, _NANOSECOND, _TIME)
+
+
+def _sizes(about: str, *labels: str) -> MetricFamily:
+    return MetricFamily(Kind.HISTOGRAM, about, labels, bounds=_SIZE)
+
+
+FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
+    {
+        # --- HTTP -----------------------------------------------------------------------------------------------------
+        "coregw_requests_total": _counter("Requests, by route template and status.", *_ROUTE, "status"),
+        "coregw_request_seconds": _times("Time from a complete head to the head of the response.", *_ROUTE),
+        "coregw_request_body_bytes": _sizes("Sizes of complete request bodies."),
+        "coregw_response_body_bytes": _sizes("Sizes of response bodies.", *_ROUTE),
+        "coregw_refusals_total": _counter("Requests refused with an error, by error code.", "reason"),
+        "coregw_connections": _gauge("Open connections to the main address."),
+        "coregw_requests_in_progress": _gauge("Requests on the main address that are not answered completely."),
+        "coregw_buffered_bytes": _gauge("Memory that request bodies take."),
+        # --- the engine -----------------------------------------------------------------------------------------------
+        "coregw_page_cache_hits_total": _counter("Pages found in the cache of parsed pages."),
+        "coregw_page_cache_misses_total": _counter("Pages that were not in the cache of parsed pages."),
+        "coregw_page_cache_bytes": _gauge("Memory that the cache of parsed pages takes."),
+        "coregw_page_cache_max_bytes": _gauge("Limit on the memory of the cache of parsed pages."),
+        "coregw_pages_read_total": _counter("Pages read from the store."),
+        "coregw_engine_jobs": _gauge("Long work of the engine that is running in a thread or waiting for one."),
+        # --- the store ------------------------------------------------------------------------------------------------
+        "coregw_store_sync_seconds": _times("Times of syncs of the write-ahead log."),
+        "coregw_store_group_requests": MetricFamily(Kind.HISTOGRAM, "Writes that shared a commit.", bounds=_COUNT),
+        "coregw_store_queue": _gauge("Writes that wait for the committer."),
+        "coregw_store_write_failures_total": _counter("Commits that failed, other than by lack of room."),
+        "coregw_store_sst_bytes": _gauge("Size of the SST files, by column family.", "family"),
+        "coregw_store_live_bytes": _gauge("Estimated size of the live data in the SST files.", "family"),
+        "coregw_store_memtable_bytes": _gauge("Memory that memtables take.", "family"),
+        "coregw_store_keys": _gauge("Estimated number of rows.", "family"),
+        "coregw_store_background_errors": _gauge("RocksDB's failed flushes and compactions."),
+        "coregw_disk_free_bytes": _gauge("Free space on the disk of the data directory."),
+        "coregw_disk_reserve_bytes": _gauge("Free space below which nothing is stored."),
+        # --- the gateway as a whole -----------------------------------------------------------------------------------
+        "coregw_ready": _gauge("1 if /readyz is 200, otherwise 0."),
+        "coregw_operations": _gauge("Long operations of maintenance in progress.", "kind"),
+        "coregw_info": _gauge("Always 1.", "version"),
+        "coregw_processes": _gauge("Processes that report metrics: the owner of the store, and workers."),
+        "coregw_worker_exits_total": _counter("Worker processes that have exited."),
+        "coregw_cpu_seconds_total": _counter("CPU time of all processes, user and system."),
+        "coregw_resident_bytes": _gauge("Resident memory of all processes."),
+        "coregw_open_files": _gauge("Open file descriptors of all processes."),
+        "coregw_max_open_files": _gauge("Limit on the open file descriptors of all processes."),
+    }
+)
+"""The metrics by name. `coregw_requests_total` of a worker that was killed may miss its last second."""

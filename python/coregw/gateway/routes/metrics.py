@@ -1,0 +1,63 @@
+"""``GET /metrics``: what all processes of the gateway have counted, in Prometheus' text format."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from litestar import Request, get
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from coregw import __version__
+from coregw.errors import CoregwError
+from coregw.gateway.http.replies import Reply
+from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.maintenance.context import Management
+from coregw.gateway.metrics.gathering import own_samples
+from coregw.gateway.metrics.samples import Sample, Sums, expose, number
+from coregw.gateway.metrics.store import store_samples
+from coregw.store.rocksdb import RocksStore
+
+__all__ = ["handlers"]
+
+
+@get("/metrics")
+async def metrics(request: Request[Any, Any, Any]) -> Reply:
+    """``GET /metrics``. If the store does not answer in time, its sizes are left out."""
+    query_parameters(request.scope)
+    management = Management.of(request)
+    sums = Sums()
+    sums.add(own_samples(management.sources))
+    sums.add(management.workers.samples())
+    sums.add(await _store_samples(management))
+    sums.add(await _state_samples(management))
+    text = await asyncio.to_thread(expose, sums)
+    return Reply(text, media_type=CONTENT_TYPE_PLAIN_0_0_4, headers={"Cache-Control": "no-store"})
+
+
+async def _store_samples(management: Management) -> list[Sample]:
+    store = management.gateway.engine.store
+    if not isinstance(store, RocksStore):
+        return []
+    try:
+        async with asyncio.timeout(management.gateway.settings.store_seconds):
+            return list(store_samples(await store.figures()))
+    except (CoregwError, TimeoutError):
+        return []
+
+
+async def _state_samples(management: Management) -> Iterator[Sample]:
+    obstacles = await management.gateway.obstacles()
+    kinds = Counter(each.kind for each in management.operations.running())
+    return iter(
+        [
+            number("coregw_ready", float(not obstacles)),
+            number("coregw_info", 1, __version__),
+            *(number("coregw_operations", count, kind) for kind, count in kinds.items()),
+        ]
+    )
+
+
+handlers: Final = (metrics,)
