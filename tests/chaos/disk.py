@@ -212,7 +212,10 @@ def _assign(names: _Names, name: str, node: _File | _Folder | None) -> None:
 def _read(path: Path) -> _Folder:
     folder = _Folder()
     for entry in path.iterdir():
-        folder.synced[entry.name] = _read(entry) if entry.is_dir() else _File(bytearray(entry.read_bytes()))
+        if entry.is_dir():
+            folder.synced[entry.name] = _read(entry)
+        elif entry.is_file():  # and no socket
+            folder.synced[entry.name] = _File(bytearray(entry.read_bytes()))
     folder.current = dict(folder.synced)
     return folder
 

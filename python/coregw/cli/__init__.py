@@ -39,7 +39,7 @@ _COMMANDS = (
     "serve-plants",
 )
 
-_CONTROL_COMMANDS = ("status",)
+_CONTROL_COMMANDS = ("status", "backup", "restore")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
 
 _SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)

@@ -30,7 +30,7 @@ from coregw.gateway.http.dispatch import Dispatcher
 from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
-from coregw.gateway.maintenance import flush, status
+from coregw.gateway.maintenance import backup, flush, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
 from coregw.gateway.routes import health, metrics
@@ -47,7 +47,7 @@ __all__ = ["serve_management"]
 
 logger = logging.getLogger("coregw.management")
 
-_GROUPS: Final = (status, flush)
+_GROUPS: Final = (status, flush, backup)
 """The groups of maintenance routes."""
 
 _CONNECTIONS: Final = 64

@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
-from rocksdict import Cache, ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import Cache, Checkpoint, ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
 
 from coregw.errors import StoreDamaged, Unavailable
-from coregw.store.rocksdb.directory import DATABASE, mark_ready, prepare
+from coregw.store.rocksdb.directory import DATABASE, mark_ready, prepare, remove_checkpoint
 from coregw.store.rocksdb.figures import FamilyFigures
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, chunk_range, upload_of_chunk
 from coregw.store.rocksdb.options import database_options, family_options
@@ -71,6 +71,7 @@ class Database:
             if salvage:
                 self._drop_incomplete_payloads()
             self.epoch = self._begin_epoch(is_first=create)
+            remove_checkpoint(path)
             if create:
                 mark_ready(path)
         except BaseException:
@@ -139,6 +140,15 @@ class Database:
         """The number of RocksDB's failed flushes and compactions."""
         with translated(self.path):
             return self._root.property_int_value("rocksdb.background-errors") or 0
+
+    def checkpoint(self, target: Path) -> None:
+        """Make a directory with the database of this moment, which RocksDB can open: hard links where it is possible.
+
+        It has everything that was written before. The GIL is held, so call `flush` first, to leave little to do.
+        """
+        with translated(self.path):
+            checkpoint = Checkpoint(self._root)
+            checkpoint.create_checkpoint(str(target))
 
     def free_bytes(self) -> int:
         """The free space on the disk that this user may use."""

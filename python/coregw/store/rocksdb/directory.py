@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+import shutil
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -22,10 +23,22 @@ from coregw.store.rocksdb.layout import FORMAT_VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DATABASE", "MARKER", "State", "mark_ready", "prepare"]
+__all__ = [
+    "CHECKPOINT",
+    "DATABASE",
+    "MARKER",
+    "State",
+    "checkpoint_directory",
+    "mark_ready",
+    "prepare",
+    "remove_checkpoint",
+]
 
 MARKER: Final = "coregw-store.json"
 DATABASE: Final = "rocksdb"
+CHECKPOINT: Final = "checkpoint"
+"""A directory in the store's, with the same layout: a copy of the database that a backup reads."""
+
 _UNFINISHED: Final = MARKER + ".new"
 
 State = Literal["creating", "ready"]
@@ -66,6 +79,33 @@ def mark_ready(path: Path) -> None:
     """Record that the database was created and synced."""
     with _translated(path):
         _write(path, "ready")
+
+
+@contextmanager
+def checkpoint_directory(path: Path) -> Iterator[Path]:
+    """Make a directory for a checkpoint of the store, with the marker, and remove it at the end.
+
+    Raises:
+        Unavailable: There is one already, or the directory cannot be created; `StorageFull` if there is no space.
+    """
+    target = path / CHECKPOINT
+    with _translated(path):
+        try:
+            target.mkdir(mode=0o700)
+        except FileExistsError:
+            raise Unavailable(f"the store in {path} has a checkpoint already") from None
+    try:
+        with _translated(path):
+            (target / MARKER).write_bytes((path / MARKER).read_bytes())
+        yield target
+    finally:
+        remove_checkpoint(path)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove the checkpoint in a store's directory, if there is one. Best effort."""
+    with suppress(OSError):
+        shutil.rmtree(path / CHECKPOINT)
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from coregw.store import Table
 from coregw.store.arguments import check_listing, key_range
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory
 from coregw.store.rocksdb.figures import StoreFigures
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, Row
 from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
@@ -188,6 +190,23 @@ class RocksStore:
             return StoreFigures(sizes, errors, free, self._reserve_bytes, committer.queued, committer.figures)
 
         return await self._reader.run(read)
+
+    @asynccontextmanager
+    async def checkpoint(self) -> AsyncIterator[Path]:
+        """Hold a copy of the store of this moment: a directory that could be opened, of hard links to table files.
+
+        It has everything that was acknowledged before. Table files that the store would delete meanwhile stay on the
+        disk until the end. There is at most one at a time.
+
+        Raises:
+            StorageFull, Unavailable: The disk has no room for flushing the memtables, the store is closed, or there is
+                a checkpoint already.
+        """
+        self._reader.require_open()
+        with checkpoint_directory(self.path) as target:
+            await self.flush()
+            await self._reader.run(lambda database: database.checkpoint(target / DATABASE))
+            yield target
 
     async def healthy(self) -> bool:
         try:

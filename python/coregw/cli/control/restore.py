@@ -1,0 +1,32 @@
+"""``coregw restore``: make a data directory of a generation of a backup repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from coregw.cli.control.connection import json_option
+from coregw.cli.control.display import print_result, shown_progress
+
+__all__ = ["command"]
+
+
+@click.command("restore")
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder to restore to; created, or empty.")
+@click.option("--generation", type=click.IntRange(1), help="Number of the generation; the newest by default.")
+@json_option
+def command(source: Path, data: Path, generation: int | None, as_json: bool) -> None:
+    """Restore a store from the backup in the directory SOURCE.
+
+    Every file is compared with its checksum, and the result opened and checked, before it becomes a store: a restore
+    that fails or is killed leaves nothing that a gateway would start on.
+    """
+    import msgspec
+
+    from coregw.upkeep.backup import Track, restore
+
+    with shown_progress("restore", as_json=as_json) as show:
+        result = restore(source, data, generation, Track(lambda progress: show(msgspec.to_builtins(progress))))
+    print_result(msgspec.to_builtins(result), as_json=as_json)

@@ -1,0 +1,1 @@
+"""Maintenance of a whole store, on a running gateway or without one."""

@@ -1,0 +1,60 @@
+"""Progress and cancellation of work in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from coregw.messages.progress import Progress
+
+__all__ = ["Report", "Track", "in_thread"]
+
+_T = TypeVar("_T")
+
+Report = Callable[[Progress], None]
+"""Tells how far an operation is. Called from any thread."""
+
+
+class Track:
+    """Counts the bytes of a step, and reports them.
+
+    Args:
+        report: Called with each progress.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._stopping = threading.Event()
+        self._step = ""
+        self._total: int | None = None
+        self._done = 0
+
+    def begin(self, step: str, total: int | None) -> None:
+        """Begin a step of `total` bytes, None if that is not known."""
+        self._step, self._total, self._done = step, total, 0
+        self.advance(0)
+
+    def advance(self, size: int) -> None:
+        """Count bytes as done. Raises `asyncio.CancelledError` after `stop`."""
+        if self._stopping.is_set():
+            raise asyncio.CancelledError
+        self._done += size
+        self._report(Progress(step=self._step, done=self._done, total=self._total, unit="bytes"))
+
+    def stop(self) -> None:
+        """Cancel: the next `advance` raises. Called from any thread."""
+        self._stopping.set()
+
+
+async def in_thread(call: Callable[[Track], _T], report: Report) -> _T:
+    """Run a call in a worker thread. If this task is cancelled, the call is, and it has ended when this raises."""
+    track = Track(report)
+    task = asyncio.ensure_future(asyncio.to_thread(call, track))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        track.stop()
+        await asyncio.wait([task])
+        raise

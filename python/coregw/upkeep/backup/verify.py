@@ -1,0 +1,96 @@
+"""Verifying a repository: every file against its digest, and the newest generation as a store."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from coregw.errors import StoreDamaged
+from coregw.upkeep.backup.check import check_store
+from coregw.upkeep.backup.files import digest, using
+from coregw.upkeep.backup.manifest import Generation
+from coregw.upkeep.backup.repository import Repository
+from coregw.upkeep.backup.track import Track
+
+__all__ = ["Verified", "verify"]
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of verifying.
+
+    Attributes:
+        generations: How many generations there are; all of their files were compared with their digests.
+        files: How many files they consist of together.
+        size_bytes: Their size.
+        pages: How many pages of the newest generation were compared with their digests.
+        roots: How many roots the newest generation holds.
+        seconds: How long it took.
+    """
+
+    generations: int
+    files: int
+    size_bytes: int
+    pages: int
+    roots: int
+    seconds: float
+
+
+def verify(source: Path, track: Track) -> Verified:
+    """Read all of a repository, and check that it can be restored. Changes nothing.
+
+    Needs space in the temporary directory for the log of the newest generation, at most some 64 MiB.
+
+    Raises:
+        InvalidInput: The directory is no repository.
+        NotFound: It has no complete backup.
+        StoreDamaged: A file is damaged or missing, or the newest generation is no sound store.
+        Unavailable: It cannot be read, or is being changed by another process.
+    """
+    began = time.monotonic()
+    repository = Repository.open(source)
+    with repository.locked(shared=True):
+        newest = repository.newest()
+        files = list(repository.stored())
+        size = sum(file.size for file in files)
+        track.begin("comparing files with their checksums", size)
+        for file in files:
+            place = repository.file(file.sha256)
+            with using(source):
+                if digest(place, file.size, track.advance) != file.sha256:
+                    raise StoreDamaged(_damaged(repository, place))
+        with tempfile.TemporaryDirectory(prefix="coregw-verify-") as scratch, using(Path(scratch)):
+            checked = check_store(_opened(repository, newest, Path(scratch) / "data"), track)
+        return Verified(
+            generations=len(repository.numbers()),
+            files=len(files),
+            size_bytes=size,
+            pages=checked.pages,
+            roots=checked.roots,
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+
+def _damaged(repository: Repository, place: Path) -> str:
+    affected = [
+        str(number)
+        for number in repository.numbers()
+        if any(file.sha256 == place.name for file in repository.generation(number).files)
+    ]
+    return f"{place} is damaged (generations {', '.join(affected)}); delete it, and back up again"
+
+
+def _opened(repository: Repository, generation: Generation, data: Path) -> Path:
+    """Make a data directory of a generation: table files, which RocksDB never changes, as symbolic links."""
+    data.mkdir(mode=0o700)
+    for file in generation.files:
+        target, place = data / file.path, repository.file(file.sha256).resolve()
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        if target.suffix == ".sst":
+            target.symlink_to(place)
+        else:
+            shutil.copyfile(place, target)
+    return data

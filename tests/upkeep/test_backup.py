@@ -1,0 +1,406 @@
+"""Backups of a RocksDB store: complete, incremental, checked, and harmless to the backups before them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged, Unavailable
+from coregw.messages.progress import Progress
+from coregw.store import Table
+from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from coregw.upkeep.backup import BackedUp, Repository, Restored, Track, Verified, back_up, restore, verify
+from store.rocksdb_support import are_held, flip_bit, put_roots, run_until_dead
+from stored_trees import put_tree
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - the file system, not a place for secrets
+
+
+def silent(_: Progress) -> None:
+    pass
+
+
+async def backed_up(store: RocksStore, destination: Path, keep: int = 7) -> BackedUp:
+    return await back_up(store, destination, keep, silent)
+
+
+async def restored(source: Path, data: Path, number: int | None = None) -> Restored:
+    return await asyncio.to_thread(restore, source, data, number, Track(silent))
+
+
+async def verified(source: Path) -> Verified:
+    return await asyncio.to_thread(verify, source, Track(silent))
+
+
+def pool(destination: Path) -> dict[str, tuple[int, int]]:
+    """The inode and modification time of each file in the pool."""
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in (destination / "files").iterdir()}
+
+
+def largest(destination: Path) -> Path:
+    return max((destination / "files").iterdir(), key=lambda file: file.stat().st_size)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[RocksStore]:
+    async with await open_store(tmp_path / "data") as opened:
+        yield opened
+
+
+@pytest.fixture
+def destination(tmp_path: Path) -> Path:
+    return tmp_path / "backups" / "daily"
+
+
+# --- what a backup contains -------------------------------------------------------------------------------------------
+
+
+async def test_a_backup_has_what_was_acknowledged_before_it_and_nothing_later(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    payload = random_bytes(2_500_000)
+    root = await put_tree(store, 500)
+    await upload(store, payload)
+    await store.put({Table.RECORDS: [(b"record", b"value")]})
+    first = await backed_up(store, destination)
+    later = await put_tree(store, 600)
+    second = await backed_up(store, destination)
+    assert (first.generation, second.generation) == (1, 2)
+    for number, expected in ((1, [True, False]), (None, [True, True])):
+        data = tmp_path / f"restored-{number}"
+        found = await restored(destination, data, number)
+        assert (found.generation, found.roots) == (number or 2, sum(expected))
+        async with await open_store(data) as copy:
+            assert await are_held(copy, [root, later]) == expected
+            assert await read(copy, multihash_of(payload)) == payload
+            assert await copy.get(Table.RECORDS, [b"record"]) == [b"value"]
+
+
+async def test_a_restored_store_is_a_store_of_its_own(store: RocksStore, destination: Path, tmp_path: Path) -> None:
+    await put_tree(store, 100)
+    await backed_up(store, destination)
+    await restored(destination, tmp_path / "copy")
+    async with await open_store(tmp_path / "copy") as copy:
+        await upload(copy, random_bytes(2_000_000, 1))
+        await upload(store, random_bytes(2_000_000, 2))
+        assert await copy.stat_payloads([multihash_of(random_bytes(2_000_000, 2))]) == [None]
+    assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == ["coregw-store.json", "rocksdb"]
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
+
+
+# --- incremental ------------------------------------------------------------------------------------------------------
+
+
+async def test_table_files_that_the_repository_has_are_not_copied_again(store: RocksStore, destination: Path) -> None:
+    await upload(store, random_bytes(3_000_000))
+    first = await backed_up(store, destination)
+    before = pool(destination)
+    await put_tree(store, 10)
+    second = await backed_up(store, destination)
+    assert first.copied_bytes == first.size_bytes > 3_000_000
+    assert second.size_bytes > 3_000_000
+    assert second.copied_bytes < 100_000
+    after = pool(destination)
+    assert before.items() <= after.items()
+
+
+async def test_a_backup_of_a_restored_store_copies_no_table_files(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await upload(store, random_bytes(3_000_000))
+    await backed_up(store, destination)
+    await restored(destination, tmp_path / "copy")
+    async with await open_store(tmp_path / "copy") as copy:
+        assert (await backed_up(copy, destination)).copied_bytes < 100_000
+
+
+async def test_files_of_two_stores_with_the_same_names_do_not_mix(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    async with await open_store(tmp_path / "other") as other:
+        roots = [await put_tree(each, count) for each, count in ((store, 300), (other, 301))]
+        for each in (store, other, store, other):
+            await backed_up(each, destination)
+    for number in (1, 2, 3, 4):
+        data = tmp_path / f"restored-{number}"
+        await restored(destination, data, number)
+        async with await open_store(data) as copy:
+            assert await are_held(copy, roots) == [number % 2 == 1, number % 2 == 0]
+
+
+async def test_old_generations_are_removed_with_the_files_that_only_they_have(
+    store: RocksStore, destination: Path
+) -> None:
+    for count in range(1, 5):
+        await put_tree(store, 300 + count)
+        last = await backed_up(store, destination, keep=2)
+    repository = Repository.open(destination)
+    assert repository.numbers() == [3, 4]
+    assert last.kept_generations == 2
+    assert last.freed_bytes > 0
+    assert {file.sha256 for file in repository.stored()} == {file.name for file in (destination / "files").iterdir()}
+    assert (await verified(destination)).generations == 2
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_flipped_bit_is_found_and_named_and_nothing_is_restored(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await upload(store, random_bytes(2_000_000))
+    await backed_up(store, destination)
+    damaged = largest(destination)
+    flip_bit(damaged, 1_000_000)
+    with pytest.raises(StoreDamaged, match=damaged.name):
+        await verified(destination)
+    with pytest.raises(StoreDamaged, match=damaged.name):
+        await restored(destination, tmp_path / "copy")
+    assert list((tmp_path / "copy").iterdir()) == []
+
+
+async def test_a_deleted_file_is_stored_again_by_the_next_backup(store: RocksStore, destination: Path) -> None:
+    await upload(store, random_bytes(2_000_000))
+    await backed_up(store, destination)
+    largest(destination).unlink()
+    with pytest.raises(StoreDamaged, match="is missing"):
+        await verified(destination)
+    await backed_up(store, destination)
+    assert (await verified(destination)).generations == 2
+
+
+async def test_a_damaged_manifest_is_found_and_the_other_generations_stay(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await put_tree(store, 100)
+    for _ in range(2):
+        await backed_up(store, destination)
+    manifest = destination / "generations" / "000002.json"
+    flip_bit(manifest, 50)
+    for attempt in (verified(destination), restored(destination, tmp_path / "copy")):
+        with pytest.raises(StoreDamaged, match="checksum"):
+            await attempt
+    await restored(destination, tmp_path / "first", 1)
+    third = await backed_up(store, destination)
+    assert third.freed_bytes == 0  # what the damaged manifest names may be wanted
+    await restored(destination, tmp_path / "third", 3)
+
+
+async def test_a_manifest_cannot_name_a_file_elsewhere(store: RocksStore, destination: Path, tmp_path: Path) -> None:
+    import hashlib
+
+    await backed_up(store, destination)
+    manifest = destination / "generations" / "000001.json"
+    for path in ("../escaped", "/escaped", "rocksdb/../../escaped", ""):
+        content = json.loads(manifest.read_bytes().splitlines()[0])
+        content["files"][0]["path"] = path
+        line = json.dumps(content).encode()
+        manifest.write_bytes(line + b"\n" + hashlib.sha256(line).hexdigest().encode() + b"\n")
+        with pytest.raises(StoreDamaged, match="no store has"):
+            await restored(destination, tmp_path / "copy")
+
+
+async def test_a_page_that_does_not_match_its_digest_fails_the_check(store: RocksStore, destination: Path) -> None:
+    await put_tree(store, 100)
+    await store.put({Table.PAGES: [(bytes(32), b"no page")]})
+    await backed_up(store, destination)
+    with pytest.raises(StoreDamaged, match=bytes(32).hex()):
+        await verified(destination)
+
+
+# --- restoring --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", ["file", "store"])
+async def test_a_directory_that_is_not_empty_is_refused_and_unchanged(
+    store: RocksStore, destination: Path, tmp_path: Path, held: str
+) -> None:
+    await put_tree(store, 10)
+    await backed_up(store, destination)
+    data = tmp_path / "taken"
+    if held == "store":
+        await (await open_store(data)).close()
+    else:
+        data.mkdir()
+        (data / "letters.txt").write_text("dear")
+    before = sorted(data.rglob("*"))
+    with pytest.raises(InvalidInput, match="is not empty"):
+        await restored(destination, data)
+    assert sorted(data.rglob("*")) == before
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_what_a_killed_restore_leaves_is_no_store_and_is_replaced_by_the_next(
+    store: RocksStore, destination: Path, tmp_path: Path, moved: bool
+) -> None:
+    root = await put_tree(store, 10)
+    await backed_up(store, destination)
+    data = tmp_path / "copy"
+    await restored(destination, data)
+    (data / "restoring").mkdir()
+    for name in ["coregw-store.json"] if moved else ["coregw-store.json", "rocksdb"]:
+        (data / name).rename(data / "restoring" / name)
+    with pytest.raises(InvalidInput, match="not a coregw store"):
+        await open_store(data)
+    await restored(destination, data)
+    async with await open_store(data) as copy:
+        assert await are_held(copy, [root]) == [True]
+
+
+async def test_a_generation_that_does_not_exist_is_named_with_those_that_do(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await backed_up(store, destination)
+    with pytest.raises(NotFound, match="no generation 5; it has 1"):
+        await restored(destination, tmp_path / "copy", 5)
+    assert not (tmp_path / "copy").exists()
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_directory_with_other_files_is_no_destination(store: RocksStore, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "letters").write_text("dear")
+    with pytest.raises(InvalidInput, match="it holds 'letters'"):
+        await backed_up(store, place)
+    assert [path.name for path in place.iterdir()] == ["letters"]
+
+
+async def test_the_data_directory_is_no_destination(store: RocksStore, tmp_path: Path) -> None:
+    for place in (store.path, store.path / "backups", tmp_path / "data" / ".." / "data" / "backups"):
+        with pytest.raises(InvalidInput, match="is in the data directory"):
+            await backed_up(store, place)
+
+
+async def test_a_directory_without_a_backup_is_no_source(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InvalidInput, match="is not a backup"):
+            await restored(place, tmp_path / "copy")
+
+
+async def test_a_destination_in_use_is_unavailable(store: RocksStore, destination: Path, tmp_path: Path) -> None:
+    await backed_up(store, destination)
+    with Repository.open(destination).locked(), pytest.raises(Unavailable, match="in use"):
+        await backed_up(store, destination)
+    with Repository.open(destination).locked(shared=True):
+        await restored(destination, tmp_path / "copy")
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="needs a second file system")
+async def test_a_destination_on_another_file_system(store: RocksStore, tmp_path: Path) -> None:
+    destination = MEMORY / f"coregw-backup-{os.getpid()}"
+    try:
+        await put_tree(store, 100)
+        await backed_up(store, destination)
+        assert (await backed_up(store, destination)).copied_bytes == 0
+        assert destination.stat().st_dev != store.path.stat().st_dev
+        await restored(destination, tmp_path / "copy")
+    finally:
+        shutil.rmtree(destination, ignore_errors=True)
+
+
+async def test_a_backup_of_a_newer_format_is_refused(store: RocksStore, destination: Path, tmp_path: Path) -> None:
+    await backed_up(store, destination)
+    marker = destination / "coregw-backup.json"
+    marker.write_text(marker.read_text().replace('"format":1', '"format":2'))
+    for attempt in (backed_up(store, destination), restored(destination, tmp_path / "copy")):
+        with pytest.raises(Unavailable, match="format 2"):
+            await attempt
+
+
+# --- interruptions ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_backup_leaves_the_earlier_ones_and_no_checkpoint(
+    store: RocksStore, destination: Path
+) -> None:
+    await put_tree(store, 100)
+    await backed_up(store, destination)
+    before = pool(destination)
+    await upload(store, random_bytes(5_000_000))
+    loop = asyncio.get_running_loop()
+
+    def cancel(progress: Progress) -> None:
+        if progress.done > 1_000_000:
+            loop.call_soon_threadsafe(task.cancel)
+
+    task = loop.create_task(back_up(store, destination, 7, cancel))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert Repository.open(destination).numbers() == [1]
+    assert pool(destination) == before
+    assert not (store.path / "checkpoint").exists()
+    assert (await backed_up(store, destination)).generation == 2
+
+
+async def test_a_checkpoint_of_a_killed_process_is_removed_when_the_store_is_opened(tmp_path: Path) -> None:
+    run_until_dead(
+        tmp_path,
+        """
+        store = await open_store(path)
+        await put_roots(store, [b"root"])
+        async with store.checkpoint() as copy:
+            assert (copy / "rocksdb" / "CURRENT").is_file()
+            die()
+        """,
+    )
+    assert (tmp_path / "checkpoint").is_dir()
+    async with await open_store(tmp_path) as store:
+        assert not (tmp_path / "checkpoint").exists()
+        assert await are_held(store, [b"root"]) == [True]
+
+
+async def test_there_is_one_checkpoint_at_a_time(store: RocksStore) -> None:
+    async with store.checkpoint():
+        with pytest.raises(Unavailable, match="has a checkpoint already"):
+            async with store.checkpoint():
+                pass
+    async with store.checkpoint() as path:
+        assert path.is_dir()
+
+
+async def test_backups_go_on_while_the_store_is_written(store: RocksStore, destination: Path, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    acknowledged: list[bytes] = []
+
+    async def write() -> None:
+        while True:
+            root = rng.randbytes(36)
+            await put_roots(store, [root], [(root[-32:], rng.randbytes(3000))])
+            acknowledged.append(root)
+
+    writing = asyncio.create_task(write())
+    expected = []
+    for _ in range(3):
+        await asyncio.sleep(0.05)
+        expected.append(list(acknowledged))
+        await backed_up(store, destination)
+    writing.cancel()
+    for number, roots in enumerate(expected, 1):
+        repository = Repository.open(destination)
+        data = tmp_path / f"copy-{number}"
+        for file in repository.generation(number).files:
+            (data / file.path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(repository.file(file.sha256), data / file.path)
+        async with await open_store(data) as copy:
+            assert all(await are_held(copy, roots))
+            assert roots
+
+
+async def test_a_closed_store_cannot_be_backed_up(tmp_path: Path, destination: Path) -> None:
+    store = await open_store(tmp_path / "data")
+    await store.close()
+    with pytest.raises(CoregwError, match="closed"):
+        await backed_up(store, destination)
