@@ -135,12 +135,22 @@ chaos: install ## kill, cut, fill and damage gateways for some minutes (ARGS='po
 props-long: install ## run the Rust property tests with many more cases (PROPTEST_CASES_LONG=20000)
 	PROPTEST_CASES=$(PROPTEST_CASES_LONG) cargo test --release --locked -p coregw-core --test props
 
+fuzz_targets = $(basename $(notdir $(wildcard rust/fuzz/src/bin/*.rs)))
+run_fuzz = cargo run --quiet --release --locked --bin "$$target" --
+
 .PHONY: fuzz
 fuzz: install ## run every Rust fuzz target for a minute (FUZZ_SECONDS=60)
-	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && for target in proofs pages changes json car; do \
-		echo "== $$target"; \
-		cargo run --quiet --release --locked --bin "$$target" -- \
-			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 "corpus/$$target"; done
+	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && { [ ! -e corpus.tar.xz ] || tar -xf corpus.tar.xz; } && \
+		for target in $(fuzz_targets); do \
+			echo "== $$target"; \
+			$(run_fuzz) -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 \
+				"corpus/$$target"; done
+
+.PHONY: fuzz-corpus
+fuzz-corpus: install ## minimise the corpora of the fuzz targets, and pack them into rust/fuzz/corpus.tar.xz
+	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && rm -rf merged && for target in $(fuzz_targets); do \
+		mkdir -p "merged/$$target" && $(run_fuzz) -merge=1 -verbosity=0 "merged/$$target" "corpus/$$target"; done && \
+		rm -rf corpus && mv merged corpus && tar -cJf corpus.tar.xz corpus && ls -l corpus.tar.xz
 
 .PHONY: soak
 soak: $(VENV)/.bench-locked ## run ten minutes of mixed load; fail if memory grows (ARGS='--seconds 60 --write')

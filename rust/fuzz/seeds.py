@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def write(target: str, name: str, data: bytes) -> None:
 
 
 def main() -> None:
-    """Write the corpora of `proofs`, `json` and `car`, and create empty folders for the other targets."""
+    """Write the corpora of all targets."""
     for name in ("proofs.json", "scans.json", "transitions.json", "hostile.json"):
         for i, case in enumerate(cases(name)):
             proof = bytes.fromhex(case["proof"]) if "proof" in case else b""
@@ -39,8 +40,14 @@ def main() -> None:
     root = bytes.fromhex("0190e2c0011220") + hashlib.sha256(b"\0").digest()
     header = b"\xa2eroots\x81\xd8\x2a\x58\x28\0" + root + b"gversion\x01"
     write("car", "empty-map", b"\x10" + bytes([len(header)]) + header + bytes([len(root) + 1]) + root + b"\0")
-    for target in ("pages", "changes"):
-        (HERE / "corpus" / target).mkdir(parents=True, exist_ok=True)
+    for name in ("keys.json", "payloads.json"):
+        for i, case in enumerate(cases(name)):
+            write("identifiers", f"{name}-{i}", "/".join(case.get("segments", [case.get("cid", "")])).encode())
+    # The other targets make trees and requests of their input; random bytes make small ones of every kind.
+    dice = random.Random(1)  # noqa: S311 - seeded on purpose
+    for target in ("changes", "forged", "mutations", "pages", "results", "stored"):
+        for i in range(40):
+            write(target, f"random-{i}", dice.randbytes(dice.choice((20, 60, 200, 600))))
 
 
 if __name__ == "__main__":
