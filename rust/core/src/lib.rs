@@ -49,6 +49,7 @@ pub use proof::verify;
 pub use query::arcs::Arcs;
 pub use query::diff::{Difference, Differences, check_same_suite};
 pub use query::fixed::{FixedSizes, Unchecked};
+pub use query::keys::{Keys, MAX_KEYS};
 pub use query::list::{ListChange, ListChanges};
 pub use query::map::{MapChange, MapChanges};
 pub use query::{list, map};

@@ -13,6 +13,7 @@ use crate::page::path::{Linked, PagePath};
 use crate::proof::query::{self, Answer, Ask, Element};
 use crate::query::arcs::Arcs;
 use crate::query::build::{Built, Destination};
+use crate::query::keys::Keys;
 use crate::query::list::{self, ListChanges, Span};
 use crate::query::map::{self, Listing, Made, MapChanges};
 use crate::tree::arena::NodeId;
@@ -127,6 +128,18 @@ impl Snapshot {
     /// [`Error::Input`] if this is not a map.
     pub fn prove(&self, key: &Key) -> Result<Vec<u8>> {
         Ok(self.descend(Kind::Map, &mut ToKey(key.as_bytes()))?.proof())
+    }
+
+    /// Looks up several keys. Returns their targets in the order of `keys`, and a function that encodes the multiproof.
+    /// O(keys x depth).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if this is not a map.
+    pub fn keys(&self, keys: Keys) -> Result<(Vec<Option<Cid>>, impl FnOnce() -> Vec<u8>)> {
+        match self.ask(Kind::Map, Ask::Keys(keys))? {
+            (Answer::Keys(targets), tree) => Ok((targets, move || tree.proof())),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Looks up an element. Returns it, and a function that encodes its proof. O(log n).

@@ -14,7 +14,8 @@ use proptest::sample::Index;
 use support::query::{list_queries, map_queries, near};
 use support::tamper::{Edit, edits, hostile_bytes, tamper};
 use support::{
-    Answer, Arcmap, Elements, Path, Query, config, pages, slow_get, slow_index, slow_range, slow_scan, suites,
+    Answer, Arcmap, Elements, Path, Query, config, pages, slow_get, slow_get_many, slow_index, slow_range, slow_scan,
+    suites,
 };
 
 /// The maximum number of bytes below a page's top node.
@@ -197,13 +198,23 @@ proptest! {
         suite in suites(),
         arcs in support::arcmaps(40),
         more in prop::collection::vec((any::<Index>(), any::<Index>(), support::paths()), 8),
+        turn in any::<Index>(),
     ) {
         let tree = support::map(suite, &arcs);
         let others = more.into_iter().map(|(pick, cut, other)| near(&arcs, pick, cut, other));
-        let queries: Vec<_> = arcs.keys().cloned().chain(others).map(Query::Key).collect();
+        let paths: BTreeSet<Path> = arcs.keys().cloned().chain(others).collect();
+        let mut paths: Vec<Path> = paths.into_iter().collect();
+        let queries: Vec<_> = paths.iter().cloned().map(Query::Key).collect();
         for query in &queries {
             let Query::Key(path) = query else { unreachable!() };
-            check_query(&tree, query, &slow_get(&arcs, path))?;
+            let proof = check_query(&tree, query, &slow_get(&arcs, path))?;
+            let one = vec![path.clone()];
+            prop_assert_eq!(check_query(&tree, &Query::Keys(one.clone()), &slow_get_many(&arcs, &one))?, proof);
+        }
+        let turn = turn.index(paths.len());
+        paths.rotate_left(turn);
+        for count in [paths.len(), paths.len().div_ceil(2)] {
+            check_query(&tree, &Query::Keys(paths[..count].to_vec()), &slow_get_many(&arcs, &paths[..count]))?;
         }
         check_proofs_are_not_interchangeable(&tree, &queries)?;
     }
@@ -363,6 +374,10 @@ proptest! {
         limit in 1usize..900,
     ) {
         let tree = support::map(suite, &arcs);
+        let paths = picks.iter().cloned().map(|(pick, cut, other)| near(&arcs, pick, cut, other));
+        let mut paths: Vec<_> = paths.collect::<BTreeSet<_>>().into_iter().collect();
+        paths.reverse();
+        check_query(&tree, &Query::Keys(paths.clone()), &slow_get_many(&arcs, &paths))?;
         for (pick, cut, other) in picks {
             let path = near(&arcs, pick, cut, other);
             check_query(&tree, &Query::Key(path.clone()), &slow_get(&arcs, &path))?;

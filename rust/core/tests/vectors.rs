@@ -1,10 +1,12 @@
 //! The test vectors of `tests/vectors/` (protocol section 6).
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use coregw_core::codec::Codec;
 use coregw_core::{
-    Arcs, Cid, Key, ListChange, ListChanges, MapChange, MapChanges, RootCid, Snapshot, Suite, Window, payload, verify,
+    Arcs, Cid, Key, Keys, ListChange, ListChanges, MapChange, MapChanges, Result, RootCid, Snapshot, Suite, Window,
+    payload, verify,
 };
 use serde_json::Value;
 
@@ -98,6 +100,36 @@ fn roots_match_the_vectors() {
             assert_eq!(tree.measure(), measure.as_u64().expect("a measure"));
         }
     }
+}
+
+fn keys(case: &Value) -> Result<Keys> {
+    let key = |segments| Key::from_segments(&strings(segments)).expect("a path");
+    Keys::new(case["keys"].as_array().expect("keys").iter().map(key).collect())
+}
+
+#[test]
+fn multiproofs_match_the_vectors() {
+    let all = cases("roots.json");
+    let maps: HashMap<_, _> =
+        all.iter().filter(|case| case["kind"] == "map").map(|case| (text(&case["root"]), case)).collect();
+    let mut proved = 0;
+    for case in cases("multiproofs.json") {
+        let (root, proof) = (root(&case["root"]).expect("a root"), bytes(&case["proof"]));
+        let proven = keys(&case).and_then(|keys| verify::keys(&root, keys, &proof, verify::WIDE_PROOF_LIMIT));
+        if case["valid"] == true {
+            let targets: Vec<_> = case["targets"].as_array().expect("targets").iter().map(maybe_cid).collect();
+            assert_eq!(proven, Ok(targets), "{case}");
+        } else {
+            assert!(proven.is_err(), "{case}");
+        }
+        if let (Some(map), true) = (maps.get(text(&case["root"])), case["valid"] == true) {
+            let map = build_map(suite(&case), &map["arcs"]);
+            let (_, made) = map.keys(keys(&case).expect("distinct keys")).expect("a map");
+            assert_eq!(hex::encode(made()), text(&case["proof"]), "{case}");
+            proved += 1;
+        }
+    }
+    assert!(proved >= 10, "{proved}");
 }
 
 /// Verifies the proof of a case; returns what it proves as the members of a vector, or why the proof is refused.

@@ -44,7 +44,7 @@ mod trees;
 pub use batch::{BatchLimits, BatchPaths};
 pub use diff::DiffRequest;
 pub use join::ForEach;
-pub use map_proof::verify_map_proof;
+pub use map_proof::{MapProofOutcome, verify_map_proof};
 pub use message::delta::MAX_DELTAS;
 pub use read::{ReadOutcome, verify_read};
 pub use resolve::verify_resolve;

@@ -1,4 +1,4 @@
-//! Map proof (protocol section 5): the membership or absence of a key.
+//! Map proof (protocol section 5): the membership or absence of a key, or of several keys with one multiproof.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,10 @@ struct MapProofRequest<'a> {
     profile: Cow<'a, str>,
     #[serde(borrow)]
     root: Cow<'a, str>,
-    key: Vec<String>,
+    #[serde(default, deserialize_with = "present")]
+    key: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "present")]
+    keys: Option<Vec<Vec<String>>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,9 +34,12 @@ struct MapProofRequest<'a> {
 struct MapProofResult<'a> {
     #[serde(borrow)]
     profile: Cow<'a, str>,
-    present: bool,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    present: Option<bool>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    targets: Option<Vec<Option<String>>>,
     #[serde(borrow)]
     prooflist: ProofList<'a>,
 }
@@ -43,7 +49,32 @@ objects! {
     written: MapProofResult<'a>;
 }
 
-/// A map-proof request: the map, and the key.
+impl<'a> MapProofResult<'a> {
+    /// The result that states an answer.
+    fn new(answer: &Answer, prooflist: ProofList<'a>) -> Self {
+        let (mut present, mut target, mut targets) = (None, None, None);
+        match answer {
+            Answer::Keys(found) => targets = Some(found.iter().map(|cid| cid.map(|cid| cid.text())).collect()),
+            Answer::Key(found) => {
+                present = Some(found.is_some());
+                target = found.map(|cid| cid.text());
+            }
+            _ => {}
+        }
+        Self { profile: PROFILE.into(), present, target, targets, prooflist }
+    }
+
+    /// Checks that this result, which was received, states `answer`.
+    fn check(&self, answer: &Answer) -> Result<()> {
+        let proven = Self::new(answer, ProofList::default());
+        check_member("profile", &self.profile, &proven.profile)?;
+        check_member("present", &self.present, &proven.present)?;
+        check_member("target", &self.target, &proven.target)?;
+        check_member("targets", &self.targets, &proven.targets)
+    }
+}
+
+/// A map-proof request: the map, and the key or keys.
 #[derive(Debug, Clone)]
 struct MapProof {
     root: RootCid,
@@ -55,8 +86,13 @@ impl MapProof {
         let request: MapProofRequest<'_> = message::request(body)?;
         check_profile(&request.profile, PROFILE)?;
         let root = root_of_kind(&request.root, Kind::Map)?;
-        let question = Question::Key(request.key);
-        question.ask().map_err(|error| error.within("key"))?;
+        let question = match (request.key, request.keys) {
+            (Some(key), None) => Question::Key(key),
+            (None, Some(keys)) => Question::Keys(keys),
+            _ => return Err(Error::request("exactly one of \"key\" and \"keys\" is required")),
+        };
+        let place = |error: Error| if let Question::Key(_) = question { error.within("key") } else { error };
+        question.ask().map_err(place)?;
         Ok(Self { root, question })
     }
 }
@@ -77,23 +113,31 @@ async fn map_proof(trees: Trees, request: MapProof) -> Result<String> {
     trees.check_held(&[request.root]).await?;
     let (answer, proof) = trees.answer(&request.root, request.question.ask()?).await?;
     let prooflist = request.question.prooflist(&request.root, &answer, proof);
-    let target = if let Answer::Key(target) = answer { target.map(|cid| cid.text()) } else { None };
-    Ok(json::write(&MapProofResult { profile: PROFILE.into(), present: target.is_some(), target, prooflist }))
+    Ok(json::write(&MapProofResult::new(&answer, prooflist)))
 }
 
-/// Checks a map proof: returns the target, or `None` if the key is proven absent. O(depth) hashes.
+/// What a map proof proves: the target of the key, or of each key in the order of the request. `None` if it is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MapProofOutcome {
+    /// The answer to a request with `key`.
+    Key(Option<Cid>),
+    /// The answer to a request with `keys`.
+    Keys(Vec<Option<Cid>>),
+}
+
+/// Checks a map proof, and returns what it proves. O(shown nodes) hashes.
 ///
 /// # Errors
 /// [`Error::Input`] if the request is malformed; [`Error::Proof`] for anything wrong in the result.
-pub fn verify_map_proof(request: &[u8], result: &[u8]) -> Result<Option<Cid>> {
+pub fn verify_map_proof(request: &[u8], result: &[u8]) -> Result<MapProofOutcome> {
     let request = MapProof::parse(request)?;
     let sent: MapProofResult<'_> = message::result(result)?;
-    check_member("profile", &&*sent.profile, &PROFILE)?;
     sent.prooflist.check_frame(&request.root.cid(), &request.question.text())?;
-    let Answer::Key(target) = request.question.check(0, sent.prooflist.only_step()?, &request.root)? else {
-        return Err(Error::proof("the answer is of another kind"));
-    };
-    check_member("present", &sent.present, &target.is_some())?;
-    check_member("target", &sent.target, &target.map(|cid| cid.text()))?;
-    Ok(target)
+    let answer = request.question.check(0, sent.prooflist.only_step()?, &request.root)?;
+    sent.check(&answer)?;
+    match answer {
+        Answer::Key(target) => Ok(MapProofOutcome::Key(target)),
+        Answer::Keys(targets) => Ok(MapProofOutcome::Keys(targets)),
+        _ => Err(Error::proof("the answer is of another kind")),
+    }
 }

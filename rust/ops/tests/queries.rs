@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coregw_core::{Arcs, Error, Key, Missing, Snapshot, Suite};
-use coregw_ops::{Operation, ReadOutcome, verify_map_proof, verify_read, verify_scan};
+use coregw_ops::{MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_scan};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -31,7 +31,7 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
         let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "key": ["users"]}).to_string();
         let op = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
         let result = store.serve(op).expect("an absence is an answer here");
-        assert_eq!(verify_map_proof(request.as_bytes(), result.as_bytes()), Ok(None));
+        assert_eq!(verify_map_proof(request.as_bytes(), result.as_bytes()), Ok(MapProofOutcome::Key(None)));
 
         let (mut after, mut listed) = (None::<Vec<String>>, Vec::new());
         loop {

@@ -302,7 +302,7 @@ impl PartialTree {
 
     /// What a loaded node says to a descent.
     #[inline(always)]
-    fn visited(&self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
+    pub(crate) fn visited(&self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, Counts>> {
         let shape = self.arena.shape(id, floor).ok_or(Failure::Stub)?;
         let left = match shape {
             Shape::Inner { children: [left, _], .. } => self.sum(left).count,

@@ -14,6 +14,7 @@ use crate::page::format::Page;
 use crate::page::partial::{PartialTree, Supply, Visiting};
 use crate::page::path::{Finder, PagePath};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
+use crate::query::keys::{self, Keys};
 use crate::query::list::{self, ListChanges, Span};
 use crate::query::map::{self, Listing, Made, MapChanges};
 use crate::query::scan;
@@ -25,6 +26,8 @@ use crate::tree::node::Summary;
 pub enum Ask {
     /// The target of a key of a map.
     Key(Key),
+    /// The targets of keys of a map.
+    Keys(Keys),
     /// An element of a list.
     Index(u64),
     /// The elements of a list whose span of measure meets `start..end`.
@@ -49,6 +52,8 @@ pub enum Ask {
 pub enum Answer {
     /// The target of the key; None if it is absent.
     Key(Option<Cid>),
+    /// The targets of the keys, in the order in which they were asked; None for an absent one.
+    Keys(Vec<Option<Cid>>),
     /// The element of the index, if the list has it.
     Element(Element),
     /// The elements that the range meets.
@@ -78,6 +83,7 @@ pub(crate) fn run(ask: &Ask, tree: &mut PartialTree, made: &mut Made) -> Attempt
             let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, 0, &mut ToKey(key.as_bytes()))?;
             Answer::Key((landing.end == End::Found).then(|| Cid::trusted(tree.arena.target(landing.id))))
         }
+        Ask::Keys(keys) => Answer::Keys(keys::get(tree, keys)?),
         Ask::Index(index) => {
             let found = list::get(tree, *index)?;
             Answer::Element(Element {

@@ -12,6 +12,7 @@ use crate::page::partial::PartialTree;
 use crate::proof::query::{Answer, Ask, Element, run_once};
 use crate::proof::streamed::{self, KeyProof, UNVISITED};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
+use crate::query::keys::Keys;
 use crate::query::list::{ListChanges, Span};
 use crate::query::map::{Listing, MapChanges};
 
@@ -20,7 +21,7 @@ use crate::query::map::{Listing, MapChanges};
 /// An inner node and the stub beside it take at most 44 bytes without the label, for each bit of the longest key. The
 /// labels, the last node and its target take the rest.
 pub const PROOF_LIMIT: usize = MAX_BITS as usize * 44 + 8300;
-/// The default limit on the proof of a range, a listing, changes or a diff, in bytes.
+/// The default limit on the proof of several keys, a range, a listing, changes or a diff, in bytes.
 pub const WIDE_PROOF_LIMIT: usize = 16 << 20;
 
 /// Offsets in a proof have 32 bits.
@@ -153,6 +154,19 @@ fn unexpected() -> Error {
 pub fn key(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
     expect(root, Kind::Map)?;
     look_up(root, key, proof, limit)
+}
+
+/// Verifies a multiproof: the targets of `keys` in the map `root`, in the order of `keys`, None for a key that is proven
+/// absent. O(shown nodes) hashes, O(keys x depth) steps.
+///
+/// # Errors
+/// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a map.
+pub fn keys(root: &RootCid, keys: Keys, proof: &[u8], limit: usize) -> Result<Vec<Option<Cid>>> {
+    expect(root, Kind::Map)?;
+    match replay(root, Ask::Keys(keys), proof, limit)? {
+        Answer::Keys(targets) => Ok(targets),
+        _ => Err(unexpected()),
+    }
 }
 
 /// Verifies element `index` of the list `root`, or that the list is shorter. O(log n) hashes.

@@ -4,6 +4,7 @@ pub(crate) mod arcs;
 pub(crate) mod build;
 pub(crate) mod diff;
 pub(crate) mod fixed;
+pub(crate) mod keys;
 pub mod list;
 pub mod map;
 pub(crate) mod scan;

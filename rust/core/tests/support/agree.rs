@@ -12,6 +12,10 @@ pub fn agree(root: &RootCid, query: &Query, proof: &[u8]) -> Option<Answer> {
     let ours = query.verify(root, proof);
     let slow = match query {
         Query::Key(path) => reference::key(root, &super::model::key(path), proof).map(Answer::Key),
+        Query::Keys(paths) => {
+            let keys: Vec<_> = paths.iter().map(super::model::key).collect();
+            reference::keys(root, &keys, proof).map(Answer::Keys)
+        }
         Query::Scan(prefix, after, limit) => {
             reference::scan(root, (prefix, after.as_deref()), *limit, proof).map(Answer::Listing)
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use coregw_core::list::Span;
 use coregw_core::map::Listing;
 use coregw_core::{
-    Arcs, Cid, DiffQuery, Difference, Differences, Digest, Element, FixedSizes, Key, ListChange, ListChanges,
+    Arcs, Cid, DiffQuery, Difference, Differences, Digest, Element, FixedSizes, Key, Keys, ListChange, ListChanges,
     MapChange, MapChanges, Page, PageSource, Result, RootCid, Snapshot, Suite, Window, varint, verify,
 };
 
@@ -168,6 +168,8 @@ pub fn list_changes(from: &Elements, to: &Elements) -> Vec<ListChange> {
 pub enum Query {
     /// `get(key)`.
     Key(Path),
+    /// `get(keys)`.
+    Keys(Vec<Path>),
     /// `scan(prefix, after, limit)`.
     Scan(Path, Option<Path>, usize),
     /// `apply(changes)` on a map.
@@ -184,6 +186,7 @@ pub enum Query {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Key(Option<Cid>),
+    Keys(Vec<Option<Cid>>),
     Listing(Listing),
     Element(Element),
     Span(Span),
@@ -200,6 +203,10 @@ fn list_changes_of(changes: &[ListChange], fixed: Option<(u64, u64)>) -> Result<
     Ok(if let Some(sizes) = sizes { changes.into_fixed(sizes) } else { changes })
 }
 
+fn keys(paths: &[Path]) -> Result<Keys> {
+    Keys::new(paths.iter().map(key).collect())
+}
+
 impl Query {
     /// Answers the query and proves it, as the gateway does.
     pub fn prove(&self, tree: &Snapshot) -> Result<(Answer, Vec<u8>)> {
@@ -208,6 +215,10 @@ impl Query {
                 let key = key(path);
                 let (target, proof) = tree.key(&key)?;
                 (Answer::Key(target), proof())
+            }
+            Self::Keys(paths) => {
+                let (targets, proof) = tree.keys(keys(paths)?)?;
+                (Answer::Keys(targets), proof())
             }
             Self::Scan(prefix, after, limit) => {
                 let (listing, proof) = tree.scan(window(prefix, after.as_ref()), *limit)?;
@@ -237,6 +248,7 @@ impl Query {
         let limit = verify::WIDE_PROOF_LIMIT;
         match self {
             Self::Key(path) => verify::key(root, &key(path), proof, limit).map(Answer::Key),
+            Self::Keys(paths) => verify::keys(root, keys(paths)?, proof, limit).map(Answer::Keys),
             Self::Scan(prefix, after, n) => {
                 verify::scan(root, window(prefix, after.as_ref()), *n, proof, limit).map(Answer::Listing)
             }
@@ -255,6 +267,11 @@ impl Query {
 /// A lookup in a sorted map.
 pub fn slow_get(arcs: &Arcmap, path: &Path) -> Answer {
     Answer::Key(arcs.get(path).copied())
+}
+
+/// Lookups in a sorted map.
+pub fn slow_get_many(arcs: &Arcmap, paths: &[Path]) -> Answer {
+    Answer::Keys(paths.iter().map(|path| arcs.get(path).copied()).collect())
 }
 
 /// A listing of a sorted map: `prefix` and every path below it, restricted to paths greater than `after`.

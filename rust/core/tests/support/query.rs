@@ -26,13 +26,23 @@ pub fn near(arcs: &Arcmap, pick: Index, cut: Index, other: Path) -> Path {
 
 /// A map of fewer than `n` arcs with a query on it.
 pub fn map_queries(n: usize) -> impl Strategy<Value = (Arcmap, Query)> {
-    let kind = prop_oneof![Just(0), Just(1), Just(2)];
+    let kind = prop_oneof![Just(0), Just(1), Just(2), Just(3)];
     let picks = (any::<Index>(), any::<Index>(), paths(), any::<Index>(), any::<Index>(), paths());
     (arcmaps(n), kind, picks, 1usize..8, arcmaps(4)).prop_map(|(arcs, kind, picks, limit, added)| {
         let (a, b, other, c, d, last) = picks;
         let path = near(&arcs, a, b, other);
         let query = match kind {
             0 => Query::Key(path),
+            3 => {
+                let mut paths = vec![path];
+                for path in [near(&arcs, c, d, last.clone()), near(&arcs, d, c, last), vec!["a".into()]] {
+                    if !paths.contains(&path) {
+                        paths.push(path);
+                    }
+                }
+                paths.truncate(limit);
+                Query::Keys(paths)
+            }
             1 => {
                 let prefix: Path = path[..b.index(path.len() + 1)].to_vec();
                 let after = near(&arcs, c, d, last);

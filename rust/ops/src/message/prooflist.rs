@@ -51,7 +51,7 @@ impl Serialize for Proof<'_> {
 }
 
 /// A CID as a link, `{"/": cid}`.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Link<'a> {
     #[serde(rename = "/", borrow)]
@@ -77,6 +77,10 @@ pub(crate) struct Step<'a> {
     pub(crate) target: Option<Option<Link<'a>>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) keys: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) targets: Option<Vec<Option<Link<'a>>>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<Int>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -117,6 +121,8 @@ impl<'a> Step<'a> {
             from: Link::to(from),
             target: None,
             path: None,
+            keys: None,
+            targets: None,
             index: None,
             start: None,
             end: None,
@@ -142,14 +148,14 @@ impl<'a> Step<'a> {
                 $(if self.$member != other.$member { return Some(stringify!($member)); })*
             };
         }
-        first!(kind, from, target, path, index, start, end, length, total_size, segments, sizes, offset);
+        first!(kind, from, target, path, keys, targets, index, start, end, length, total_size, segments, sizes, offset);
         first!(prefix, after, limit, more, evidence_kind, evidence_backend);
         None
     }
 }
 
 /// A prooflist.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct ProofList<'a> {
     #[serde(borrow)]

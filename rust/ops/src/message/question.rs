@@ -2,7 +2,7 @@
 
 use coregw_core::verify;
 use coregw_core::{Answer, Ask};
-use coregw_core::{Cid, Error, Key, Kind, Result, RootCid, Window};
+use coregw_core::{Cid, Error, Key, Keys, Kind, Result, RootCid, Window};
 
 use super::Int;
 use super::prooflist::{Link, Proof, ProofList, Step};
@@ -18,6 +18,7 @@ pub(crate) const MAX_ENTRIES: u64 = 1000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
     Key(Vec<String>),
+    Keys(Vec<Vec<String>>),
     Index(u64),
     Range { start: u64, end: Option<u64> },
     Scan { prefix: Vec<String>, after: Option<Vec<String>>, limit: u64 },
@@ -26,7 +27,7 @@ pub(crate) enum Question {
 impl Question {
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Key(_) | Self::Scan { .. } => Kind::Map,
+            Self::Key(_) | Self::Keys(_) | Self::Scan { .. } => Kind::Map,
             Self::Index(_) | Self::Range { .. } => Kind::List,
         }
     }
@@ -38,6 +39,12 @@ impl Question {
     pub(crate) fn ask(&self) -> Result<Ask> {
         Ok(match self {
             Self::Key(segments) => Ask::Key(Key::from_segments(segments)?),
+            Self::Keys(keys) => {
+                let key = |(index, segments): (usize, &Vec<String>)| {
+                    Key::from_segments(segments).map_err(|error| error.within(&format!("keys[{index}]")))
+                };
+                Ask::Keys(Keys::new(keys.iter().enumerate().map(key).collect::<Result<_>>()?)?)
+            }
             Self::Index(index) => Ask::Index(*index),
             Self::Range { start, end } => Ask::Range { start: *start, end: *end, max_segments: MAX_SEGMENTS },
             Self::Scan { prefix, after, limit } => {
@@ -49,7 +56,7 @@ impl Question {
     fn proof_limit(&self) -> usize {
         match self {
             Self::Key(_) | Self::Index(_) => verify::PROOF_LIMIT,
-            Self::Range { .. } | Self::Scan { .. } => verify::WIDE_PROOF_LIMIT,
+            Self::Keys(_) | Self::Range { .. } | Self::Scan { .. } => verify::WIDE_PROOF_LIMIT,
         }
     }
 
@@ -57,6 +64,7 @@ impl Question {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Key(segments) => segments.join("/"),
+            Self::Keys(keys) => format!("keys:{}", keys.len()),
             Self::Index(index) => format!("list:{index}"),
             Self::Range { start, end } => {
                 format!("range:{start}:{}", end.map_or_else(String::new, |end| end.to_string()))
@@ -84,6 +92,13 @@ impl Question {
                 let mut step = new(kind, proof);
                 step.target = link(target.as_ref());
                 step.path = Some(segments.join("/"));
+                step
+            }
+            (Self::Keys(keys), Answer::Keys(targets)) => {
+                let mut step = new("map_keys", proof);
+                step.target = Some(Some(step.from.clone()));
+                step.keys = Some(keys.iter().map(|segments| segments.join("/")).collect());
+                step.targets = Some(targets.iter().map(|target| target.as_ref().map(Link::to)).collect());
                 step
             }
             (Self::Index(index), Answer::Element(element)) => {

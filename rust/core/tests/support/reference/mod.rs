@@ -14,7 +14,7 @@ use coregw_core::{Cid, Digest, Kind, RootCid, Suite};
 
 pub use change::{list_changes, map_changes};
 pub use diff::diff;
-pub use query::{index, key, range, scan};
+pub use query::{index, key, keys, range, scan};
 
 /// What is proven, or why the proof is refused.
 pub type Verdict<T> = Result<T, &'static str>;

@@ -16,6 +16,17 @@ pub fn key(root: &RootCid, key: &Key, proof: &[u8]) -> Verdict<Option<Cid>> {
     tree.accept(root, target)
 }
 
+/// Verifies the targets of keys; None for an absent one.
+pub fn keys(root: &RootCid, keys: &[Key], proof: &[u8]) -> Verdict<Vec<Option<Cid>>> {
+    let mut tree = decode(root.kind, root.suite, proof)?;
+    let mut targets = Vec::new();
+    for key in keys {
+        let landing = tree.descend(&bits_of(key.as_bytes()))?;
+        targets.push((landing.end == End::Found).then(|| tree.cid(landing.id)));
+    }
+    tree.accept(root, targets)
+}
+
 /// Where a descent ends.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum End {
