@@ -53,6 +53,7 @@ SURFACE = {
     "verify_index": "(root, index, proof)",
     "verify_key": "(root, path, proof)",
     "verify_key_many": "(root, items)",
+    "verify_keys": "(root, paths, proof)",
     "verify_map_proof": "(request, result)",
     "verify_range": "(root, start, end, proof)",
     "verify_read": "(request, result)",

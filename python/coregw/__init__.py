@@ -42,6 +42,7 @@ from coregw._core import (
     verify_index,
     verify_key,
     verify_key_many,
+    verify_keys,
     verify_range,
     verify_scan,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "verify_index",
     "verify_key",
     "verify_key_many",
+    "verify_keys",
     "verify_map_proof",
     "verify_range",
     "verify_read",

@@ -253,6 +253,30 @@ def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> l
     True
     """
 
+def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: bytes) -> list[str | None]:
+    """Verify one proof of many paths of a map: a multiproof (protocol section 4, *get(keys)*).
+
+    O(nodes shown) hashes. A proof has at most 16 MiB.
+
+    Args:
+        root: The trusted root of the map.
+        paths: The paths that were asked, in text form or as segments, in any order.
+        proof: The proof that came with the answer.
+
+    Returns:
+        For each path, in the order of `paths`, the target's CID as text, or None if the path is proven absent.
+
+    Raises:
+        ProofError: If `proof` does not prove all of them, or shows more than they need. The message names the check
+            that failed, and where.
+        InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), a path is malformed or occurs twice,
+            or there are none or more than 10,000. The message names its place.
+
+    >>> m = Map({"a": payload_cid(b"hello")})
+    >>> verify_keys(m.root, ["a", ["b", "c"]], m.prove_keys(["a", "b/c"])) == [payload_cid(b"hello"), None]
+    True
+    """
+
 def verify_index(root: CidLike, index: int, proof: bytes) -> Element:
     """Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
 
@@ -380,12 +404,16 @@ def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome:
         ProofError: If anything is wrong in the result.
     """
 
-def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None:
-    """Verify a map proof and return the target's CID, or None if the key is proven absent. O(depth) hashes.
+def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None | list[str | None]:
+    """Verify a map proof and return the target's CID, or None if the key is proven absent. O(nodes shown) hashes.
 
     Args:
-        request: The `core.map-proof` request that the caller sent, as JSON.
+        request: The `core.map-proof` request that the caller sent, as JSON: with `key`, or with `keys` and then one
+            multiproof for all of them.
         result: The result that it received, as JSON.
+
+    Returns:
+        The target's CID or None; for a request with `keys`, a list of them in the order of the request.
 
     Raises:
         InvalidInput: If the request is malformed.
@@ -879,6 +907,25 @@ class Map(Mapping[str, str]):
         >>> m.prove_many(["a", ["b"]]) == [m.prove("a"), m.prove("b")]
         True
         """
+    def prove_keys(self, paths: Iterable[PathLike]) -> bytes:
+        """Return one proof for many paths, present and absent ones mixed: a multiproof (protocol section 4, *get(keys)*).
+
+        O(paths x depth). `verify_keys` verifies it. It is smaller than the proofs of the single paths together, since
+        each node is shown once.
+
+        Args:
+            paths: 1 to 10,000 distinct paths, in text form or as segments. Their order does not change the proof.
+
+        Raises:
+            InvalidInput: If a path is malformed (code ``invalid_path``), occurs twice, or there are none or too many.
+                The message names its place.
+
+        >>> m = Map({"a": payload_cid(b"hello"), "b": payload_cid(b"world")})
+        >>> proof = m.prove_keys(["b", "a", "c"])
+        >>> verify_keys(m.root, ["b", "a", "c"], proof) == [payload_cid(b"world"), payload_cid(b"hello"), None]
+        True
+        """
+
     def scan(self, prefix: PathLike = (), after: PathLike | None = None, limit: int = 1000) -> Scan:
         """Return one page of a listing, with the listing proof that it is complete (protocol section 4, *scan*).
 

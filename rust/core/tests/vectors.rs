@@ -205,7 +205,7 @@ fn entry(value: &Value) -> (Vec<String>, Cid) {
     }
 }
 
-fn map_changes(changes: &Value) -> coregw_core::Result<MapChanges> {
+fn map_changes(changes: &Value) -> Result<MapChanges> {
     let one = |c: &Value| MapChange {
         key: Key::from_text(text(&c["path"])).expect("a path"),
         before: maybe_cid(&c["before"]),

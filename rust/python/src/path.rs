@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use core::{InputCode, Key, Window};
 use coregw_core as core;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PySequence, PyString, PyTuple};
 
-use crate::convert::{ArgumentError, text, type_name};
+use crate::convert::{self, ArgumentError, text, type_name};
 
 /// Return the key under which a tree stores a path (protocol section 2). O(bytes).
 ///
@@ -44,6 +45,16 @@ pub fn key(value: &Bound<'_, PyAny>) -> Result<Key, ArgumentError> {
         PendingKey::Text(text) => Ok(Key::from_text(text)?),
         PendingKey::Ready(key) => Ok(key),
     }
+}
+
+/// The keys of an iterable of paths. An error names the place of the path.
+pub fn keys(paths: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
+    if paths.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("paths is an iterable of paths, not one path"));
+    }
+    convert::collect(paths, |index, path| {
+        key(&path).map_err(|error| error.within(format_args!("path {index}")).into())
+    })
 }
 
 /// A path whose key can be made with the GIL released.

@@ -3,7 +3,7 @@
 use core::Cid;
 use coregw_core as core;
 use coregw_ops as ops;
-use ops::ReadOutcome;
+use ops::{MapProofOutcome, ReadOutcome};
 use ops::json::Integers;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -81,18 +81,33 @@ pub fn verify_read<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) ->
     tuples::READ_OUTCOME.instance(py, (present, target, segments, sizes, offset, length, total_size))
 }
 
-/// Verify a map proof and return the target's CID, or None if the key is proven absent. O(depth) hashes.
+/// Verify a map proof and return the target's CID, or None if the key is proven absent. O(nodes shown) hashes.
 ///
 /// Args:
-///     request: The `core.map-proof` request that the caller sent, as JSON.
+///     request: The `core.map-proof` request that the caller sent, as JSON: with `key`, or with `keys` and then one
+///         multiproof for all of them.
 ///     result: The result that it received, as JSON.
+///
+/// Returns:
+///     The target's CID or None; for a request with `keys`, a list of them in the order of the request.
 ///
 /// Raises:
 ///     InvalidInput: If the request is malformed.
 ///     ProofError: If anything is wrong in the result.
 #[pyfunction]
-pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<Option<String>> {
-    Ok(verify(py, &request, &result, ops::verify_map_proof)?.map(|cid| cid.text()))
+pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<Targets> {
+    let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
+    Ok(match verify(py, &request, &result, ops::verify_map_proof)? {
+        MapProofOutcome::Key(target) => Targets::One(text(target)),
+        MapProofOutcome::Keys(targets) => Targets::Many(targets.into_iter().map(text).collect()),
+    })
+}
+
+/// The target of a key, or those of several keys.
+#[derive(IntoPyObject)]
+pub enum Targets {
+    One(Option<String>),
+    Many(Vec<Option<String>>),
 }
 
 /// Verify one page of a listing: its entries are all there are, and whether more follow. O(depth + entries) hashes.

@@ -1,6 +1,6 @@
 //! Verifiers of single proofs. Those of whole operations, with their JSON, are in `operations`.
 
-use core::{InputCode, Kind, RootCid, verify};
+use core::{InputCode, Keys, Kind, RootCid, verify};
 use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
@@ -112,6 +112,43 @@ fn first_malformed_path(pairs: &[(PendingKey<'_>, &[u8])]) -> Option<core::Error
 
 fn in_item(error: core::Error, index: usize) -> core::Error {
     error.within(&format!("item {index}"))
+}
+
+/// Verify one proof of many paths of a map: a multiproof (protocol section 4, *get(keys)*).
+///
+/// O(nodes shown) hashes. A proof has at most 16 MiB.
+///
+/// Args:
+///     root: The trusted root of the map.
+///     paths: The paths that were asked, in text form or as segments, in any order.
+///     proof: The proof that came with the answer.
+///
+/// Returns:
+///     For each path, in the order of `paths`, the target's CID as text, or None if the path is proven absent.
+///
+/// Raises:
+///     ProofError: If `proof` does not prove all of them, or shows more than they need. The message names the check
+///         that failed, and where.
+///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), a path is malformed or occurs twice,
+///         or there are none or more than 10,000. The message names its place.
+///
+/// >>> m = Map({"a": payload_cid(b"hello")})
+/// >>> verify_keys(m.root, ["a", ["b", "c"]], m.prove_keys(["a", "b/c"])) == [payload_cid(b"hello"), None]
+/// True
+#[pyfunction]
+pub fn verify_keys<'py>(
+    py: Python<'py>,
+    root: CidLike,
+    paths: &Bound<'py, PyAny>,
+    proof: &[u8],
+) -> PyResult<Vec<Option<String>>> {
+    let root = call(|| RootCid::of(&root.0, Kind::Map))?;
+    let keys = path::keys(paths)?;
+    let keys = call(|| Keys::new(keys))?;
+    detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
+        let targets = verify::keys(&root, keys, proof, verify::WIDE_PROOF_LIMIT)?;
+        Ok(targets.into_iter().map(|target| target.map(|target| target.text())).collect())
+    })
 }
 
 /// Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
