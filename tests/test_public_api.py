@@ -74,6 +74,7 @@ FIELDS = {
 METHODS = {
     "Map.__new__": "(arcs, suite='sha2-256')",
     "Map.prove": "(path)",
+    "Map.prove_keys": "(paths)",
     "Map.prove_many": "(paths)",
     "Map.scan": "(prefix=(), after=None, limit=1000)",
     "Map.apply": "(changes)",

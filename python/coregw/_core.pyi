@@ -404,7 +404,7 @@ def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome:
         ProofError: If anything is wrong in the result.
     """
 
-def verify_map_proof(request: bytes | str, result: bytes | str) -> str | None | list[str | None]:
+def verify_map_proof(request: bytes | str, result: bytes | str) -> str | list[str | None] | None:
     """Verify a map proof and return the target's CID, or None if the key is proven absent. O(nodes shown) hashes.
 
     Args:
@@ -908,7 +908,7 @@ class Map(Mapping[str, str]):
         True
         """
     def prove_keys(self, paths: Iterable[PathLike]) -> bytes:
-        """Return one proof for many paths, present and absent ones mixed: a multiproof (protocol section 4, *get(keys)*).
+        """Return one proof for many paths, present or absent: a multiproof (protocol section 4, *get(keys)*).
 
         O(paths x depth). `verify_keys` verifies it. It is smaller than the proofs of the single paths together, since
         each node is shown once.

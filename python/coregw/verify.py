@@ -100,12 +100,14 @@ def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> 
     return _core.verify_read(_json(request), _json(result))
 
 
-def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct) -> str | None:
+def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct) -> str | list[str | None] | None:
     """Verify a map proof, and return the key's target, or None if the key is proven absent (protocol section 5).
 
+    For a request with several keys, return a list of what is proven of each, in their order.
+
     Args:
-        request: The request that was sent, ``{profile, root, key}``.
-        result: The result, ``{profile, present, target?, prooflist}``.
+        request: The request that was sent, ``{profile, root, key}`` or ``{profile, root, keys}``.
+        result: The result, ``{profile, present, target?, prooflist}`` or ``{profile, targets, prooflist}``.
 
     Raises:
         InvalidInput: The request is malformed.

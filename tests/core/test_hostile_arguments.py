@@ -105,6 +105,7 @@ def test_no_memory_is_reserved_by_a_declared_length(expression: str, expected: s
         "List(SelfClearing([CID]))",
         "Map(itertools.repeat(('a', CID)))",
         "MAP.prove_many(itertools.repeat('a'))",
+        "MAP.prove_keys(itertools.repeat('a'))",
         "MAP.apply(itertools.repeat(Change('a', None, CID)))",
         "coregw.verify_key_many(MAP.root, itertools.repeat(('a', b'')))",
         "OPERATION.supply_pages(itertools.repeat(b''))",

@@ -131,6 +131,48 @@ def test_an_empty_map_has_proofs_and_can_grow(suite: str) -> None:
     assert applied.tree.apply([Change("a", ONE, None)]).tree == built
 
 
+def test_one_proof_of_many_paths_gives_their_targets_in_the_order_asked() -> None:
+    content = {f"docs/{number}": coregw.payload_cid(b"%d" % number) for number in range(300)}
+    built = coregw.Map(content)
+    paths = ["docs/7", "nothing", ["docs", "250"], "docs", ("docs", "0")]
+    proof = built.prove_keys(paths)
+    assert proof == built.prove_keys(iter(reversed(paths)))
+    expected = [content["docs/7"], None, content["docs/250"], None, content["docs/0"]]
+    assert coregw.verify_keys(built.root, paths, proof) == expected
+    assert coregw.verify_keys(built.root, reversed(paths), proof) == expected[::-1]
+    assert built.prove_keys(["docs/7"]) == built.prove("docs/7")
+    assert len(proof) < sum(len(single) for single in built.prove_many(paths))
+
+
+@pytest.mark.parametrize(
+    ("paths", "place"),
+    [
+        ([], "keys"),
+        (["a", "b", ["a"]], r"keys\[2\]"),
+        (["a", "/"], "path 1"),
+        ([str(n) for n in range(10_001)], "10001"),
+    ],
+)
+def test_malformed_paths_of_a_multiproof_are_refused(paths: list[str], place: str) -> None:
+    built = coregw.Map({"a": coregw.payload_cid(b"")})
+    for call in (built.prove_keys, lambda paths: coregw.verify_keys(built.root, paths, b"")):
+        with pytest.raises(coregw.InvalidInput, match=place):
+            call(paths)
+    with pytest.raises(TypeError):
+        built.prove_keys("abc")
+
+
+def test_a_multiproof_proves_neither_fewer_nor_more_nor_other_keys() -> None:
+    built = coregw.Map({f"docs/{number}": coregw.payload_cid(b"%d" % number) for number in range(300)})
+    paths = [f"docs/{number}" for number in range(0, 300, 30)]
+    proof = built.prove_keys(paths)
+    for other in (paths[1:], [*paths, "docs/1"], [*paths[1:], "docs/15"]):
+        with pytest.raises(coregw.ProofError):
+            coregw.verify_keys(built.root, other, proof)
+    with pytest.raises(coregw.ProofError):
+        coregw.verify_keys(built.root, paths, built.prove_many(paths)[0])
+
+
 def test_prove_many_gives_the_proof_of_each_path() -> None:
     content = {f"{number}": ONE for number in range(300)}
     built = coregw.Map(content)

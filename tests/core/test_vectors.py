@@ -68,6 +68,16 @@ def test_a_forged_proof_is_refused(case: Case) -> None:
         check_proof(case)
 
 
+@pytest.mark.parametrize("case", params(load("multiproofs")))
+def test_a_multiproof_is_accepted_or_refused_as_in_the_vector(case: Case) -> None:
+    proof = bytes.fromhex(case["proof"])
+    if case["valid"]:
+        assert coregw.verify_keys(case["root"], case["keys"], proof) == case["targets"]
+    else:
+        with pytest.raises((ProofError, InvalidInput)):
+            coregw.verify_keys(case["root"], case["keys"], proof)
+
+
 @pytest.mark.parametrize("case", params(load("scans"), "root"))
 def test_listing_and_its_proof_match_the_vector(case: Case) -> None:
     built = tree(case)

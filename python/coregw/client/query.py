@@ -5,7 +5,7 @@ A `Query` is the exact bytes of a request. The clients send it; ``coregw verify`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ __all__ = [
     "Proven",
     "Query",
     "SavedProof",
+    "map_keys",
     "map_proof",
     "read_index",
     "read_key",
@@ -116,6 +117,15 @@ def map_proof(root: CidLike, path: PathLike) -> Query[str | None]:
     return _query(messages.MapProofRequest(root=_core.Cid(root).text, key=segments_of(path)))
 
 
+def map_keys(root: CidLike, paths: Iterable[PathLike]) -> Query[list[str | None]]:
+    """Query many keys of a map with one proof: 1 to 10,000 distinct ones.
+
+    The value has the target of each path in their order, None for a proven absence. The request and the proof of 10,000
+    keys are long: ask for fewer where the keys are (`COREGW_JSON_BODY_BYTES` of the gateway limits the request).
+    """
+    return _query(messages.MapProofRequest(root=_core.Cid(root).text, keys=[segments_of(path) for path in paths]))
+
+
 def scan(
     root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
 ) -> Query[_core.Scan]:
@@ -190,8 +200,10 @@ def _described(request: _Request) -> str:
     match request:
         case messages.ResolveRequest(segments=segments):
             return f"resolve {_quoted(segments)}"
-        case messages.MapProofRequest(key=segments):
+        case messages.MapProofRequest(key=list(segments)):
             return f"prove {_quoted(segments)}"
+        case messages.MapProofRequest(keys=keys):
+            return "prove nothing" if keys is UNSET else f"prove {len(keys):,} keys"
         case messages.ScanRequest(prefix=segments):
             return f"list {_quoted(segments)}"
         case messages.ReadRequest(query=selector):

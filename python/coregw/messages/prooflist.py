@@ -9,11 +9,13 @@ from msgspec import UNSET, Meta, UnsetType
 from coregw.messages.common import Message, Natural, Segments, Size, Suite
 
 __all__ = [
+    "MAX_PROOF_KEYS",
     "MAX_SCAN_LIMIT",
     "Link",
     "ListIndexStep",
     "ListRangeStep",
     "MapAbsenceStep",
+    "MapKeysStep",
     "MapScanStep",
     "MapStep",
     "PayloadBindingStep",
@@ -23,6 +25,10 @@ __all__ = [
 
 MAX_SCAN_LIMIT: Final = 1000
 """The maximum number of entries in one page of a scan, and the default."""
+
+
+MAX_PROOF_KEYS: Final = 10_000
+"""The maximum number of keys in one multiproof."""
 
 
 class Link(Message, frozen=True, kw_only=True, rename={"cid": "/"}):
@@ -61,6 +67,14 @@ class MapAbsenceStep(_Step, frozen=True, kw_only=True, tag="map_absence"):
     target: None
 
 
+class MapKeysStep(_Step, frozen=True, kw_only=True, tag="map_keys"):
+    """The targets of several keys of a map, null for an absent one; `target` is the map itself."""
+
+    keys: Annotated[list[str], Meta(min_length=1, max_length=MAX_PROOF_KEYS)]
+    targets: list[Link | None]
+    target: Link
+
+
 class ListIndexStep(_Step, frozen=True, kw_only=True, tag="list_index"):
     """Element `index` of a list of `length` elements; `target` is null if the list is too short."""
 
@@ -92,7 +106,7 @@ class MapScanStep(_Step, frozen=True, kw_only=True, tag="map_scan"):
     target: Link
 
 
-Step = MapStep | PayloadBindingStep | MapAbsenceStep | ListIndexStep | ListRangeStep | MapScanStep
+Step = MapStep | PayloadBindingStep | MapAbsenceStep | MapKeysStep | ListIndexStep | ListRangeStep | MapScanStep
 
 
 class Prooflist(Message, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from coregw.messages.common import Message, Natural, Segments
-from coregw.messages.prooflist import MAX_SCAN_LIMIT, Prooflist
+from coregw.messages.prooflist import MAX_PROOF_KEYS, MAX_SCAN_LIMIT, Prooflist
 
 __all__ = [
     "ListIndexQuery",
@@ -92,19 +92,21 @@ class ReadNotFound(Message, frozen=True, kw_only=True):
 
 
 class MapProofRequest(Message, frozen=True, kw_only=True):
-    """The body of ``POST /v1/map-proof``."""
+    """The body of ``POST /v1/map-proof``: exactly one of `key` and `keys`."""
 
     profile: Literal["core.map-proof/v0alpha1"] = "core.map-proof/v0alpha1"
     root: str
-    key: Segments
+    key: Segments | UnsetType = UNSET
+    keys: Annotated[list[Segments], Meta(min_length=1, max_length=MAX_PROOF_KEYS)] | UnsetType = UNSET
 
 
 class MapProofResult(Message, frozen=True, kw_only=True):
-    """An inclusion proof, with the target, or an absence proof."""
+    """An inclusion or absence proof of `key`, or a multiproof of `keys` with the target of each in their order."""
 
     profile: Literal["core.map-proof/v0alpha1"]
-    present: bool
+    present: bool | UnsetType = UNSET
     target: str | UnsetType = UNSET
+    targets: list[str | None] | UnsetType = UNSET
     prooflist: Prooflist
 
 

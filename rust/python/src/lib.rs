@@ -55,7 +55,9 @@ mod _core {
     };
     use crate::tuples;
     #[pymodule_export]
-    use crate::verify::{verify_changes, verify_index, verify_key, verify_key_many, verify_keys, verify_range, verify_scan};
+    use crate::verify::{
+        verify_changes, verify_index, verify_key, verify_key_many, verify_keys, verify_range, verify_scan,
+    };
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -182,7 +182,7 @@ impl Map {
         Ok(proofs.iter().map(|proof| PyBytes::new(py, proof)).collect())
     }
 
-    /// Return one proof for many paths, present and absent ones mixed: a multiproof (protocol section 4, *get(keys)*).
+    /// Return one proof for many paths, present or absent: a multiproof (protocol section 4, *get(keys)*).
     ///
     /// O(paths x depth). `verify_keys` verifies it. It is smaller than the proofs of the single paths together, since
     /// each node is shown once.

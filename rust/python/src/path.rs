@@ -52,9 +52,7 @@ pub fn keys(paths: &Bound<'_, PyAny>) -> PyResult<Vec<Key>> {
     if paths.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("paths is an iterable of paths, not one path"));
     }
-    convert::collect(paths, |index, path| {
-        key(&path).map_err(|error| error.within(format_args!("path {index}")).into())
-    })
+    convert::collect(paths, |index, path| key(&path).map_err(|error| error.within(format_args!("path {index}")).into()))
 }
 
 /// A path whose key can be made with the GIL released.

@@ -3,8 +3,8 @@
 use core::Cid;
 use coregw_core as core;
 use coregw_ops as ops;
-use ops::{MapProofOutcome, ReadOutcome};
 use ops::json::Integers;
+use ops::{MapProofOutcome, ReadOutcome};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -95,17 +95,17 @@ pub fn verify_read<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) ->
 ///     InvalidInput: If the request is malformed.
 ///     ProofError: If anything is wrong in the result.
 #[pyfunction]
-pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<Targets> {
+pub fn verify_map_proof(py: Python<'_>, request: Json<'_>, result: Json<'_>) -> PyResult<MapTargets> {
     let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
     Ok(match verify(py, &request, &result, ops::verify_map_proof)? {
-        MapProofOutcome::Key(target) => Targets::One(text(target)),
-        MapProofOutcome::Keys(targets) => Targets::Many(targets.into_iter().map(text).collect()),
+        MapProofOutcome::Key(target) => MapTargets::One(text(target)),
+        MapProofOutcome::Keys(targets) => MapTargets::Many(targets.into_iter().map(text).collect()),
     })
 }
 
 /// The target of a key, or those of several keys.
 #[derive(IntoPyObject)]
-pub enum Targets {
+pub enum MapTargets {
     One(Option<String>),
     Many(Vec<Option<String>>),
 }

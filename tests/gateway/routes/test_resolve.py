@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -156,6 +158,41 @@ def test_map_proof_proves_presence_and_absence(ask: Ask, tree: dict[str, str]) -
         answer = ask("/v1/map-proof", asked)
         assert (answer.json()["present"], answer.json().get("target")) == (target is not None, target)
         assert coregw.verify_map_proof(json.dumps(asked), answer.content) == target
+
+
+def test_one_map_proof_proves_many_keys(ask: Ask, tree: dict[str, str]) -> None:
+    asked = {"profile": "core.map-proof/v0alpha1", "root": tree["root"], "keys": [["nothing"], ["docs"], ["list", "x"]]}
+    answer = ask("/v1/map-proof", asked)
+    assert answer.json()["targets"] == [None, tree["nested"], None]
+    [step] = answer.json()["prooflist"]["steps"]
+    assert (step["kind"], step["keys"]) == ("map_keys", ["nothing", "docs", "list/x"])
+    assert answer.json()["prooflist"]["query"] == "keys:3"
+    assert coregw.verify_map_proof(json.dumps(asked), answer.content) == [None, tree["nested"], None]
+    proof = base64.b64decode(step["proof"])
+    assert coregw.verify_keys(tree["root"], asked["keys"], proof) == [None, tree["nested"], None]
+    for keys in (asked["keys"][:2], [*asked["keys"], ["other"]], asked["keys"][::-1]):
+        with pytest.raises(coregw.ProofError):
+            coregw.verify_map_proof(json.dumps({**asked, "keys": keys}), answer.content)
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"keys": []}, "keys"),
+        ({"keys": [["a"], ["b"], ["a"]]}, r"keys\[2\]"),
+        ({"keys": [["a"], []]}, r"keys\[1\]"),
+        ({"keys": [["a"]], "key": ["a"]}, "exactly one"),
+        ({}, "exactly one"),
+        ({"keys": None, "key": ["a"]}, "null"),
+        ({"keys": [[str(number)] for number in range(10_001)]}, "10000"),
+    ],
+)
+def test_malformed_keys_of_a_map_proof_are_refused(
+    ask: Ask, expect_refusal: Refusal, tree: dict[str, str], members: dict[str, Any], place: str
+) -> None:
+    answer = ask("/v1/map-proof", {"profile": "core.map-proof/v0alpha1", "root": tree["root"], **members})
+    expect_refusal(answer, 400, "invalid_path" if members.get("keys") == [["a"], []] else "invalid_request")
+    assert re.search(place, answer.json()["message"])
 
 
 def test_a_scan_lists_page_by_page(ask: Ask, tree: dict[str, str]) -> None:
