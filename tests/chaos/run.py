@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from chaos import kill, power_cut, recorder
+from chaos import backups, damage, kill, power_cut, recorder
 from chaos.report import Report
 
 Harness = Callable[[int, int, Path], Report]
@@ -26,10 +26,13 @@ HARNESSES: dict[str, tuple[Harness, int]] = {
     "kill-workers": (partial(kill.run, workers=3), kill.COUNT),
     "power-cut": (power_cut.run, power_cut.COUNT),
     "power-cut-control": (partial(power_cut.run, is_control=True), 10),
+    "damage": (damage.run, damage.COUNT),
+    "backup": (backups.run, backups.COUNT),
+    "backup-power-cut": (backups.run_power_cuts, backups.POWER_CUTS),
 }
 """Each harness with the count of its rounds."""
 
-_NEED_RECORDER = {"power-cut", "power-cut-control"}
+_NEED_RECORDER = {"power-cut", "power-cut-control", "backup-power-cut"}
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import kill, power_cut, recorder
+from chaos import backups, kill, power_cut, recorder
 from chaos.report import Report
 
 pytestmark = pytest.mark.chaos
@@ -34,3 +34,12 @@ def test_power_cuts_lose_nothing_acknowledged(tmp_path: Path) -> None:
 @needs_recorder
 def test_a_disk_that_ignores_syncs_loses_acknowledged_writes(tmp_path: Path) -> None:
     assert_ok(power_cut.run(1, 2, tmp_path, seconds=0.4, is_control=True))
+
+
+def test_killed_backups_and_restores_harm_nothing(tmp_path: Path) -> None:
+    assert_ok(backups.run(1, 2, tmp_path))
+
+
+@needs_recorder
+def test_power_cuts_of_a_backup_leave_the_one_before(tmp_path: Path) -> None:
+    assert_ok(backups.run_power_cuts(1, 4, tmp_path))
