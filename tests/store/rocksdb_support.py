@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from pathlib import Path
 from coregw.store import CHUNK_BYTES, Store, Table
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.mark.file import MARK
 from coregw.store.testing.support import multihash_of, read
 
 PRELUDE = """
@@ -83,6 +85,13 @@ async def get_pages(store: Store, digests: Sequence[bytes]) -> list[bytes | None
     return await store.get(Table.PAGES, digests)
 
 
+async def writes_resumed(store: RocksStore) -> None:
+    """Return when an outage of writes is over."""
+    async with asyncio.timeout(30):
+        while not await store.healthy():
+            await asyncio.sleep(0.02)
+
+
 def keys(store: RocksStore, family: Family) -> list[bytes]:
     """All keys of a column family."""
     return list(store._database.keys(family))
@@ -104,6 +113,11 @@ async def assert_payloads_are_whole(store: RocksStore) -> int:
 def log_file(path: Path) -> Path:
     """The write-ahead log with the newest writes."""
     return max((path / "rocksdb").glob("*.log"))
+
+
+def forget_mark(path: Path) -> None:
+    """Delete the high-water mark of a store that is not open."""
+    (path / "rocksdb" / MARK).unlink()
 
 
 def flip_bit(path: Path, position: int) -> None:

@@ -24,6 +24,7 @@ from store.rocksdb_support import (
     kill_after,
     put_pages,
     put_roots,
+    writes_resumed,
 )
 from stores import opened
 
@@ -189,6 +190,7 @@ async def test_a_failed_sync_fails_all_its_writes_and_the_health_check(
     with pytest.raises(Unavailable):  # the row exists, but may not be durable
         await store.stat_payloads([multihash_of(b"upload 1")])
     database.error = None
+    await writes_resumed(store)
     await put_roots(store, [b"root"])
     assert await store.healthy()
 

@@ -197,14 +197,6 @@ async def test_a_flipped_bit_in_the_log_is_damage_and_salvage_keeps_the_rest(tmp
         assert await read(store, multihash_of(data)) == data
 
 
-async def test_a_log_truncated_in_its_last_record_opens_without_that_record(tmp_path: Path) -> None:
-    killed_with_roots(tmp_path)
-    with log_file(tmp_path).open("r+b") as log:
-        log.truncate(log_file(tmp_path).stat().st_size - 3)
-    async with await open_store(tmp_path) as store:
-        assert await are_held(store, ROOTS) == [True] * 99 + [False]
-
-
 async def test_a_missing_log_is_damage(tmp_path: Path) -> None:
     killed_with_roots(tmp_path)
     for log in (tmp_path / "rocksdb").glob("*.log"):

@@ -8,24 +8,25 @@ depending on its value (compare-and-set) without a lock. ``docs/decisions/0011``
 from __future__ import annotations
 
 import asyncio
-import logging
 import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from coregw.errors import StorageFull, Unavailable
+from coregw.errors import CoregwError, StorageFull, Unavailable
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.figures import CommitFigures
 from coregw.store.rocksdb.layout import Family, Row
+from coregw.store.rocksdb.outage import Outage
+from coregw.store.rocksdb.statuses import WriteStalled
 
 __all__ = ["MAX_WAITING", "Committer", "Transaction"]
 
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 16_384
 """The maximum number of queued requests; further ones raise `Unavailable`."""
@@ -33,6 +34,9 @@ MAX_WAITING: Final = 16_384
 _GROUP_BYTES: Final = 1 << 20
 _GROUP_REQUESTS: Final = 1024
 _MAX_UNSYNCED_BYTES: Final = 16 << 20
+
+_TICK_SECONDS: Final = 1.0
+"""How often the high-water mark is refreshed, and how often a database that cannot write is reopened."""
 
 _HIDDEN_UNTIL_DURABLE: Final = frozenset({Family.ROOTS, Family.PAYLOADS, Family.RECORDS})
 """The families whose rows tell a client that something is stored, so none may be shown before it is durable."""
@@ -44,9 +48,15 @@ class Transaction:
     An action must raise before its first write or not at all: its writes are part of the group's batch.
     """
 
-    def __init__(self, read: dict[Row, bytes | None]) -> None:
+    def __init__(self, read: dict[Row, bytes | None], epoch: int) -> None:
         self._rows = read
+        self._epoch = epoch
         self.writes: list[Write] = []
+
+    def require_epoch(self, epoch: int) -> None:
+        """Raise `Unavailable` if the database was reopened since it had this epoch: unsynced rows may be lost."""
+        if epoch != self._epoch:
+            raise _reopened()
 
     def get(self, row: Row) -> bytes | None:
         """The value of a row that the request named in `reads`."""
@@ -93,13 +103,24 @@ class Committer:
         self._reserve_bytes = reserve_bytes
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._unsynced_bytes = 0
+        self._unsynced_pages: list[Write] = []
         self._not_durable: set[Row] = set()
         self._is_closed = False
-        self.has_failed = False
-        """Whether the last write or sync failed, other than by lack of room."""
         self.figures: Final = CommitFigures()
+        self._next_tick = 0.0
+        self._outage = Outage(database.path)
         self._thread = threading.Thread(target=self._run, name="coregw-committer", daemon=True)
         self._thread.start()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing can be written, other than for lack of room."""
+        return self._outage.is_failure
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the database, which changes when it is reopened."""
+        return self._database.epoch
 
     def submit(
         self,
@@ -133,10 +154,20 @@ class Committer:
         self._queue.put(_Request(action, reads, size, durable, after_sync, future))
         return future
 
-    async def wait_durable(self, rows: Iterable[Row]) -> None:
-        """Return when all of `rows`, as they were read just now, are durable."""
+    async def wait_durable(self, rows: Iterable[Row], epoch: int) -> None:
+        """Return when all of `rows`, as they were read just now, are durable.
+
+        Args:
+            rows: The rows.
+            epoch: The epoch when the read began.
+
+        Raises:
+            Unavailable: The rows are not durable, or the database was reopened, perhaps without them.
+        """
         if self._not_durable and not self._not_durable.isdisjoint(rows):
-            await self.submit(lambda _: None, size=0, durable=True)
+            await self.submit(lambda transaction: transaction.require_epoch(epoch), size=0, durable=True)
+        if epoch != self.epoch:
+            raise _reopened()
 
     @property
     def queued(self) -> int:
@@ -145,8 +176,8 @@ class Committer:
 
     def obstacles(self) -> list[str]:
         """Return why new data is refused at the moment. Blocks for a system call."""
-        full = self._full()
-        return [] if full is None else [full.message]
+        reason = self._outage.reason or self._full()
+        return [] if reason is None else [str(reason)]
 
     def close(self) -> None:
         """Finish the queued requests, sync, and end the thread. Blocks."""
@@ -162,21 +193,64 @@ class Committer:
         while has_more:
             group, has_more = self._next_group()
             try:
-                self._commit(group)
+                self._tick()
+                self._outage.require_over()
+                if group:
+                    self._commit(group)
             except Exception as error:  # noqa: BLE001 - the waiting tasks must be told, whatever it is
-                self._note(error)
+                self._outage.begins(error, needs_reopening=False)
                 for request in group:
                     request.error = request.error or error
             _settle(group)
             del group  # do not keep its payloads in memory while the queue is empty
 
+    def _tick(self) -> None:
+        """Reopen a database that cannot write, at once and then every `_TICK_SECONDS`; otherwise refresh its mark."""
+        if self._outage.needs_reopening:
+            if self._outage.is_new or time.monotonic() >= self._next_tick:
+                self._next_tick = time.monotonic() + _TICK_SECONDS
+                self._reopen()
+        elif time.monotonic() >= self._next_tick:
+            self._next_tick = time.monotonic() + _TICK_SECONDS
+            with self._fault_on_error():
+                self._database.refresh_mark()
+
+    def _reopen(self) -> None:
+        self._outage.is_new = False
+        try:
+            self._database.reopen()
+            if self._unsynced_pages:
+                self._database.write(self._unsynced_pages)
+                self._database.sync()
+        except CoregwError as error:
+            self._outage.goes_on(error)
+            return
+        self._note_sync()
+        self._outage.ends()
+
+    @contextmanager
+    def _fault_on_error(self) -> Iterator[None]:
+        """Stop all writes after a failed write or sync until the database is reopened."""
+        try:
+            yield
+        except WriteStalled:
+            raise
+        except Exception as error:
+            self._outage.begins(error, needs_reopening=True)
+            if self._outage.is_failure:
+                self.figures.failures += 1
+            raise
+
     def _next_group(self) -> tuple[list[_Request], bool]:
-        """Take the queued requests in order, up to about `_GROUP_BYTES`. The flag is False after the last one."""
+        """Take the queued requests in order, up to about `_GROUP_BYTES`. The flag is False after the last one.
+
+        Returns none if there are none for `_TICK_SECONDS`.
+        """
         group: list[_Request] = []
         size = 0
         while size < _GROUP_BYTES and len(group) < _GROUP_REQUESTS:
             try:
-                request = self._queue.get(block=not group)
+                request = self._queue.get(block=not group, timeout=_TICK_SECONDS)
             except queue.Empty:
                 break
             if request is None:
@@ -196,13 +270,17 @@ class Committer:
             self._not_durable |= {
                 Row(family, key) for family, key, _ in transaction.writes if family in _HIDDEN_UNTIL_DURABLE
             }
-            self._database.write(transaction.writes)
+            # Pages are readable before they are durable, and whoever found one may refer to it.
+            self._unsynced_pages += [write for write in transaction.writes if write[0] is Family.PAGES]
+            with self._fault_on_error():
+                self._database.write(transaction.writes)
             self._unsynced_bytes += sum(request.size for request in accepted) + len(transaction.writes)
         _settle(request for request in group if request.error is not None or not request.durable)
         # Syncing the chunks of uploads in progress keeps the sync of a commit, which others wait for, short.
         if any(request.durable for request in accepted) or self._unsynced_bytes > _MAX_UNSYNCED_BYTES:
             self._sync()
-        self.has_failed = False
+        if self._outage.is_failure or any(request.size for request in accepted):
+            self._outage.ends()
 
     def _perform(self, group: Sequence[_Request]) -> Transaction:
         """Run the actions of a group on the rows that they read. An action's error is stored in its request."""
@@ -215,8 +293,10 @@ class Committer:
             ordered = sorted(rows)
             values = self._database.get(family, [row.key for row in ordered])
             found.update(zip(ordered, values, strict=True))
-        transaction = Transaction(found)
+        transaction = Transaction(found, self.epoch)
         full = self._full() if any(request.size for request in group) else None
+        if full is not None:
+            self._outage.begins(full, needs_reopening=False)
         for request in group:
             try:
                 if full is not None and request.size:
@@ -235,16 +315,19 @@ class Committer:
 
     def _sync(self) -> None:
         began = time.perf_counter_ns()
-        self._database.sync()
+        with self._fault_on_error():
+            self._database.sync()
         self.figures.sync_nanoseconds.add(time.perf_counter_ns() - began)
+        self._note_sync()
+
+    def _note_sync(self) -> None:
         self._unsynced_bytes = 0
+        self._unsynced_pages.clear()
         self._not_durable.clear()
 
-    def _note(self, error: Exception) -> None:
-        if not isinstance(error, StorageFull):
-            self.has_failed = True
-            self.figures.failures += 1
-            _log.error("the store could not write", exc_info=error)
+
+def _reopened() -> Unavailable:
+    return Unavailable("the store was reopened after a failed write; send the request again")
 
 
 def _settle(requests: Iterable[_Request]) -> None:

@@ -1,4 +1,4 @@
-"""The RocksDB database: opening, batched reads, writes that never block inside RocksDB, syncs, closing.
+"""The RocksDB database: opening and reopening, batched reads, writes that never block inside RocksDB, syncs, closing.
 
 Every call blocks, so call it in worker threads. Errors are classes of `coregw.errors`. `coregw.store.rocksdb.layout`
 describes the rows; `coregw.store.rocksdb.committer` is the only writer.
@@ -6,21 +6,25 @@ describes the rows; `coregw.store.rocksdb.committer` is the only writer.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, cast
 
 from rocksdict import Cache, Checkpoint, ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
 
-from coregw.errors import StoreDamaged, Unavailable
+from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, mark_ready, prepare, remove_checkpoint
 from coregw.store.rocksdb.figures import FamilyFigures
+from coregw.store.rocksdb.gate import Gate
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, chunk_range, upload_of_chunk
+from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.statuses import WriteStalled, translated
 
@@ -33,10 +37,24 @@ STALL_SECONDS: Final = 60.0
 """The longest time that a write waits for RocksDB to flush or compact."""
 
 _STALL_PAUSE_SECONDS: Final = 0.002
+_FAULT_STALL_SECONDS: Final = 2.0
+"""A write that waits this long after a failed flush or compaction succeeds only after the database is reopened."""
+
+_SPARE_BYTES: Final = 16 << 20
+"""The free space that reopening needs, besides the size of the logs that it writes to SSTs."""
+
+_SPARE_FILES: Final = 32
+_PROBE: Final = "coregw-probe"
+_ADVICE: Final = (
+    "repair it with `coregw fsck --repair`, restore a backup, or open what is left with COREGW_SALVAGE=true"
+)
 
 
 class Database:
     """An open database. Reads may come from any number of threads; writes and syncs from one at a time.
+
+    A read must hold no snapshot and no iterator of RocksDB outside of the calls here: `reopen` waits for these calls,
+    and RocksDB stays locked as long as one of its objects lives.
 
     Args:
         path: The store's directory; created if it is missing.
@@ -50,40 +68,28 @@ class Database:
 
     def __init__(self, path: Path, cache_bytes: int, *, salvage: bool) -> None:
         self.path = path
-        create = prepare(path, salvage=salvage) == "creating"
+        self.epoch = 0
+        """The number of times that the store was opened, this one included."""
+        self._cache_bytes = cache_bytes
+        self._gate = Gate()
+        self._root: Rdict | None = None
         self._families: dict[Family, Rdict] = {}
         self._handles: dict[Family, ColumnFamily] = {}
+        self._mark: HighWaterMark | None = None
+        self._is_sound = True
         self._write_options = WriteOptions()
         # rocksdict holds the GIL during a write. A write that RocksDB would delay fails at once instead, so the wait
         # happens in `write`, where other threads can run.
         self._write_options.no_slowdown = True
-        with translated(path):
-            self._root = Rdict(
-                str(path / DATABASE),
-                database_options(create=create, salvage=salvage),
-                family_options(Cache(cache_bytes)),
-            )
-        try:
-            with translated(path):
-                for family in Family:
-                    self._families[family] = self._root.get_column_family(family)
-                    self._handles[family] = self._root.get_column_family_handle(family)
-            if salvage:
-                self._drop_incomplete_payloads()
-            self.epoch = self._begin_epoch(is_first=create)
-            remove_checkpoint(path)
-            if create:
-                mark_ready(path)
-        except BaseException:
-            self.close()
-            raise
+        self._open(salvage=salvage)
+        remove_checkpoint(path)
 
     def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the values of `keys` in one batch, None for an absent one. The GIL is released."""
         if not keys:
             return []
-        with translated(self.path):
-            return cast("list[bytes | None]", self._families[family].get(list(keys)))
+        with self._gate, translated(self.path):
+            return cast("list[bytes | None]", self._family(family).get(list(keys)))
 
     def scan(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
         """Read the first `limit` rows from `start` to `end` (exclusive), in key order. The GIL is held."""
@@ -91,68 +97,118 @@ class Database:
         if end is not None:
             options.set_iterate_upper_bound(end)
         found: list[tuple[bytes, bytes]] = []
-        with translated(self.path):
-            rows = self._families[family].iter(options)
-            rows.seek(start)
-            while len(found) < limit and _is_valid(rows):
-                found.append((rows.key(), rows.value()))
-                rows.next()
+        with self._gate, translated(self.path):
+            rows = self._family(family).iter(options)
+            try:
+                rows.seek(start)
+                while len(found) < limit and _is_valid(rows):
+                    found.append((rows.key(), rows.value()))
+                    rows.next()
+            finally:
+                del rows  # before the gate, and not with the traceback of an error
         return found
 
     def keys(self, family: Family) -> Iterator[bytes]:
-        """Iterate over all keys of a family. The GIL is held."""
-        with translated(self.path):
-            rows = self._families[family].iter()
-            rows.seek_to_first()
-            while _is_valid(rows):
-                yield rows.key()
-                rows.next()
+        """Iterate over all keys of a family. The GIL is held, and `reopen` waits."""
+        with self._gate, translated(self.path):
+            rows = self._family(family).iter()
+            try:
+                rows.seek_to_first()
+                while _is_valid(rows):
+                    yield rows.key()
+                    rows.next()
+            finally:
+                del rows
 
     def write(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]] = ()) -> None:
         """Delete key ranges, then write rows, atomically; durable after the next `sync`.
 
         Raises:
-            StorageFull, Unavailable: Nothing was written. Also if RocksDB stalls writes for `STALL_SECONDS`.
+            WriteStalled: Nothing was written: RocksDB stalled writes for `STALL_SECONDS`.
+            StorageFull, Unavailable: Whether the rows are written is not known, so `reopen` has to follow.
         """
-        deadline = time.monotonic() + STALL_SECONDS
-        while not self._try_write(rows, ranges):
-            if time.monotonic() > deadline:
-                raise Unavailable(f"the disk of {self.path} does not keep up: a write waited {STALL_SECONDS:.0f} s")
-            time.sleep(_STALL_PAUSE_SECONDS)
+        with self._fault_on_error():
+            self._write_when_possible(rows, ranges)
+            if self._mark is not None:
+                self._mark.note_write()
 
     def sync(self) -> None:
-        """Make everything written so far durable. The GIL is released."""
-        with translated(self.path):
-            self._root.flush_wal(True)
+        """Make everything written so far durable. The GIL is released.
+
+        Raises:
+            StorageFull, Unavailable: Which writes since the last sync are durable is not known, and a repeated sync may
+                succeed without them: the operating system reports the loss of a page once. So `reopen` has to follow.
+        """
+        with self._fault_on_error():
+            if self._mark is not None:
+                self._mark.before_sync()
+            self._require_root().flush_wal(True)
+            if self._mark is not None:
+                self._mark.note_sync()
+
+    def refresh_mark(self) -> None:
+        """Bring the high-water mark up to date with RocksDB's work in the background, durably.
+
+        Raises:
+            StorageFull, Unavailable: As `sync`.
+        """
+        if self._mark is None or not self._is_sound or self.background_errors():
+            return
+        with self._fault_on_error():
+            try:
+                self._mark.refresh()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):  # nothing was synced: the next call may succeed
+                    raise
 
     def flush(self) -> None:
         """Flush the memtables to SSTs. The GIL is released; nearly free if they are empty."""
-        with translated(self.path):
+        with self._gate, translated(self.path):
             for database in self._families.values():
                 database.flush()
 
     def figures(self) -> dict[str, FamilyFigures]:
         """Return the sizes of the column families, by name."""
-        with translated(self.path):
+        with self._gate, translated(self.path):
             return {str(family): _figures(each) for family, each in self._families.items()}
 
     def background_errors(self) -> int:
-        """The number of RocksDB's failed flushes and compactions."""
-        with translated(self.path):
-            return self._root.property_int_value("rocksdb.background-errors") or 0
+        """The number of RocksDB's failed flushes and compactions since the database was opened."""
+        with self._gate, translated(self.path):
+            return self._require_root().property_int_value("rocksdb.background-errors") or 0
 
     def checkpoint(self, target: Path) -> None:
         """Make a directory with the database of this moment, which RocksDB can open: hard links where it is possible.
 
         It has everything that was written before. The GIL is held, so call `flush` first, to leave little to do.
         """
-        with translated(self.path):
-            checkpoint = Checkpoint(self._root)
-            checkpoint.create_checkpoint(str(target))
+        with self._gate, translated(self.path):
+            checkpoint = Checkpoint(self._require_root())
+            try:
+                checkpoint.create_checkpoint(str(target))
+            finally:
+                del checkpoint  # it keeps RocksDB locked
 
     def free_bytes(self) -> int:
         """The free space on the disk that this user may use."""
         return shutil.disk_usage(self.path).free
+
+    def reopen(self) -> None:
+        """Close the database after a failed write or sync, and open it again with what the disk holds.
+
+        Everything that was synced is there. What was written and not synced may be there or not; if it is, it is
+        durable, since opening writes the content of the logs to SSTs. Unfinished uploads are deleted, and the epoch is
+        incremented. Reads wait meanwhile.
+
+        Raises:
+            StorageFull, Unavailable: The disk still fails, or a read does not end: nothing was done. Otherwise the
+                database stays closed, and reads raise `Unavailable` until a repeated call succeeds.
+            StoreDamaged: Less is left than was synced.
+        """
+        self._require_working_disk()
+        with self._gate.closed():
+            self._release()
+            self._open(salvage=False)
 
     def close(self) -> None:
         """Flush the memtables, so that the next open replays no log, and release the lock.
@@ -160,13 +216,111 @@ class Database:
         No read or write may be in progress. Best effort: acknowledged writes are synced already, and a full or failing
         disk must not keep the lock.
         """
+        if self._mark is not None and self._is_sound:
+            with suppress(CoregwError):
+                self.flush()
+                with translated(self.path):
+                    self._mark.note_write()  # the flush began another log
+                self.sync()
+                self.refresh_mark()
+        self._release()
+
+    def _open(self, *, salvage: bool) -> None:
+        try:
+            self._open_rocksdb(salvage=salvage)
+        except StoreDamaged as error:
+            raise StoreDamaged(error.message if salvage else f"{error.message}; {_ADVICE}") from error
+
+    def _open_rocksdb(self, *, salvage: bool) -> None:
+        is_first = prepare(self.path, salvage=salvage) == "creating"
+        try:
+            with translated(self.path):
+                self._root = Rdict(
+                    str(self.path / DATABASE),
+                    database_options(create=is_first, salvage=salvage),
+                    family_options(Cache(self._cache_bytes)),
+                )
+                for family in Family:
+                    self._families[family] = self._root.get_column_family(family)
+                    self._handles[family] = self._root.get_column_family_handle(family)
+            if salvage:
+                self._drop_incomplete_payloads()
+            self.epoch = self._begin_epoch(is_first=is_first)
+            with translated(self.path):
+                self._mark = HighWaterMark(self.path / DATABASE)
+            self._is_sound = True
+            if is_first:
+                mark_ready(self.path)
+        except BaseException:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        """Close RocksDB, which flushes the memtables if it can, and release its lock. Idempotent."""
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.close()
         self._handles.clear()  # the lock lives as long as any handle does
         for database in self._families.values():
             with suppress(Exception):
                 database.close()  # flushes the family
         self._families.clear()
-        with suppress(Exception):
-            self._root.close()
+        root, self._root = self._root, None
+        if root is not None:
+            with suppress(Exception):
+                root.close()
+
+    def _family(self, family: Family) -> Rdict:
+        try:
+            return self._families[family]
+        except KeyError:
+            raise Unavailable(f"the store in {self.path} is closed") from None
+
+    def _require_root(self) -> Rdict:
+        if self._root is None:
+            raise Unavailable(f"the store in {self.path} is closed")
+        return self._root
+
+    @contextmanager
+    def _fault_on_error(self) -> Iterator[None]:
+        """Translate errors, and note that nothing may be recorded as durable after one before `reopen`."""
+        try:
+            with translated(self.path):
+                yield
+        except WriteStalled:
+            raise
+        except BaseException:
+            self._is_sound = False
+            raise
+
+    def _write_when_possible(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]]) -> None:
+        began = time.monotonic()
+        while not self._try_write(rows, ranges):
+            waited = time.monotonic() - began
+            if waited > _FAULT_STALL_SECONDS and self.background_errors():
+                if self.free_bytes() < _SPARE_BYTES:
+                    raise StorageFull(f"the disk of the store in {self.path} is full")
+                raise Unavailable(f"the store in {self.path} cannot write SSTs")
+            if waited > STALL_SECONDS:
+                raise WriteStalled(f"the disk of {self.path} does not keep up: a write waited {STALL_SECONDS:.0f} s")
+            time.sleep(_STALL_PAUSE_SECONDS)
+
+    def _require_working_disk(self) -> None:
+        """Check that a file can be written and synced, and that there are room and descriptors to reopen the database.
+
+        Closing it before would end the reads, too.
+        """
+        logs = sum(log.stat().st_size for log in (self.path / DATABASE).glob("*.log"))
+        free, needed = self.free_bytes(), logs + _SPARE_BYTES
+        if free < needed:
+            raise StorageFull(f"the disk of {self.path} has {free:,} bytes free; reopening the store needs {needed:,}")
+        probe = self.path / DATABASE / _PROBE
+        with translated(self.path), ExitStack() as stack:
+            stack.callback(probe.unlink, missing_ok=True)
+            files = [stack.enter_context(probe.open("wb")) for _ in range(_SPARE_FILES)]
+            files[0].write(bytes(1 << 20))
+            files[0].flush()
+            os.fsync(files[0].fileno())
 
     def _begin_epoch(self, *, is_first: bool) -> int:
         """Increment the epoch, and delete what unfinished uploads left."""
@@ -185,7 +339,7 @@ class Database:
         self.sync()
         # An SST is out of reach of damage to the log: an epoch used twice would mix up payloads.
         with translated(self.path):
-            self._families[Family.META].flush()
+            self._family(Family.META).flush()
         return epoch
 
     def _drop_incomplete_payloads(self) -> None:
@@ -198,6 +352,7 @@ class Database:
 
     def _try_write(self, rows: Iterable[Write], ranges: Iterable[tuple[Family, bytes, bytes]]) -> bool:
         """Whether RocksDB accepted the rows; False if it would have delayed the caller."""
+        self._require_root()
         batch = WriteBatch(raw_mode=True)  # consumed by a write, even one that fails
         for family, start, end in ranges:
             batch.delete_range(start, end, self._handles[family])
@@ -208,7 +363,7 @@ class Database:
                 batch.put(key, value, self._handles[family])
         try:
             with translated(self.path):
-                self._root.write(batch, self._write_options)
+                self._require_root().write(batch, self._write_options)
         except WriteStalled:
             return False
         return True

@@ -19,6 +19,7 @@ import msgspec
 
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.layout import FORMAT_VERSION
+from coregw.store.rocksdb.mark import require_durable, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,17 +54,18 @@ class _Marker(msgspec.Struct, frozen=True):
 def prepare(path: Path, *, salvage: bool) -> State:
     """Create the directory, for its owner alone, if it is missing, and return the state of the database in it.
 
-    With `salvage`, a missing log is accepted.
+    With `salvage`, a missing log is accepted, and the high-water mark is ignored.
 
     Raises:
         InvalidInput: The path is not a directory, or the directory holds something other than a store.
-        StoreDamaged: The marker is malformed, or the database or its log is missing.
+        StoreDamaged: The marker is malformed, the database or its log is missing, or less of its files is left than
+            the high-water mark records.
         Unavailable: A newer coregw wrote the store, or the directory cannot be read or created.
     """
     with _translated(path):
         if path.exists() and not path.is_dir():
             raise InvalidInput(f"{path} is not a directory")
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _create(path)
         marker = path / MARKER
         if not marker.exists():
             _refuse_foreign(path)
@@ -72,6 +74,8 @@ def prepare(path: Path, *, salvage: bool) -> State:
         state = _read(marker)
         if state == "ready":
             _require_database(path, salvage=salvage)
+            if not salvage:
+                require_durable(path / DATABASE)
         return state
 
 
@@ -106,6 +110,14 @@ def remove_checkpoint(path: Path) -> None:
     """Remove the checkpoint in a store's directory, if there is one. Best effort."""
     with suppress(OSError):
         shutil.rmtree(path / CHECKPOINT)
+
+
+def _create(path: Path) -> None:
+    """Create the directory and its missing parents durably: a power cut must not take it away with what it holds."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync_directory(each.parent)
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -148,11 +160,7 @@ def _write(path: Path, state: State) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path / MARKER)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(path)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ __all__ = [
     "Row",
     "chunk_key",
     "chunk_range",
+    "epoch_of_upload",
     "upload_id",
     "upload_of_chunk",
 ]
@@ -94,6 +95,12 @@ class PayloadRow(NamedTuple):
 def upload_id(epoch: int, counter: int) -> bytes:
     """Make the id of an upload. Ids increase, so chunks are written in key order."""
     return _UPLOAD_ID.pack(epoch, counter)
+
+
+def epoch_of_upload(upload: bytes) -> int:
+    """The epoch in which an upload began."""
+    epoch: int = _UPLOAD_ID.unpack(upload)[0]
+    return epoch
 
 
 def chunk_key(upload: bytes, number: int) -> bytes:

@@ -6,20 +6,26 @@
 from __future__ import annotations
 
 import os
+import resource
+from pathlib import Path
 from typing import Final
 
 from rocksdict import BlockBasedOptions, Cache, DataBlockIndexType, DBCompressionType, DBRecoveryMode, Options
 
 from coregw.store.rocksdb.layout import Family
 
-__all__ = ["database_options", "family_options"]
+__all__ = ["database_options", "family_options", "max_open_files"]
 
 _MIB: Final = 1 << 20
+_BASE: Final = Path(__file__).parent / "base_options"
+_MAX_OPEN_FILES: Final = 512
 
 
 def database_options(*, create: bool, salvage: bool) -> Options:
     """The options of the database as a whole, and of `Family.META`."""
-    options = _family_options(buffer_bytes=_MIB, buffers=2)
+    # A store is salvaged without the logs that its MANIFEST names, so they must not be required then.
+    options = Options(raw_mode=True) if salvage else Options.load_latest(str(_BASE))[0]
+    _set_family_options(options, buffer_bytes=_MIB, buffers=2)
     options.create_if_missing(create)
     options.create_missing_column_families(create)
     # Damage to acknowledged writes must not be skipped silently: decision 0011.
@@ -29,10 +35,16 @@ def database_options(*, create: bool, salvage: bool) -> Options:
     options.set_max_total_wal_size(64 * _MIB)  # bounds the log that the next open replays
     options.set_max_background_jobs(max(2, min(4, os.cpu_count() or 2)))
     options.set_bytes_per_sync(_MIB)  # SSTs reach the disk while they are written, not in one stall at their end
-    options.set_max_open_files(512)
+    options.set_max_open_files(max_open_files())
     options.set_max_log_file_size(_MIB)  # RocksDB's own LOG
     options.set_keep_log_file_num(4)
     return options
+
+
+def max_open_files() -> int:
+    """The maximum number of SSTs that RocksDB keeps open: a third of what the process may open, at most 512."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, limit // 3)
 
 
 def family_options(cache: Cache) -> dict[str, Options]:
@@ -54,10 +66,14 @@ def family_options(cache: Cache) -> dict[str, Options]:
 
 def _family_options(*, buffer_bytes: int, buffers: int) -> Options:
     options = Options(raw_mode=True)
+    _set_family_options(options, buffer_bytes=buffer_bytes, buffers=buffers)
+    return options
+
+
+def _set_family_options(options: Options, *, buffer_bytes: int, buffers: int) -> None:
     options.set_write_buffer_size(buffer_bytes)
     options.set_max_write_buffer_number(buffers)
     options.set_compression_type(DBCompressionType.none())
-    return options
 
 
 def _point_lookups(cache: Cache) -> BlockBasedOptions:

@@ -19,7 +19,7 @@ from coregw.store.arguments import check_payload_size, check_range
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, upload_id
+from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
 __all__ = ["Payloads", "RocksPayloadWriter"]
@@ -36,13 +36,12 @@ class Payloads:
     Args:
         reader: Reads of the database.
         committer: Its writer.
-        epoch: The database's epoch, for new upload ids.
     """
 
-    def __init__(self, reader: Reader, committer: Committer, epoch: int) -> None:
+    def __init__(self, reader: Reader, committer: Committer) -> None:
         self._reader = reader
         self._committer = committer
-        self._ids = (upload_id(epoch, counter) for counter in itertools.count())
+        self._ids = (upload_id(committer.epoch, counter) for counter in itertools.count())
 
     def begin(self) -> RocksPayloadWriter:
         """See `coregw.store.Store.begin_payload`."""
@@ -66,8 +65,9 @@ class Payloads:
         check_range(start, end)
         number = start // CHUNK_BYTES
         # The row and the first chunk in one visit of a worker thread: most payloads have no more.
+        epoch = self._reader.epoch
         row, chunk = await self._reader.run(lambda database: _find(database, multihash, number))
-        await self._reader.wait_durable(Family.PAYLOADS, [multihash])
+        await self._reader.wait_durable(Family.PAYLOADS, [multihash], epoch)
         stop = row.size if end is None else min(end, row.size)
         while start < stop:
             if chunk is None:
@@ -122,12 +122,14 @@ class RocksPayloadWriter(ChunkWriter):
         super().__init__()
         self._committer = committer
         self._upload = upload
+        self._epoch = epoch_of_upload(upload)
         self._multihash: bytes | None = None
 
     def _send(self, chunk: bytes) -> asyncio.Future[None]:
         row, is_first = self._chunk(self._sent), self._sent == 0
 
         def send(transaction: Transaction) -> None:
+            transaction.require_epoch(self._epoch)  # else the chunks before it were deleted
             if is_first:
                 transaction.put(Row(Family.UPLOADS, self._upload), b"")
             transaction.put(row, chunk)
@@ -141,6 +143,7 @@ class RocksPayloadWriter(ChunkWriter):
         payload = Row(Family.PAYLOADS, multihash)
 
         def commit(transaction: Transaction) -> bool:
+            transaction.require_epoch(self._epoch)
             if transaction.get(payload) is not None:
                 self._drop(transaction)
                 return False

@@ -52,13 +52,24 @@ class Reader:
 
     async def get_durable(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the values of `keys`; returns when those found are durable."""
+        epoch = self.epoch
         values = await self.get(family, keys)
-        await self.wait_durable(family, [key for key, value in zip(keys, values, strict=True) if value is not None])
+        found = [key for key, value in zip(keys, values, strict=True) if value is not None]
+        await self.wait_durable(family, found, epoch)
         return values
 
-    async def wait_durable(self, family: Family, keys: Sequence[bytes]) -> None:
-        """Wait until the rows of these keys, which were found just now, are durable."""
-        await self._committer.wait_durable(Row(family, key) for key in keys)
+    async def wait_durable(self, family: Family, keys: Sequence[bytes], epoch: int) -> None:
+        """Wait until the rows of these keys, which were found in a read that began in `epoch`, are durable.
+
+        Raises:
+            Unavailable: As `Committer.wait_durable`.
+        """
+        await self._committer.wait_durable((Row(family, key) for key in keys), epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The database's epoch, to pass to `wait_durable`."""
+        return self._committer.epoch
 
     def require_open(self) -> None:
         """Raise `Unavailable` if the store is closed."""

@@ -6,6 +6,7 @@ rocksdict raises every status as a plain `Exception` with RocksDB's text, so the
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +30,15 @@ class WriteStalled(Unavailable):
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise the errors of rocksdict as classes of `coregw.errors`. `path` is the store's, for their messages."""
+    """Raise the errors of rocksdict and of the system as classes of `coregw.errors`. `path` is the store's."""
     try:
         yield
     except CoregwError:
         raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise StorageFull(f"the disk of the store in {path} is full") from error
+        raise Unavailable(f"the store in {path} failed: {error}") from error
     except Exception as error:
         if type(error) is not Exception and not isinstance(error, DbClosedError):
             raise  # not rocksdict's: a bug in coregw

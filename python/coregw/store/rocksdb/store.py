@@ -76,7 +76,7 @@ class RocksStore:
         self._committer = Committer(database, reserve_bytes)
         self._reserve_bytes = reserve_bytes
         self._reader = Reader(database, self._committer, read_threads)
-        self._payloads = Payloads(self._reader, self._committer, database.epoch)
+        self._payloads = Payloads(self._reader, self._committer)
         self._closing = threading.Lock()
         self._is_closed = False
 
@@ -106,6 +106,7 @@ class RocksStore:
                 for key, value in pairs:
                     transaction.put(Row(family, key), value)
 
+        durable = durable or any(table is not Table.PAGES for table in rows)  # only pages survive `Database.reopen`
         size = sum(_size(pairs) for pairs in rows.values())
         await self._committer.submit(put, size=size, durable=durable, after_sync=durable)
 
@@ -138,9 +139,10 @@ class RocksStore:
         check_listing(prefix, limit)
         family = _FAMILIES[table]
         start, end = key_range(prefix, after)
+        epoch = self._reader.epoch
         rows = await self._reader.run(lambda database: database.scan(family, start, end, limit))
         if table is not Table.PAGES:
-            await self._reader.wait_durable(family, [key for key, _ in rows])
+            await self._reader.wait_durable(family, [key for key, _ in rows], epoch)
         return rows
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:

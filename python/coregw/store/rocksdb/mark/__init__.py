@@ -1,0 +1,12 @@
+"""The high-water mark: which bytes of RocksDB's MANIFEST and logs were durable when a write was last acknowledged.
+
+RocksDB takes a log or a MANIFEST that ends early for one whose last record was being written when the process ended. It
+cannot tell that from the loss of acknowledged records. ``DIR/rocksdb/coregw-mark`` can: it holds the numbers and sizes
+of these files, and `require_durable` refuses a store in which there is less. ``docs/decisions/0120`` gives the reasons.
+"""
+
+from coregw.store.rocksdb.mark.check import require_durable
+from coregw.store.rocksdb.mark.file import sync_directory
+from coregw.store.rocksdb.mark.tracker import HighWaterMark
+
+__all__ = ["HighWaterMark", "require_durable", "sync_directory"]

@@ -1,0 +1,58 @@
+"""The check of a database against its high-water mark, before RocksDB opens it."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from coregw.errors import StoreDamaged
+from coregw.store.rocksdb.mark.file import Extent, read_mark
+from coregw.store.rocksdb.mark.names import current_manifest, log_name, log_numbers, manifest_name
+from coregw.store.rocksdb.mark.records import complete_end
+
+__all__ = ["require_durable"]
+
+
+def require_durable(database: Path) -> None:
+    """Refuse a database in which less is left than its mark records. O(records in the logs and the MANIFEST).
+
+    Older logs that are missing are not refused here: they may be obsolete. RocksDB records in its MANIFEST which are
+    not, and refuses to open without these.
+
+    Raises:
+        StoreDamaged: Durable bytes are missing or overwritten, or the mark itself is damaged.
+        OSError: A file cannot be read.
+    """
+    durable = read_mark(database)
+    if durable is None:
+        return
+    manifest = current_manifest(database)
+    if manifest is not None:  # otherwise RocksDB refuses it
+        if manifest < durable.manifest.number:
+            name = manifest_name(durable.manifest.number)
+            raise StoreDamaged(f"{database / 'CURRENT'} names {manifest_name(manifest)}, but {name} was in use")
+        if manifest == durable.manifest.number:
+            _require_extent(database / manifest_name(manifest), durable.manifest)
+    found = set(log_numbers(database))
+    for log in durable.logs:
+        if log.number in found:
+            _require_extent(database / log_name(log.number), log)
+    newest = durable.logs[-1].number
+    if max(found, default=0) < newest:
+        raise StoreDamaged(f"{database / log_name(newest)}, the log of the newest writes, is missing")
+
+
+def _require_extent(file: Path, extent: Extent) -> None:
+    """Refuse a file that is shorter than its durable part, or in which that part is not a sequence of whole records."""
+    try:
+        size = file.stat().st_size
+    except FileNotFoundError:
+        raise StoreDamaged(f"{file} is missing") from None
+    if size < extent.size:
+        raise StoreDamaged(f"{file} has {size:,} bytes, but {extent.size:,} were durable")
+    if extent.size == 0:
+        return
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        end = complete_end(data, 0, extent.size)
+    if end != extent.size:
+        raise StoreDamaged(f"{file} has no valid record at byte {end:,}, but {extent.size:,} bytes were durable")

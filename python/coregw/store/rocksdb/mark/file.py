@@ -1,0 +1,134 @@
+"""The file of the high-water mark: two slots, of which one is always intact, whatever ends the process or the power.
+
+A commit overwrites the live slot, which survives the end of the process. About once a second the file is synced, and
+the other slot becomes the live one. So a power cut can only spoil a slot that is newer than the other.
+
+```
+slot, 4,096 bytes: | "cgw1" | sequence | MANIFEST: number, size | count | logs: number, size ... | CRC-32 |
+```
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from coregw.errors import StoreDamaged
+
+__all__ = ["MARK", "Durable", "Extent", "MarkFile", "read_mark", "sync_directory"]
+
+MARK: Final = "coregw-mark"
+"""The file's name in RocksDB's directory; RocksDB ignores it."""
+
+_UNFINISHED: Final = MARK + ".new"
+_SLOT_BYTES: Final = 4096
+_MAGIC: Final = b"cgw1"
+_HEAD: Final = struct.Struct(">4sQQQH")
+_EXTENT: Final = struct.Struct(">QQ")
+_CRC: Final = struct.Struct(">I")
+_MAX_LOGS: Final = (_SLOT_BYTES - _HEAD.size - _CRC.size) // _EXTENT.size
+
+
+class Extent(NamedTuple):
+    """A file of RocksDB, by its number, and how many of its bytes are meant."""
+
+    number: int
+    size: int
+
+
+class Durable(NamedTuple):
+    """What is durable of a database's MANIFEST and of its logs, in ascending order."""
+
+    manifest: Extent
+    logs: tuple[Extent, ...]
+
+
+class MarkFile:
+    """The open file. Every method raises OSError."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._sequence = 0
+        self._live = 0
+
+    @classmethod
+    def create(cls, database: Path, durable: Durable) -> Self:
+        """Replace the file of a database, durably."""
+        unfinished = database / _UNFINISHED
+        descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, 2 * _SLOT_BYTES)
+            file = cls(descriptor)
+            for _ in range(2):  # allocates both slots now, not when the disk is full
+                file.write(durable)
+                file.sync()
+            unfinished.replace(database / MARK)
+            sync_directory(database)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return file
+
+    def write(self, durable: Durable) -> None:
+        """Overwrite the live slot. It survives the end of the process at once, and a power cut after `sync`."""
+        self._sequence += 1
+        os.pwrite(self._descriptor, _encode(self._sequence, durable), self._live * _SLOT_BYTES)
+
+    def sync(self) -> None:
+        """Sync what was written; the other slot becomes the live one."""
+        os.fsync(self._descriptor)
+        self._live = 1 - self._live
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def read_mark(database: Path) -> Durable | None:
+    """Read the mark of a database; None if it has none, as those of earlier versions.
+
+    Raises:
+        StoreDamaged: Neither slot is intact.
+        OSError: The file cannot be read.
+    """
+    try:
+        data = (database / MARK).read_bytes()
+    except FileNotFoundError:
+        return None
+    slots = (_decode(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES))
+    intact = [slot for slot in slots if slot is not None]
+    if not intact:
+        raise StoreDamaged(f"{database / MARK} is damaged, so it cannot be checked whether anything is lost")
+    return max(intact)[1]
+
+
+def sync_directory(path: Path) -> None:
+    """Make the entries of a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _encode(sequence: int, durable: Durable) -> bytes:
+    logs = durable.logs[-_MAX_LOGS:]
+    body = _HEAD.pack(_MAGIC, sequence, *durable.manifest, len(logs)) + b"".join(_EXTENT.pack(*log) for log in logs)
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def _decode(slot: bytes) -> tuple[int, Durable] | None:
+    """Return a slot's sequence number and content, None if it is not intact."""
+    if len(slot) < _SLOT_BYTES:
+        return None
+    magic, sequence, number, size, count = _HEAD.unpack_from(slot)
+    if magic != _MAGIC or count > _MAX_LOGS:
+        return None
+    end = _HEAD.size + count * _EXTENT.size
+    if _CRC.unpack_from(slot, end) != (zlib.crc32(slot[:end]),):
+        return None
+    logs = tuple(Extent(*_EXTENT.unpack_from(slot, _HEAD.size + i * _EXTENT.size)) for i in range(count))
+    return sequence, Durable(Extent(number, size), logs)
