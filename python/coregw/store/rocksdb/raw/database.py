@@ -1,0 +1,224 @@
+"""A database as its files have it: the versions of each row, newest first, from all tables and logs.
+
+Memory is bounded by the logs (some 64 MiB, the bound that coregw sets for them), and a block and the index of each
+table that overlaps others where the rows are read: those of level 0, and one of each further level.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.raw.batches import read_batch
+from coregw.store.rocksdb.raw.coding import Damage, Entry
+from coregw.store.rocksdb.raw.files import FileBytes
+from coregw.store.rocksdb.raw.logs import read_log
+from coregw.store.rocksdb.raw.manifest import Manifest, read_manifest
+from coregw.store.rocksdb.raw.tables import TableFile
+
+__all__ = ["RawDatabase", "RawRow"]
+
+_CREATED: Final = (
+    Family.META,
+    Family.ROOTS,
+    Family.PAYLOADS,
+    Family.UPLOADS,
+    Family.PAGES,
+    Family.CHUNKS,
+    Family.RECORDS,
+)
+"""The families in the order in which coregw creates them, which numbers them."""
+
+_DIGEST_BYTES: Final = 32
+_CHUNK_KEY_BYTES: Final = 16
+_UPLOAD_ID_BYTES: Final = 12
+_PAYLOAD_ROW_BYTES: Final = 20
+
+
+class RawRow(NamedTuple):
+    """A row: its key, and its versions, newest first.
+
+    A value of None is a deletion. Among them are versions that were deleted or replaced long ago, and versions whose
+    checksums do not hold.
+    """
+
+    key: bytes
+    versions: list[Entry]
+
+    @property
+    def newest(self) -> Entry | None:
+        """The newest version whose checksums hold; None if there is none, or if it is a deletion."""
+        for entry in self.versions:
+            if entry.is_intact:
+                return None if entry.value is None else entry
+        return None
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the newest version whose checksums hold is a deletion."""
+        return next((entry.value is None for entry in self.versions if entry.is_intact), False)
+
+
+class RawDatabase:
+    """The files of a database directory, open for reading. A context manager.
+
+    Args:
+        path: The directory.
+        on_read: Called with the number of bytes of each read, before it; may wait, to limit the rate.
+
+    Raises:
+        OSError: If the directory or a file cannot be opened.
+    """
+
+    def __init__(self, path: Path, on_read: Callable[[int], None] = lambda size: None) -> None:
+        self._damages: list[Damage] = []
+        self._tables: list[TableFile] = []
+        self._logged: defaultdict[Family, list[Entry]] = defaultdict(list)
+        self._files = ExitStack()
+        self.bytes = 0
+        """The size of all files that are read."""
+        with self._files:
+            self._open(path, on_read)
+            self._files = self._files.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def rows(self, family: Family, first: bytes = b"", end: bytes | None = None) -> Iterator[RawRow]:
+        """Iterate over the rows of a family in key order (of damaged parts, nearly in order). O(bytes).
+
+        Args:
+            family: The family.
+            first: The first key.
+            end: The key to end before; None reads to the end.
+        """
+        merged = heapq.merge(self._stored(family, first, end), self._logged[family], key=_order)
+        for key, versions in groupby(merged, key=lambda entry: entry.key):
+            if first <= key and (end is None or key < end):
+                yield RawRow(key, list(versions))
+
+    def damages(self) -> list[Damage]:
+        """What is damaged, as far as the files were read: complete when `rows` has read every family."""
+        return [*self._damages, *(damage for table in self._tables for damage in table.damages)]
+
+    def _stored(self, family: Family, first: bytes, end: bytes | None) -> Iterator[Entry]:
+        """Merge the tables of a family. A table is read when the merge arrives at its first key."""
+        waiting: list[tuple[bytes, int, Iterator[Entry]]] = []
+        for number, table in enumerate(self._tables):
+            if table.family == family:
+                smallest = next((entry.key for entry in table.entries(first, end)), None)
+                if smallest is not None:
+                    waiting.append((smallest, number, table.entries(first, end)))
+        waiting.sort(reverse=True)
+        active: list[tuple[tuple[bytes, bool, int], int, Entry, Iterator[Entry]]] = []
+        while active or waiting:
+            while waiting and (not active or waiting[-1][0] <= active[0][2].key):
+                _, number, entries = waiting.pop()
+                _push(active, number, entries)
+            if active:
+                _, number, entry, entries = heapq.heappop(active)
+                yield entry
+                _push(active, number, entries)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self, path: Path, on_read: Callable[[int], None]) -> None:
+        manifest = Manifest()
+        names = sorted(entry.name for entry in path.iterdir())
+        for name in [name for name in names if name.startswith("MANIFEST-")]:
+            read_manifest(self._opened(path / name, on_read), manifest, self._damages)
+        self._check_current(path, names)
+        tables = [name for name in names if name.endswith(".sst") and _number(name) not in manifest.deleted]
+        for name in tables:
+            self._tables.append(TableFile(self._opened(path / name, on_read)))
+        families = {table.family_id: table.family for table in self._tables if table.family_id is not None}
+        by_id = dict(enumerate(map(str, _CREATED))) | {i: name for i, name in families.items() if name}
+        by_id |= manifest.families
+        for name, table in zip(tables, self._tables, strict=True):
+            table.check_metadata()
+            live = manifest.tables.get(_number(name))
+            if live is not None:
+                table.smallest, table.largest = live.smallest, live.largest
+                table.family = table.family or by_id.get(live.family_id)
+            if table.family is None:
+                table.family = _guessed_family(table)
+        present = set(map(_number, tables))
+        for live in manifest.tables.values():
+            if live.number not in present:
+                name, family = f"{live.number:06}.sst", by_id.get(live.family_id)
+                self._damages.append(
+                    Damage(name, 0, live.size, family, "the file is missing", live.smallest, live.largest)
+                )
+        for name in [name for name in names if name.endswith(".log")]:
+            self._read_log(self._opened(path / name, on_read), by_id)
+        for entries in self._logged.values():
+            entries.sort(key=_order)
+
+    def _opened(self, path: Path, on_read: Callable[[int], None]) -> FileBytes:
+        file = self._files.enter_context(FileBytes(path, on_read))
+        self.bytes += file.size
+        return file
+
+    def _check_current(self, path: Path, names: list[str]) -> None:
+        try:
+            named = (path / "CURRENT").read_bytes()
+        except OSError:
+            self._damages.append(Damage("CURRENT", 0, 0, None, "the file is missing", has_rows=False))
+            return
+        if not named.endswith(b"\n") or named[:-1].decode("latin-1") not in names:
+            what = "it names a MANIFEST that does not exist"
+            self._damages.append(Damage("CURRENT", 0, len(named), None, what, has_rows=False))
+
+    def _read_log(self, file: FileBytes, families: dict[int, str]) -> None:
+        names = {number: Family(name) for number, name in families.items() if name in set(Family)}
+        for record in read_log(file.read(0, file.size), file.name, self._damages):
+            for family, entry, until in read_batch(record.data, names, is_intact=record.is_intact):
+                if until is None and (entry.is_intact or entry.value is not None):
+                    self._logged[names[family]].append(entry)
+
+
+def _push(
+    active: list[tuple[tuple[bytes, bool, int], int, Entry, Iterator[Entry]]], number: int, entries: Iterator[Entry]
+) -> None:
+    """Add the next entry of a table to the heap, if it has one."""
+    entry = next(entries, None)
+    if entry is not None:
+        heapq.heappush(active, (_order(entry), number, entry, entries))
+
+
+def _order(entry: Entry) -> tuple[bytes, bool, int]:
+    return entry.key, not entry.is_intact, -entry.sequence
+
+
+def _number(name: str) -> int:
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdecimal() else -1
+
+
+def _guessed_family(table: TableFile) -> str | None:
+    """The family of a file that has lost its properties and is not in a MANIFEST, by the form of its first row."""
+    entry = next((entry for entry in table.entries() if entry.value is not None), None)
+    if entry is None or entry.value is None:
+        return None
+    size = len(entry.value)
+    if entry.key == b"epoch":
+        return Family.META
+    if size == 0:
+        return Family.UPLOADS if len(entry.key) == _UPLOAD_ID_BYTES else Family.ROOTS
+    if size == _PAYLOAD_ROW_BYTES and entry.key[0] not in b"nr":
+        return Family.PAYLOADS
+    if len(entry.key) == _DIGEST_BYTES:
+        return Family.PAGES
+    return Family.CHUNKS if len(entry.key) == _CHUNK_KEY_BYTES else Family.RECORDS
