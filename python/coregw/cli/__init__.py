@@ -19,10 +19,12 @@ from coregw import __version__
 from coregw.errors import CoregwError, ProofError
 from coregw.extras import missing_extra
 
-__all__ = ["EXIT_FAILURE", "EXIT_NOT_PROVEN", "cli", "main"]
+__all__ = ["EXIT_DAMAGED", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]
 
 EXIT_FAILURE = 1
 EXIT_NOT_PROVEN = 3
+EXIT_DAMAGED = 4
+EXIT_UNREADABLE = 5
 
 _COMMANDS = (
     "serve",
@@ -39,12 +41,15 @@ _COMMANDS = (
     "serve-plants",
 )
 
-_CONTROL_COMMANDS = ("status", "backup", "restore")
+_CONTROL_COMMANDS = ("status", "backup", "restore", "fsck")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
 
 _SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)
 
-_EPILOG = "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven. COREGW_DEBUG=1 shows tracebacks."
+_EPILOG = (
+    "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven; 4 damage found; 5 unreadable. "
+    "COREGW_DEBUG=1 shows tracebacks."
+)
 
 
 class _Commands(click.RichGroup):

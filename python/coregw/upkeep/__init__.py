@@ -1,1 +1,5 @@
-"""Maintenance of a whole store, on a running gateway or without one."""
+"""Upkeep of a store as a whole: what checks, repairs and restores it, beside the engine that serves requests.
+
+Between the gateway and the engine: it needs the files of a store, the extension that interprets what is in them, and
+the engine's layout of roots and records.
+"""

@@ -1,0 +1,106 @@
+"""``coregw fsck``: check a store, and repair it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+from click.exceptions import Exit
+
+from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
+from coregw.cli.control.connection import data_option, json_option
+from coregw.cli.control.display import shown_progress
+from coregw.errors import CoregwError
+
+if TYPE_CHECKING:
+    from coregw.messages.progress import Progress
+    from coregw.upkeep.integrity.findings import CheckResult, RepairResult
+
+__all__ = ["command"]
+
+Report = Callable[["Progress"], None]
+
+
+@click.command("fsck")
+@data_option
+@json_option
+@click.option("--repair", is_flag=True, help="Copy everything readable into a new database, and use that.")
+@click.option("--rate", type=click.IntRange(min=1), metavar="BYTES", help="Read at most this much per second.")
+@click.option("--lines", is_flag=True, hidden=True)  # progress as JSON lines on stdout, for the gateway
+def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bool) -> None:
+    """Check every page, payload and record of a store, and name what is damaged, missing or affected by its CID.
+
+    A gateway may be running: the check reads a snapshot of its files (hard links), in a process of its own. A repair
+    needs the store for itself, and room for another copy of it; the damaged database is kept in a directory beside the
+    new one. What a repair could not copy is restored by "coregw heal".
+
+    Exit codes: 0 sound, or repaired without a loss; 4 damage found, or something is lost; 5 the store cannot be checked
+    or repaired.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed
+    try:
+        with shown_progress("fsck", as_json=as_json or lines) as show:
+            report = _print_line if lines else lambda progress: show(_built(progress))
+            result = _repair(data, report) if repair else _check(data, report, rate)
+    except (CoregwError, OSError) as error:
+        message = error.message if isinstance(error, CoregwError) else f"{error.filename}: {error.strerror}"
+        click.echo(f"coregw: {' '.join(message.split())}", err=True)
+        raise Exit(EXIT_UNREADABLE) from None
+    if lines:
+        _print_line(result, "result")
+    elif as_json:
+        click.echo(json.dumps(_built(result)))
+    else:
+        _show(result)
+    sound = result.is_sound if not repair else result.repaired.is_sound  # type: ignore[union-attr]
+    raise Exit(0 if sound else EXIT_DAMAGED)
+
+
+def _check(data: Path, report: Report, rate: int | None) -> CheckResult:
+    from coregw.upkeep.integrity.check import check_database
+    from coregw.upkeep.integrity.files import readable
+    from coregw.upkeep.integrity.pace import Pace
+
+    with readable(data) as directory:
+        return check_database(directory, report, Pace(rate) if rate is not None else lambda _: None)
+
+
+def _repair(data: Path, report: Report) -> RepairResult:
+    from coregw.upkeep.integrity.repair import repair_store
+
+    return repair_store(data, report)
+
+
+def _show(result: CheckResult | RepairResult) -> None:
+    """Print a result for a person: what was found, one thing a line, then the numbers."""
+    from coregw.upkeep.integrity.findings import RepairResult
+
+    if isinstance(result, RepairResult):
+        for line in result.found.lines():
+            click.echo(f"found: {line}")
+        for cid in [*result.recovered_payloads, *result.recovered_roots]:
+            click.echo(f"recovered: {cid}")
+        for line in result.repaired.lines():
+            click.echo(f"lost: {line}")
+        click.echo(f"repaired: {result.repaired.summary()}")
+        click.echo(f"the damaged database is kept in {result.kept}")
+        return
+    for line in result.lines():
+        click.echo(line)
+    click.echo(f"{'sound' if result.is_sound else 'damaged'}: {result.summary()}")
+
+
+def _built(message: object) -> dict[str, Any]:
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(message)
+    return built
+
+
+def _print_line(message: object, kind: str = "progress") -> None:
+    click.echo(json.dumps({kind: _built(message)}))

@@ -1,0 +1,12 @@
+"""Damage to a store: finding it, copying what is readable, and restoring what is not.
+
+```
+check   -> pages, payloads, records     what is damaged, missing or affected, by CID (`CheckResult`)
+repair  -> check, copy                  a new database with everything readable, and notes of what is lost
+heal    -> what is lost, from elsewhere, checked against its CID
+scrub   -> check, again and again, slowly
+```
+
+They read a database's files without RocksDB (`coregw.store.rocksdb.raw`), since it reads nothing of a database of which
+one file is malformed. ``docs/decisions/0120`` to ``0122`` give the reasons.
+"""

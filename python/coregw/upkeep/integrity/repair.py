@@ -1,0 +1,79 @@
+"""Repairing a store: everything readable is copied into a new database, which takes the place of the damaged one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from coregw._core import Cid
+from coregw.errors import StoreDamaged
+from coregw.messages.progress import Progress
+from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.directory import DATABASE
+from coregw.store.rocksdb.raw.database import RawDatabase
+from coregw.upkeep.integrity.check import Report, StoreCheck, check_database
+from coregw.upkeep.integrity.copy import StoreCopy
+from coregw.upkeep.integrity.files import exclusive, fresh_directory, put_in_place, require_store
+from coregw.upkeep.integrity.findings import CheckResult, RepairResult, payload_cid
+
+__all__ = ["repair_store"]
+
+_CACHE_BYTES: Final = 8 << 20
+
+
+def repair_store(data: Path, report: Report) -> RepairResult:
+    """Copy everything readable of a store into a new database, check that, and put it in the place of the damaged one.
+
+    The damaged database is kept, in a directory beside it. Until both are exchanged, nothing is changed. Needs room for
+    another copy of the store. O(bytes).
+
+    Args:
+        data: The data directory, which no process has open.
+        report: Called often, with how far the repair is; may raise, which ends it.
+
+    Raises:
+        InvalidInput: If there is no database.
+        Unavailable: If another process has the store open (`StorageFull`: there is no room).
+        StoreDamaged: If the copy is damaged as well.
+        OSError: If a file cannot be read or written.
+    """
+    database = require_store(data)
+    with exclusive(data):
+        new = fresh_directory(data)
+        try:
+            found, copy = _copied(database, new, report)
+            repaired = check_database(new / DATABASE, report)
+            _require_sound(new, repaired)
+            kept = put_in_place(data, new)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+    return RepairResult(
+        found=found,
+        repaired=repaired,
+        kept=str(kept),
+        recovered_payloads=[payload_cid(multihash) for multihash in copy.recovered_payloads],
+        recovered_roots=[Cid(root).text for root in copy.recovered_roots],
+    )
+
+
+def _copied(database: Path, new: Path, report: Report) -> tuple[CheckResult, StoreCopy]:
+    """Check a damaged database, and copy what is readable into a new store."""
+    with RawDatabase(database) as source:
+        check = StoreCheck(source, report)
+        found = check.run()
+        report(Progress(step="copying"))
+        target = Database(new, _CACHE_BYTES, salvage=False)
+        try:
+            copy = StoreCopy(source, check, target, source.damages())
+            copy.run()
+        finally:
+            target.close()
+    return found, copy
+
+
+def _require_sound(new: Path, repaired: CheckResult) -> None:
+    """Raise `StoreDamaged` if the copy has other damage than rows that could not be copied."""
+    if repaired.damaged_files or repaired.damaged_pages or repaired.damaged_payloads:
+        raise StoreDamaged(f"the copy in {new} is damaged as well, so the disk or the memory of this machine is faulty")
