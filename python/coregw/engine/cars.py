@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from coregw._core import Cid, Need, Operation, PageCache, block_head
 from coregw.engine.driver import Driver
 from coregw.engine.spool import Spool, SpooledPayload
-from coregw.errors import Unavailable
 from coregw.store import CHUNK_BYTES, Store
 
 __all__ = ["CarLimits", "Cars"]
@@ -42,8 +41,7 @@ class CarLimits(NamedTuple):
     Attributes:
         payload_bytes: Bytes of one imported payload.
         blocks: Blocks of an imported CAR; each takes about 60 bytes of memory.
-        at_once: Imports in progress; more are refused with `Unavailable`.
-        exports: Exports in progress; more are refused with `Unavailable`.
+        at_once: Imports that are checked and stored at once; more wait, when they are spooled.
         spool: The folder of spooled bytes; None is the system's folder for temporary files.
         reserve_bytes: Free space on that disk below which nothing more is spooled.
     """
@@ -51,7 +49,6 @@ class CarLimits(NamedTuple):
     payload_bytes: int = 64 << 20
     blocks: int = 4_000_000
     at_once: int = 2
-    exports: int = 16
     spool: Path | None = None
     reserve_bytes: int = 0
 
@@ -65,8 +62,7 @@ class Cars:
         self._driver = driver
         self._cache = cache
         self._limits = limits
-        self._imports = 0
-        self._exports = 0
+        self._imports = asyncio.Semaphore(limits.at_once)
 
     # --- export -------------------------------------------------------------------------------------------------------
 
@@ -80,32 +76,21 @@ class Cars:
         Raises:
             InvalidInput: If `root` is not a root CID.
             RootNotFound: If the store does not hold it.
-            Unavailable: If too many exports are in progress.
             StoreDamaged: If a page is missing or damaged. The iterator raises this as well, and `TooLarge` if more than
                 262,144 roots are nested in the root.
         """
-        self._check_exports()
         operation = Operation.export_car(self._cache, root, payloads, OUTPUT_BYTES)
         first = await self._driver.advance(operation)
         return self._parts(operation, first)
 
     async def _parts(self, operation: Operation, polled: bytes | Need) -> AsyncGenerator[bytes, None]:
-        self._check_exports()
-        self._exports += 1  # not earlier: a generator that is never started is never closed
-        try:
-            while isinstance(polled, Need):
-                written, cids = polled.output or (b"", [])
-                if written:
-                    yield written
-                async for chunk in self._payload_blocks(cids):
-                    yield chunk
-                polled = await self._driver.advance(operation)
-        finally:
-            self._exports -= 1
-
-    def _check_exports(self) -> None:
-        if self._exports == self._limits.exports:
-            raise Unavailable("too many exports are in progress; try again")
+        while isinstance(polled, Need):
+            written, cids = polled.output or (b"", [])
+            if written:
+                yield written
+            async for chunk in self._payload_blocks(cids):
+                yield chunk
+            polled = await self._driver.advance(operation)
 
     async def _payload_blocks(self, cids: Sequence[Cid]) -> AsyncIterator[bytes]:
         """The blocks of payloads, small ones together, without those that the store does not have."""
@@ -129,6 +114,9 @@ class Cars:
     async def import_car(self, chunks: AsyncIterator[bytes]) -> bytes:
         """Store a CAR, all or nothing; durable on return. Memory grows by about 60 bytes for each block.
 
+        While the bytes arrive, memory is bounded: only the beginning of the CAR is checked then. The rest is checked
+        when all has been spooled, and one of the places for it is free. So slow uploads keep nobody waiting.
+
         Its roots are held afterwards, and so are the roots nested in them whose nodes it contains.
 
         Args:
@@ -141,21 +129,18 @@ class Cars:
             InvalidInput: If it is not a CAR, a block has another hash, or the nodes do not form whole trees; the
                 message names the block.
             TooLarge: If a payload, or the number of blocks, exceeds its limit.
-            Unavailable: If too many imports are in progress, or the store cannot write (`StorageFull`: it is full).
+            Unavailable: If the store cannot write (`StorageFull`: it is full).
         """
-        if self._imports == self._limits.at_once:
-            raise Unavailable("too many imports are in progress; try again")
-        self._imports += 1
-        try:
-            limits = self._limits
-            with Spool(limits.spool, limits.reserve_bytes, limits.payload_bytes, limits.blocks) as spool:
-                await self._receive(chunks, spool)
+        limits = self._limits
+        with Spool(limits.spool, limits.reserve_bytes, limits.payload_bytes, limits.blocks) as spool:
+            await self._receive(chunks, spool)
+            async with self._imports:
+                while await self._driver.in_worker_to_end(spool.check_more):
+                    pass
                 operation = Operation.import_car(self._cache, spool.reader)
                 while isinstance(polled := await self._driver.advance(operation, read=spool.read), Need):
                     await self._store_payloads(spool, polled.payloads or [])
-            return polled
-        finally:
-            self._imports -= 1
+        return polled
 
     async def _receive(self, chunks: AsyncIterator[bytes], spool: Spool) -> None:
         received: list[bytes] = []

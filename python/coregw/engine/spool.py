@@ -18,6 +18,16 @@ MAX_CID_BYTES: Final = 160
 """No binary CID is longer: an identity CID holds a payload of at most 128 bytes."""
 
 
+CHECK_BYTES: Final = 4 << 20
+"""Bytes that `Spool.check_more` checks."""
+
+MAX_FIRST_BLOCKS: Final = 16_384
+"""Blocks that are checked as they arrive. They take 1 MiB of memory."""
+
+SLICE_BYTES: Final = 64 << 10
+"""Bytes that are checked at once as they arrive; they may have 13,000 blocks."""
+
+
 class SpooledPayload(NamedTuple):
     """A payload in the spool: its CID, and where its bytes start and end."""
 
@@ -46,6 +56,7 @@ class Spool:
 
     def __init__(self, folder: Path | None, reserve_bytes: int, payload_bytes: int, blocks: int) -> None:
         self._reserve_bytes = reserve_bytes
+        self._size = 0
         self.reader: Final = CarReader(payload_bytes, blocks)
         try:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `__exit__`
@@ -61,14 +72,15 @@ class Spool:
         self._file.close()
 
     def write(self, data: bytes) -> None:
-        """Check the next bytes, and append them to the file. O(bytes) hashing.
+        """Append the next bytes to the file, and check them if they are among the first. O(bytes) hashing.
 
         Raises:
             InvalidInput: If they are not a CAR, or a block has another hash.
             TooLarge: If a limit is exceeded.
             Unavailable: If they cannot be written (`StorageFull`: the disk is full).
         """
-        self.reader.feed(data)
+        if self.reader.bytes == self._size:
+            self._check_first(data)
         disk = os.fstatvfs(self._file.fileno())
         if disk.f_bavail * disk.f_frsize < self._reserve_bytes + len(data):
             raise _full()
@@ -77,6 +89,25 @@ class Spool:
             self._file.flush()
         except OSError as error:
             raise _unavailable(error) from error
+        self._size += len(data)
+
+    def check_more(self) -> bool:
+        """Check a part of what has not been checked. Returns whether there is more. O(`CHECK_BYTES`) hashing.
+
+        Raises:
+            InvalidInput: If the bytes are not a CAR, or a block has another hash.
+            TooLarge: If a limit is exceeded.
+        """
+        checked = self.reader.bytes
+        self.reader.feed(self.read(checked, min(checked + CHECK_BYTES, self._size)))
+        return self.reader.bytes < self._size
+
+    def _check_first(self, data: bytes) -> None:
+        """Check the next bytes, unless the CAR has many blocks already: the reader needs memory for each."""
+        for at in range(0, len(data), SLICE_BYTES):
+            if self.reader.blocks > MAX_FIRST_BLOCKS:
+                return
+            self.reader.feed(data[at : at + SLICE_BYTES])
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes from `start` to `end` (exclusive), fewer at the end of the file."""

@@ -69,7 +69,6 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             payload_bytes=min(settings.payload_bytes, 2**32 - 1),
             blocks=settings.car_blocks,
             at_once=settings.cars_at_once,
-            exports=settings.car_exports,
             spool=settings.data if settings.data.is_dir() else None,  # a store in memory has no directory
             reserve_bytes=settings.reserve_bytes,
         ),

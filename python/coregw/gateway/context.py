@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from coregw.engine import Engine
 from coregw.gateway.http.bodies import Bodies
 from coregw.gateway.http.requests import check_json_type, query_parameters
+from coregw.gateway.limits.memory import BodyMemory
+from coregw.gateway.limits.places import Places
 from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,18 +31,33 @@ class Gateway:
         engine: Answers requests.
         settings: All limits.
         bodies: Reads request bodies.
+        imports: The CAR imports in progress. Only those of one address are limited here.
+        exports: The CAR exports in progress.
         phase: Returns why the process is not serving clients, or None if it is.
     """
 
     engine: Engine
     settings: Settings
     bodies: Bodies
+    imports: Places
+    exports: Places
     phase: Callable[[], str | None] = lambda: None
 
     @classmethod
     def over(cls, engine: Engine, settings: Settings) -> Self:
-        """Return a gateway with its own count of request bodies."""
-        return cls(engine, settings, Bodies(settings.buffered_bytes))
+        """Return a gateway without requests."""
+        largest = max(settings.roots_body_bytes, settings.batch_body_bytes, settings.mutation_body_bytes)
+        total = settings.buffered_bytes
+        memory = BodyMemory(total, largest=largest, per_address=settings.share_of_address(total))
+        imports = settings.share_of_address(settings.cars_at_once)
+        exports = settings.share_of_address(settings.car_exports)
+        return cls(
+            engine,
+            settings,
+            Bodies(memory),
+            Places("imports", settings.connections, imports, time.monotonic),
+            Places("exports", settings.car_exports, exports, time.monotonic),
+        )
 
     async def obstacles(self) -> list[str]:
         """Return why this gateway cannot serve all requests at the moment, as sentences; none if it is ready."""

@@ -27,6 +27,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.control import CONTROL_SOCKET, listen_for_control
 from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.dispatch import Dispatcher
+from coregw.gateway.http.origins import ANY
 from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
@@ -80,8 +81,9 @@ async def serve_management(
     async with AsyncExitStack() as stack:
         if settings.management_host_and_port is not None:
             host, port = settings.management_host_and_port
-            listener = stack.enter_context(listen(replace(settings, host=host, port=port, backlog=_CONNECTIONS)))
-            await stack.enter_async_context(_serving(settings, listener, _app(management, token, is_open=False)))
+            address = replace(settings, host=host, port=port, backlog=_CONNECTIONS)
+            listener = stack.enter_context(listen(address))
+            await stack.enter_async_context(_serving(address, listener, _app(management, token, is_open=False)))
             management.addresses.append(url_of(listener))
         if directory is not None:
             try:
@@ -89,7 +91,8 @@ async def serve_management(
             except Unavailable as error:  # serving the data is more important
                 logger.error("no command can reach this gateway: %s", error)
             else:
-                await stack.enter_async_context(_serving(settings, listener, _app(management, None, is_open=True)))
+                local = replace(settings, hosts=ANY)  # no web page can reach the socket
+                await stack.enter_async_context(_serving(local, listener, _app(management, None, is_open=True)))
                 management.addresses.append(str(directory / CONTROL_SOCKET))
         stack.push_async_callback(management.operations.close)
         logger.info("management on %s", ", ".join(management.addresses) or "no address")

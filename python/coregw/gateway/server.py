@@ -47,7 +47,7 @@ class Service:
     Attributes:
         create_app: Returns the ASGI application over an open engine, which it does not close; the token is that of the
             gateway's administration routes.
-        refusal: Returns the error body for malformed HTTP, which never reaches the application.
+        refusal: Returns the error body for requests that never reach the application, such as malformed HTTP.
     """
 
     create_app: Callable[[Settings, Engine, AccessToken | None], ASGIApp]

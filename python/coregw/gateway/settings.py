@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from coregw.errors import InvalidInput
+from coregw.gateway.http.origins import check_hosts
+from coregw.gateway.limits.peers import LOOPBACK, Proxies
 
 __all__ = ["GIB", "KIB", "MIB", "Settings"]
 
@@ -52,6 +54,8 @@ class Settings:
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
+    hosts: str = _setting("auto", "Names in Host: a list, `*` for any, or `auto`: on loopback, no public names.")
+    proxies: str = _setting(LOOPBACK, "Reverse proxies: addresses without limits per address, or none.")
     workers: int = _setting(1, "Worker processes on one store.", least=1, most=256)
     management_address: str = _setting("none", "Address for health and administration: host:port, or none.")
     log_level: str = _setting("info", f"Minimum severity of log lines: {', '.join(_LEVELS)}.")
@@ -77,23 +81,28 @@ class Settings:
     payload_bytes: int = _setting(64 * MIB, "Largest payload of POST /v1/cas.", least=1)
     car_bytes: int = _setting(4 * GIB, "Largest CAR of POST /v1/car; spooled to the data directory.", least=1)
     car_blocks: int = _setting(4_000_000, "Blocks in a CAR; each takes 60 bytes of memory.", least=1, most=1 << 31)
-    cars_at_once: int = _setting(2, "Concurrent CAR imports; more get 503.", least=1)
-    car_exports: int = _setting(16, "Concurrent CAR exports; more get 503.", least=1)
+    cars_at_once: int = _setting(2, "CAR imports that are checked and stored concurrently; more wait.", least=1)
+    car_exports: int = _setting(16, "Concurrent CAR exports; more replace stalled ones, or get 503.", least=1)
     batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
     resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
     batches_at_once: int = _setting(8, "Concurrent batches of resolves; more wait.", least=1)
     batch_answer_bytes: int = _setting(64 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for the bodies of all requests; more get 503.", least=MIB)
 
-    connections: int = _setting(4096, "Open connections; more are closed immediately.", least=1)
+    unsent_bytes: int = _setting(128 * MIB, "Memory for responses that clients have not read.", least=MIB)
+
+    connections: int = _setting(4096, "Open connections; beyond it, the longest idle one is closed.", least=1)
+    address_share: int = _setting(50, "Percentage of what is limited that one address may use.", least=1, most=100)
     backlog: int = _setting(4096, "Connections waiting to be accepted.", least=1)
     header_bytes: int = _setting(32 * KIB, "Largest request head (request line and headers), and trailers.", least=KIB)
     pipelined_requests: int = _setting(16, "Requests of a connection that wait for their turn.", least=1)
     header_seconds: float = _setting(10.0, "Time for a request head to arrive.", least=0.001)
-    body_idle_seconds: float = _setting(20.0, "Idle timeout of a request body.", least=0.001)
+    min_rate_bytes: int = _setting(KIB, "Bytes per second that a client has to send of a body, or read of a response.")
+    rate_grace_seconds: float = _setting(10.0, "Time before the minimum rate applies.", least=0.001)
+    body_idle_seconds: float = _setting(20.0, "Idle timeout of a request body that was fast before.", least=0.001)
     body_seconds: float = _setting(600.0, "Time for a whole request body to arrive.", least=0.001)
     drain_seconds: float = _setting(30.0, "Time to discard the rest of a rejected body.", least=0.0)
-    write_seconds: float = _setting(60.0, "Idle timeout of a client that reads a response.", least=0.001)
+    write_seconds: float = _setting(60.0, "Idle timeout of a client that has read fast before.", least=0.001)
     keep_alive_seconds: int = _setting(30, "Idle timeout of a connection between requests.", least=1)
     shutdown_seconds: int = _setting(30, "Time for requests in flight to finish on shutdown.", least=0)
 
@@ -107,6 +116,8 @@ class Settings:
         if _ORIGIN.fullmatch(self.allow_origin) is None:
             example = "an origin such as https://example.org, * or none"
             raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, expected {example}")
+        check_hosts(self.hosts)
+        Proxies(self.proxies)
         _ = self.management_host_and_port
 
     @property
@@ -124,6 +135,10 @@ class Settings:
             given = repr(self.management_address)
             raise InvalidInput(f"setting management_address is {given}, expected host:port or none")
         return host, int(port)
+
+    def share_of_address(self, limit: int) -> int:
+        """Return how much of a limit one address may use; at least 1."""
+        return max(1, limit * self.address_share // 100)
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:  # noqa: ANN401 - checked below

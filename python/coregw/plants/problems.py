@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from coregw.errors import ERROR_CODES
 from coregw.gateway.http.problems import as_response, problem_of
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.plants.messages import Error, encode
@@ -40,6 +41,6 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     return as_response(failure(problem.status, problem.message, headers=problem.all_headers))
 
 
-def refusal(_: bytes, message: str) -> bytes:
-    """The body of the 400 for a malformed HTTP request; a `coregw.gateway.http.connection.Refusal`."""
-    return encode(Error(error=400, message=message))
+def refusal(_: bytes, code: str, message: str) -> bytes:
+    """Return an error body of the plant store; a `coregw.gateway.http.connection.Refusal`."""
+    return encode(Error(error=ERROR_CODES[code].status, message=message))

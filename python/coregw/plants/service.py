@@ -66,9 +66,9 @@ def beside_gateway(token: AccessToken | None) -> Service:
         plants = Counted(create_app(gateway.gateway, token, PATH + _DOCUMENT))
         return _ByPath(gateway, plants)
 
-    def refuse(target: bytes, message: str) -> bytes:
+    def refuse(target: bytes, code: str, message: str) -> bytes:
         path = target.partition(b"?")[0].decode("latin-1")
-        return (refusal if _is_plants(path) else GATEWAY.refusal)(target, message)
+        return (refusal if _is_plants(path) else GATEWAY.refusal)(target, code, message)
 
     return Service(make, refuse)
 

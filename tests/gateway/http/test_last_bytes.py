@@ -56,6 +56,12 @@ class Recorder(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return -1
+
     def get_write_buffer_size(self) -> int:
         return self.unsent
 

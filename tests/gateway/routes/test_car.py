@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -200,33 +201,37 @@ def test_a_failure_while_streaming_closes_the_connection() -> None:
         assert 10_000 < len(heard) < len(whole)
 
 
-def test_too_many_imports_at_once_are_unavailable(expect_refusal: Callable[..., str]) -> None:
-    with serving.thread(MemoryStore(), cars_at_once=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
-        with serving.connect(url) as slow:
-            slow.sendall(
+def test_slow_imports_keep_no_place_from_others() -> None:
+    with ExitStack() as stack:
+        url = stack.enter_context(serving.thread(MemoryStore(), cars_at_once=1))
+        session = stack.enter_context(httpx2.Client(base_url=url, timeout=60))
+        slow = [stack.enter_context(serving.connect(url)) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(
                 b"POST /v1/car HTTP/1.1\r\nHost: x\r\nContent-Type: application/vnd.ipld.car\r\n"
-                b"Transfer-Encoding: chunked\r\n\r\n1\r\n\x3d\r\n"
+                b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\x3d\r\n"
             )
-            answer = take(session, header(EMPTY) + block(EMPTY, b"\0"))
-            while answer.status_code == 201:  # the slow import has not started yet
-                answer = take(session, header(EMPTY) + block(EMPTY, b"\0"))
-            expect_refusal(answer, 503, "unavailable")
-            slow.sendall(b"1\r\n\x00\r\n0\r\n\r\n")
-            assert b" 400 " in slow.recv(1000).split(b"\r\n")[0]
-        assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
+            assert connection.recv(100).startswith(b"HTTP/1.1 100 ")  # it is being received
+        for _ in range(3):
+            assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
+        for connection in slow:
+            connection.sendall(b"1\r\n\x00\r\n0\r\n\r\n")
+            assert b" 400 " in connection.recv(1000).split(b"\r\n")[0]
 
 
-def test_too_many_exports_at_once_are_unavailable(expect_refusal: Callable[..., str]) -> None:
+def test_a_stalled_export_loses_its_place_to_another() -> None:
     with serving.thread(MemoryStore(), car_exports=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
         arcs = {f"{i}" * 50: payload_cid(b"") for i in range(100_000)}
         root = session.post("/v1/roots", json={"arcs": arcs}).json()["root"]
-        with session.stream("GET", f"/v1/roots/{root}/car") as slow:
-            assert slow.status_code == 200
-            chunks = slow.iter_raw()
-            assert next(chunks)
-            expect_refusal(session.get(f"/v1/roots/{root}/car"), 503, "unavailable")
-            assert all(chunks), "to its end"
-        assert session.get(f"/v1/roots/{root}/car").status_code == 200
+        path = f"/v1/roots/{root}/car"
+        with serving.connect(url) as slow:
+            slow.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert slow.recv(9) == b"HTTP/1.1 "
+            while (answer := session.get(path)).status_code == 503:  # until it has been stalled for some time
+                assert answer.json()["error"] == "unavailable"
+            assert answer.status_code == 200
+            assert not serving.everything(slow).endswith(b"0\r\n\r\n")
+        assert session.get(path).status_code == 200
 
 
 def test_an_import_that_cannot_be_spooled_is_unavailable(

@@ -1,7 +1,7 @@
 """Request bodies, bounded in size and, over all requests, in memory.
 
 Litestar's body parsing is not used: it turns malformed text into a 500, and applies one limit to all routes. Deadlines
-are enforced by the connection (`coregw.gateway.http.connection`), which reports a missed one through the scope.
+are enforced by the connection (`coregw.gateway.http.connection`), which reports a missed one through an `Arrival`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from coregw.errors import InvalidInput, TooLarge, Unavailable
+from coregw.errors import InvalidInput, TooLarge
 from coregw.gateway.http.requests import declared_length
+from coregw.gateway.limits.arrival import arrival_of
+from coregw.gateway.limits.memory import SMALL_BYTES, Account, BodyMemory
+from coregw.gateway.limits.peers import peer_of
 from coregw.gateway.metrics.requests import BODIES
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive
 
-__all__ = ["BODY_OVERDUE", "Bodies", "ClientDisconnected"]
-
-BODY_OVERDUE: Final = "coregw.body_overdue"
-"""The ASGI extension that the connection adds to the scope when a request body misses its deadline."""
+__all__ = ["Bodies", "ClientDisconnected"]
 
 
 class ClientDisconnected(InvalidInput):
@@ -31,64 +31,48 @@ class ClientDisconnected(InvalidInput):
 class Bodies:
     """Reads request bodies. A gateway has one instance, since the limit on memory holds for all requests together."""
 
-    def __init__(self, buffered_bytes: int) -> None:
-        """Begin with an empty buffer.
+    def __init__(self, memory: BodyMemory) -> None:
+        """Args: the memory of all request bodies."""
+        self._memory = memory
 
-        Args:
-            buffered_bytes: Limit on the memory of all request bodies together.
-        """
-        self._max_buffered = buffered_bytes
-        self._buffered = 0
-
-    async def chunks(self, scope: HTTPScope, receive: Receive, limit: int) -> AsyncIterator[bytes]:
-        """Yield the body in non-empty chunks as they arrive.
+    @contextmanager
+    def streamed(
+        self, scope: HTTPScope, receive: Receive, limit: int, *, buffered: int, factor: int = 1
+    ) -> Iterator[AsyncIterator[bytes]]:
+        """Return a context with the body's chunks, none of them empty, as they arrive.
 
         Args:
             scope: The ASGI scope of the request.
             receive: Its ASGI receive channel, not read from yet.
             limit: Limit on the length of the body.
+            buffered: The most memory that the reader of the chunks needs for them, in bytes.
+            factor: How many bytes of memory it may need for a byte of the body, until it needs that.
 
         Raises:
-            TooLarge: If the body is longer than `limit`. If Content-Length says so, nothing is read.
-            InvalidInput: If the body misses a deadline.
-            ClientDisconnected: If the client disconnects.
+            TooLarge: If Content-Length is more than `limit`; then nothing is read. The chunks raise it if the body is
+                longer than `limit`, as well as what `whole` raises.
         """
         body = _Incoming(scope, receive, limit)
-        while body.has_more:
-            if chunk := await body.next_chunk():
-                yield chunk
+        account = _account(self._memory, scope)
+        try:
+            yield _counted(body, account, buffered, factor)
+        finally:
+            account.close()
 
     def whole(self, scope: HTTPScope, receive: Receive, limit: int) -> AbstractAsyncContextManager[bytes]:
         """Return a context manager that reads the whole body and counts its memory until it exits.
 
         Raises:
-            Unavailable: If all request bodies together exceed their limit.
-            InvalidInput: As `chunks`.
+            TooLarge: If the body is longer than `limit`. If Content-Length says so, nothing is read.
+            Unavailable: If all request bodies together, or those of one address, exceed their limit.
+            InvalidInput: If the body misses a deadline.
+            ClientDisconnected: If the client disconnects.
         """
-        return _Whole(self, _Incoming(scope, receive, limit))
+        return _Whole(self._memory, scope, _Incoming(scope, receive, limit))
 
-    @contextmanager
-    def reserved(self, size: int) -> Iterator[None]:
-        """Count `size` bytes while the context is active, for a body that is streamed.
 
-        Raises:
-            Unavailable: If all request bodies together exceed their limit.
-        """
-        self.count(size)
-        try:
-            yield
-        finally:
-            self.count(-size)
-
-    def count(self, size: int) -> None:
-        """Count `size` further bytes as in use; fewer if it is negative.
-
-        Raises:
-            Unavailable: If all request bodies together exceed their limit.
-        """
-        if size > 0 and self._buffered + size > self._max_buffered:
-            raise Unavailable("request bodies exceed the gateway's memory for them; retry later")
-        self._buffered += size
+def _account(memory: BodyMemory, scope: HTTPScope) -> Account:
+    return memory.account(peer_of(scope).address, arrival_of(scope))
 
 
 class _Incoming:
@@ -111,8 +95,8 @@ class _Incoming:
         if message["type"] != "http.request":
             raise ClientDisconnected("the client disconnected before its request body was complete")
         self.has_more = message.get("more_body", False)
-        if self.has_more and BODY_OVERDUE in (self._scope.get("extensions") or ()):
-            raise InvalidInput("the request body did not arrive in time")
+        if self.has_more and (arrival := arrival_of(self._scope)) is not None and arrival.failure is not None:
+            raise arrival.failure
         chunk = message.get("body", b"")
         self._length += len(chunk)
         if self._length > self._limit:
@@ -122,39 +106,55 @@ class _Incoming:
         return chunk
 
 
+async def _counted(body: _Incoming, account: Account, buffered: int, factor: int) -> AsyncIterator[bytes]:
+    while body.has_more:
+        if chunk := await body.next_chunk():
+            further = min(len(chunk) * factor, buffered - account.held)
+            if further > 0:
+                account.add(further)
+            yield chunk
+
+
 class _Whole(AbstractAsyncContextManager[bytes]):
     """See `Bodies.whole`."""
 
-    __slots__ = ("_bodies", "_counted", "_incoming")
+    __slots__ = ("_account", "_incoming", "_memory", "_scope", "_small")
 
-    def __init__(self, bodies: Bodies, incoming: _Incoming) -> None:
-        self._bodies = bodies
+    def __init__(self, memory: BodyMemory, scope: HTTPScope, incoming: _Incoming) -> None:
+        self._memory = memory
+        self._scope = scope
         self._incoming = incoming
-        self._counted = 0
+        self._small = 0  # the size of a body that needs no account, since it is complete
+        self._account: Account | None = None
 
     async def __aenter__(self) -> bytes:
+        first = await self._incoming.next_chunk()
+        if not self._incoming.has_more and len(first) <= SMALL_BYTES:
+            self._memory.count(len(first))
+            self._small = len(first)
+            return first
+        self._account = _account(self._memory, self._scope)
         try:
-            first = await self._next_chunk()
-            return await self._joined(first) if self._incoming.has_more else first
+            self._account.add(len(first))
+            return await self._joined(first, self._account) if self._incoming.has_more else first
         except BaseException:
-            self._bodies.count(-self._counted)
+            self._account.close()
             raise
 
-    async def _joined(self, first: bytes) -> bytes:
+    async def _joined(self, first: bytes, account: Account) -> bytes:
         buffer = io.BytesIO()
         buffer.write(first)
         while self._incoming.has_more:
-            buffer.write(await self._next_chunk())
+            chunk = await self._incoming.next_chunk()
+            account.add(len(chunk))
+            buffer.write(chunk)
         return buffer.getvalue()  # shares the buffer's memory instead of copying a large body
 
-    async def _next_chunk(self) -> bytes:
-        chunk = await self._incoming.next_chunk()
-        self._bodies.count(len(chunk))
-        self._counted += len(chunk)
-        return chunk
-
     async def __aexit__(self, *_: object) -> None:
-        self._bodies.count(-self._counted)
+        if self._account is None:
+            self._memory.count(-self._small)
+        else:
+            self._account.close()
 
 
 def _too_large(limit: int) -> TooLarge:

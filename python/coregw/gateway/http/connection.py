@@ -1,76 +1,71 @@
 """HTTP/1.1 connections: uvicorn's httptools protocol with stricter parsing, deadlines, and limits.
 
 Added here: deadlines for request heads, for request bodies, for what remains of a rejected body, and for clients that
-stop reading; limits on the size of request heads and trailers, on pipelined requests, and on the number of connections;
-exactly one valid Host; no transfer coding but chunked; trailers are discarded and offers to upgrade ignored; requests
-that are complete when a client half-closes are answered; errors in the service's JSON.
+stop reading; limits on the size of request heads and trailers, on pipelined requests, on the number of connections, and
+on unsent bytes; exactly one valid Host, which has to be one of the gateway's; no transfer coding but chunked; trailers
+are discarded and offers to upgrade ignored; requests that are complete when a client half-closes are answered; requests
+begin only when the responses before them have been read; errors in the service's JSON.
 
-This is the only module, besides `coregw.gateway.http.framing` and `coregw.gateway.http.server`, that uses interfaces
-that uvicorn does not document, so uvicorn is pinned to a minor version in ``pyproject.toml``. They are:
+Besides this module and its parts, `coregw.gateway.http.deadlines` and `coregw.gateway.http.framing`, only
+`coregw.gateway.http.server` uses interfaces that uvicorn does not document, so uvicorn is pinned to a minor version in
+``pyproject.toml``. They are:
 
 - ``HttpToolsProtocol`` (subclassed; `data_received` and `send_400_response` are replaced): the parser's callbacks,
-  `timeout_keep_alive_handler`, `_unset_keepalive_if_required`, and the attributes ``connections``, ``cycle``, ``flow``,
-  ``headers`` (to which `on_header` appends), ``loop``, ``parser``, ``pipeline``, ``scope``, ``transport`` and ``url``;
+  `timeout_keep_alive_handler`, `_start_asgi_task`, `_unset_keepalive_if_required`, and the attributes ``app``,
+  ``app_state`` (copied into each scope), ``client``, ``cycle``, ``flow``, ``headers`` (to which `on_header` appends),
+  ``loop``, ``parser``, ``pipeline``, ``scope``, ``transport`` and ``url``;
 - ``FlowControl`` (subclassed);
-- ``RequestResponseCycle``: ``disconnected``, ``keep_alive``, ``message_event``, ``response_complete``,
-  ``response_started`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
+- ``RequestResponseCycle``: ``disconnected``, ``flow``, ``keep_alive``, ``message_event``, ``response_complete``,
+  ``response_started``, ``scope`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
 - ``STATUS_LINE``;
 - ``uvicorn.Server``: `startup`, `capture_signals` and `handle_exit` (in `coregw.gateway.http.server`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import struct
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from coregw.gateway.http.bodies import BODY_OVERDUE
+from coregw.errors import ERROR_CODES
+from coregw.gateway.http.deadlines import LimitedProtocol
 from coregw.gateway.http.framing import (
     HEAD_END,
     SHORTEST_HEAD,
-    HeldFlow,
     Rejected,
     Trailers,
     check_head,
     head_without_upgrade,
 )
+from coregw.gateway.http.origins import Fault
+from coregw.gateway.http.replies import json_reply
+from coregw.gateway.http.shared import Shared
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
 __all__ = ["GatewayProtocol", "Refusal", "protocol_for", "refusal"]
 
-Refusal = Callable[[bytes, str], bytes]
-"""Returns the JSON body of the 400 to malformed HTTP, from its target (empty if unknown) and a sentence."""
+Refusal = Callable[[bytes, str, str], bytes]
+"""Returns the JSON body of the response to a request that is refused before it reaches the application: from its target
+(empty if unknown), a key of `ERROR_CODES`, and a sentence."""
 
 
-def refusal(_: bytes, message: str) -> bytes:
+def refusal(_: bytes, code: str, message: str) -> bytes:
     """Return an error body of the gateway; see `Refusal`."""
-    return encode(Error(error="invalid_request", message=message))
+    return encode(Error(error=code, message=message))
 
 
-class GatewayProtocol(HttpToolsProtocol):
-    """One connection.
+class GatewayProtocol(LimitedProtocol):
+    """One connection: parses requests, and passes them on in order."""
 
-    At most one deadline for reading is armed at a time, besides uvicorn's keep-alive timeout, and one for writing.
-    """
-
-    settings: ClassVar[Settings]
     refusal: ClassVar[Refusal]
-    flow: HeldFlow
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own arguments
         super().__init__(*args, **kwargs)
-        self._timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
         self._unused_bytes = 0  # fed to the parser since the last complete head or byte of a body
         self._body_is_open = False
-        self._body_left = 0  # how much of a body with a Content-Length has not arrived
-        self._body_deadline: float | None = None
         self._trailers = Trailers(self.settings.header_bytes)
         self._running: RequestResponseCycle | None = None  # the request that is being answered, or was last
         self._unparsed = bytearray()  # what arrived when too many requests were waiting
@@ -80,19 +75,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Arm the deadline of the first request head, or close a connection beyond the limit."""
-        super().connection_made(transport)
-        self.flow = HeldFlow(transport)
-        if len(self.connections) > self.settings.connections:
-            transport.abort()
-        else:
-            self._arm_head()
-
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all deadlines, and tell the request that is being answered."""
-        self._disarm()
-        self._stop_watching_writes()
+        """Tell the request that is being answered."""
         self._unparsed.clear()
         self.pipeline.clear()
         if self._running is not None and not self._running.response_complete:
@@ -188,16 +172,26 @@ class GatewayProtocol(HttpToolsProtocol):
         """Parser callback: the head is complete. Validates it and starts the request, or lets it wait for its turn."""
         self._unused_bytes = 0
         self._disarm()
-        is_http_1_1 = self.parser.get_http_version() != "1.0"
-        limit = self.settings.header_bytes
-        self._body_left = check_head(self.url, self.headers, is_http_1_1=is_http_1_1, max_bytes=limit)
+        method = self.parser.get_method()
+        self._body_left, fault = check_head(
+            method,
+            self.url,
+            self.headers,
+            self.shared.origins,
+            is_http_1_1=self.parser.get_http_version() != "1.0",
+            max_bytes=self.settings.header_bytes,
+        )
         if self.parser.should_upgrade():
-            if self.parser.get_method() == b"CONNECT":
+            if method == b"CONNECT":
                 raise Rejected("the gateway is no proxy: CONNECT is not supported")
             return  # the parser stops here
-        super().on_headers_complete()
+        if fault is None:
+            super().on_headers_complete()
+        else:
+            self.app, app = self._refusing(fault), self.app
+            super().on_headers_complete()
+            self.app = app
         self._body_is_open = True
-        self._body_deadline = None
         self._trailers.size = 0
         self.headers = self._trailers
         if not self.pipeline:
@@ -216,12 +210,14 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unused_bytes = 0
         self._body_is_open = False
         self._disarm()
+        self._end_arrival()
         super().on_message_complete()
         if self.cycle.response_complete:
             self._arm(self.settings.keep_alive_seconds, self._close)
 
     def on_response_complete(self) -> None:
         """Start the next request, or begin to discard what remains of an unread body, with a deadline."""
+        self._active_at = self.loop.time()
         if self.pipeline:
             self._running = self.pipeline[-1][0]
         super().on_response_complete()
@@ -259,13 +255,23 @@ class GatewayProtocol(HttpToolsProtocol):
             elif self.cycle.response_started:
                 self.transport.abort()
                 return
-        body = type(self).refusal(self.url, msg)
+        body = type(self).refusal(self.url, "invalid_request", msg)
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self._refusal = STATUS_LINE[400] + head.encode() + body
         if self._is_idle():
             self._refuse(self._refusal)
         else:
             self.flow.hold()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - as uvicorn's
+        """Begin a request, but only when the responses before it have been read: its own would be held as well."""
+        super()._start_asgi_task(cycle, _after_draining(cycle, app) if self.flow.write_paused else app)
+
+    def _refusing(self, fault: Fault) -> Any:  # noqa: ANN401 - an ASGI application
+        """Return an application that refuses the request whose head has just been parsed."""
+        body = type(self).refusal(self.url, fault.code, fault.message)
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return json_reply(body, ERROR_CODES[fault.code].status, headers)
 
     def _refuse(self, response: bytes) -> None:
         self.transport.write(response)
@@ -276,32 +282,6 @@ class GatewayProtocol(HttpToolsProtocol):
         running = self._running
         return running is None or running.response_complete or running.disconnected
 
-    def _unanswered(self) -> RequestResponseCycle | None:
-        """Return the newest request if its response is not complete."""
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
-        return None if cycle is None or cycle.response_complete else cycle
-
-    # --- deadlines for reading ----------------------------------------------------------------------------------------
-
-    def _arm(self, seconds: float, on_expiry: Callable[[], None]) -> None:
-        self._disarm()
-        self._timer = self.loop.call_later(seconds, on_expiry)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _arm_head(self) -> None:
-        self._arm(self.settings.header_seconds, self._on_head_overdue)
-
-    def _on_head_overdue(self) -> None:
-        """Close the connection, unless the gateway itself has stopped reading."""
-        if self.flow.read_paused:
-            self._arm_head()
-        else:
-            self._close()
-
     def _watch_reading(self) -> None:
         """Arm the deadline for what should arrive next."""
         if self.transport.is_closing() or self._refusal is not None:
@@ -311,72 +291,19 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._timer is None and self._unanswered() is None:  # any byte between requests begins a head
             self._arm_head()
 
-    def _watch_body(self) -> None:
-        """Arm the deadline for the next part of a body. Complete bodies, as most are, never get here."""
-        if self._unanswered() is None:
-            return  # the rest is being discarded, with a deadline of its own
-        now = self.loop.time()
-        if self._body_deadline is None:
-            self._body_deadline = now + self.settings.body_seconds
-        self._arm(min(self.settings.body_idle_seconds, self._body_deadline - now), self._on_body_overdue)
 
-    def _on_body_overdue(self) -> None:
-        """Tell the reader of the body that it is overdue, unless the gateway itself has stopped reading it."""
-        is_late = self._body_deadline is not None and self.loop.time() >= self._body_deadline
-        if not is_late and (self.flow.read_paused or self.cycle.waiting_for_100_continue):
-            self._watch_body()
-            return
-        cast("dict[str, Any]", self.scope).setdefault("extensions", {})[BODY_OVERDUE] = {}
-        self.cycle.message_event.set()
+def _after_draining(cycle: RequestResponseCycle, app: Any) -> Any:  # noqa: ANN401 - uvicorn's and Litestar's types differ
+    """Return an application that begins when the client has read what is unsent, and not if it disconnects instead."""
 
-    # --- deadlines for writing ----------------------------------------------------------------------------------------
+    async def drained(*channels: Any) -> None:  # noqa: ANN401
+        await cycle.flow.drain()
+        if not cycle.disconnected:
+            await app(*channels)
 
-    def pause_writing(self) -> None:
-        """Begin to check that the client reads, since much is unsent."""
-        super().pause_writing()
-        self._watch_writes(self.transport.get_write_buffer_size())
-
-    def resume_writing(self) -> None:
-        """Stop checking that the client reads."""
-        super().resume_writing()
-        self._stop_watching_writes()
-
-    def _close(self) -> None:
-        """Close the connection after what has been written."""
-        self.transport.close()
-        self._watch_closing()
-
-    def _watch_closing(self) -> None:
-        """Check that the client reads what is unsent, if the connection is closing."""
-        if self.transport.is_closing() and self._write_timer is None:
-            unsent = self.transport.get_write_buffer_size()
-            if unsent:
-                self._watch_writes(unsent)
-
-    def _watch_writes(self, unsent: int) -> None:
-        self._stop_watching_writes()
-        self._write_timer = self.loop.call_later(self.settings.write_seconds, self._check_writes, unsent)
-
-    def _check_writes(self, unsent_before: int) -> None:
-        """Reset the connection if the client has read nothing since the last check."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent >= unsent_before:
-            self._reset()
-        else:
-            self._watch_writes(unsent)
-
-    def _reset(self) -> None:
-        """End the connection with a RST, so that the kernel frees what the client does not read."""
-        connection = self.transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.transport.abort()
-
-    def _stop_watching_writes(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+    return drained
 
 
 def protocol_for(settings: Settings, refusal: Refusal) -> type[GatewayProtocol]:
     """Return the protocol class of a server, which uvicorn instantiates for each connection."""
-    return type("BoundProtocol", (GatewayProtocol,), {"settings": settings, "refusal": staticmethod(refusal)})
+    attributes = {"settings": settings, "refusal": staticmethod(refusal), "shared": Shared.of(settings)}
+    return type("BoundProtocol", (GatewayProtocol,), attributes)

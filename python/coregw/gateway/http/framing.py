@@ -7,6 +7,8 @@ from typing import Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
+from coregw.gateway.http.origins import BROWSER_HEADERS, Fault, Origins
+
 __all__ = ["HEAD_END", "SHORTEST_HEAD", "HeldFlow", "Rejected", "Trailers", "check_head", "head_without_upgrade"]
 
 HEAD_END: Final = b"\r\n\r\n"
@@ -61,19 +63,24 @@ class HeldFlow(FlowControl):
             super().resume_reading()
 
 
-def check_head(target: bytes, headers: _Headers, *, is_http_1_1: bool, max_bytes: int) -> int:
-    """Check the head of a request, and return its Content-Length, or 0.
+def check_head(
+    method: bytes, target: bytes, headers: _Headers, origins: Origins, *, is_http_1_1: bool, max_bytes: int
+) -> tuple[int, Fault | None]:
+    """Check the head of a request. Return its Content-Length, or 0, and why `origins` refuses it, if it does.
 
     Raises:
         Rejected: If it is too long, has not exactly one valid Host, or a transfer coding other than chunked.
     """
     size = len(target)
     hosts = length = 0
+    host: bytes | None = None
     codings: list[bytes] = []
+    browser: dict[bytes, bytes] = {}
     for name, value in headers:
         size += len(name) + len(value)
         if name == b"host":
             hosts += 1
+            host = value
             if _HOST.fullmatch(value) is None:
                 raise Rejected("invalid Host header")
         elif name == b"content-length":
@@ -82,13 +89,16 @@ def check_head(target: bytes, headers: _Headers, *, is_http_1_1: bool, max_bytes
             length = int(value)
         elif name == b"transfer-encoding":
             codings.append(value.strip().lower())
+        elif name in BROWSER_HEADERS:
+            browser[name] = value
     if size > max_bytes:
         raise Rejected(f"the request line and headers are longer than the limit of {max_bytes} bytes")
     if hosts > 1 or (is_http_1_1 and not hosts):
         raise Rejected(f"{hosts} Host headers, expected exactly one")
     if codings and not (is_http_1_1 and codings == [b"chunked"]):  # another coding would be stored undecoded
         raise Rejected("unsupported Transfer-Encoding, expected chunked in HTTP/1.1")
-    return length
+    is_usual = not browser and (host in origins.known_hosts or not origins.checks_hosts)
+    return length, None if is_usual else origins.fault(method, host, browser)
 
 
 def head_without_upgrade(method: bytes, target: bytes, version: str, headers: _Headers) -> bytes:

@@ -6,6 +6,8 @@ cached. A failure during the stream closes the connection, so that no client tak
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Final
 
 from litestar import Request, post, route
@@ -17,6 +19,8 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import check_content_coding, header, is_media_type, query_parameters
+from coregw.gateway.limits.peers import Peer, peer_of
+from coregw.gateway.limits.places import Places
 from coregw.gateway.settings import MIB
 from coregw.messages.car import CarTaken
 
@@ -25,6 +29,7 @@ __all__ = ["handlers"]
 _CAR: Final = "application/vnd.ipld.car"
 _TYPE: Final = f"{_CAR}; version=1"
 _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
+_MEMORY_FACTOR: Final = 12  # the shortest block has 5 bytes, and takes 60 of memory
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 _QUERY: Final = {
     "payloads": Parameter(
@@ -54,14 +59,17 @@ _HEADERS: Final = {
 )
 async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
     """``GET`` and ``HEAD /v1/roots/{root}/car``, streamed."""
+    gateway, peer = Gateway.of(request), peer_of(request.scope)
     given = query_parameters(request.scope, *_QUERY)
-    chunks = await Gateway.of(request).engine.cars.export_car(root, payloads=_with_payloads(given))
+    chunks = await gateway.engine.cars.export_car(root, payloads=_with_payloads(given))
+    if request.method == "GET":
+        gateway.exports.make_room(peer)
     headers = {
         "Content-Disposition": f'attachment; filename="{Cid(root).text}.car"',
         "Cache-Control": "no-cache",
         "Accept-Ranges": "none",
     }
-    return Reply(chunks, media_type=_TYPE, headers=headers)
+    return Reply(_placed(chunks, gateway.exports, peer), media_type=_TYPE, headers=headers)
 
 
 @post(
@@ -81,10 +89,33 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     gateway = Gateway.of(request)
     query_parameters(request.scope)
     _check_type(request)
-    chunks = gateway.bodies.chunks(request.scope, request.receive, gateway.settings.car_bytes)
-    with gateway.bodies.reserved(_MAX_BUFFERED_BYTES):
-        imported = await gateway.engine.cars.import_car(chunks)
+    place = gateway.imports.take(peer_of(request.scope))
+    try:
+        body = gateway.bodies.streamed(
+            request.scope,
+            request.receive,
+            gateway.settings.car_bytes,
+            buffered=_MAX_BUFFERED_BYTES,
+            factor=_MEMORY_FACTOR,
+        )
+        with body as chunks:
+            imported = await gateway.engine.cars.import_car(chunks)
+    finally:
+        gateway.imports.leave(place)
     return json_reply(imported, 201)
+
+
+async def _placed(chunks: AsyncGenerator[bytes, None], exports: Places, peer: Peer) -> AsyncGenerator[bytes, None]:
+    """Yield the chunks of an export, which has a place meanwhile."""
+    async with aclosing(chunks):
+        place = exports.take(peer)  # not earlier: a generator that is never started is never closed
+        try:
+            async for chunk in chunks:
+                place.waits_since = exports.now()
+                yield chunk
+                place.waits_since = None
+        finally:
+            exports.leave(place)
 
 
 def _with_payloads(given: dict[str, str]) -> bool:

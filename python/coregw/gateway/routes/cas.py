@@ -59,8 +59,7 @@ async def put_payload(gateway: Gateway, scope: HTTPScope, receive: Receive) -> R
     if length is not None and length <= _MAX_SHORT_BYTES:
         cid = await payloads.put_whole(gateway.bodies.whole(scope, receive, limit), codec, hash_name)
     else:
-        chunks = gateway.bodies.chunks(scope, receive, limit)
-        with gateway.bodies.reserved(_MAX_BUFFERED_BYTES if length is None else min(length, _MAX_BUFFERED_BYTES)):
+        with gateway.bodies.streamed(scope, receive, limit, buffered=_MAX_BUFFERED_BYTES) as chunks:
             cid = await payloads.put(chunks, codec, hash_name)
     return json_reply(encode(CasCreated(cid=cid)), 201, {"Location": f"/v1/cas/{cid}"})
 

@@ -1,0 +1,81 @@
+"""Places for long transfers: a limited number of them, of which stalled ones are given to others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from coregw.errors import Unavailable
+from coregw.gateway.limits.peers import Peer
+
+__all__ = ["Place", "Places"]
+
+_STALLED_SECONDS: Final = 1.0
+"""A transfer that has waited this long for its client may lose its place."""
+
+
+class Place:
+    """One transfer.
+
+    Attributes:
+        peer: Its client.
+        waits_since: Since when it has waited for the client; None while the gateway works on it.
+    """
+
+    __slots__ = ("peer", "waits_since")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.waits_since: float | None = None
+
+
+class Places:
+    """The places of one kind of transfer."""
+
+    def __init__(self, transfers: str, limit: int, per_address: int, clock: Callable[[], float]) -> None:
+        """Begin with all places free.
+
+        Args:
+            transfers: What they are, for messages: a plural.
+            limit: The number of places.
+            per_address: How many of them one address may have.
+            clock: Returns the time in seconds.
+        """
+        self._transfers = transfers
+        self._limit = limit
+        self._per_address = per_address
+        self._clock = clock
+        self._taken: set[Place] = set()
+
+    def make_room(self, peer: Peer) -> None:
+        """Make sure that a place is free, if necessary by ending the transfer that is stalled for the longest time.
+
+        Raises:
+            Unavailable: If all are taken by transfers that are not stalled, or too many by the client's address.
+        """
+        of_address = sum(place.peer.address == peer.address for place in self._taken)
+        if peer.address is not None and of_address >= self._per_address:
+            raise Unavailable(f"too many {self._transfers} of your address are in progress; try again")
+        if len(self._taken) < self._limit:
+            return
+        longest = min(self._taken, key=lambda place: math.inf if place.waits_since is None else place.waits_since)
+        if longest.waits_since is None or self._clock() - longest.waits_since < _STALLED_SECONDS:
+            raise Unavailable(f"too many {self._transfers} are in progress; try again")
+        self._taken.discard(longest)
+        longest.peer.reset()
+
+    def take(self, peer: Peer) -> Place:
+        """Take a place until `leave`. Raises `Unavailable` as `make_room`."""
+        self.make_room(peer)
+        place = Place(peer)
+        self._taken.add(place)
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Give a place back. Idempotent."""
+        self._taken.discard(place)
+
+    def now(self) -> float:
+        """Return the time, for `Place.waits_since`."""
+        return self._clock()
