@@ -1,9 +1,8 @@
-"""The address, sockets, log and event loop of a serving process."""
+"""The address, sockets and event loop of a serving process."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import sys
@@ -13,20 +12,13 @@ from typing import Any
 from coregw.errors import Unavailable
 from coregw.gateway.settings import Settings
 
-__all__ = ["announce", "listen", "log_to_stderr", "loop_factory", "reserve", "url_of"]
+__all__ = ["announce", "listen", "loop_factory", "reserve", "url_of"]
 
 
 def announce(url: str) -> None:
     """Write the line to stdout that tells a person, or the parent process, the gateway's address."""
     sys.stdout.write(f"coregw: listening on {url}\n")
     sys.stdout.flush()
-
-
-def log_to_stderr(settings: Settings) -> None:
-    """Log to stderr, unless the program has configured logging itself."""
-    process = "%(process)d " if settings.workers > 1 else ""
-    line = f"%(asctime)s {process}%(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=settings.log_level.upper(), format=line)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -31,6 +31,7 @@ from coregw.gateway.http.origins import ANY
 from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
+from coregw.gateway.logs import AccessLog
 from coregw.gateway.maintenance import backup, flush, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
@@ -112,7 +113,8 @@ def _app(management: Management, token: AccessToken | None, *, is_open: bool) ->
         debug=False,
     )
     served = litestar if token is None else guarded(litestar, token)
-    return Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
+    app = Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
+    return AccessLog(app) if management.gateway.settings.access_log else app
 
 
 @asynccontextmanager

@@ -21,7 +21,8 @@ from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
-from coregw.gateway.listener import announce, listen, log_to_stderr, loop_factory, url_of
+from coregw.gateway.listener import announce, listen, loop_factory, url_of
+from coregw.gateway.logs import AccessLog, log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.gathering import report_forever
 from coregw.gateway.metrics.process import engine_source, server_source
@@ -29,6 +30,7 @@ from coregw.gateway.metrics.samples import Source
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
+from coregw.gateway.tracing import tracing
 from coregw.store import Store
 from coregw.store.workers import RemoteStore, open_remote
 
@@ -177,9 +179,10 @@ class GatewayServer:
         with listen(settings, shared=self._shares_port) as listener:
             engine = await open_engine(settings, self._store)
             try:
-                async with self._observed(engine) as sources:
+                async with self._observed(engine) as sources, tracing(settings) as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
-                    app = self._service.create_app(settings, engine, token)
+                    app = traced(self._service.create_app(settings, engine, token))
+                    app = AccessLog(app) if settings.access_log else app
                     self._server = HttpServer(settings, app, self._service.refusal, self._ready(listener))
                     self._server.should_exit = self._is_stopped
                     sources.append(server_source(self._server))

@@ -30,6 +30,8 @@ _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _LEVELS: Final = ("critical", "error", "warning", "info", "debug")
+_WORDS: Final = {"log_level": _LEVELS, "log_format": ("text", "json"), "tracing": ("none", "otlp")}
+"""The settings that are one of several words."""
 
 
 def _about(text: str, least: float = 0, most: float = math.inf) -> dict[str, Any]:
@@ -59,6 +61,9 @@ class Settings:
     workers: int = _setting(1, "Worker processes on one store.", least=1, most=256)
     management_address: str = _setting("none", "Address for health and administration: host:port, or none.")
     log_level: str = _setting("info", f"Minimum severity of log lines: {', '.join(_LEVELS)}.")
+    log_format: str = _setting("text", "Form of log lines: text, or json with one object per line.")
+    access_log: bool = _setting(default=False, about="Log each request.")
+    tracing: str = _setting("none", "OpenTelemetry tracing: none, or otlp, configured by `OTEL_` variables.")
 
     store_cache_bytes: int = _setting(32 * MIB, "Memory for RocksDB's block cache.", least=MIB)
     store_threads: int = _setting(4, "Concurrent reads of the store.", least=1, most=256)
@@ -111,8 +116,9 @@ class Settings:
             value = getattr(self, item.name)
             if isinstance(value, int | float) and not item.metadata["least"] <= value <= item.metadata["most"]:
                 raise InvalidInput(f"setting {item.name} is {value}, expected {_bounds(item)}")
-        if self.log_level not in _LEVELS:
-            raise InvalidInput(f"setting log_level is {self.log_level!r}, expected one of {', '.join(_LEVELS)}")
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                raise InvalidInput(f"setting {name} is {getattr(self, name)!r}, expected one of {', '.join(words)}")
         if _ORIGIN.fullmatch(self.allow_origin) is None:
             example = "an origin such as https://example.org, * or none"
             raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, expected {example}")

@@ -21,7 +21,8 @@ from typing import Final
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
-from coregw.gateway.listener import announce, log_to_stderr, loop_factory, reserve, url_of
+from coregw.gateway.listener import announce, loop_factory, reserve, url_of
+from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.gathering import WorkerReports
 from coregw.gateway.routes.admin import TOKEN_VARIABLE

@@ -51,6 +51,7 @@ _REQUEST_HEADERS: Final[Mapping[str, Parameter]] = {
 }
 _ERROR_HEADERS: Final[Mapping[str, Mapping[str, str]]] = {
     "unauthorized": {"WWW-Authenticate": "`Bearer`."},
+    "internal": {"X-Request-Id": "The id of the request in the gateway's log."},
     "unavailable": {"Retry-After": "Seconds to wait."},
     "method_not_allowed": {"Allow": "The methods of the path."},
     "range_not_satisfiable": {"Content-Range": "`bytes */` and the number of bytes."},

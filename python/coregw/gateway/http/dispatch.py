@@ -19,6 +19,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import Description
 from coregw.gateway.http.problems import method_not_allowed, problem_of
 from coregw.gateway.http.replies import Reply
+from coregw.gateway.logs import CURRENT
 from coregw.gateway.metrics.requests import RouteCounts, counts_of
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ def hot_route(method: str, path: str, description: Description) -> Callable[[_Ha
 class _Resource:
     """The hot routes of one path, by method."""
 
-    __slots__ = ("_counts", "_path", "allowed", "handlers", "parameter")
+    __slots__ = ("_counts", "allowed", "handlers", "parameter", "path")
 
     def __init__(self, path: str, routes: Iterable[HotRoute]) -> None:
         self.handlers: Mapping[str, _Handler] = {each.method: each.handle for each in routes}
         self.allowed = sorted({*self.handlers, "OPTIONS"})
-        self._path = path
+        self.path = path
         self._counts: Mapping[str, RouteCounts] = {each: counts_of(each, path) for each in self.allowed}
         found = _PARAMETER.search(path)
         self.parameter = None if found is None else found[1]
@@ -82,7 +83,7 @@ class _Resource:
 
     def count(self, method: str, reply: Reply, nanoseconds: int) -> None:
         """Count a response for metrics. The work for each request is kept below half a microsecond."""
-        counts = self._counts.get(method) or counts_of(method, self._path)
+        counts = self._counts.get(method) or counts_of(method, self.path)
         body = reply.body
         counts.add(reply.status, nanoseconds, len(body) if isinstance(body, bytes) else reply.declared_bytes())
 
@@ -123,6 +124,7 @@ class Dispatcher:
             await self.litestar(scope, receive, send)
             return
         began = time.perf_counter_ns()
+        CURRENT.set(scope)  # each request is a task of its own, with its own context
         headers = self._response_headers(scope["path"])
 
         async def send_with_headers(message: Message) -> None:
@@ -134,6 +136,7 @@ class Dispatcher:
         if resource is None:
             await self._counted(scope, receive, send_with_headers)
         else:
+            scope["path_template"] = resource.path  # for the access log and for tracing
             reply = await resource.answer(self.gateway, scope, receive)
             resource.count(scope["method"], reply, time.perf_counter_ns() - began)
             await reply(scope, receive, send_with_headers)
@@ -165,6 +168,7 @@ class Counted:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
+        CURRENT.set(scope)
         began = time.perf_counter_ns()
         status = took = size = 0
 

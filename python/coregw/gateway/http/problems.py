@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from coregw.errors import ERROR_CODES, CoregwError
 from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.logs import REQUEST_ID_HEADER, loggable_path, request_id
 from coregw.gateway.metrics.requests import REFUSALS
 from coregw.messages import Error, encode
 
@@ -90,8 +91,9 @@ def problem_of(scope: HTTPScope, error: Exception) -> Problem:
         return method_not_allowed(scope, (error.headers or {}).get("allow", "").split(", "))
     if isinstance(error, HTTPException) and error.status_code == 400:
         return Problem("invalid_request", error.detail)
-    logger.error("%s %r failed", scope["method"], scope["path"], exc_info=error)  # %r escapes line ends
-    return Problem("internal", ERROR_CODES["internal"].meaning)
+    logger.error("%s '%s' failed", scope["method"], loggable_path(scope["path"]), exc_info=error)
+    headers = {REQUEST_ID_HEADER: request_id(scope)}
+    return Problem("internal", ERROR_CODES["internal"].meaning, headers=headers)
 
 
 def method_not_allowed(scope: HTTPScope, allowed: list[str]) -> Problem:

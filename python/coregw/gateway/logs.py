@@ -1,0 +1,165 @@
+"""Logging of a serving process: lines for people or JSON for programs, request ids, and the access log.
+
+A line that is logged while a request is served carries the request's id: that of a sane ``X-Request-Id``, or a random
+one that is made when it is first needed. No log has bytes of a payload or a credential: headers, bodies and query
+strings are never logged, and in paths the identity CIDs, which contain their payload, are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from litestar.enums import ScopeType
+
+from coregw._core import Cid
+from coregw.errors import InvalidInput
+from coregw.gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+__all__ = ["CURRENT", "REQUEST_ID_HEADER", "AccessLog", "log_to_stderr", "loggable_path", "request_id"]
+
+CURRENT: Final[ContextVar[HTTPScope | None]] = ContextVar("CURRENT", default=None)
+"""The scope of the request that the current task serves."""
+
+REQUEST_ID_HEADER: Final = "X-Request-Id"
+
+access_logger = logging.getLogger("coregw.access")
+
+_HEADER: Final = REQUEST_ID_HEADER.lower().encode()
+_SANE: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_KEY: Final = "coregw.request_id"
+_MAX_PATH: Final = 300
+_MAX_SEGMENTS: Final = 16
+_MAX_WORD: Final = 40
+_MAX_WORD_OF_PAYLOADS: Final = 10
+_PAYLOAD_ROUTES: Final = frozenset({"cas", "ipfs"})
+"""After these segments a path has CIDs of payloads, and only short words besides."""
+
+
+def request_id(scope: HTTPScope) -> str:
+    """Return the id of a request: that which the client sent, if it is sane, or a new one; the same at every call."""
+    state = cast("dict[str, Any]", scope)
+    known = state.get(_KEY)
+    if known is None:
+        given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+        known = state[_KEY] = given.decode() if _SANE.fullmatch(given) else secrets.token_hex(8)
+    return str(known)
+
+
+def loggable_path(path: str) -> str:
+    """Return a path that may be logged: shortened, in ASCII without control characters, and without payloads.
+
+    CIDs of digests and short words are shown, identity CIDs and everything else is not: it may be a mistyped one.
+    """
+    return ascii("/".join(_loggable_segments(path))[:_MAX_PATH])[1:-1]
+
+
+def log_to_stderr(settings: Settings) -> None:
+    """Log to stderr, unless the program has configured logging itself."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines() if settings.log_format == "json" else _TextLines(settings))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    if settings.access_log:
+        access_logger.setLevel(logging.INFO)
+
+
+class AccessLog:
+    """An ASGI application that logs each request once it is answered, and sends the id of the request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry point. Only scopes of type ``http`` are logged."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = size = 0
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [each for each in message["headers"] if each[0] != _HEADER]
+                message["headers"] = [*headers, (_HEADER, request_id(scope).encode())]
+            elif message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_counted)
+        finally:
+            _log_access(scope, status, size, time.perf_counter() - began)
+
+
+def _log_access(scope: HTTPScope, status: int, size: int, seconds: float) -> None:
+    client = scope.get("client")
+    fields = {
+        "client": client[0] if client else "",
+        "method": scope["method"],
+        "path": loggable_path(scope["path"]),
+        "status": status,
+        "bytes": size,
+        "seconds": round(seconds, 6),
+    }
+    line = "%(client)s %(method)s %(path)s %(status)d %(bytes)d %(seconds).6f"
+    token = CURRENT.set(scope)
+    try:
+        access_logger.info(line, fields, extra={"fields": fields})
+    finally:
+        CURRENT.reset(token)
+
+
+class _TextLines(logging.Formatter):
+    """Lines for people, with the request's id in brackets."""
+
+    def __init__(self, settings: Settings) -> None:
+        process = "%(process)d " if settings.workers > 1 else ""
+        super().__init__(f"%(asctime)s {process}%(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
+        line = super().formatMessage(record).rstrip()  # uvicorn's end with a line feed
+        scope = CURRENT.get()
+        return line if scope is None else f"{line} [{request_id(scope)}]"
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        scope = CURRENT.get()
+        if scope is not None:
+            line["request_id"] = request_id(scope)
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+def _loggable_segments(path: str) -> Iterator[str]:
+    max_length = _MAX_WORD
+    for segment in path.split("/", _MAX_SEGMENTS):
+        try:
+            yield "(identity CID)" if Cid(segment).hash_name == "identity" else segment
+        except InvalidInput:
+            yield segment if len(segment) <= max_length else f"({len(segment)} characters)"
+        if segment in _PAYLOAD_ROUTES:
+            max_length = _MAX_WORD_OF_PAYLOADS

@@ -1,0 +1,157 @@
+"""Logs: lines for people or programs, request ids, the access log, and what no log contains."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import coregw
+import serving
+from coregw.errors import InvalidInput
+from coregw.gateway.logs import loggable_path
+from coregw.gateway.settings import Settings
+from coregw.store.memory import MemoryStore
+
+SECRET = "a-secret-that-no-log-contains"
+
+
+def log_of(process: serving.Process) -> str:
+    """Stop a gateway and return everything that it logged."""
+    assert process.end() == 0
+    assert process.popen.stderr is not None
+    return process.popen.stderr.read()
+
+
+def test_json_lines_are_objects_with_time_level_logger_and_message(tmp_path: Path) -> None:
+    with serving.process(tmp_path, log_format="json") as process:
+        lines = [json.loads(line) for line in log_of(process).splitlines()]
+    assert lines
+    for line in lines:
+        assert {"time", "level", "logger", "process", "message"} <= set(line)
+        assert line["process"] == process.popen.pid
+    assert f"listening on {process.url}, data in {tmp_path}" in [line["message"] for line in lines]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_access_log_has_a_line_for_each_request(tmp_path: Path, workers: int) -> None:
+    with serving.process(tmp_path, log_format="json", access_log=True, workers=workers) as process:
+        url = f"{process.url}/v1/cas"
+        answer = httpx2.post(f"{url}?codec=raw", content=b"hello", headers={"X-Request-Id": "client-1"})
+        assert answer.headers["x-request-id"] == "client-1"
+        made = httpx2.get(f"{url}/{answer.json()['cid']}").headers["x-request-id"]
+        with serving.control(tmp_path) as control:
+            control.get("/readyz", headers={"X-Request-Id": "probe"})
+        lines = [json.loads(line) for line in log_of(process).splitlines()]
+    logged = {line["request_id"]: line for line in lines if line["logger"] == "coregw.access"}
+    assert set(logged) == {"client-1", made, "probe"}
+    put, get = logged["client-1"], logged[made]
+    assert (put["method"], put["path"], put["status"], put["client"]) == ("POST", "/v1/cas", 201, "127.0.0.1")
+    assert (get["method"], get["path"]) == ("GET", f"/v1/cas/{answer.json()['cid']}")
+    assert (get["status"], get["bytes"]) == (200, 5)
+    assert get["seconds"] > 0
+
+
+def test_without_the_access_log_requests_are_not_logged(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as process:
+        answer = httpx2.get(f"{process.url}/healthz", headers={"X-Request-Id": "client-1"})
+        assert "x-request-id" not in answer.headers
+        assert "healthz" not in log_of(process)
+
+
+@pytest.mark.parametrize("given", ["", "a b", 'a"b', "x" * 129, "\x01", "é"])
+def test_a_request_id_that_is_not_sane_is_replaced(tmp_path: Path, given: str) -> None:
+    with serving.process(tmp_path, access_log=True) as process:
+        answer = httpx2.get(f"{process.url}/healthz", headers={"X-Request-Id": given.encode("latin-1")})  # type: ignore[dict-item]
+    assert answer.headers.get("x-request-id") != given
+
+
+def test_a_500_names_the_request_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(MemoryStore):
+        async def healthy(self) -> bool:
+            raise ZeroDivisionError
+
+    with caplog.at_level(logging.ERROR), serving.thread(Broken()) as url:
+        answer = httpx2.get(f"{url}/healthz", headers={"X-Request-Id": "client-1"})
+        made = httpx2.get(f"{url}/healthz").headers["x-request-id"]
+    assert (answer.status_code, answer.headers["x-request-id"]) == (500, "client-1")
+    assert len(made) == 16
+    assert [record.getMessage() for record in caplog.records] == ["GET '/healthz' failed"] * 2
+
+
+def test_a_line_logged_during_a_request_has_its_id(tmp_path: Path) -> None:
+    """A chunk of the payload is overwritten on disk, so the request fails when it is read."""
+    with serving.process(tmp_path) as process:
+        cid = httpx2.post(f"{process.url}/v1/cas", content=bytes(3 << 20)).json()["cid"]
+        with serving.control(tmp_path) as control:
+            assert control.post("/admin/v1/maintenance/flush").status_code == 200
+    for file in (tmp_path / "rocksdb").glob("*.sst"):
+        data = bytearray(file.read_bytes())
+        data[: len(data) // 2] = b"\xff" * (len(data) // 2)
+        if len(data) > 4000:
+            file.write_bytes(data)
+    with serving.process(tmp_path) as process:
+        with suppress(httpx2.RemoteProtocolError):  # the head was sent already
+            httpx2.get(f"{process.url}/v1/cas/{cid}", headers={"X-Request-Id": "client-1"})
+        lines = log_of(process).splitlines()
+    assert any(line.endswith("[client-1]") and " ERROR " in line for line in lines), lines
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_secret_and_no_payload_byte_is_logged(tmp_path: Path, cid_of: Callable[..., str], workers: int) -> None:
+    settings: dict[str, Any] = {"access_log": True, "log_level": "debug", "log_format": "json", "workers": workers}
+    environ = {"GATEWAY_ADMIN_TOKEN": SECRET, "PLANTS_ACCESS_TOKEN": f"plants-{SECRET}"}
+    payload = SECRET.encode()
+    identity = coregw.payload_cid(payload, hash="identity")
+    hexadecimal = "f" + bytes(coregw.Cid(identity)).hex()
+    bearer = {"authorization": f"Bearer {SECRET}"}
+    with serving.process(tmp_path, environ, **settings) as process:
+        httpx2.post(f"{process.url}/v1/cas", content=payload)
+        httpx2.post(f"{process.url}/v1/cas?codec={SECRET}", content=payload)
+        httpx2.post(f"{process.url}/v1/resolve", content=payload, headers={"content-type": "application/json"})
+        httpx2.post(f"{process.url}/v1/roots", json={"arcs": {SECRET: cid_of(payload)}})
+        httpx2.post(f"{process.url}/v1/roots", json={"arcs": {"x": SECRET}})
+        httpx2.post(f"{process.url}/v1/car", content=payload)
+        for cid in (identity, hexadecimal, identity + "a", "f0155" + hexadecimal[5:] * 9):
+            for path in (f"/v1/cas/{cid}", f"/ipfs/{cid}?format=raw", f"/ipfs/{cid}/{cid}", f"/{cid}"):
+                httpx2.get(process.url + path)
+        httpx2.get(f"{process.url}/admin/v1/scopes/s/roots", headers=bearer)
+        httpx2.get(f"{process.url}/admin/v1/scopes/s/roots", headers={"authorization": f"Basic {SECRET}"})
+        httpx2.post(f"{process.url}/plants", json={"id": 1, "name": SECRET}, headers=bearer)
+        with serving.connect(process.url) as broken:
+            broken.sendall(f"GET /x HTTP/1.1\r\n{SECRET}\r\n\r\n".encode())
+            serving.everything(broken)
+        log = log_of(process)
+    assert log.count('"coregw.access"') >= 20
+    for secret in (SECRET, payload.hex(), identity[8:40], "plants-"):
+        assert secret not in log
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/v1/cas/x", "/v1/cas/x"),
+        ("/v1/cas/bafkqabttmvrxezlu", "/v1/cas/(identity CID)"),
+        ("/v1/cas/bafkqabttmvrxezlua", "/v1/cas/(18 characters)"),
+        ("/v1/cas/batch", "/v1/cas/batch"),
+        ("/ipfs/bafkqabttmvrxezlu/" + "y" * 121, "/ipfs/(identity CID)/(121 characters)"),
+        (f"/v1/roots/{coregw.Map({}).root}/mutations", f"/v1/roots/{coregw.Map({}).root}/mutations"),
+        ("/a\nERROR forged\x1b[1m'é", "/a\\nERROR forged\\x1b[1m'\\xe9"),
+        ("/x" * 40, "/x" * 15 + "/(49 characters)"),
+        ("/" + "/".join(["a-long-segment-of-a-path"] * 40), "/" + "/".join(["a-long-segment-of-a-path"] * 15)[:299]),
+    ],
+)
+def test_paths_are_logged_without_contents_and_control_characters(path: str, shown: str) -> None:
+    assert loggable_path(path) == shown
+
+
+@pytest.mark.parametrize(("name", "value"), [("log_format", "xml"), ("tracing", "zipkin")])
+def test_unknown_forms_are_refused(name: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=f"setting {name} is '{value}', expected one of"):
+        Settings.load({}, **{name: value})
