@@ -13,7 +13,9 @@ fn binary(text: &str) -> Option<Vec<u8>> {
         let (_, hash) = multibase::decode(format!("z{text}")).ok()?;
         return hash.starts_with(&[0x12, 32]).then(|| [&[1, 0x70], &hash[..]].concat());
     }
-    let is_known = text.starts_with(['b', 'f', 'k', 'z', 'm', 'u']);
+    // The library reads base32 in either case.
+    let is_known = text.starts_with(['f', 'k', 'z', 'm', 'u'])
+        || text.starts_with('b') && !text.contains(|letter: char| letter.is_ascii_uppercase());
     is_known.then(|| multibase::decode(text).ok()).flatten().map(|(_, bytes)| bytes)
 }
 
