@@ -3,8 +3,8 @@
 mod support;
 
 use coregw_core::{
-    Cid, Error, FixedSizes, Key, ListChange, ListChanges, MapChange, MapChanges, Result, RootCid, Snapshot, Suite,
-    Window, verify,
+    Cid, Error, FixedSizes, Key, Keys, ListChange, ListChanges, MapChange, MapChanges, Result, RootCid, Snapshot,
+    Suite, Window, verify,
 };
 use support::model::{Arcmap, Path, Query, prove_diff};
 use support::target;
@@ -50,6 +50,7 @@ fn queries() -> Vec<(Snapshot, Query)> {
     let on_map = [
         Query::Key(path("a/c")),
         Query::Key(path("a/z")),
+        Query::Keys(vec![path("b"), path("a/c"), path("q")]),
         Query::Scan(path("a"), None, 2),
         Query::ChangeMap(vec![removal]),
     ];
@@ -169,6 +170,19 @@ fn claimed_absence_of_a_present_key_is_refused() {
     }
     let shorter = proof(&list(), &Query::Index(99));
     assert_refused(verify::index(&list().root(), 8, &shorter, LIMIT), "does not show");
+}
+
+#[test]
+fn multiproof_of_other_keys_is_refused() {
+    let (tree, asked) = (map(), Query::Keys(vec![path("a/c"), path("b"), path("q")]));
+    for other in [&["a/c", "b"][..], &["a/c", "q"], &["b", "q"], &["a/b", "b", "q"], &["a/c", "b", "c/x"], &["a/c"]] {
+        let shown = proof(&tree, &Query::Keys(other.iter().map(|text| path(text)).collect()));
+        let whole = proof(&tree, &asked);
+        let refused = asked.verify(&tree.root(), &shown);
+        assert!(shown == whole || matches!(refused, Err(Error::Proof { .. })), "{other:?}: {refused:?}");
+    }
+    let everything = proof(&tree, &Query::Scan(Vec::new(), None, 9));
+    assert_refused(asked.verify(&tree.root(), &everything), "more than the query needs");
 }
 
 #[test]
@@ -306,6 +320,10 @@ fn proof_longer_than_the_limit_is_refused() {
         let (root, shown) = (tree.root(), proof(&tree, &query));
         let limited = |limit: usize| match &query {
             Query::Key(path) => verify::key(&root, &support::key(path), &shown, limit).err(),
+            Query::Keys(paths) => {
+                let keys = Keys::new(paths.iter().map(support::key).collect()).expect("keys");
+                verify::keys(&root, keys, &shown, limit).err()
+            }
             Query::Scan(prefix, _, n) => {
                 verify::scan(&root, Window::new::<_, &str>(prefix, None).expect("a window"), *n, &shown, limit).err()
             }

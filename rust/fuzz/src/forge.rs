@@ -153,8 +153,12 @@ fn spoil(input: &mut Input<'_>, mut out: Vec<u8>) -> Vec<u8> {
 /// A query on a map.
 pub fn map_query(input: &mut Input<'_>, paths: &[Path]) -> Query {
     let known: Vec<_> = paths.iter().collect();
-    match input.byte() % 3 {
+    match input.byte() % 4 {
         0 => Query::Key(input.near(&known)),
+        3 => {
+            let n = 1 + input.below(4);
+            Query::Keys((0..n).map(|_| input.near(&known)).collect())
+        }
         1 => {
             let (prefix, after, limit) = window(input, &known);
             Query::Scan(prefix, after, limit)

@@ -131,6 +131,13 @@ impl World {
         self.exchange(name, request, operation, map_proof)
     }
 
+    fn multiproof(&mut self) -> Exchange {
+        let keys = json!([["f", "4"], ["f", "z"], ["f", "1"]]);
+        let request = json!({"profile": "core.map-proof/v0alpha1", "root": self.map.cid().text(), "keys": keys});
+        let operation = Operation::map_proof(Arc::clone(&self.store.cache), &bytes(&request));
+        self.exchange("a multiproof", request, operation, map_proof)
+    }
+
     fn scan(&mut self, limit: u64) -> Exchange {
         let request = json!({"profile": "core.scan/v0alpha1", "root": self.map.cid().text(), "prefix": ["f"],
             "after": ["f", "0"], "limit": limit});
@@ -174,6 +181,7 @@ impl World {
             self.read("a read of an empty range", list, json!({"kind": "list_range", "start": 90})),
             self.map_proof("a map proof", &["f", "2"]),
             self.map_proof("a map proof of an absent key", &["f", "z"]),
+            self.multiproof(),
             self.scan(2),
             self.scan(100),
             self.diff(),

@@ -102,6 +102,8 @@ fn requests(root: &RootCid, other: &RootCid, list: &RootCid) -> Vec<(Kind, Value
             {"kind": "list", "changes": [{"index": 4, "before": {"target": cid(4)}, "after": {"target": cid(9), "size": 5}}]}]}),
         ),
     ];
+    let keys = json!([["b", "01"], ["a", "02"], ["a", "zz"]]);
+    all.push((Kind::MapProof, json!({"profile": "core.map-proof/v0alpha1", "root": map, "keys": keys})));
     for path in ["a/b", "a", "list/3", "nested/a/c", "@payload", "zz"] {
         let segments = parts(path);
         all.push(read(&map, json!({"kind": "map_key", "segments": segments})));

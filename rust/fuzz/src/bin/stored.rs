@@ -10,7 +10,9 @@ use coregw_fuzz::input::Input;
 use coregw_fuzz::model::Answer;
 use coregw_fuzz::model::{Arcmap, Elements, Path, list, map, slow_diff, slow_range, slow_scan};
 use coregw_fuzz::{forge, store::Store};
-use coregw_ops::{DiffRequest, Operation, ReadOutcome, verify_map_proof, verify_read, verify_resolve, verify_scan};
+use coregw_ops::{
+    DiffRequest, MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_resolve, verify_scan,
+};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
@@ -119,7 +121,18 @@ fn check_map(input: &mut Input<'_>, world: &mut World, root: &RootCid, arcs: &Ar
     let expected = arcs.get(&path).copied();
     let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "key": path}).to_string();
     let result = world.store.serve(Operation::map_proof(Arc::clone(&cache), request.as_bytes()).expect("a request"));
-    assert_eq!(verify_map_proof(request.as_bytes(), result.expect("an answer").as_bytes()), Ok(expected));
+    let proven = verify_map_proof(request.as_bytes(), result.expect("an answer").as_bytes());
+    assert_eq!(proven, Ok(MapProofOutcome::Key(expected)));
+
+    let mut keys: Vec<_> = (0..1 + input.below(6)).map(|_| input.near(&known)).collect();
+    keys.sort();
+    keys.dedup();
+    keys.reverse();
+    let targets = keys.iter().map(|path| arcs.get(path).copied()).collect();
+    let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "keys": keys}).to_string();
+    let result = world.store.serve(Operation::map_proof(Arc::clone(&cache), request.as_bytes()).expect("a request"));
+    let proven = verify_map_proof(request.as_bytes(), result.expect("an answer").as_bytes());
+    assert_eq!(proven, Ok(MapProofOutcome::Keys(targets)));
 
     let request = json!({"profile": "core.read/v0alpha1", "root": cid, "query": {"kind": "map_key", "segments": path}})
         .to_string();

@@ -18,6 +18,10 @@ pub fn key(root: &RootCid, key: &Key, proof: &[u8]) -> Verdict<Option<Cid>> {
 
 /// Verifies the targets of keys; None for an absent one.
 pub fn keys(root: &RootCid, keys: &[Key], proof: &[u8]) -> Verdict<Vec<Option<Cid>>> {
+    let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+    if distinct.len() < keys.len() || !(1..=10_000).contains(&keys.len()) {
+        return Err("no keys, too many, or one twice");
+    }
     let mut tree = decode(root.kind, root.suite, proof)?;
     let mut targets = Vec::new();
     for key in keys {
