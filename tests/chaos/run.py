@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from chaos import backups, damage, kill, power_cut, recorder
+from chaos import backups, damage, kill, power_cut, recorder, shortage
 from chaos.report import Report
 
 Harness = Callable[[int, int, Path], Report]
@@ -27,12 +27,13 @@ HARNESSES: dict[str, tuple[Harness, int]] = {
     "power-cut": (power_cut.run, power_cut.COUNT),
     "power-cut-control": (partial(power_cut.run, is_control=True), 10),
     "damage": (damage.run, damage.COUNT),
+    "shortage": (shortage.run, shortage.COUNT),
     "backup": (backups.run, backups.COUNT),
     "backup-power-cut": (backups.run_power_cuts, backups.POWER_CUTS),
 }
 """Each harness with the count of its rounds."""
 
-_NEED_RECORDER = {"power-cut", "power-cut-control", "backup-power-cut"}
+_NEED_RECORDER = {"power-cut", "power-cut-control", "backup-power-cut", "shortage"}
 
 
 def main() -> None:
