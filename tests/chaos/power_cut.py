@@ -45,7 +45,7 @@ def run(seed: int, count: int, folder: Path, *, seconds: float = _SECONDS, is_co
         root = scratch / "disk"
         if number % 2 == 0:
             ledger = Ledger()
-            (root / "data").mkdir(parents=True)
+            root.mkdir(parents=True)
         else:  # on the store of the run before, whose gateway was killed: now recovery is cut as well
             ledger.settle()
         recorder = Recorder.over(root, scratch)

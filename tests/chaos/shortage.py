@@ -27,6 +27,8 @@ KINDS = ("full", "failed syncs", "descriptors")
 _MAX_RECOVERY_SECONDS = 10.0
 _GIVE_UP_SECONDS = 30.0
 _ROUNDS_PER_STORE = 6
+_MAX_LOG_LINES = 30
+"""Per shortage: what begins and ends is logged, not every request that fails."""
 
 
 def run(seed: int, count: int, folder: Path, *, kinds: tuple[str, ...] = KINDS) -> Report:
@@ -98,7 +100,12 @@ class _Shortages:
         gateway.end()
         gateway.popen.communicate()
         self.statuses += load.failures
-        self.log_lines += (folder / "log").read_text("utf-8").count("\n")
+        if load.failures["500"]:
+            self.failures.append(f"{load.failures['500']} requests got 500; see {folder / 'log'}")
+        lines = (folder / "log").read_text("utf-8").count("\n")
+        self.log_lines += lines
+        if lines > _MAX_LOG_LINES * len(kinds):
+            self.failures.append(f"{lines:,} lines in {folder / 'log'}")
 
     def _start(self) -> serving.Process:
         return serving.start(self._recorder.root / "data", serving.ADMIN | self._recorder.environ(), **self._settings)
@@ -121,11 +128,16 @@ class _Shortages:
             resource.prlimit(gateway.popen.pid, resource.RLIMIT_NOFILE, (hard, hard))
 
     def _require_read(self, gateway: serving.Process, data: bytes, kind: str) -> None:
-        try:
-            answer = httpx2.get(f"{gateway.url}/v1/cas/{cid_of(data)}", timeout=60)
-        except httpx2.TransportError as error:
-            self.failures.append(f"{kind}: a read failed meanwhile: {error!r}")
-            return
+        deadline = time.monotonic() + _MAX_RECOVERY_SECONDS
+        while True:
+            try:
+                answer = httpx2.get(f"{gateway.url}/v1/cas/{cid_of(data)}", timeout=60)
+            except httpx2.TransportError as error:
+                self.failures.append(f"{kind}: a read failed meanwhile: {error!r}")
+                return
+            if answer.status_code != 503 or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)  # the store is being reopened
         if answer.content != data:
             self.failures.append(f"{kind}: a read meanwhile got {answer.status_code} {answer.content[:100]!r}")
 

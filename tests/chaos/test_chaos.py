@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import backups, kill, power_cut, recorder
+from chaos import backups, damage, kill, power_cut, recorder, shortage
 from chaos.report import Report
 
 pytestmark = pytest.mark.chaos
@@ -34,6 +34,15 @@ def test_power_cuts_lose_nothing_acknowledged(tmp_path: Path) -> None:
 @needs_recorder
 def test_a_disk_that_ignores_syncs_loses_acknowledged_writes(tmp_path: Path) -> None:
     assert_ok(power_cut.run(1, 2, tmp_path, seconds=0.4, is_control=True))
+
+
+def test_damage_is_never_a_silent_loss_or_a_wrong_answer(tmp_path: Path) -> None:
+    assert_ok(damage.run(1, 4, tmp_path, seconds=0.3))
+
+
+@needs_recorder
+def test_writes_resume_after_shortages_of_space_syncs_and_descriptors(tmp_path: Path) -> None:
+    assert_ok(shortage.run(1, 3, tmp_path))
 
 
 def test_killed_backups_and_restores_harm_nothing(tmp_path: Path) -> None:

@@ -310,12 +310,13 @@ class Database:
 
         Closing it before would end the reads, too.
         """
-        logs = sum(log.stat().st_size for log in (self.path / DATABASE).glob("*.log"))
-        free, needed = self.free_bytes(), logs + _SPARE_BYTES
-        if free < needed:
-            raise StorageFull(f"the disk of {self.path} has {free:,} bytes free; reopening the store needs {needed:,}")
         probe = self.path / DATABASE / _PROBE
         with translated(self.path), ExitStack() as stack:
+            logs = sum(log.stat().st_size for log in (self.path / DATABASE).glob("*.log"))
+            free, needed = self.free_bytes(), logs + _SPARE_BYTES
+            if free < needed:
+                what = f"has {free:,} bytes free; reopening the store needs {needed:,}"
+                raise StorageFull(f"the disk of {self.path} {what}")
             stack.callback(probe.unlink, missing_ok=True)
             files = [stack.enter_context(probe.open("wb")) for _ in range(_SPARE_FILES)]
             files[0].write(bytes(1 << 20))

@@ -178,8 +178,8 @@ class RocksPayloadWriter(ChunkWriter):
 
         try:
             await self._committer.submit(abort, reads=reads, size=0, durable=False)
-        except CoregwError as error:
-            _log.warning("the chunks of an aborted upload stay until the store is opened next: %s", error)
+        except CoregwError as error:  # an outage, which is logged when it begins, not for every upload
+            _log.debug("the chunks of an aborted upload stay until the store is opened next: %s", error)
 
     def _drop(self, transaction: Transaction) -> None:
         for number in range(self._sent):
