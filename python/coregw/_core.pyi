@@ -588,6 +588,8 @@ class PageCache:
         Raises:
             InvalidInput: If the CID is not a root.
         """
+    def forget_held(self) -> None:
+        """Forget which roots the store holds: some of them have expired."""
     def __len__(self) -> int: ...
     @property
     def max_bytes(self) -> int:
@@ -613,6 +615,12 @@ class Need:
     def roots(self) -> list[bytes] | None:
         """Binary root CIDs: pass to `supply_roots` whether the store has a record of each, in this order; or None."""
     @property
+    def renewal(self) -> list[bytes] | None:
+        """Binary root CIDs: renew those that the store holds, and pass to `supply_roots` which these are; or None."""
+    @property
+    def trees(self) -> list[bytes] | None:
+        """Binary CIDs of roots, one for each page of the need, which is in the tree of that root; or None."""
+    @property
     def span(self) -> tuple[int, int] | None:
         """The (start, end) of bytes of the CAR: pass them to `supply_bytes`, fewer where it ends; or None."""
     @property
@@ -625,8 +633,8 @@ class Need:
     def payloads(self) -> list[tuple[int, int]] | None:
         """The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None."""
     @property
-    def store(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]] | None:
-        """The (digest, page) pairs and binary root CIDs to store: roots last, durably, then call `poll`; or None."""
+    def store(self) -> tuple[list[tuple[bytes, bytes]], list[bytes], list[bytes]] | None:
+        """(digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None."""
 
 @final
 class Operation:
@@ -635,6 +643,8 @@ class Operation:
     Call `poll` until it returns the response; in between, meet the need that it returns.
     """
 
+    since: int | None
+    """The store's time when its first pages were put without a root record; the driver sets it."""
     @staticmethod
     def resolve(cache: PageCache, request: bytes, max_lookups: int = 10_000) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.

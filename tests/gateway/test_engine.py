@@ -35,14 +35,20 @@ class WatchedStore(MemoryStore):
         is_lost = self.lost and table is Table.PAGES
         return [None] * len(keys) if is_lost else await super().get(table, keys)
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
         pages, roots = rows.get(Table.PAGES, ()), rows.get(Table.ROOTS, ())
         assert sum(len(digest) + len(page) for digest, page in pages) <= (1 << 20) + 16_384
         if self.full and roots:
             raise StorageFull("no room")
         assert durable == bool(roots)
         self.calls.append(("put roots", len(roots)) if roots else ("put pages", len(pages)))
-        await super().put(rows, durable=durable)
+        return await super().put(rows, durable, requires, since)
 
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]

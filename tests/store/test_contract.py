@@ -41,6 +41,7 @@ class Racing(MemoryStore):
         expected: bytes | None,
         value: bytes,
         further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
     ) -> bool:
         (found,) = await self.get(table, [key])
         await asyncio.sleep(0)
@@ -53,8 +54,14 @@ class Racing(MemoryStore):
 class Forgetful(MemoryStore):
     """Loses the last row of every put."""
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
-        await super().put({table: pairs[:-1] for table, pairs in rows.items()}, durable=durable)
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
+        return await super().put({table: pairs[:-1] for table, pairs in rows.items()}, durable)
 
 
 class Unordered(MemoryStore):

@@ -10,7 +10,8 @@ from rocksdict import Cache, Options, Rdict, WriteBatch
 
 from coregw.engine.publications import RecordTable
 from coregw.plants.rows import put_plant
-from coregw.store import CHUNK_BYTES, Table
+from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.clock import Clock
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
@@ -33,7 +34,10 @@ FROZEN = bytes.fromhex(
     "a666726f7a656ec3a966726f7a656e5f6174d7ffbc1d788065e079f0"
 )
 
-ROWS: dict[Family, dict[bytes, bytes]] = {
+DATE = bytes.fromhex("0000018df4dc5495")
+"""`NOW` in milliseconds."""
+
+OLDER: dict[Family, dict[bytes, bytes]] = {
     Family.META: {b"epoch": b"\0\0\0\1"},
     Family.PAGES: {bytes(32): b"page"},
     Family.ROOTS: {b"\x01root": b""},
@@ -56,10 +60,22 @@ ROWS: dict[Family, dict[bytes, bytes]] = {
     },
     Family.UPLOADS: {},
 }
+"""What versions wrote that do not date roots and payloads."""
+
+ROWS = OLDER | {
+    Family.META: {
+        b"epoch": b"\0\0\0\1",
+        b"expired": DATE,
+        **{b"p" + multihash: DATE for multihash in (SHORT, LONG, EMPTY)},
+        b"undated": b"\0\0\0\1" + DATE,
+    },
+    Family.ROOTS: {b"\x01root": DATE},
+}
 
 
 async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
-    async with await open_store(tmp_path) as store:
+    clock = Clock(monotonic=lambda: 0.0, wall=NOW.timestamp)
+    async with await open_store(tmp_path, clock=clock) as store:
         await store.put({Table.PAGES: [(bytes(32), b"page")], Table.ROOTS: [(b"\x01root", b"")]})
         await store.put_payload(SHORT, b"short")
         async with store.begin_payload() as writer:
@@ -72,12 +88,15 @@ async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
         await records.freeze("docs", "main", NOW)
         await put_plant(store, 7, b'{"name":"fern"}')
         await put_plant(store, -1, b"{}")
+        async with store.collect(0) as collection:
+            await collection.expire()
     assert (tmp_path / "coregw-store.json").read_text() == MARKER
     assert rows_of(tmp_path / "rocksdb") == ROWS
 
 
-async def test_the_rows_of_format_1_are_a_store(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rocksdb")
+@pytest.mark.parametrize("rows", [ROWS, OLDER], ids=["dated", "older"])
+async def test_the_rows_of_format_1_are_a_store(tmp_path: Path, rows: dict[Family, dict[bytes, bytes]]) -> None:
+    write_rows(tmp_path / "rocksdb", rows)
     (tmp_path / "coregw-store.json").write_text(MARKER)
     async with await open_store(tmp_path) as store:
         assert await store.get(Table.PAGES, [bytes(32)]) == [b"page"]
@@ -91,6 +110,33 @@ async def test_the_rows_of_format_1_are_a_store(tmp_path: Path) -> None:
         ]
         assert await RecordTable(store).in_scope("docs", None, 9) == history[1:]
         assert not await put_plant(store, 7, b"moss")
+
+
+async def test_what_an_older_version_stored_is_as_old_as_the_first_start_of_this_one(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rocksdb", OLDER)
+    (tmp_path / "coregw-store.json").write_text(MARKER)
+    days = 0
+
+    async def removed(grace_days: int) -> int:
+        clock = Clock(monotonic=lambda: 0.0, wall=lambda: NOW.timestamp() + days * 86_400)
+        async with await open_store(tmp_path, clock=clock) as store, store.collect(grace_days * 86_400) as collection:
+            await collection.expire()
+            return sum(await collection.remove(Stored.PAYLOADS, [SHORT]))
+
+    assert await removed(1) == 0
+    days = 2
+    assert await removed(3) == 0
+    open_with_an_older_version(tmp_path / "rocksdb")
+    assert await removed(1) == 0  # that version may have confirmed it without a date
+    days = 4
+    assert await removed(1) == 1
+
+
+def open_with_an_older_version(database: Path) -> None:
+    """Count an opening, as versions do that do not date anything."""
+    root = Rdict(str(database), database_options(create=False, salvage=False), family_options(Cache(1 << 20)))
+    root[b"epoch"] = (int.from_bytes(root[b"epoch"], "big") + 1).to_bytes(4, "big")
+    root.close()
 
 
 def rows_of(database: Path) -> dict[Family, dict[bytes, bytes]]:
@@ -107,13 +153,13 @@ def rows_of(database: Path) -> dict[Family, dict[bytes, bytes]]:
     return rows
 
 
-def write_rows(database: Path) -> None:
-    """Make a database with `ROWS` by rocksdict alone."""
+def write_rows(database: Path, rows_by_family: dict[Family, dict[bytes, bytes]]) -> None:
+    """Make a database by rocksdict alone."""
     database.parent.mkdir(exist_ok=True)
     root = Rdict(str(database), database_options(create=True, salvage=False), family_options(Cache(1 << 20)))
     batch = WriteBatch(raw_mode=True)
     handles = {family: root.get_column_family_handle(family) for family in Family}
-    for family, rows in ROWS.items():
+    for family, rows in rows_by_family.items():
         for key, value in rows.items():
             batch.put(key, value, handles[family])
     root.write(batch)

@@ -14,7 +14,7 @@ import pytest
 from rocksdict import Rdict
 
 from coregw.errors import CoregwError, Unavailable
-from coregw.store import CHUNK_BYTES, Store, Table
+from coregw.store import CHUNK_BYTES, Store, Stored, Table
 from coregw.store.memory import MemoryPayloadWriter, MemoryStore
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.layout import Family
@@ -50,14 +50,12 @@ async def test_write_once_rows_and_payloads_in_ssts_are_read_without_the_owner(r
     data = bytes(range(256)) * (CHUNK_BYTES // 128) + b"more"
     name = multihash_of(data)
     await put_numbered_pages(rocks, range(300))
-    await put_roots(rocks, [ROOT])
     await upload(rocks, data)
     await rocks.flush()
     replica = replica_of(rocks)
     replica.refresh()
     async with shared(MemoryStore(), replica) as (worker, _):  # an owner that has nothing
         assert await get_pages(worker, [digest(i) for i in range(301)]) == [*map(page, range(300)), None]
-        assert await are_held(worker, [ROOT, b"other"]) == [True, False]
         assert await worker.stat_payloads([name, b"other"]) == [len(data), None]
         assert await read(worker, name, 5) == data[5:]
 
@@ -69,6 +67,26 @@ async def test_mutable_rows_are_read_from_the_owner_although_ssts_show_them(rock
         await rocks.put({Table.RECORDS: [(b"key", b"new")]})
         assert await worker.get(Table.RECORDS, [b"key"]) == [b"new"]
         assert await worker.list_rows(Table.RECORDS, b"k", None, 1) == [(b"key", b"new")]
+
+
+async def test_held_roots_are_read_from_the_owner_although_ssts_show_them(rocks: RocksStore) -> None:
+    await put_roots(rocks, [ROOT])
+    await rocks.flush()
+    replica = replica_of(rocks)
+    replica.refresh()
+    async with shared(MemoryStore(), replica) as (worker, _):  # an owner whose roots have expired
+        assert await are_held(worker, [ROOT]) == [False]
+        assert await worker.renew(Stored.ROOTS, [ROOT]) == [None]
+
+
+async def test_a_worker_learns_that_roots_expired_although_it_asks_for_nothing(rocks: RocksStore) -> None:
+    async with worker_of(rocks) as worker:
+        assert worker.expiries == 0
+        async with rocks.collect(60) as collection:
+            assert await collection.expire() == []
+        async with asyncio.timeout(30):
+            while worker.expiries == 0:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_replica_does_not_show_the_log(rocks: RocksStore) -> None:

@@ -100,7 +100,7 @@ class Engine:
         self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
-        self.publications: Final = Publications(store, self._driver)
+        self.publications: Final = Publications(store)
         self.cars: Final = Cars(store, self._driver, self._cache, cars)
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from coregw._core import Cid, Need, Operation, PageCache, block_head
 from coregw.engine.driver import Driver
 from coregw.engine.spool import Spool, SpooledPayload
-from coregw.store import CHUNK_BYTES, Store
+from coregw.store import CHUNK_BYTES, Store, Stored
 
 __all__ = ["CarLimits", "Cars"]
 
@@ -138,6 +138,7 @@ class Cars:
                 while await self._driver.in_worker_to_end(spool.check_more):
                     pass
                 operation = Operation.import_car(self._cache, spool.reader)
+                operation.since = await self._store.put({}, durable=False)  # its payloads are older than its roots
                 while isinstance(polled := await self._driver.advance(operation, read=spool.read), Need):
                     await self._store_payloads(spool, polled.payloads or [])
         return polled
@@ -156,7 +157,7 @@ class Cars:
     async def _store_payloads(self, spool: Spool, blocks: Sequence[tuple[int, int]]) -> None:
         """Store the payloads that are not held, small ones together."""
         payloads = await self._driver.in_worker_to_end(lambda: [spool.payload(*block) for block in blocks])
-        sizes = await self._store.stat_payloads([payload.cid.multihash for payload in payloads])
+        sizes = await self._store.renew(Stored.PAYLOADS, [payload.cid.multihash for payload in payloads])
         group: list[SpooledPayload] = []
         for payload in (payload for payload, size in zip(payloads, sizes, strict=True) if size is None):
             group.append(payload)

@@ -5,6 +5,7 @@ An `Operation` does no I/O. It returns its response, or a `Need` (`rust/ops/src/
     poll -> response                     most queries: all pages are cached, nothing is awaited
     poll -> Need.pages   -> store.get -> supply_pages     -> poll ...
     poll -> Need.roots   -> store.get -> supply_roots     -> poll ...
+    poll -> Need.renewal -> store.renew -> supply_roots   -> poll ...
     poll -> Need.span    -> read      -> supply_bytes     -> poll ...
     poll -> Need.store   -> store.put                     -> poll ...
     poll -> Need.budget  -> a worker thread               -> poll ...
@@ -19,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import ParamSpec, TypeVar
 
-from coregw._core import Need, Operation, PageCache
+from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.placement import (
     HEAVY_BODY_BYTES,
     MAX_LOOP_BYTES,
@@ -27,8 +28,8 @@ from coregw.engine.placement import (
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
 )
-from coregw.errors import Unavailable
-from coregw.store import Store, Table
+from coregw.errors import RootNotFound, Unavailable
+from coregw.store import Store, Stored, Table
 
 __all__ = ["Driver", "ReadSpan"]
 
@@ -56,6 +57,7 @@ class Driver:
         """How many pages were read from the store."""
         self.jobs = 0
         """How many calls are running in worker threads or waiting for one."""
+        self._expiries = store.expiries
 
     async def close(self) -> None:
         """Wait for worker threads. Idempotent."""
@@ -68,6 +70,7 @@ class Driver:
     async def answer(self, start: Callable[..., Operation], request: bytes, *arguments: int) -> bytes:
         """Make the operation `start(cache, request, *arguments)`, and drive it to its response."""
         weight = len(request)
+        self._refresh_held()
         if weight > MAX_LOOP_BYTES:
             return await self.drive(await self.in_worker(start, self._cache, request, *arguments), weight)
         operation = start(self._cache, request, *arguments)
@@ -86,6 +89,7 @@ class Driver:
         Raises:
             Unavailable: If it takes longer than ``seconds``, writing aside.
         """
+        self._refresh_held()
         on_loop = weight <= MAX_LOOP_BYTES
         return await self._drive_from(operation, operation.poll(self._budget) if on_loop else None, on_loop=on_loop)
 
@@ -121,17 +125,19 @@ class Driver:
             read: Reads spans of the CAR that is imported.
         """
         if polled is None:
+            self._refresh_held()
             polled = await self._poll_in_worker(operation, read)
         while isinstance(polled, Need):
             if (roots := polled.roots) is not None:
                 operation.supply_roots(await self.are_held(roots))
-            elif (pages := polled.pages) is not None:
-                self.pages_read += len(pages)
-                await self._supply_pages(operation, await self._store.get(Table.PAGES, pages))
+            elif (roots := polled.renewal) is not None:
+                operation.supply_roots([size is not None for size in await self._store.renew(Stored.ROOTS, roots)])
+            elif polled.pages is not None:
+                await self._load_pages(operation, polled)
             elif (trees := polled.store) is not None:
                 if deadline is not None:
                     deadline.reschedule(None)
-                await self._put_trees(*trees)
+                await self._put_trees(operation, *trees)
             elif polled.output is not None or polled.payloads is not None:
                 return polled
             if on_loop and not polled.budget:
@@ -146,29 +152,72 @@ class Driver:
             return await self.in_worker(operation.poll, budget)
         return await self.in_worker_to_end(_poll_reading, operation, budget, read)
 
-    async def _supply_pages(self, operation: Operation, pages: Sequence[bytes | None]) -> None:
+    async def _load_pages(self, operation: Operation, need: Need) -> None:
+        """Read pages and supply them.
+
+        Raises:
+            RootNotFound: One is missing since its root has expired. The cache may not have known that, and an operation
+                may take longer than the collection of the garbage that its root has become.
+        """
+        pages = await self._store.get(Table.PAGES, need.pages or [])
+        self.pages_read += len(pages)
+        if None in pages:
+            missing = {tree for tree, page in zip(need.trees or [], pages, strict=True) if page is None}
+            believed = [tree for tree in sorted(missing) if self._cache.is_held(tree)]
+            for tree, row in zip(believed, await self._store.get(Table.ROOTS, believed), strict=True):
+                if row is None:
+                    self._forget_held()
+                    raise RootNotFound(f"the store no longer holds the root {Cid(tree).text}")
         if len(pages) > MAX_LOOP_PAGES:
             await self.in_worker(operation.supply_pages, pages)
         else:
             operation.supply_pages(pages)
 
-    async def _put_trees(self, pages: Sequence[tuple[bytes, bytes]], roots: Sequence[bytes]) -> None:
-        if roots:
-            await self._store.put({Table.PAGES: pages, Table.ROOTS: [(root, b"") for root in roots]})
-        else:
-            await self._store.put({Table.PAGES: pages}, durable=False)
+    async def _put_trees(
+        self,
+        operation: Operation,
+        pages: Sequence[tuple[bytes, bytes]],
+        roots: Sequence[bytes],
+        requires: Sequence[bytes],
+    ) -> None:
+        """Store pages, and then the records of roots.
+
+        Raises:
+            RootNotFound: A root with whose tree they share pages has expired.
+            Unavailable: Also if pages that the operation stored earlier may have been removed as garbage.
+        """
+        rows = {Table.PAGES: pages, Table.ROOTS: [(root, b"") for root in roots]} if roots else {Table.PAGES: pages}
+        try:
+            now = await self._store.put(rows, bool(roots), requires, operation.since)
+            operation.since = operation.since or now
+        except RootNotFound as error:
+            self._forget_held()
+            raise RootNotFound(f"a root that this change is based on has expired: {error}") from None
 
     async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
-        """Return whether the store has a record of each root. Only "yes" is cached, since roots are never deleted."""
+        """Return whether the store holds each root. Only "yes" is cached, until roots expire.
+
+        An answer that says that a root is stored needs `Store.renew` or a write that requires it.
+        """
+        self._refresh_held()
         held = [self._cache.is_held(root) for root in roots]
         if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
             rows = await self._store.get(Table.ROOTS, unknown)
             found = {root: row is not None for root, row in zip(unknown, rows, strict=True)}
             for root, is_held in found.items():
-                if is_held:
+                if is_held and self._store.expiries == self._expiries:  # or it may have expired while it was read
                     self._cache.remember(root)
             held = [known or found[root] for root, known in zip(roots, held, strict=True)]
         return held
+
+    def _refresh_held(self) -> None:
+        """Forget which roots are held if some have expired."""
+        if self._store.expiries != self._expiries:
+            self._forget_held()
+
+    def _forget_held(self) -> None:
+        self._expiries = self._store.expiries
+        self._cache.forget_held()
 
     async def call(self, weight: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function, here or in a worker thread; `weight` is its work, in bytes of a query."""

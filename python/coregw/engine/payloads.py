@@ -7,7 +7,7 @@ the bytes in the CID (protocol section 1).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from coregw.engine.driver import Driver
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
 from coregw.messages.batch import HasBatchResult, Presence, PutBatchResult, PutOutcome
-from coregw.store import CHUNK_BYTES, Store, Table
+from coregw.store import CHUNK_BYTES, Store, Stored, Table
 
 __all__ = ["Payloads", "StoredPayload"]
 
@@ -27,6 +27,9 @@ CONCURRENT_PUTS: Final = 256
 
 IDENTITY: Final = "identity"
 """The name of the hash function whose digest is the payload itself."""
+
+LookUp = Callable[[Sequence[bytes]], Awaitable[list[int | None]]]
+"""Returns the sizes of payloads by multihash, None for an absent one."""
 
 _IDENTITY_CODE: Final = 0x00
 _CONTINUES: Final = 0x80  # the bit that marks all bytes of a varint but its last
@@ -114,7 +117,7 @@ class Payloads:
             to_store, payloads = await self._driver.call(len(request), read_cas_batch, request, largest)
             if to_store:
                 return encode(PutBatchResult(results=await self._put_payloads(payloads)))
-            sizes = await self._stat([payload.multihash for payload in payloads])
+            sizes = await self._sizes([payload.multihash for payload in payloads], self._renew)
             found = zip(payloads, sizes, strict=True)
             return encode(
                 HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
@@ -161,7 +164,7 @@ class Payloads:
             PayloadNotFound: The store does not hold the payload.
         """
         parsed = Cid(cid)
-        (size,) = await self._stat([parsed.multihash])
+        (size,) = await self._sizes([parsed.multihash], self._store.stat_payloads)
         if size is None:
             raise PayloadNotFound(f"the payload {parsed.text} is not held")
         return StoredPayload(parsed.text, parsed.multihash, size)
@@ -202,11 +205,15 @@ class Payloads:
             return None
         return b"".join([chunk async for chunk in self.read(payload, start, end)])
 
-    async def _stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
+    async def _renew(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        """The sizes of payloads, for an answer on which a client may rely instead of sending them."""
+        return await self._store.renew(Stored.PAYLOADS, multihashes)
+
+    async def _sizes(self, multihashes: Sequence[bytes], look_up: LookUp) -> list[int | None]:
         """The sizes of payloads, None for one that is not held."""
         identities = [_identity_payload(multihash) for multihash in multihashes]
         stored = [each for each, identity in zip(multihashes, identities, strict=True) if identity is None]
-        sizes = iter(await self._store.stat_payloads(stored) if stored else [])
+        sizes = iter(await look_up(stored) if stored else [])
         return [next(sizes) if identity is None else len(identity) for identity in identities]
 
 

@@ -7,13 +7,12 @@ Who may publish is decided by `coregw.gateway.admin`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import UNSET
 
 from coregw._core import Cid
-from coregw.engine.driver import Driver
 from coregw.engine.records import (
     Record,
     check_expected,
@@ -51,7 +50,15 @@ class RecordTable:
         value = await self._newest(scope, name)
         return None if value is None else decode_record(value)
 
-    async def publish(self, scope: str, name: str, root: bytes, expected_revision: int | None, now: datetime) -> Record:
+    async def publish(
+        self,
+        scope: str,
+        name: str,
+        root: bytes,
+        expected_revision: int | None,
+        now: datetime,
+        requires: Sequence[bytes] = (),
+    ) -> Record:
         """Publish a root as the next revision of a name, durably.
 
         Args:
@@ -60,18 +67,20 @@ class RecordTable:
             root: The binary root CID.
             expected_revision: The required newest revision, 0 if the name must be new; None accepts any.
             now: The time to record; aware.
+            requires: Roots that must be held when the record is written.
 
         Returns:
             The new revision. Concurrent publications get different ones.
 
         Raises:
             Conflict: As `coregw.engine.records.next_record`.
+            RootNotFound: A required root is not held.
             InvalidInput: Also if `now` is naive or `expected_revision` is negative.
         """
         check_expected(expected_revision)
         now = utc(now)
         return await self._change(
-            scope, name, lambda current: next_record(current, scope, name, root, expected_revision, now)
+            scope, name, lambda current: next_record(current, scope, name, root, expected_revision, now), requires
         )
 
     async def freeze(self, scope: str, name: str, now: datetime) -> Record:
@@ -124,7 +133,9 @@ class RecordTable:
         (value,) = await self._store.get(Table.RECORDS, [record_key(scope, name)])
         return value
 
-    async def _change(self, scope: str, name: str, change: Callable[[Record | None], Record]) -> Record:
+    async def _change(
+        self, scope: str, name: str, change: Callable[[Record | None], Record], requires: Sequence[bytes] = ()
+    ) -> Record:
         """Replace the newest revision by what `change` makes of it; repeated as long as others change it meanwhile."""
         check_names(scope, name)
         key = record_key(scope, name)
@@ -136,17 +147,16 @@ class RecordTable:
                 return record
             new = encode_record(record)
             revision = (revision_key(scope, name, record.revision), new)
-            if await self._store.compare_and_set(Table.RECORDS, key, value, new, [revision]):
+            if await self._store.compare_and_set(Table.RECORDS, key, value, new, [revision], requires):
                 return record
 
 
 class Publications:
     """The published records of one store as clients see them, ``engine.publications``."""
 
-    def __init__(self, store: Store, driver: Driver) -> None:
+    def __init__(self, store: Store) -> None:
         """Made by `Engine`."""
         self._records = RecordTable(store)
-        self._driver = driver
 
     async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
         """Publish a held root as the next revision of a name; durable on return.
@@ -166,10 +176,12 @@ class Publications:
         cid = Cid(root)
         if cid.kind == "cas":
             raise InvalidInput(f"{cid.text} is a payload; only a map or a list can be published", code="kind_mismatch")
-        if not all(await self._driver.are_held([bytes(cid)])):
-            raise RootNotFound(f"the store does not hold the root {cid.text}; nothing was published")
-        now = datetime.now(UTC)
-        return _published(await self._records.publish(scope, name, bytes(cid), expected_revision, now))
+        try:
+            binary, now = bytes(cid), datetime.now(UTC)
+            record = await self._records.publish(scope, name, binary, expected_revision, now, [binary])
+        except RootNotFound:
+            raise RootNotFound(f"the store does not hold the root {cid.text}; nothing was published") from None
+        return _published(record)
 
     async def freeze(self, scope: str, name: str) -> PublishedRecord:
         """Freeze a record permanently; durable on return. Idempotent.

@@ -31,6 +31,7 @@ __all__ = [
     "next_record",
     "record_key",
     "revision_key",
+    "revision_prefix",
     "scope_prefix",
     "utc",
 ]
@@ -88,6 +89,11 @@ def scope_prefix(scope: str) -> bytes:
 def record_key(scope: str, name: str) -> bytes:
     """The key of a name's newest revision. Within a scope, keys are in the byte order of names."""
     return scope_prefix(scope) + name.encode() + b"\0"
+
+
+def revision_prefix() -> bytes:
+    """The prefix of `revision_key` for all scopes and names."""
+    return b"r"
 
 
 def revision_key(scope: str, name: str, revision: int) -> bytes:

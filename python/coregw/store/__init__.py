@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-__all__ = ["CHUNK_BYTES", "MAX_PUT_BYTES", "PayloadWriter", "Store", "Table"]
+__all__ = ["CHUNK_BYTES", "MAX_PUT_BYTES", "PayloadWriter", "Store", "Stored", "Table"]
 
 CHUNK_BYTES: Final = 1 << 20
 """The largest piece that `Store.read_payload` yields, and the size of the chunks in which stores keep payloads."""
@@ -27,8 +27,8 @@ MAX_PUT_BYTES: Final = 1 << 20
 class Table(StrEnum):
     """A namespace of rows. A row is a key and a value, both bytes.
 
-    The rows of `PAGES` and `ROOTS` are write-once: a key is only ever put with one value. So a copy of such a row is
-    never stale, and caches and replicas may answer with it.
+    The rows of `PAGES` are write-once: a key is only ever put with one value. So a copy of such a row is never stale,
+    and caches and replicas may answer with it.
     """
 
     __hash__ = str.__hash__  # the enumeration's own is a Python function, and rows are looked up often
@@ -36,15 +36,26 @@ class Table(StrEnum):
     PAGES = "pages"
     """Digest of a page's top node (32 bytes) -> page. The only rows that may be visible before they are durable."""
     ROOTS = "roots"
-    """Binary root CID -> nothing. A root is held if its row exists."""
+    """Binary root CID -> nothing. A root is held if its row exists. The store dates these rows: see `Store.renew`."""
     RECORDS = "records"
     """Everything that changes or is listed. The first byte of a key names the row's owner (`coregw.engine.records`:
     ``n`` and ``r``; others choose another)."""
 
     @property
     def is_write_once(self) -> bool:
-        """Whether a key of this table is only ever put with one value."""
-        return self is not Table.RECORDS
+        """Whether a key of this table is only ever put with one value, and a copy of its row is valid for ever."""
+        return self is Table.PAGES
+
+
+class Stored(StrEnum):
+    """What the collection of garbage may remove (`coregw.store.collection`)."""
+
+    PAGES = "pages"
+    """Pages, by digest."""
+    ROOTS = "roots"
+    """Root records, by binary CID."""
+    PAYLOADS = "payloads"
+    """Payloads, by binary multihash."""
 
 
 class PayloadWriter(Protocol):
@@ -94,16 +105,33 @@ class Store(Protocol):
     **Linearizable and durable.** A row or payload is visible no earlier than it is durable, so whatever a method has
     returned survives a power cut. The exception is `Table.PAGES`, see `put`.
 
+    **Dated.** The store remembers when each root and payload was last stored or renewed, and the collection of garbage
+    (`coregw.store.collection`) spares what is young. So an answer that says "this is stored" must follow a `put`, an
+    upload or a `renew`; what a read has found may be gone a moment later.
+
     Every method raises `Unavailable` if the store is closed or does not answer, `StorageFull` (a subclass) if it has no
     room for what is to be written, and `StoreDamaged` if stored bytes are corrupt or missing.
     """
+
+    @property
+    def expiries(self) -> int:
+        """The number of times that roots have expired; a cache of held roots is stale when it changes.
+
+        In a worker process it may lag behind by some seconds.
+        """
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read rows in one batch: the value of each key in the same order, None for an absent row. O(n) look-ups."""
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
         """Write (key, value) pairs, replacing existing values. Idempotent.
 
         A durable put is atomic: a crash or power cut leaves all of its rows or none, and never leaves them without the
@@ -114,6 +142,16 @@ class Store(Protocol):
             rows: The pairs by table, at most about `MAX_PUT_BYTES` in total.
             durable: Whether to return only when these rows, and those of every earlier put, are durable. If false, they
                 may be lost until the next durable put returns, and rows of `Table.PAGES` are visible before that.
+            requires: Roots that must be held, since the new trees share pages with theirs. Checked in the same step.
+            since: For roots whose pages were put by earlier calls: what the first of these returned.
+
+        Returns:
+            The store's time, for `since`.
+
+        Raises:
+            RootNotFound: A required root is not held; nothing was written.
+            Unavailable: Also if pages put at `since` may have been removed as garbage; nothing was written. Put them
+                again.
         """
 
     async def compare_and_set(
@@ -123,6 +161,7 @@ class Store(Protocol):
         expected: bytes | None,
         value: bytes,
         further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
     ) -> bool:
         """Write a row if its value is the expected one, durably and atomically.
 
@@ -132,10 +171,14 @@ class Store(Protocol):
             expected: The value that the row must have; None if it must be absent ("put if absent").
             value: The new value.
             further: (key, value) pairs of the same table to write in the same atomic step.
+            requires: Roots that must be held, since the row names them. Checked in the same step.
 
         Returns:
             True if the rows were written. False if the row had another value: nothing was written, and the row that
             prevented it is durable. Of concurrent calls that expect the same value at most one returns True.
+
+        Raises:
+            RootNotFound: A required root is not held; nothing was written.
         """
 
     async def list_rows(
@@ -157,6 +200,21 @@ class Store(Protocol):
         """Delete rows, durably and atomically. Absent rows are ignored. Succeeds on a full disk.
 
         A store with replicas may show a deleted row of a write-once table for some seconds more.
+        """
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        """Date roots or payloads as if they were stored now, durably: for an answer that says that they are stored.
+
+        Args:
+            kind: `Stored.ROOTS` or `Stored.PAYLOADS`.
+            keys: Binary root CIDs or multihashes.
+
+        Returns:
+            The size of each in bytes (0 for a root), in the same order, None for one that is not held. A replica never
+            answers this. O(n) look-ups and, if any is held, one sync, which concurrent calls share.
+
+        Raises:
+            InvalidInput: `kind` is `Stored.PAGES`; pages have no dates.
         """
 
     # --- payloads -----------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coregw.errors import InvalidInput
-from coregw.store import CHUNK_BYTES
+from coregw.store import CHUNK_BYTES, Stored
 
-__all__ = ["check_listing", "check_payload_size", "check_range", "key_range"]
+__all__ = ["check_listing", "check_payload_size", "check_range", "check_renewal", "key_range"]
 
 
 def check_payload_size(data: bytes) -> None:
@@ -26,6 +26,12 @@ def check_listing(prefix: bytes, limit: int) -> None:
         raise InvalidInput("a listing needs a prefix of at least one byte")
     if limit < 1:
         raise InvalidInput(f"the limit of a listing is at least 1, not {limit}")
+
+
+def check_renewal(kind: Stored) -> None:
+    """Raise `InvalidInput` if `Store.renew` does not allow this kind."""
+    if kind is Stored.PAGES:
+        raise InvalidInput("pages have no dates: only roots and payloads are renewed")
 
 
 def key_range(prefix: bytes, after: bytes | None) -> tuple[bytes, bytes | None]:

@@ -7,25 +7,31 @@ closed. It has no threads and never waits: its methods run on the event loop tha
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, Unavailable
-from coregw.store import CHUNK_BYTES, Table
-from coregw.store.arguments import check_listing, check_payload_size, check_range
+from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.ages import SLICE_SECONDS, Ages
+from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal
+from coregw.store.clock import Clock
+from coregw.store.collection import Item, Usage
 
-__all__ = ["MemoryPayloadWriter", "MemoryStore"]
+__all__ = ["MemoryCollection", "MemoryPayloadWriter", "MemoryStore"]
 
 
 class _Contents:
-    """State shared by a store and its uploads: whether the store is open, its size, and the payloads."""
+    """State shared by a store, its uploads and collections: its rows, payloads, their dates and sizes."""
 
-    def __init__(self, max_bytes: int | None) -> None:
+    def __init__(self, max_bytes: int | None, clock: Clock, slice_seconds: float) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
         self.is_closed = False
+        self.tables: dict[Table, dict[bytes, bytes]] = {table: {} for table in Table}
         self.payloads: dict[bytes, bytes] = {}
+        self.dates: dict[Stored, dict[bytes, int]] = {Stored.ROOTS: {}, Stored.PAYLOADS: {}}
+        self.ages = Ages(clock, undated=0, expired_before=0, slice_seconds=slice_seconds)
 
     def require_open(self) -> None:
         if self.is_closed:
@@ -42,27 +48,72 @@ class _Contents:
     def release(self, size: int) -> None:
         self.used_bytes -= size
 
+    def is_shown(self, table: Table, key: bytes) -> bool:
+        """Whether the row exists, and is not that of an expired root."""
+        return key in self.tables[table] and (
+            table is not Table.ROOTS or self.ages.is_held(self.dates[Stored.ROOTS][key])
+        )
+
+    def require(self, roots: Sequence[bytes]) -> None:
+        dates = self.dates[Stored.ROOTS]
+        self.ages.require((root, dates.get(root)) for root in roots)
+
+    def delete(self, table: Table, key: bytes) -> bool:
+        value = self.tables[table].pop(key, None)
+        if table is Table.ROOTS:
+            self.dates[Stored.ROOTS].pop(key, None)
+        if value is not None:
+            self.release(len(key) + len(value))
+        return value is not None
+
+    def put_payload(self, multihash: bytes, data: bytes) -> bool:
+        """Date a payload, and store it if it is new. Its size is reserved by the caller."""
+        self.dates[Stored.PAYLOADS][multihash] = self.ages.clock.now()
+        is_new = multihash not in self.payloads
+        if is_new:
+            self.payloads[multihash] = data
+        return is_new
+
 
 class MemoryStore:
-    """A `coregw.store.Store` of dictionaries.
+    """A `coregw.store.CollectableStore` of dictionaries.
 
     Args:
         max_bytes: The maximum size of all rows and payloads, unfinished uploads included; more raises `StorageFull`.
             None sets no limit.
+        clock: The clock that dates roots and payloads.
+        slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
     """
 
-    def __init__(self, max_bytes: int | None = None) -> None:
-        self._contents = _Contents(max_bytes)
-        self._tables: dict[Table, dict[bytes, bytes]] = {table: {} for table in Table}
+    def __init__(
+        self, max_bytes: int | None = None, *, clock: Clock | None = None, slice_seconds: float = SLICE_SECONDS
+    ) -> None:
+        self._contents = _Contents(max_bytes, clock or Clock(), slice_seconds)
+        self._tables = self._contents.tables
+        self._ages = self._contents.ages
+
+    @property
+    def expiries(self) -> int:
+        return self._ages.expiries
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         self._contents.require_open()
         rows = self._tables[table]
-        return [rows.get(key) for key in keys]
+        return [rows[key] if self._contents.is_shown(table, key) else None for key in keys]
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
         self._contents.require_open()
+        if roots := rows.get(Table.ROOTS):
+            self._ages.admit([root for root, _ in roots], since)
+        self._contents.require(requires)
         self._write({table: dict(pairs) for table, pairs in rows.items()})
+        return self._ages.clock.now()
 
     async def compare_and_set(
         self,
@@ -71,10 +122,13 @@ class MemoryStore:
         expected: bytes | None,
         value: bytes,
         further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
     ) -> bool:
         self._contents.require_open()
-        if self._tables[table].get(key) != expected:
+        (found,) = await self.get(table, [key])
+        if found != expected:
             return False
+        self._contents.require(requires)
         self._write({table: {key: value, **dict(further)}})
         return True
 
@@ -84,15 +138,36 @@ class MemoryStore:
         check_listing(prefix, limit)
         self._contents.require_open()
         rows = self._tables[table]
-        keys = sorted(key for key in rows if key.startswith(prefix) and (after is None or key > after))
+        shown = (key for key in rows if self._contents.is_shown(table, key))
+        keys = sorted(key for key in shown if key.startswith(prefix) and (after is None or key > after))
         return [(key, rows[key]) for key in keys[:limit]]
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
         self._contents.require_open()
         for key in keys:
-            value = self._tables[table].pop(key, None)
-            if value is not None:
-                self._contents.release(len(key) + len(value))
+            self._contents.delete(table, key)
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        check_renewal(kind)
+        self._contents.require_open()
+        if kind is Stored.PAYLOADS:
+            return [self._renew_payload(key) for key in keys]
+        return [self._renew_root(key) for key in keys]
+
+    def _renew_payload(self, multihash: bytes) -> int | None:
+        payload = self._contents.payloads.get(multihash)
+        if payload is None:
+            return None
+        self._contents.dates[Stored.PAYLOADS][multihash] = self._ages.clock.now()
+        return len(payload)
+
+    def _renew_root(self, root: bytes) -> int | None:
+        if not self._contents.is_shown(Table.ROOTS, root):
+            return None
+        dates = self._contents.dates[Stored.ROOTS]
+        self._ages.note(root, dates[root])
+        dates[root] = self._ages.clock.now()
+        return 0
 
     def begin_payload(self) -> MemoryPayloadWriter:
         self._contents.require_open()
@@ -101,11 +176,9 @@ class MemoryStore:
     async def put_payload(self, multihash: bytes, data: bytes) -> bool:
         check_payload_size(data)
         self._contents.require_open()
-        if multihash in self._contents.payloads:
-            return False
-        self._contents.reserve(len(data))
-        self._contents.payloads[multihash] = data
-        return True
+        if multihash not in self._contents.payloads:
+            self._contents.reserve(len(data))
+        return self._contents.put_payload(multihash, data)
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         self._contents.require_open()
@@ -122,6 +195,13 @@ class MemoryStore:
         for offset in range(start, stop, CHUNK_BYTES):
             self._contents.require_open()
             yield payload[offset : min(offset + CHUNK_BYTES, stop)]
+
+    def collect(self, grace_seconds: float) -> MemoryCollection:
+        return MemoryCollection(self._contents, grace_seconds)
+
+    async def usage(self) -> Usage:
+        self._contents.require_open()
+        return Usage(0, self._contents.used_bytes)
 
     async def healthy(self) -> bool:
         return not self._contents.is_closed
@@ -146,8 +226,13 @@ class MemoryStore:
                 for key, value in pairs.items()
             )
         self._contents.reserve(size)
+        now = self._ages.clock.now()
         for table, pairs in rows.items():
             self._tables[table].update(pairs)
+            if table is Table.PAGES:
+                self._ages.recent.add(pairs, now)
+            elif table is Table.ROOTS:
+                self._contents.dates[Stored.ROOTS].update(dict.fromkeys(pairs, now))
 
 
 class MemoryPayloadWriter:
@@ -176,13 +261,75 @@ class MemoryPayloadWriter:
     async def commit(self, multihash: bytes) -> bool:
         self._require_open()
         self._has_ended = True
-        if multihash in self._contents.payloads:
-            return False
-        self._contents.payloads[multihash] = bytes(self._buffer)
-        self._buffer = bytearray()  # counted as the payload's from here on
-        return True
+        is_new = self._contents.put_payload(multihash, bytes(self._buffer))
+        if is_new:
+            self._buffer = bytearray()  # counted as the payload's from here on
+        return is_new
 
     def _require_open(self) -> None:
         self._contents.require_open()
         if self._has_ended:
             raise InvalidInput("the upload has ended: it takes no more bytes and no other commit")
+
+
+class MemoryCollection:
+    """One collection in a `MemoryStore`; see `coregw.store.collection.Collection`."""
+
+    def __init__(self, contents: _Contents, grace_seconds: float) -> None:
+        self._contents = contents
+        self._grace_seconds = grace_seconds
+        self.before = 0
+
+    async def __aenter__(self) -> Self:
+        self._contents.require_open()
+        self.before = self._contents.ages.begin(self._grace_seconds)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._contents.ages.end()
+
+    async def list_items(self, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
+        self._contents.require_open()
+        rows = self._contents.payloads if kind is Stored.PAYLOADS else self._contents.tables[Table(kind)]
+        dates = self._contents.dates.get(kind, {})
+        keys = sorted(key for key in rows if after is None or key > after)
+        return [Item(key, len(rows[key]), dates.get(key, 0)) for key in keys[:limit]]
+
+    async def keep(self, roots: Sequence[bytes]) -> list[bool]:
+        self._contents.require_open()
+        held = [self._contents.is_shown(Table.ROOTS, root) for root in roots]
+        now = self._contents.ages.clock.now()
+        self._contents.dates[Stored.ROOTS].update(
+            {root: now for root, is_held in zip(roots, held, strict=True) if is_held}
+        )
+        return held
+
+    async def expire(self) -> list[bytes]:
+        self._contents.require_open()
+        late = self._contents.ages.take_late()
+        if not late:
+            self._contents.ages.expire(self.before)
+        return late
+
+    async def remove(self, kind: Stored, keys: Sequence[bytes]) -> list[bool]:
+        self._contents.require_open()
+        return [self._is_garbage(kind, key) and self._remove(kind, key) for key in keys]
+
+    async def compact(self, kinds: Sequence[Stored], progress: Callable[[float], None]) -> None:
+        progress(1.0)
+
+    def _is_garbage(self, kind: Stored, key: bytes) -> bool:
+        ages = self._contents.ages
+        if kind is Stored.PAGES:
+            return not ages.recent.may_hold(key, self.before)
+        dated = self._contents.dates[kind].get(key)
+        return dated is not None and dated < (ages.expired_before if kind is Stored.ROOTS else self.before)
+
+    def _remove(self, kind: Stored, key: bytes) -> bool:
+        if kind is not Stored.PAYLOADS:
+            return self._contents.delete(Table(kind), key)
+        del self._contents.dates[kind][key]
+        self._contents.release(len(self._contents.payloads.pop(key)))
+        return True

@@ -33,8 +33,8 @@ impl Operation {
 async fn create_root(trees: Trees, arcs: Arcs, suite: Suite) -> Result<String> {
     let map::NewMap { root, pages, .. } = map::build_pages(suite, arcs)?;
     // The pages of a root that is held are stored already.
-    if !trees.is_held(&root).await {
-        trees.store(pages, &[root]).await;
+    if !trees.is_held(&root).await || !trees.are_renewed(&[root]).await {
+        trees.store(pages, &[root], &[]).await;
     }
     Ok(json::write(&CreateRootResult { root: root.cid().text() }))
 }

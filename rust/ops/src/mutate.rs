@@ -51,10 +51,12 @@ async fn mutate(trees: Trees, base: RootCid, request: MutationRequest) -> Result
         mutation.apply(delta).await.map_err(|error| error.within(&format!("delta {i}")))?;
         arc_count += delta.changes.len() as u64;
     }
-    let Mutation { trees, pages, receipts, results, .. } = mutation;
+    let Mutation { trees, pages, receipts, results, required, .. } = mutation;
+    // Without deltas the receipt confirms the base itself.
+    let confirmed = if results.is_empty() { vec![base] } else { results.clone() };
     // Roots that are held have their pages already.
-    if trees.first_not_held(&results).await.is_some() {
-        trees.store(pages, &results).await;
+    if trees.first_not_held(&confirmed).await.is_some() || !trees.are_renewed(&confirmed).await {
+        trees.store(pages, &confirmed, &required).await;
     }
     Ok(json::write(&Receipt {
         base_root: base.cid().text(),
@@ -78,12 +80,15 @@ struct Mutation {
     receipts: Vec<DeltaReceipt>,
     /// The result of each delta.
     results: Vec<RootCid>,
+    /// Held roots with whose trees the results share pages.
+    required: Vec<RootCid>,
 }
 
 impl Mutation {
     fn new(trees: Trees, base: RootCid, prove: bool) -> Self {
         let made = Arc::new(MadePages { pages: Mutex::default(), cache: Arc::clone(&trees.cache) });
-        Self { trees, base, current: base, prove, made, pages: Vec::new(), receipts: Vec::new(), results: Vec::new() }
+        let (pages, receipts, results) = (Vec::new(), Vec::new(), Vec::new());
+        Self { trees, base, current: base, prove, made, pages, receipts, results, required: vec![base] }
     }
 
     async fn apply(&mut self, delta: &Delta) -> Result<()> {
@@ -106,7 +111,7 @@ impl Mutation {
     }
 
     /// The root of the tree to change, which is held or was made by this mutation.
-    async fn open(&self, delta: &Delta) -> Result<RootCid> {
+    async fn open(&mut self, delta: &Delta) -> Result<RootCid> {
         match delta.object(&self.current)? {
             Object::Empty(tree) => {
                 self.made.add(tree.pages());
@@ -115,6 +120,7 @@ impl Mutation {
             Object::Existing(root) => {
                 if root != self.base && !self.results.contains(&root) {
                     self.trees.check_held(&[root]).await?;
+                    self.required.push(root);
                 }
                 Ok(root)
             }

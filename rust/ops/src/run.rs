@@ -31,6 +31,9 @@ pub enum Need {
     Pages(Vec<WantedPage>),
     /// Whether the store has a record of each of these roots: answer with [`Operation::supply_roots`].
     Roots(Vec<RootCid>),
+    /// Whether the store holds each of these roots and has renewed them, since the response will say that they are stored:
+    /// answer with [`Operation::supply_roots`].
+    Renewal(Vec<RootCid>),
     /// Bytes of the CAR that is imported, fewer where it ends: answer with [`Operation::supply_bytes`].
     Bytes(Range<u64>),
     /// More time, since the budget of nodes is spent: poll again.
@@ -51,6 +54,8 @@ pub enum Need {
         pages: Vec<(Digest, Vec<u8>)>,
         /// Roots that are held from then on.
         roots: Vec<RootCid>,
+        /// Roots that must be held when the records are written: their trees have pages that the new ones share.
+        requires: Vec<RootCid>,
     },
 }
 
@@ -126,6 +131,12 @@ impl Slot {
         std::mem::take(&mut self.lock().held)
     }
 
+    /// Waits until the store has renewed `roots`, and to learn which of them it holds.
+    pub(crate) async fn renewal(&self, roots: Vec<RootCid>) -> Vec<bool> {
+        self.park(Need::Renewal(roots)).await;
+        std::mem::take(&mut self.lock().held)
+    }
+
     /// Waits for bytes of the imported CAR.
     pub(crate) async fn bytes(&self, range: Range<u64>) -> Vec<u8> {
         self.park(Need::Bytes(range)).await;
@@ -142,9 +153,9 @@ impl Slot {
         self.park(Need::Payloads(blocks)).await;
     }
 
-    /// Waits until pages, then the records of `roots`, are stored.
-    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: Vec<RootCid>) {
-        self.park(Need::Store { pages, roots }).await;
+    /// Waits until pages, then the records of `roots`, are stored, while `requires` are held.
+    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: Vec<RootCid>, requires: Vec<RootCid>) {
+        self.park(Need::Store { pages, roots, requires }).await;
     }
 
     /// Waits for the next poll, which brings a new budget.
@@ -210,7 +221,7 @@ impl Operation {
         let mut state = self.slot.lock();
         let need = state.need.take().ok_or_else(|| Error::damaged("the operation waits without a need"))?;
         match need {
-            Need::Pages(_) | Need::Roots(_) | Need::Bytes(_) => self.pending = Some(need.clone()),
+            Need::Pages(_) | Need::Roots(_) | Need::Renewal(_) | Need::Bytes(_) => self.pending = Some(need.clone()),
             // The next poll is the answer.
             Need::Budget | Need::Output { .. } | Need::Payloads(_) | Need::Store { .. } => state.is_met = true,
         }
@@ -244,12 +255,15 @@ impl Operation {
         Ok(())
     }
 
-    /// Answers [`Need::Roots`]: whether the store has a record of each, in the order of the need.
+    /// Answers [`Need::Roots`] or [`Need::Renewal`]: whether the store holds each root, in the order of the need.
     ///
     /// # Errors
     /// [`Error::Input`] if the operation does not wait for this number of answers.
     pub fn supply_roots(&mut self, held: Vec<bool>) -> Result<()> {
-        let expected = if let Some(Need::Roots(roots)) = &self.pending { Some(roots.len()) } else { None };
+        let expected = match &self.pending {
+            Some(Need::Roots(roots) | Need::Renewal(roots)) => Some(roots.len()),
+            _ => None,
+        };
         check_count("roots", expected, held.len())?;
         self.answer(|state| state.held = held);
         Ok(())

@@ -38,6 +38,11 @@ impl Trees {
         roots.iter().zip(held).find(|(_, is_held)| !is_held).map(|(root, _)| root)
     }
 
+    /// Whether the store holds all of `roots` and has renewed them, so that a response may say that they are stored.
+    pub(crate) async fn are_renewed(&self, roots: &[RootCid]) -> bool {
+        self.slot.renewal(roots.to_vec()).await.iter().all(|is_held| *is_held)
+    }
+
     /// # Errors
     /// [`Error::NotFound`] if the store has no record of one of `roots`.
     pub(crate) async fn check_held(&self, roots: &[RootCid]) -> Result<()> {
@@ -98,23 +103,24 @@ impl Trees {
 
     /// Waits until pages, and after them the records of `roots`, are stored, `MAX_STORE_BYTES` at a time.
     ///
-    /// The last pages are stored together with the records, so that a small change is one write.
-    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid]) {
+    /// The last pages are stored together with the records, so that a small change is one write. The trees share pages
+    /// with those of `requires`.
+    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid], requires: &[RootCid]) {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for page in pages {
             bytes += page.1.len();
             if bytes > MAX_STORE_BYTES && !batch.is_empty() {
-                self.slot.store(std::mem::take(&mut batch), Vec::new()).await;
+                self.slot.store(std::mem::take(&mut batch), Vec::new(), Vec::new()).await;
                 bytes = page.1.len();
             }
             batch.push(page);
         }
-        self.record(batch, roots).await;
+        self.record(batch, roots, requires).await;
     }
 
-    /// Waits until the last pages, then the records of `roots`, are stored.
-    pub(crate) async fn record(&self, last_pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid]) {
-        self.slot.store(last_pages, roots.to_vec()).await;
+    /// Waits until the last pages, then the records of `roots`, are stored, while `requires` are held.
+    pub(crate) async fn record(&self, last_pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid], requires: &[RootCid]) {
+        self.slot.store(last_pages, roots.to_vec(), requires.to_vec()).await;
         roots.iter().for_each(|root| self.cache.remember(*root));
     }
 }

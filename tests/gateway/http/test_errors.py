@@ -162,7 +162,13 @@ class _BrokenStore(MemoryStore):
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         raise self._error
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
         raise self._error
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:

@@ -30,9 +30,15 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.written: list[int] = []
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
         self.written += [len(page) for _, page in rows.get(Table.PAGES, ())]
-        await super().put(rows, durable=durable)
+        return await super().put(rows, durable, requires, since)
 
 
 def path(number: int) -> str:

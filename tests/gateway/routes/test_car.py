@@ -255,14 +255,20 @@ class FullStore(MemoryStore):
         self.full = False
         self.log: list[str] = []
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
         has_roots = bool(rows.get(Table.ROOTS))
         self.log.append("roots" if has_roots else "pages")
         if self.full:
             raise StorageFull("no room")
         if has_roots:
             assert None not in await self.stat_payloads(self.expected)
-        await super().put(rows, durable=durable)
+        return await super().put(rows, durable, requires, since)
 
     expected: Sequence[bytes] = ()
 

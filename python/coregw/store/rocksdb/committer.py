@@ -96,11 +96,13 @@ class Committer:
         database: The database; nothing else may write to it.
         reserve_bytes: Requests that need room are refused if less than this is free on the disk, so that RocksDB never
             runs out of room for its own work.
+        quota_bytes: They are also refused if the database has more data than this; 0 sets no limit.
     """
 
-    def __init__(self, database: Database, reserve_bytes: int) -> None:
+    def __init__(self, database: Database, reserve_bytes: int, quota_bytes: int = 0) -> None:
         self._database = database
         self._reserve_bytes = reserve_bytes
+        self._quota_bytes = quota_bytes
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._unsynced_bytes = 0
         self._unsynced_pages: list[Write] = []
@@ -307,6 +309,8 @@ class Committer:
         return transaction
 
     def _full(self) -> StorageFull | None:
+        if self._quota_bytes and (used := self._database.data_bytes()) >= self._quota_bytes:
+            return StorageFull(f"the store has {used:,} bytes of data, and its quota is {self._quota_bytes:,}")
         free = self._database.free_bytes()
         if free >= self._reserve_bytes:
             return None

@@ -17,13 +17,35 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, cast
 
-from rocksdict import Cache, Checkpoint, ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    BottommostLevelCompaction,
+    Cache,
+    Checkpoint,
+    ColumnFamily,
+    CompactOptions,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
+from coregw.store.clock import Clock
 from coregw.store.rocksdb.directory import DATABASE, mark_ready, prepare, remove_checkpoint
 from coregw.store.rocksdb.figures import FamilyFigures
 from coregw.store.rocksdb.gate import Gate
-from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, chunk_range, upload_of_chunk
+from coregw.store.rocksdb.layout import (
+    EPOCH_KEY,
+    EXPIRED_KEY,
+    UNDATED_KEY,
+    Family,
+    PayloadRow,
+    Undated,
+    chunk_range,
+    decode_date,
+    upload_of_chunk,
+)
 from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.statuses import WriteStalled, translated
@@ -48,6 +70,8 @@ _PROBE: Final = "coregw-probe"
 _ADVICE: Final = (
     "repair it with `coregw fsck --repair`, restore a backup, or open what is left with COREGW_SALVAGE=true"
 )
+_BLOCK_BYTES: Final = 512
+_SIZES: Final = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
 
 
 class Database:
@@ -60,19 +84,21 @@ class Database:
         path: The store's directory; created if it is missing.
         cache_bytes: Memory for the block cache.
         salvage: Open a database whose log is damaged or lost, with what can still be read.
+        clock: The clock that dates roots and payloads; None is the system's.
 
     Raises:
         InvalidInput, StoreDamaged, Unavailable: As `coregw.store.rocksdb.directory.prepare`. Also `Unavailable` if the
             store is open already, and `StoreDamaged` if RocksDB finds its files corrupt.
     """
 
-    def __init__(self, path: Path, cache_bytes: int, *, salvage: bool) -> None:
+    def __init__(self, path: Path, cache_bytes: int, *, salvage: bool, clock: Clock | None = None) -> None:
         self.path = path
         self.epoch = 0
         """The number of times that the store was opened, this one included."""
         self._cache_bytes = cache_bytes
         self._gate = Gate()
         self._root: Rdict | None = None
+        self.clock = clock or Clock()
         self._families: dict[Family, Rdict] = {}
         self._handles: dict[Family, ColumnFamily] = {}
         self._mark: HighWaterMark | None = None
@@ -188,6 +214,28 @@ class Database:
                 checkpoint.create_checkpoint(str(target))
             finally:
                 del checkpoint  # it keeps RocksDB locked
+
+    def compact(self, family: Family, start: bytes | None, end: bytes | None) -> None:
+        """Compact the SSTs of a range of keys, so that deleted rows take no space. The GIL is released. Slow."""
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
+        options.set_exclusive_manual_compaction(False)
+        with self._gate, translated(self.path):
+            self._family(family).compact_range(start, end, options)
+
+    def data_bytes(self) -> int:
+        """The size of all SSTs and memtables. Takes some microseconds."""
+        with self._gate, translated(self.path):
+            return sum(family.property_int_value(name) or 0 for family in self._families.values() for name in _SIZES)
+
+    def file_bytes(self) -> int:
+        """The space on the disk that the files of the database take."""
+        total = 0
+        with translated(self.path):
+            for file in (self.path / DATABASE).iterdir():
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    total += file.stat().st_blocks * _BLOCK_BYTES
+        return total
 
     def free_bytes(self) -> int:
         """The free space on the disk that this user may use."""
@@ -330,9 +378,14 @@ class Database:
             raise StoreDamaged(f"the store in {self.path} has lost its epoch, the count of its openings")
         epoch = int.from_bytes(found or b"", "big") + 1
         unfinished = list(self.keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
+        (expired,) = self.get(Family.META, [EXPIRED_KEY])
+        self.expired_before = 0 if expired is None else decode_date(expired)
+        self.clock.advance_to(self.expired_before)  # or new roots would count as expired
+        self.undated = self._undated_since(epoch)
         self.write(
             [
                 (Family.META, EPOCH_KEY, epoch.to_bytes(4, "big")),
+                (Family.META, UNDATED_KEY, Undated(epoch, self.undated).encode()),
                 *((Family.UPLOADS, upload, None) for upload in unfinished),
             ],
             [(Family.CHUNKS, *chunk_range(upload)) for upload in unfinished],
@@ -342,6 +395,15 @@ class Database:
         with translated(self.path):
             self._family(Family.META).flush()
         return epoch
+
+    def _undated_since(self, epoch: int) -> int:
+        """When rows without a date count as dated: now, unless that was decided before and is still right."""
+        (found,) = self.get(Family.META, [UNDATED_KEY])
+        if found is not None:
+            undated = Undated.decode(found)
+            if undated.epoch == epoch - 1:
+                return undated.date
+        return self.clock.now()
 
     def _drop_incomplete_payloads(self) -> None:
         """Delete the rows of payloads that lost chunks with a damaged log, so that they can be stored again. Slow."""

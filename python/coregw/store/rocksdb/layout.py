@@ -14,13 +14,20 @@ from coregw.store import CHUNK_BYTES
 
 __all__ = [
     "EPOCH_KEY",
+    "EXPIRED_KEY",
     "FORMAT_VERSION",
+    "UNDATED_KEY",
     "Family",
     "PayloadRow",
+    "RootRow",
     "Row",
+    "Undated",
     "chunk_key",
     "chunk_range",
+    "decode_date",
+    "encode_date",
     "epoch_of_upload",
+    "payload_date",
     "upload_id",
     "upload_of_chunk",
 ]
@@ -31,19 +38,26 @@ FORMAT_VERSION: Final = 1
 EPOCH_KEY: Final = b"epoch"
 """In `Family.META`: the number of times the store was opened, 4 bytes; the first part of new upload ids."""
 
+UNDATED_KEY: Final = b"undated"
+"""In `Family.META`: the `Undated` of the store."""
+
+EXPIRED_KEY: Final = b"expired"
+"""In `Family.META`: roots dated before this time are expired, 8 bytes. Absent before the first collection."""
+
 
 class Family(StrEnum):
     """The column families. They share one write-ahead log, so a batch across them is atomic.
 
-    `PAGES`, `ROOTS` and `RECORDS` hold the rows of the `coregw.store.Table` of the same name, unchanged.
+    `PAGES` and `RECORDS` hold the rows of the `coregw.store.Table` of the same name, unchanged; `ROOTS` with dates.
     """
 
     __hash__ = str.__hash__  # the enumeration's own is a Python function, and rows are looked up often
 
     META = "default"
-    """`EPOCH_KEY`."""
+    """`EPOCH_KEY`, `UNDATED_KEY`, `EXPIRED_KEY`; and `payload_date` -> when the payload was stored or renewed."""
     PAGES = "pages"
     ROOTS = "roots"
+    """Binary root CID -> `RootRow`."""
     RECORDS = "records"
     PAYLOADS = "payloads"
     """Binary multihash -> `PayloadRow`. A payload exists if this row does."""
@@ -60,9 +74,72 @@ class Row(NamedTuple):
     key: bytes
 
 
+_DATE = struct.Struct(">Q")
+_UNDATED = struct.Struct(">IQ")
 _PAYLOAD = struct.Struct(">12sQ")
 _UPLOAD_ID = struct.Struct(">IQ")
 _CHUNK = struct.Struct(">12sI")
+
+
+def encode_date(date: int) -> bytes:
+    """A time in milliseconds as the value of a row."""
+    return _DATE.pack(date)
+
+
+def decode_date(value: bytes) -> int:
+    """Read the value of a row; `StoreDamaged` if it is malformed."""
+    if len(value) != _DATE.size:
+        raise StoreDamaged(f"a date has {len(value)} bytes, not {_DATE.size}")
+    (date,) = _DATE.unpack(value)
+    return int(date)
+
+
+def payload_date(multihash: bytes) -> Row:
+    """The row with the date of a payload; absent if an older version stored the payload."""
+    return Row(Family.META, b"p" + multihash)
+
+
+class Undated(NamedTuple):
+    """When rows without a date count as dated, in milliseconds, and the epoch in which that was confirmed last.
+
+    Versions that do not date rows do not write this row. So if the epoch has moved on, one of them had the store open,
+    and what it stored may be newer.
+    """
+
+    epoch: int
+    date: int
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        return _UNDATED.pack(*self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Undated:
+        """Read the row's value; `StoreDamaged` if it is malformed."""
+        if len(value) != _UNDATED.size:
+            raise StoreDamaged(f"the row {UNDATED_KEY.decode()!r} has {len(value)} bytes, not {_UNDATED.size}")
+        return cls(*_UNDATED.unpack(value))
+
+
+class RootRow(NamedTuple):
+    """The value of a row of `Family.ROOTS`: when the root was stored or renewed, then what was put.
+
+    The row is empty if an older version stored the root, which never put anything; its date is None.
+    """
+
+    date: int | None
+    value: bytes
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        return b"" if self.date is None else _DATE.pack(self.date) + self.value
+
+    @classmethod
+    def decode(cls, stored: bytes) -> RootRow:
+        """Read a row's value; `StoreDamaged` if it is malformed."""
+        if not stored:
+            return cls(None, b"")
+        return cls(decode_date(stored[: _DATE.size]), stored[_DATE.size :])
 
 
 class PayloadRow(NamedTuple):

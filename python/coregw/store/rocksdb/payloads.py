@@ -19,6 +19,7 @@ from coregw.store.arguments import check_payload_size, check_range
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.garbage.dates import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
@@ -36,29 +37,45 @@ class Payloads:
     Args:
         reader: Reads of the database.
         committer: Its writer.
+        dates: The dates of its rows.
     """
 
-    def __init__(self, reader: Reader, committer: Committer) -> None:
+    def __init__(self, reader: Reader, committer: Committer, dates: Dates) -> None:
         self._reader = reader
         self._committer = committer
+        self._dates = dates
         self._ids = (upload_id(committer.epoch, counter) for counter in itertools.count())
 
     def begin(self) -> RocksPayloadWriter:
         """See `coregw.store.Store.begin_payload`."""
         self._reader.require_open()
-        return RocksPayloadWriter(self._committer, next(self._ids))
+        return RocksPayloadWriter(self._committer, self._dates, next(self._ids))
 
     async def put(self, multihash: bytes, data: bytes) -> bool:
         """See `coregw.store.Store.put_payload`."""
         check_payload_size(data)
         self._reader.require_open()
-        return await _put_one_chunk(self._committer, next(self._ids), multihash, data)
+        return await _put_one_chunk(self._committer, self._dates, next(self._ids), multihash, data)
 
     async def stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """See `coregw.store.Store.stat_payloads`."""
         values = await self._reader.get_durable(Family.PAYLOADS, multihashes)
         rows = zip(multihashes, values, strict=True)
         return [None if value is None else PayloadRow.decode(multihash, value).size for multihash, value in rows]
+
+    async def renew(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        """See `coregw.store.Store.renew`."""
+        # Most of those that clients ask for may be absent: these cost no visit of the committer's thread.
+        sizes = await self.stat(multihashes)
+        rows = [Row(Family.PAYLOADS, key) for key, size in zip(multihashes, sizes, strict=True) if size is not None]
+        if not rows:
+            return sizes
+
+        def renew(transaction: Transaction) -> list[int | None]:
+            return [self._dates.renew_payload(transaction, row) for row in rows]
+
+        renewed = iter(await self._committer.submit(renew, reads=rows, size=0, durable=True))
+        return [None if size is None else next(renewed) for size in sizes]
 
     async def read(self, multihash: bytes, start: int, end: int | None) -> AsyncIterator[bytes]:
         """See `coregw.store.Store.read_payload`."""
@@ -72,19 +89,30 @@ class Payloads:
         while start < stop:
             if chunk is None:
                 (chunk,) = await self._reader.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
+            if chunk is None:
+                await self._require_held(multihash, row)
             chunk = _checked(multihash, row, number, chunk)
             offset = number * CHUNK_BYTES
             piece = chunk[start - offset : stop - offset]
             start, number, chunk = start + len(piece), number + 1, None
             yield piece
 
+    async def _require_held(self, multihash: bytes, row: PayloadRow) -> None:
+        """Raise `PayloadNotFound` if a payload was removed while it was read."""
+        (value,) = await self._reader.get(Family.PAYLOADS, [multihash])
+        if value is None or PayloadRow.decode(multihash, value).upload_id != row.upload_id:
+            raise PayloadNotFound(f"the payload of the multihash {multihash.hex()} was removed while it was read")
 
-def _put_one_chunk(committer: Committer, upload: bytes, multihash: bytes, data: bytes) -> asyncio.Future[bool]:
+
+def _put_one_chunk(
+    committer: Committer, dates: Dates, upload: bytes, multihash: bytes, data: bytes
+) -> asyncio.Future[bool]:
     """Queue a payload of at most one chunk, in one atomic batch; the result is whether it is newly stored."""
     payload = Row(Family.PAYLOADS, multihash)
     row = PayloadRow(upload, len(data)).encode()
 
     def put(transaction: Transaction) -> bool:
+        dates.date_payload(transaction, multihash)
         if transaction.get(payload) is not None:
             return False
         if data:
@@ -96,7 +124,7 @@ def _put_one_chunk(committer: Committer, upload: bytes, multihash: bytes, data: 
 
 
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
-    """Read the row of a payload and its chunk `number` (None past its end)."""
+    """Read the row of a payload and its chunk `number` (None past its end, or if it is missing)."""
     (value,) = database.get(Family.PAYLOADS, [multihash])
     if value is None:
         raise PayloadNotFound(f"no payload has the multihash {multihash.hex()}")
@@ -104,7 +132,7 @@ def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow
     if number >= row.chunks:
         return row, None
     (chunk,) = database.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
-    return row, _checked(multihash, row, number, chunk)
+    return row, chunk
 
 
 def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None) -> bytes:
@@ -118,9 +146,10 @@ def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None
 class RocksPayloadWriter(ChunkWriter):
     """One upload into a `coregw.store.rocksdb.RocksStore`; see `coregw.store.PayloadWriter`."""
 
-    def __init__(self, committer: Committer, upload: bytes) -> None:
+    def __init__(self, committer: Committer, dates: Dates, upload: bytes) -> None:
         super().__init__()
         self._committer = committer
+        self._dates = dates
         self._upload = upload
         self._epoch = epoch_of_upload(upload)
         self._multihash: bytes | None = None
@@ -138,12 +167,13 @@ class RocksPayloadWriter(ChunkWriter):
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
         if not self._sent:
-            return await _put_one_chunk(self._committer, self._upload, multihash, last)
+            return await _put_one_chunk(self._committer, self._dates, self._upload, multihash, last)
         self._multihash = multihash
         payload = Row(Family.PAYLOADS, multihash)
 
         def commit(transaction: Transaction) -> bool:
             transaction.require_epoch(self._epoch)
+            self._dates.date_payload(transaction, multihash)
             if transaction.get(payload) is not None:
                 self._drop(transaction)
                 return False

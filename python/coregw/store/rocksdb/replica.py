@@ -1,9 +1,9 @@
 """Read-only view of a RocksDB store that another process has open: its SSTs, without its write-ahead log.
 
 A replica (RocksDB's term: secondary instance) shows what had reached SSTs when it last caught up. That is durable, and
-write-once rows never change, so they may be read here; `Table.RECORDS` may not. What a replica does not show may still
-exist: the newest writes, some 46 MiB at most, are only in the memory and the log of the owner process, which has to be
-asked (`coregw.store.workers`). ``docs/decisions/0090`` gives the reasons.
+pages and payloads never change, so they may be read here; `Table.RECORDS` and `Table.ROOTS`, whose rows expire, may
+not. What a replica does not show may still exist: the newest writes, some 46 MiB at most, are only in the memory and
+the log of the owner process, which has to be asked (`coregw.store.workers`). ``docs/decisions/0090`` gives the reasons.
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ class Replica:
             return [None] * len(keys)
         return await in_shares(partial(self._get, family), keys, self._pool, self._threads)
 
-    async def follow(self) -> None:
-        """Catch up with the owner's SSTs about once a second, and release obsolete files, until cancelled."""
-        while True:
-            took = await asyncio.get_running_loop().run_in_executor(self._pool, self.refresh)
-            await asyncio.sleep(max(_PAUSE_SECONDS, _PAUSE_FACTOR * took))
+    async def catch_up(self) -> float:
+        """Catch up with the owner's SSTs, release obsolete files, and return the seconds until the next call."""
+        took = await asyncio.get_running_loop().run_in_executor(self._pool, self.refresh)
+        return max(_PAUSE_SECONDS, _PAUSE_FACTOR * took)
 
     def refresh(self) -> float:
         """Open the SSTs, or catch up with new ones, and return the seconds it took. Blocks. Failures are logged."""

@@ -13,12 +13,17 @@ from types import TracebackType
 from typing import Final, Self
 
 from coregw.errors import CoregwError
-from coregw.store import Table
-from coregw.store.arguments import check_listing, key_range
+from coregw.store import Stored, Table
+from coregw.store.ages import SLICE_SECONDS
+from coregw.store.arguments import check_listing, check_renewal, key_range
+from coregw.store.clock import Clock
+from coregw.store.collection import Usage
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory
 from coregw.store.rocksdb.figures import StoreFigures
+from coregw.store.rocksdb.garbage.collection import RocksCollection
+from coregw.store.rocksdb.garbage.dates import Dates, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, Row
 from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
@@ -42,8 +47,11 @@ async def open_store(
     *,
     cache_bytes: int = CACHE_BYTES,
     reserve_bytes: int = RESERVE_BYTES,
+    quota_bytes: int = 0,
     read_threads: int = READ_THREADS,
     salvage: bool = False,
+    slice_seconds: float = SLICE_SECONDS,
+    clock: Clock | None = None,
 ) -> RocksStore:
     """Open the store in a directory, which is created if it is missing or empty.
 
@@ -54,9 +62,12 @@ async def open_store(
         path: The directory.
         cache_bytes: Memory for RocksDB's block cache. Memtables take up to some 46 MiB more.
         reserve_bytes: With less free space than this on the disk, writes that need room raise `StorageFull`.
+        quota_bytes: With more data than this in the store, writes that need room raise `StorageFull`; 0 sets no limit.
         read_threads: The maximum number of concurrent reads.
         salvage: Open a store whose log is damaged or lost, with what can still be read. Acknowledged writes may be
             lost, so leave this decision to an operator.
+        slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
+        clock: The clock that dates roots and payloads; None is the system's.
 
     Raises:
         InvalidInput: The path is not a directory, or the directory holds something other than a store.
@@ -64,19 +75,34 @@ async def open_store(
         StorageFull: The disk is full.
         StoreDamaged: The store's files are corrupt or missing.
     """
-    database = await asyncio.to_thread(Database, Path(path), cache_bytes, salvage=salvage)
-    return RocksStore(database, reserve_bytes=reserve_bytes, read_threads=read_threads)
+    database = await asyncio.to_thread(Database, Path(path), cache_bytes, salvage=salvage, clock=clock)
+    return RocksStore(
+        database,
+        reserve_bytes=reserve_bytes,
+        quota_bytes=quota_bytes,
+        read_threads=read_threads,
+        slice_seconds=slice_seconds,
+    )
 
 
 class RocksStore:
-    """A `coregw.store.Store` on RocksDB. Use `open_store`; ``async with`` closes it."""
+    """A `coregw.store.CollectableStore` on RocksDB. Use `open_store`; ``async with`` closes it."""
 
-    def __init__(self, database: Database, *, reserve_bytes: int, read_threads: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        reserve_bytes: int,
+        read_threads: int,
+        quota_bytes: int = 0,
+        slice_seconds: float = SLICE_SECONDS,
+    ) -> None:
         self._database = database
-        self._committer = Committer(database, reserve_bytes)
+        self._dates = Dates(database, slice_seconds)
+        self._committer = Committer(database, reserve_bytes, quota_bytes)
         self._reserve_bytes = reserve_bytes
         self._reader = Reader(database, self._committer, read_threads)
-        self._payloads = Payloads(self._reader, self._committer)
+        self._payloads = Payloads(self._reader, self._committer, self._dates)
         self._closing = threading.Lock()
         self._is_closed = False
 
@@ -84,6 +110,10 @@ class RocksStore:
     def path(self) -> Path:
         """The store's directory."""
         return self._database.path
+
+    @property
+    def expiries(self) -> int:
+        return self._dates.ages.expiries
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,18 +127,27 @@ class RocksStore:
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         read = self._reader.get if table is Table.PAGES else self._reader.get_durable
-        return await read(_FAMILIES[table], keys)
+        rows = await read(_FAMILIES[table], keys)
+        return [self._dates.shown(table, row) for row in rows] if table is Table.ROOTS else rows
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
-        def put(transaction: Transaction) -> None:
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
+        def put(transaction: Transaction) -> int:
+            if roots := rows.get(Table.ROOTS):
+                self._dates.ages.admit([root for root, _ in roots], since)
+            self._dates.require(transaction, requires)
             for table, pairs in rows.items():
-                family = _FAMILIES[table]
-                for key, value in pairs:
-                    transaction.put(Row(family, key), value)
+                self._dates.put(transaction, table, pairs)
+            return self._dates.ages.clock.now()
 
         durable = durable or any(table is not Table.PAGES for table in rows)  # only pages survive `Database.reopen`
-        size = sum(_size(pairs) for pairs in rows.values())
-        await self._committer.submit(put, size=size, durable=durable, after_sync=durable)
+        size, reads = sum(_size(pairs) for pairs in rows.values()), root_rows(requires)
+        return await self._committer.submit(put, reads=reads, size=size, durable=durable, after_sync=durable)
 
     async def compare_and_set(
         self,
@@ -117,21 +156,20 @@ class RocksStore:
         expected: bytes | None,
         value: bytes,
         further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
     ) -> bool:
-        family = _FAMILIES[table]
-        row = Row(family, key)
+        row = Row(_FAMILIES[table], key)
 
         def compare_and_set(transaction: Transaction) -> bool:
-            if transaction.get(row) != expected:
+            if self._dates.shown(table, transaction.get(row)) != expected:
                 return False
-            transaction.put(row, value)
-            for further_key, further_value in further:
-                transaction.put(Row(family, further_key), further_value)
+            self._dates.require(transaction, requires)
+            self._dates.put(transaction, table, [(key, value), *further])
             return True
 
-        size = len(key) + len(value) + _size(further)
+        size, reads = len(key) + len(value) + _size(further), [row, *root_rows(requires)]
         # Durable also if it fails: the write that it lost against may still wait for the same sync.
-        return await self._committer.submit(compare_and_set, reads=[row], size=size, durable=True)
+        return await self._committer.submit(compare_and_set, reads=reads, size=size, durable=True)
 
     async def list_rows(
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
@@ -143,7 +181,10 @@ class RocksStore:
         rows = await self._reader.run(lambda database: database.scan(family, start, end, limit))
         if table is not Table.PAGES:
             await self._reader.wait_durable(family, [key for key, _ in rows], epoch)
-        return rows
+        shown = [(key, value) for key, row in rows if (value := self._dates.shown(table, row)) is not None]
+        if len(shown) < len(rows) == limit:  # some are expired roots
+            shown += await self.list_rows(table, prefix, rows[-1][0], limit - len(shown))
+        return shown
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
         family = _FAMILIES[table]
@@ -153,6 +194,17 @@ class RocksStore:
                 transaction.delete(Row(family, key))
 
         await self._committer.submit(delete, size=0, durable=True)
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        check_renewal(kind)
+        if kind is Stored.PAYLOADS:
+            return await self._payloads.renew(keys)
+        rows = root_rows(keys)
+
+        def renew(transaction: Transaction) -> list[int | None]:
+            return [0 if self._dates.renew_root(transaction, row) else None for row in rows]
+
+        return await self._committer.submit(renew, reads=rows, size=0, durable=True)
 
     # --- payloads -----------------------------------------------------------------------------------------------------
 
@@ -169,6 +221,12 @@ class RocksStore:
         return self._payloads.read(multihash, start, end)
 
     # --- the store as a whole -----------------------------------------------------------------------------------------
+
+    def collect(self, grace_seconds: float) -> RocksCollection:
+        return RocksCollection(self._reader, self._committer, self._dates, grace_seconds)
+
+    async def usage(self) -> Usage:
+        return await self._reader.run(lambda database: Usage(database.file_bytes(), database.data_bytes()))
 
     async def flush(self) -> None:
         """Flush what is only in memtables and in the log to SSTs, where worker processes can read it.

@@ -98,11 +98,12 @@ class Failure(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Response(msgspec.Struct, array_like=True, frozen=True):
-    """The owner's response to a `Request`: a failure, or a result."""
+    """The owner's response to a `Request`: a failure, or a result; and its `Store.expiries`."""
 
     number: int
     failure: Failure | None
     result: msgspec.Raw
+    expiries: int
 
 
 def _call(function: Callable[..., Any]) -> Call:
@@ -120,6 +121,7 @@ _STORE_CALLS: Final[dict[str, Call]] = {
         "compare_and_set",
         "list_rows",
         "delete",
+        "renew",
         "put_payload",
         "stat_payloads",
         "healthy",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ __all__ = ["SharedStore", "share_store"]
 _log = logging.getLogger(__name__)
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
-_READS: Final = frozenset({"get", "stat_payloads", "read_piece"})
+_PAYLOAD_READS: Final = frozenset({"stat_payloads", "read_piece"})
 _NO_RESULT: Final = msgspec.Raw(_ENCODE(None))
 
 
@@ -88,7 +88,7 @@ class SharedStore(FrameProtocol):
         failure, result = None, _NO_RESULT
         try:
             arguments = CALLS[request.name].arguments.decode(request.arguments)
-            if self._on_miss is not None and request.name in _READS and arguments[0] != Table.RECORDS:
+            if self._on_miss is not None and _is_miss(request.name, arguments):
                 self._on_miss()
             method: Any = getattr(self._target(request.name), request.name)
             result = msgspec.Raw(_ENCODE(await method(*arguments)))
@@ -97,13 +97,18 @@ class SharedStore(FrameProtocol):
         except Exception:  # noqa: BLE001 - a bug; the worker must be told
             _log.exception("the store failed in %s", request.name)
             failure = Failure.of(CoregwError("the store failed; the log of its process has the reason"))
-        await self.send(Response(request.number, failure, result))
+        await self.send(Response(request.number, failure, result, self._store.expiries))
 
     def _target(self, call: str) -> object:
         """Return the object that has the method of a call."""
         if call in PAYLOAD_CALLS:
             return self._payloads
         return self._worker if call in WORKER_CALLS else self._store
+
+
+def _is_miss(name: str, arguments: Sequence[Any]) -> bool:
+    """Whether a worker could have answered a call from SSTs."""
+    return name in _PAYLOAD_READS or (name == "get" and arguments[0] == Table.PAGES)
 
 
 class _Worker(WorkerCalls):

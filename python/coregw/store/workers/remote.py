@@ -1,7 +1,8 @@
 """A worker process's end: a `coregw.store.Store` that the owner process has open.
 
-Writes, `Table.RECORDS`, and whatever the SSTs do not show go to the owner over a socket. So every acknowledged write is
-visible here at once. Write-once rows and payloads that the SSTs show are read in this process.
+Writes, `Table.RECORDS`, `Table.ROOTS`, and whatever the SSTs do not show go to the owner over a socket. So every
+acknowledged write is visible here at once, and no root is held here that the owner has expired. Pages and payloads that
+the SSTs show are read in this process; a payload that was removed may be shown for some seconds more.
 """
 
 # ruff: noqa: D102 - the protocol documents the methods
@@ -20,8 +21,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from coregw.errors import CoregwError, Unavailable
-from coregw.store import CHUNK_BYTES, Table
-from coregw.store.arguments import check_listing, check_payload_size, check_range
+from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
 from coregw.store.rocksdb.replica import Replica
@@ -33,6 +34,7 @@ __all__ = ["RemotePayloadWriter", "RemoteStore", "open_remote"]
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _MAX_KEYS: Final = 256
 """The maximum number of keys in a message, so that a response takes a few MiB at most."""
+_PAUSE_SECONDS: Final = 1.0
 
 
 async def open_remote(
@@ -68,7 +70,7 @@ class RemoteStore:
     def __init__(self, connection: _Connection, replica: Replica | None) -> None:
         self._connection = connection
         self._replica = replica
-        self._following = None if replica is None else asyncio.get_running_loop().create_task(replica.follow())
+        self._following = asyncio.get_running_loop().create_task(self._follow())
 
     @classmethod
     async def connect(
@@ -90,6 +92,10 @@ class RemoteStore:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def expiries(self) -> int:
+        return self._connection.expiries
 
     # --- read from the SSTs first -------------------------------------------------------------------------------------
 
@@ -134,8 +140,15 @@ class RemoteStore:
 
     # --- sent to the owner process ------------------------------------------------------------------------------------
 
-    async def put(self, rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> None:
-        await self._call("put", rows, durable)
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
+        now: int = await self._call("put", rows, durable, requires, since)
+        return now
 
     async def compare_and_set(
         self,
@@ -144,8 +157,9 @@ class RemoteStore:
         expected: bytes | None,
         value: bytes,
         further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
     ) -> bool:
-        was_set: bool = await self._call("compare_and_set", table, key, expected, value, further)
+        was_set: bool = await self._call("compare_and_set", table, key, expected, value, further, requires)
         return was_set
 
     async def list_rows(
@@ -157,6 +171,11 @@ class RemoteStore:
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
         await self._call("delete", table, keys)
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        check_renewal(kind)
+        sizes: list[int | None] = await self._call("renew", kind, keys)
+        return sizes
 
     def begin_payload(self) -> RemotePayloadWriter:
         self._connection.require_open()
@@ -187,9 +206,17 @@ class RemoteStore:
 
     async def close(self) -> None:
         await self._connection.close()
-        if self._following is not None and self._replica is not None:
-            self._following.cancel()
+        self._following.cancel()
+        if self._replica is not None:
             await asyncio.to_thread(self._replica.close)
+
+    async def _follow(self) -> None:
+        """Catch up with the owner's SSTs, and learn about expired roots even while nothing is asked."""
+        while True:
+            pause = _PAUSE_SECONDS if self._replica is None else await self._replica.catch_up()
+            with suppress(CoregwError):
+                await self._call("get", Table.ROOTS, [])
+            await asyncio.sleep(pause)
 
     async def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - the call's annotation has the type
         return await self._connection.call(name, *arguments)
@@ -236,6 +263,7 @@ class _Connection(FrameProtocol):
     def __init__(self, on_lost: Callable[[], None] | None) -> None:
         super().__init__()
         self.numbers = itertools.count()
+        self.expiries = 0
         self._on_lost = on_lost
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._closed_because: str | None = None
@@ -271,6 +299,7 @@ class _Connection(FrameProtocol):
 
     def frame_received(self, frame: bytes) -> None:
         response = RESPONSE.decode(frame)
+        self.expiries = response.expiries
         name, future = self._waiting.get(response.number, ("", None))
         if future is None or future.done():
             return  # the caller was cancelled

@@ -57,7 +57,7 @@ impl PageCache {
         self.pages.insert(page.digest(), page);
     }
 
-    /// Records that the store holds a root. A root that is held stays held.
+    /// Records that the store holds a root. A root that is held stays held until [`PageCache::forget_held`].
     pub fn remember(&self, root: RootCid) {
         self.held.insert(root, ());
     }
@@ -65,6 +65,11 @@ impl PageCache {
     /// Returns `Some(true)` if the store is known to hold a root, and None if that is unknown.
     pub fn is_held(&self, root: &RootCid) -> Option<bool> {
         self.held.get(root).map(|()| true)
+    }
+
+    /// Forgets which roots the store holds, since some of them may have expired.
+    pub fn forget_held(&self) {
+        self.held.clear();
     }
 
     /// Records that all elements of a list have `size`, except that the last may be smaller.

@@ -21,7 +21,7 @@ fn import(reader: CarReader, car: &[u8]) -> Option<(HashMap<Digest, Vec<u8>>, Ve
                 let bytes = &car[range.start as usize..(range.end as usize).min(car.len())];
                 operation.supply_bytes(bytes.to_vec()).expect("the operation needs bytes");
             }
-            Progress::Needs(Need::Store { pages, roots }) => {
+            Progress::Needs(Need::Store { pages, roots, .. }) => {
                 stored.extend(pages);
                 recorded.extend(roots);
             }

@@ -89,13 +89,13 @@ async fn store_trees(trees: &Trees, whole: WholeTrees) -> Result<()> {
     while let Some(page) = pages.next().await? {
         bytes += page.1.len();
         if bytes > MAX_STORE_BYTES && !batch.is_empty() {
-            trees.slot.store(std::mem::take(&mut batch), Vec::new()).await;
+            trees.slot.store(std::mem::take(&mut batch), Vec::new(), Vec::new()).await;
             bytes = page.1.len();
         }
         batch.push(page);
     }
     for roots in roots.rchunks(ROOTS_AT_ONCE) {
-        trees.record(std::mem::take(&mut batch), roots).await;
+        trees.record(std::mem::take(&mut batch), roots, &[]).await;
     }
     match batch.is_empty() {
         true => Ok(()),

@@ -76,14 +76,17 @@ impl Store {
             };
             match need {
                 Need::Budget => {}
-                Need::Roots(roots) => {
+                Need::Roots(roots) | Need::Renewal(roots) => {
                     operation.supply_roots(roots.iter().map(|root| self.roots.contains(root)).collect())?;
                 }
                 Need::Pages(wanted) => operation.supply_pages(self.load(&wanted)?)?,
                 Need::Bytes(range) => operation.supply_bytes(self.car_bytes(range).to_vec())?,
                 Need::Output { bytes, payloads } => self.write(&bytes, &payloads),
                 Need::Payloads(blocks) => self.payloads.extend(blocks),
-                Need::Store { pages, roots } => self.store(pages, &roots),
+                Need::Store { pages, roots, requires } => {
+                    assert!(requires.iter().all(|root| self.roots.contains(root)), "required roots are held");
+                    self.store(pages, &roots);
+                }
             }
         }
     }

@@ -38,6 +38,11 @@ impl PageCache {
         Ok(())
     }
 
+    /// Forget which roots the store holds: some of them have expired.
+    fn forget_held(&self) {
+        self.0.forget_held();
+    }
+
     /// Return whether the store is known to hold a root, given as binary CID.
     ///
     /// Raises:

@@ -21,8 +21,8 @@ pub struct Need(ops::Need);
 
 /// Digests or binary CIDs.
 type Names<'py> = Vec<Bound<'py, PyBytes>>;
-/// (digest, page) pairs, then the roots to record.
-type PagesAndRoots<'py> = (Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>, Names<'py>);
+/// (digest, page) pairs, the roots to record, and the roots that must be held meanwhile.
+type PagesAndRoots<'py> = (Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>, Names<'py>, Names<'py>);
 
 #[pymethods]
 impl Need {
@@ -39,7 +39,25 @@ impl Need {
     #[getter]
     fn roots<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
         match &self.0 {
-            ops::Need::Roots(roots) => Some(roots.iter().map(|root| root_bytes(py, root)).collect()),
+            ops::Need::Roots(roots) => Some(names(py, roots)),
+            _ => None,
+        }
+    }
+
+    /// Binary root CIDs: renew those that the store holds, and pass to `supply_roots` which these are; or None.
+    #[getter]
+    fn renewal<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
+        match &self.0 {
+            ops::Need::Renewal(roots) => Some(names(py, roots)),
+            _ => None,
+        }
+    }
+
+    /// Binary CIDs of roots, one for each page of the need, which is in the tree of that root; or None.
+    #[getter]
+    fn trees<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
+        match &self.0 {
+            ops::Need::Pages(wanted) => Some(wanted.iter().map(|page| root_bytes(py, &page.root)).collect()),
             _ => None,
         }
     }
@@ -79,13 +97,13 @@ impl Need {
         }
     }
 
-    /// The (digest, page) pairs and binary root CIDs to store: roots last, durably, then call `poll`; or None.
+    /// (digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None.
     #[getter]
     fn store<'py>(&self, py: Python<'py>) -> Option<PagesAndRoots<'py>> {
         match &self.0 {
-            ops::Need::Store { pages, roots } => {
+            ops::Need::Store { pages, roots, requires } => {
                 let pages = pages.iter().map(|(digest, page)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page)));
-                Some((pages.collect(), roots.iter().map(|root| root_bytes(py, root)).collect()))
+                Some((pages.collect(), names(py, roots), names(py, requires)))
             }
             _ => None,
         }
@@ -95,15 +113,20 @@ impl Need {
         match &self.0 {
             ops::Need::Pages(wanted) => format!("<Need {} pages>", wanted.len()),
             ops::Need::Roots(roots) => format!("<Need {} roots>", roots.len()),
+            ops::Need::Renewal(roots) => format!("<Need renewal of {} roots>", roots.len()),
             ops::Need::Bytes(range) => format!("<Need bytes {} to {}>", range.start, range.end),
             ops::Need::Budget => "<Need budget>".to_owned(),
             ops::Need::Output { bytes, .. } => format!("<Need output of {} bytes>", bytes.len()),
             ops::Need::Payloads(blocks) => format!("<Need storage of {} payloads>", blocks.len()),
-            ops::Need::Store { pages, roots } => {
+            ops::Need::Store { pages, roots, .. } => {
                 format!("<Need storage of {} pages and {} roots>", pages.len(), roots.len())
             }
         }
     }
+}
+
+fn names<'py>(py: Python<'py>, roots: &[core::RootCid]) -> Names<'py> {
+    roots.iter().map(|root| root_bytes(py, root)).collect()
 }
 
 /// What `poll` returns.
@@ -122,11 +145,14 @@ pub struct Operation {
     operation: Mutex<ops::Operation>,
     /// Whether its first nodes are visited with the GIL held, since it mostly finds all in the cache and ends there.
     starts_attached: bool,
+    /// The store's time when its first pages were put without a root record; the driver sets it.
+    #[pyo3(get, set)]
+    since: Option<u64>,
 }
 
 impl Operation {
     fn new(operation: ops::Operation, starts_attached: bool) -> Self {
-        Self { operation: Mutex::new(operation), starts_attached }
+        Self { operation: Mutex::new(operation), starts_attached, since: None }
     }
 
     fn operation(&mut self) -> &mut ops::Operation {

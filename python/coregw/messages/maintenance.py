@@ -1,0 +1,103 @@
+"""The JSON messages of the maintenance routes for garbage and pins."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from coregw.messages.common import Message
+
+__all__ = ["CollectRequest", "GarbageCollected", "PinRequest", "PinnedRoot", "PinnedRoots", "UnpinRequest"]
+
+
+class CollectRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /admin/v1/maintenance/gc``.
+
+    Attributes:
+        dry_run: Whether to count only.
+        grace_seconds: What is younger stays; None is the gateway's setting.
+        revisions: How many revisions of each published name keep their roots, 0 for all; None is the gateway's setting.
+    """
+
+    dry_run: bool = False
+    grace_seconds: float | None = None
+    revisions: int | None = None
+
+
+class GarbageCollected(Message, frozen=True, kw_only=True):
+    """The result of a collection; of a dry run, what it would have removed.
+
+    Attributes:
+        dry_run: Whether nothing was removed.
+        roots: Root records before.
+        roots_removed: Those that were removed.
+        pages: Pages before.
+        pages_removed: Those that were removed.
+        page_bytes: Their sizes before.
+        page_bytes_removed: The sizes of those that were removed.
+        payloads: Payloads before.
+        payloads_removed: Those that were removed.
+        payload_bytes: Their sizes before.
+        payload_bytes_removed: The sizes of those that were removed.
+        disk_bytes_before: The space that the files of the store took before.
+        disk_bytes: The space that they take now.
+        seconds: How long it took.
+    """
+
+    dry_run: bool
+    roots: int = 0
+    roots_removed: int = 0
+    pages: int = 0
+    pages_removed: int = 0
+    page_bytes: int = 0
+    page_bytes_removed: int = 0
+    payloads: int = 0
+    payloads_removed: int = 0
+    payload_bytes: int = 0
+    payload_bytes_removed: int = 0
+    disk_bytes_before: int = 0
+    disk_bytes: int = 0
+    seconds: float = 0.0
+
+
+class PinRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /admin/v1/maintenance/pins``.
+
+    Attributes:
+        root: The root CID.
+        name: The name of the pin; None takes the CID.
+        expires_at: When it ends; None never.
+    """
+
+    root: str
+    name: str | None = None
+    expires_at: datetime | None = None
+
+
+class UnpinRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /admin/v1/maintenance/pins/remove``."""
+
+    name: str
+
+
+class PinnedRoot(Message, frozen=True, kw_only=True):
+    """A pin.
+
+    Attributes:
+        name: Its name.
+        root: The root CID.
+        pinned_at: When it was pinned.
+        expires_at: When it ends, or None.
+        has_expired: Whether it has ended.
+    """
+
+    name: str
+    root: str
+    pinned_at: datetime
+    expires_at: datetime | None
+    has_expired: bool
+
+
+class PinnedRoots(Message, frozen=True, kw_only=True):
+    """All pins of a store, by name."""
+
+    pins: list[PinnedRoot]

@@ -1,0 +1,227 @@
+"""Collection of garbage: removes the roots that nothing keeps, and the pages and payloads that no root leads to.
+
+What is kept: published roots with as much of their history as wanted, pinned roots, roots and payloads that were stored
+or confirmed during the grace period, and everything that is reachable from a kept root. ``docs/decisions/0130`` gives
+the reasons, `coregw.store.collection` the steps that make this safe beside writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from coregw.engine.records import decode_record, revision_prefix
+from coregw.errors import Unavailable
+from coregw.messages.maintenance import GarbageCollected
+from coregw.messages.progress import Progress
+from coregw.store import Stored, Table
+from coregw.store.collection import CollectableStore, Collection, Item
+from coregw.store.rocksdb import RocksStore
+from coregw.upkeep.marking import Marker, Marks, MemoryMarks, page_mark, payload_mark, root_mark
+from coregw.upkeep.marks import MarkFile
+from coregw.upkeep.pins import Pins
+
+__all__ = ["MARKS_FOLDER", "Report", "collect_garbage"]
+
+Report = Callable[[Progress], None]
+"""Is told how far a collection is."""
+
+MARKS_FOLDER: Final = "gc"
+"""The folder in the store's directory where the marks are while garbage is collected."""
+
+_LISTED_AT_ONCE: Final = 500
+_COMPACTED_FROM: Final = 0.05
+"""The share of a kind's bytes that must be removed for a compaction: less is left to RocksDB's own."""
+_MAX_ROUNDS: Final = 100
+
+
+async def collect_garbage(
+    store: CollectableStore, *, grace_seconds: float, revisions: int, dry_run: bool, report: Report
+) -> GarbageCollected:
+    """Collect the garbage of a store while it is in use. It may be cancelled, or its process killed, at any time.
+
+    Reads every page that is kept, and lists every row once. Takes some 40 MiB of memory, whatever the size of the
+    store, and about 40 bytes of disk space for each page and payload that is kept.
+
+    Args:
+        store: The store, in the process that owns it.
+        grace_seconds: What was stored or confirmed later than this many seconds ago is kept.
+        revisions: How many revisions of each published name keep their roots; 0 keeps all.
+        dry_run: Whether to count only.
+        report: Called often, with how far it is.
+
+    Raises:
+        StoreDamaged: A page of a kept root is missing or damaged; nothing was removed.
+        Unavailable: Another collection is in progress, or writes did not allow this one to begin; nothing was removed.
+    """
+    async with store.collect(grace_seconds) as collection:
+        with _marks_of(store) as marks:
+            return await _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run).run()
+
+
+@contextmanager
+def _marks_of(store: CollectableStore) -> Iterator[Marks]:
+    if not isinstance(store, RocksStore):
+        yield MemoryMarks()
+        return
+    with MarkFile(store.path / MARKS_FOLDER) as marks:
+        yield marks
+
+
+class _Run:
+    """One collection."""
+
+    def __init__(
+        self,
+        store: CollectableStore,
+        collection: Collection,
+        marks: Marks,
+        report: Report,
+        *,
+        revisions: int,
+        dry_run: bool,
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._marks = marks
+        self._report = report
+        self._revisions = revisions
+        self._dry_run = dry_run
+        keep = self._are_held if dry_run else collection.keep
+        self._marker = Marker(
+            store, marks, keep, lambda pages: self._tell("reading pages of kept roots", pages, "pages")
+        )
+
+    async def run(self) -> GarbageCollected:
+        began = time.monotonic()
+        before = (await self._store.usage()).files
+        await self._mark_kept()
+        if not self._dry_run:
+            await self._expire()
+        roots = await self._sweep(Stored.ROOTS, self._is_garbage_root)
+        pages = await self._sweep(Stored.PAGES, self._is_garbage_page)
+        payloads = await self._sweep(Stored.PAYLOADS, self._is_garbage_payload)
+        if not self._dry_run:
+            await self._compact({Stored.PAGES: pages, Stored.PAYLOADS: payloads, Stored.ROOTS: roots})
+        return GarbageCollected(
+            dry_run=self._dry_run,
+            roots=roots.items,
+            roots_removed=roots.removed,
+            pages=pages.items,
+            pages_removed=pages.removed,
+            page_bytes=pages.bytes,
+            page_bytes_removed=pages.removed_bytes,
+            payloads=payloads.items,
+            payloads_removed=payloads.removed,
+            payload_bytes=payloads.bytes,
+            payload_bytes_removed=payloads.removed_bytes,
+            disk_bytes_before=before,
+            disk_bytes=(await self._store.usage()).files,
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    # --- marking ------------------------------------------------------------------------------------------------------
+
+    async def _mark_kept(self) -> None:
+        """Mark what is published, pinned or young, and everything that is reachable from it."""
+        await self._marker.mark(await Pins(self._store).roots())
+        async for roots in self._published():
+            await self._marker.mark(roots)
+        async for items in self._all_items(Stored.ROOTS):
+            await self._marker.mark([item.key for item in items if item.dated >= self._collection.before])
+
+    async def _expire(self) -> None:
+        """Let all other roots expire, as soon as no write has relied on one of them."""
+        for _ in range(_MAX_ROUNDS):
+            late = await self._collection.expire()
+            if not late:
+                return
+            await self._marker.mark(late)
+        raise Unavailable("writes keep relying on old roots; no garbage was collected")
+
+    async def _published(self) -> AsyncIterator[list[bytes]]:
+        """The roots of all revisions that are kept, some at a time."""
+        name: tuple[str, str] | None = None
+        newest: deque[bytes] = deque(maxlen=self._revisions or None)
+        after: bytes | None = None
+        while rows := await self._store.list_rows(Table.RECORDS, revision_prefix(), after, _LISTED_AT_ONCE):
+            after = rows[-1][0]
+            for _, value in rows:
+                record = decode_record(value)
+                if (record.scope, record.name) != name:
+                    yield list(newest)
+                    newest.clear()
+                    name = record.scope, record.name
+                newest.append(record.root)
+            if not self._revisions:
+                yield list(newest)
+                newest.clear()
+        yield list(newest)
+
+    async def _are_held(self, roots: Sequence[bytes]) -> list[bool]:
+        return [row is not None for row in await self._store.get(Table.ROOTS, roots)]
+
+    # --- sweeping -----------------------------------------------------------------------------------------------------
+
+    async def _sweep(self, kind: Stored, choose: Callable[[Sequence[Item]], list[bool]]) -> _Swept:
+        """Remove what is garbage; in a dry run, count it."""
+        swept = _Swept()
+        async for items in self._all_items(kind):
+            garbage = [item for item, is_it in zip(items, await asyncio.to_thread(choose, items), strict=True) if is_it]
+            if garbage and not self._dry_run:
+                removed = await self._collection.remove(kind, [item.key for item in garbage])
+                garbage = [item for item, was_removed in zip(garbage, removed, strict=True) if was_removed]
+            swept.count(items, garbage)
+            self._tell(f"removing {kind}", swept.items, str(kind))
+        return swept
+
+    def _is_garbage_root(self, items: Sequence[Item]) -> list[bool]:
+        # Roots that are kept have been dated anew, except in a dry run.
+        old = [item.dated < self._collection.before for item in items]
+        marked = self._marks.holds([root_mark(item.key) for item in items])
+        return [is_old and not (self._dry_run and is_marked) for is_old, is_marked in zip(old, marked, strict=True)]
+
+    def _is_garbage_page(self, items: Sequence[Item]) -> list[bool]:
+        return [not is_marked for is_marked in self._marks.holds([page_mark(item.key) for item in items])]
+
+    def _is_garbage_payload(self, items: Sequence[Item]) -> list[bool]:
+        marked = self._marks.holds([payload_mark(item.key) for item in items])
+        before = self._collection.before
+        return [item.dated < before and not is_marked for item, is_marked in zip(items, marked, strict=True)]
+
+    async def _compact(self, swept: dict[Stored, _Swept]) -> None:
+        kinds = [kind for kind, each in swept.items() if each.removed_bytes > _COMPACTED_FROM * each.bytes]
+        if kinds:
+            await self._collection.compact(
+                kinds, lambda share: self._tell("compacting", round(100 * share), "percent", total=100)
+            )
+
+    async def _all_items(self, kind: Stored) -> AsyncIterator[list[Item]]:
+        after: bytes | None = None
+        while items := await self._collection.list_items(kind, after, _LISTED_AT_ONCE):
+            yield items
+            after = items[-1].key
+
+    def _tell(self, step: str, done: int, unit: str, total: int | None = None) -> None:
+        self._report(Progress(step=step, done=done, total=total, unit=unit))
+
+
+class _Swept:
+    """How much of a kind was there, and how much was removed."""
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.bytes = 0
+        self.removed = 0
+        self.removed_bytes = 0
+
+    def count(self, items: Sequence[Item], removed: Sequence[Item]) -> None:
+        """Count some more."""
+        self.items += len(items)
+        self.bytes += sum(item.size for item in items)
+        self.removed += len(removed)
+        self.removed_bytes += sum(item.size for item in removed)

@@ -1,0 +1,126 @@
+"""Pins: names that an operator gives to roots, which the collection of garbage then keeps.
+
+A pin is a row ``g name`` of `Table.RECORDS`. It ends when it is removed or expires; an expired one stays listed.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from coregw._core import Cid
+from coregw.errors import InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
+from coregw.messages.maintenance import PinnedRoot
+from coregw.store import Store, Table
+
+__all__ = ["Pins"]
+
+_PREFIX: Final = b"g"
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_LISTED_AT_ONCE: Final = 1000
+
+
+class PinRow(msgspec.Struct, frozen=True):
+    """The value of a row.
+
+    Attributes:
+        root: The binary root CID.
+        pinned_at: When it was pinned; aware, in UTC.
+        expires_at: When the pin ends, or None.
+    """
+
+    root: bytes
+    pinned_at: datetime
+    expires_at: datetime | None
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(PinRow)
+
+
+class Pins:
+    """The pins of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def add(self, root: str, name: str | None, expires_at: datetime | None) -> PinnedRoot:
+        """Pin a held root under a name, which is moved if it is taken; durable on return.
+
+        Args:
+            root: The CID of a map or list.
+            name: 1 to 128 of the characters A-Z a-z 0-9 . _ -; None takes the CID.
+            expires_at: When the pin ends; None never. Aware.
+
+        Raises:
+            InvalidInput: A malformed name, an invalid CID, a payload CID (code ``kind_mismatch``), or a time without
+                time zone or in the past.
+            RootNotFound: The store does not hold the root.
+        """
+        cid = Cid(root)
+        if cid.kind == "cas":
+            raise InvalidInput(f"{cid.text} is a payload; only a map or a list can be pinned", code="kind_mismatch")
+        name = _checked(cid.text if name is None else name)
+        now = datetime.now(UTC)
+        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
+            raise InvalidInput(f"expires_at {expires_at.isoformat()}: not a time in the future with a time zone")
+        row = PinRow(bytes(cid), now, None if expires_at is None else expires_at.astimezone(UTC))
+        rows = {Table.RECORDS: [(_PREFIX + name.encode(), msgspec.msgpack.encode(row))]}
+        try:
+            await self._store.put(rows, requires=[row.root])
+        except RootNotFound:
+            raise RootNotFound(f"the store does not hold the root {cid.text}; nothing was pinned") from None
+        return _shown(name, row, now)
+
+    async def remove(self, name: str) -> PinnedRoot:
+        """Remove a pin, durably, and return what it was.
+
+        Raises:
+            RecordNotFound: There is no pin of this name.
+            InvalidInput: A malformed name.
+        """
+        key = _PREFIX + _checked(name).encode()
+        (value,) = await self._store.get(Table.RECORDS, [key])
+        if value is None:
+            raise RecordNotFound(f"no root is pinned as {name}")
+        await self._store.delete(Table.RECORDS, [key])
+        return _shown(name, _decoded(value), datetime.now(UTC))
+
+    async def all(self) -> list[PinnedRoot]:
+        """List all pins by name, expired ones included."""
+        now = datetime.now(UTC)
+        return [_shown(name, row, now) for name, row in await self._rows()]
+
+    async def roots(self) -> list[bytes]:
+        """The binary CIDs of the roots of all pins that have not expired."""
+        now = datetime.now(UTC)
+        return [row.root for _, row in await self._rows() if row.expires_at is None or row.expires_at > now]
+
+    async def _rows(self) -> list[tuple[str, PinRow]]:
+        found: list[tuple[str, PinRow]] = []
+        after: bytes | None = None
+        while rows := await self._store.list_rows(Table.RECORDS, _PREFIX, after, _LISTED_AT_ONCE):
+            found += [(key.removeprefix(_PREFIX).decode(), _decoded(value)) for key, value in rows]
+            after = rows[-1][0]
+        return found
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"name {name!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def _decoded(value: bytes) -> PinRow:
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the row of a pin is malformed: {error}") from error
+
+
+def _shown(name: str, row: PinRow, now: datetime) -> PinnedRoot:
+    has_expired = row.expires_at is not None and row.expires_at <= now
+    root = Cid(row.root).text
+    return PinnedRoot(name=name, root=root, pinned_at=row.pinned_at, expires_at=row.expires_at, has_expired=has_expired)

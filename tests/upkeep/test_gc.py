@@ -1,0 +1,224 @@
+"""What the collection of garbage removes and what it keeps, and what it reports."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import coregw
+from coregw.errors import InvalidInput, PayloadNotFound, RecordNotFound, RootNotFound, StoreDamaged, Unavailable
+from coregw.messages.progress import Progress
+from coregw.store import Stored, Table
+from coregw.upkeep.gc import MARKS_FOLDER, collect_garbage
+from coregw.upkeep.pins import Pins
+from upkeep.support import Site, Time, site_on
+
+pytestmark = pytest.mark.anyio
+
+A, B, C = (coregw.payload_cid(letter) for letter in (b"a", b"b", b"c"))
+
+
+def many(count: int, target: str = A) -> dict[str, str]:
+    """A map of several pages."""
+    return {f"folder/{number:05}": target for number in range(count)}
+
+
+async def is_held(site: Site, root: str) -> bool:
+    return (await site.store.get(Table.ROOTS, [bytes(coregw.Cid(root))])) != [None]
+
+
+# --- what is removed and what is kept ---------------------------------------------------------------------------------
+
+
+async def test_old_roots_and_their_pages_are_removed_and_published_ones_stay(site: Site) -> None:
+    kept = await site.create(many(2000))
+    await site.publish(kept)
+    garbage = [await site.change(kept, "folder/00007", B, A), await site.create(many(700, B))]
+    site.time.seconds += 100
+    result = await site.collect(grace=60)
+    assert (result.roots, result.roots_removed) == (3, 2)
+    assert 0 < result.pages_removed < result.pages
+    assert result.page_bytes_removed > 0
+    assert await site.resolve(kept, "folder", "00007") == A
+    await site.export(kept)
+    for root in garbage:
+        assert not await is_held(site, root)
+        with pytest.raises(RootNotFound):
+            await site.resolve(root, "folder", "00007")
+        with pytest.raises(RootNotFound):
+            await site.change(root, "folder/00008", B, A)
+    again = await site.collect(grace=60)
+    assert (again.roots_removed, again.pages_removed, again.payloads_removed) == (0, 0, 0)
+    assert again.pages == result.pages - result.pages_removed
+
+
+async def test_what_is_younger_than_the_grace_period_stays(site: Site) -> None:
+    old = await site.create({"a": A})
+    site.time.seconds += 50
+    young = await site.create({"b": B})
+    payload = await site.put(b"young")
+    site.time.seconds += 50
+    result = await site.collect(grace=60)
+    assert (result.roots_removed, result.payloads_removed) == (1, 0)
+    assert not await is_held(site, old)
+    assert await site.resolve(young, "b") == B
+    assert await site.is_stored(payload)
+
+
+async def test_payloads_stay_as_long_as_a_kept_root_leads_to_them(site: Site) -> None:
+    bound, unbound = await site.put(b"bound"), await site.put(b"unbound" * 100_000)
+    root = await site.create({"file": bound})
+    await site.publish(root)
+    site.time.seconds += 100
+    result = await site.collect(grace=60)
+    assert (result.payloads, result.payloads_removed, result.payload_bytes_removed) == (2, 1, 700_000)
+    assert await site.is_stored(bound)
+    assert not await site.is_stored(unbound)
+    with pytest.raises(PayloadNotFound):
+        await site.engine.payloads.find(unbound)
+    assert await site.put(b"unbound" * 10)  # stored again from the start
+
+
+async def test_roots_nested_in_kept_ones_stay_with_all_that_they_lead_to(site: Site) -> None:
+    payload = await site.put(b"deep")
+    inner = await site.create({"file": payload})
+    middle = await site.create({"inner": inner} | many(500))
+    outer = await site.create({"middle": middle})
+    await site.publish(outer)
+    for _ in range(3):
+        site.time.seconds += 100
+        assert (await site.collect(grace=60)).roots_removed == 0
+    assert await site.resolve(outer, "middle", "inner", "file") == payload
+    assert await site.is_stored(payload)
+    assert await is_held(site, inner)
+
+
+async def test_as_much_history_of_a_published_name_stays_as_is_configured(site: Site) -> None:
+    roots = [await site.create({"a": A, f"{number}": B}) for number in range(5)]
+    for root in roots:
+        await site.publish(root)
+    other = await site.create({"other": A})
+    await site.publish(other, "other")
+    site.time.seconds += 100
+    assert (await site.collect(grace=60)).roots_removed == 0
+    site.time.seconds += 100
+    assert (await site.collect(grace=60, revisions=2)).roots_removed == 3
+    assert [await is_held(site, root) for root in [*roots, other]] == [False, False, False, True, True, True]
+
+
+async def test_pinned_roots_stay_until_the_pin_is_removed_or_expires(site: Site) -> None:
+    pins = Pins(site.store)
+    pinned, leased = await site.create({"a": A}), await site.create({"b": B})
+    soon = datetime.now(UTC) + timedelta(milliseconds=30)
+    assert (await pins.add(pinned, "backup-1", None)).name == "backup-1"
+    assert (await pins.add(leased, None, soon)).name == leased
+    site.time.seconds += 100
+    while datetime.now(UTC) <= soon:
+        pass
+    assert (await site.collect(grace=60)).roots_removed == 1
+    assert not await is_held(site, leased)
+    assert [(pin.name, pin.root, pin.has_expired) for pin in await pins.all()] == [
+        ("backup-1", pinned, False),
+        (leased, leased, True),
+    ]
+    await pins.remove("backup-1")
+    site.time.seconds += 100
+    assert (await site.collect(grace=60)).roots_removed == 1
+
+
+async def test_a_pin_is_refused_for_what_is_not_a_held_root(site: Site) -> None:
+    pins = Pins(site.store)
+    root = await site.create({"a": A})
+    with pytest.raises(RootNotFound):
+        await pins.add(coregw.Map({"x": A}).root, None, None)
+    with pytest.raises(InvalidInput, match="payload"):
+        await pins.add(A, None, None)
+    with pytest.raises(InvalidInput, match="name"):
+        await pins.add(root, "a/b", None)
+    with pytest.raises(InvalidInput, match="future"):
+        await pins.add(root, None, datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(RecordNotFound):
+        await pins.remove("unknown")
+    assert await pins.all() == []
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_dry_run_counts_what_a_collection_removes_and_removes_nothing(site: Site) -> None:
+    inner = await site.create({"x": A})
+    kept = await site.create({"inner": inner} | many(1000))
+    await site.publish(kept)
+    await site.put(b"unbound")
+    garbage = await site.change(kept, "folder/00007", B, A)
+    site.time.seconds += 100
+    dry = await site.collect(grace=60, dry_run=True)
+    assert dry.dry_run
+    assert await site.resolve(garbage, "folder", "00007") == B
+    real = await site.collect(grace=60)
+    assert (dry.roots_removed, dry.pages_removed, dry.page_bytes_removed, dry.payloads_removed) == (
+        real.roots_removed,
+        real.pages_removed,
+        real.page_bytes_removed,
+        real.payloads_removed,
+    )
+    assert (real.roots_removed, real.payloads_removed) == (1, 1)
+
+
+async def test_the_disk_space_of_garbage_is_freed(site: Site, tmp_path: Path) -> None:
+    root = await site.create(many(20_000))
+    for number in range(0, 20_000, 40):
+        root = await site.change(root, f"folder/{number:05}", B, A)
+    await site.publish(root)
+    await site.engine.store.flush()  # type: ignore[attr-defined]
+    site.time.seconds += 100
+    steps: list[Progress] = []
+    result = await collect_garbage(site.store, grace_seconds=60, revisions=0, dry_run=False, report=steps.append)
+    assert (result.roots, result.roots_removed) == (501, 500)
+    assert result.disk_bytes < result.disk_bytes_before / 2
+    assert {step.step for step in steps} >= {"reading pages of kept roots", "removing pages", "compacting"}
+    assert not (tmp_path / "store" / MARKS_FOLDER).exists()
+    await site.export(root)
+
+
+async def test_nothing_is_removed_while_a_page_of_a_kept_root_is_missing(site: Site) -> None:
+    kept = await site.create(many(3000))
+    await site.publish(kept)
+    garbage = await site.create(many(10, B))
+    async with site.store.collect(0) as collection:
+        pages = await collection.list_items(Stored.PAGES, None, 1000)
+    top = coregw.Cid(kept).digest
+    lost = next(page.key for page in pages if page.key not in (top, coregw.Cid(garbage).digest))
+    await site.store.delete(Table.PAGES, [lost])
+    site.time.seconds += 100
+    with pytest.raises(StoreDamaged, match=f"page {lost.hex()} of a kept root is missing"):
+        await site.collect(grace=60)
+    assert await site.resolve(garbage, "folder", "00007") == B
+
+
+async def test_a_second_collection_at_the_same_time_is_refused(site: Site) -> None:
+    async with site.store.collect(60):
+        with pytest.raises(Unavailable, match="already"):
+            await site.collect()
+    await site.collect()
+
+
+# --- stores of older versions, and restarts ---------------------------------------------------------------------------
+
+
+async def test_dates_and_the_limit_survive_a_restart(tmp_path: Path) -> None:
+    time = Time()
+    async with site_on(tmp_path, time) as site:
+        root, payload = await site.create({"a": A}), await site.put(b"payload")
+    time.seconds += 100
+    async with site_on(tmp_path, time) as site:
+        assert (await site.collect(grace=1000)).roots_removed == 0
+        result = await site.collect(grace=60)
+        assert (result.roots_removed, result.payloads_removed) == (1, 1)
+    time.seconds -= 100_000  # the system's clock was set back
+    async with site_on(tmp_path, time) as site:
+        assert not await site.is_stored(payload)
+        assert await site.create({"a": A}) == root
+        assert await site.resolve(root, "a") == A
