@@ -14,7 +14,7 @@ import msgspec
 from coregw._core import Cid
 from coregw.engine.roots import COMPLETE
 from coregw.messages.progress import Progress
-from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.layout import Family, RootRow
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.findings import (
@@ -205,7 +205,7 @@ class StoreCheck:
         """Iterate over the held roots (binary CIDs) and the values of their rows."""
         for row in self._database.rows(Family.ROOTS):
             if row.newest is not None and row.newest.value is not None:
-                yield row.key, bytes(row.newest.value)
+                yield row.key, RootRow.decode(bytes(row.newest.value)).value
 
     def _unreadable_roots(self) -> Iterator[bytes]:
         """Iterate over the roots whose rows only a repair can read, as far as these may be right."""

@@ -14,7 +14,7 @@ from typing import Final
 from coregw.engine.records import encode_record, record_key, revision_key
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.store.rocksdb.database import Database, Write
-from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, chunk_range, upload_id
+from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, RootRow, chunk_range, upload_id
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.check import StoreCheck
@@ -126,7 +126,8 @@ class StoreCopy:
                     self.recovered_roots.append(root)
 
     def _put_root(self, root: bytes) -> None:
-        self._put(Family.ROOTS, root, INCOMPLETE if self._harm(root) & Harm.LOST_PAGE else COMPLETE)
+        value = INCOMPLETE if self._harm(root) & Harm.LOST_PAGE else COMPLETE
+        self._put(Family.ROOTS, root, RootRow(self._target.clock.now(), value).encode())
 
     def _harm(self, root: bytes) -> Harm:
         return self._check.pages.harms.get(root[-32:], Harm(0))
