@@ -79,7 +79,7 @@ async def test_a_backup_has_what_was_acknowledged_before_it_and_nothing_later(
     for number, expected in ((1, [True, False]), (None, [True, True])):
         data = tmp_path / f"restored-{number}"
         found = await restored(destination, data, number)
-        assert (found.generation, found.roots) == (number or 2, sum(expected))
+        assert (found.generation, found.roots, found.payloads) == (number or 2, sum(expected), 1)
         async with await open_store(data) as copy:
             assert await are_held(copy, [root, later]) == expected
             assert await read(copy, multihash_of(payload)) == payload
@@ -210,11 +210,27 @@ async def test_a_manifest_cannot_name_a_file_elsewhere(store: RocksStore, destin
             await restored(destination, tmp_path / "copy")
 
 
-async def test_a_page_that_does_not_match_its_digest_fails_the_check(store: RocksStore, destination: Path) -> None:
+async def test_a_page_that_does_not_match_its_digest_fails_the_check(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
     await put_tree(store, 100)
     await store.put({Table.PAGES: [(bytes(32), b"no page")]})
     await backed_up(store, destination)
-    with pytest.raises(StoreDamaged, match=bytes(32).hex()):
+    for attempt in (verified(destination), restored(destination, tmp_path / "copy")):
+        with pytest.raises(StoreDamaged, match=r"the store in this backup is damaged.*does not match its digest"):
+            await attempt
+    quick = await asyncio.to_thread(restore, destination, tmp_path / "copy", None, Track(silent), quick=True)
+    assert quick.pages is None
+    async with await open_store(tmp_path / "copy") as copy:
+        assert await copy.get(Table.PAGES, [bytes(32)]) == [b"no page"]
+
+
+async def test_a_payload_that_does_not_match_its_multihash_fails_the_check(
+    store: RocksStore, destination: Path
+) -> None:
+    await store.put_payload(multihash_of(b"one"), b"two")
+    await backed_up(store, destination)
+    with pytest.raises(StoreDamaged, match="damaged payload"):
         await verified(destination)
 
 

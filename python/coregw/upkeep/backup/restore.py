@@ -21,7 +21,7 @@ import msgspec
 
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.store.rocksdb import DATABASE, MARKER
-from coregw.upkeep.backup.check import check_store
+from coregw.upkeep.backup.check import check_store, open_and_close
 from coregw.upkeep.backup.files import copy, make_directory, sync_directory, using
 from coregw.upkeep.backup.manifest import Generation
 from coregw.upkeep.backup.repository import Repository
@@ -41,8 +41,9 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
         created: When its backup began, in UTC: what was acknowledged later is not in it.
         files: How many files were copied and compared with their digests.
         size_bytes: Their size.
+        roots: How many roots it holds; None without a check, as the next two.
         pages: How many pages were compared with their digests.
-        roots: How many roots are held.
+        payloads: How many payloads were compared with their digests.
         seconds: How long it took.
     """
 
@@ -50,12 +51,13 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     created: datetime
     files: int
     size_bytes: int
-    pages: int
-    roots: int
+    roots: int | None
+    pages: int | None
+    payloads: int | None
     seconds: float
 
 
-def restore(source: Path, data: Path, number: int | None, track: Track) -> Restored:
+def restore(source: Path, data: Path, number: int | None, track: Track, *, quick: bool = False) -> Restored:
     """Restore a generation to a data directory.
 
     Args:
@@ -63,6 +65,7 @@ def restore(source: Path, data: Path, number: int | None, track: Track) -> Resto
         data: The data directory; created if it is missing, refused if it is not empty.
         number: The generation; None means the newest.
         track: Counts the progress.
+        quick: Only open the result, without reading its pages and payloads; also for a damaged store, to repair it.
 
     Raises:
         InvalidInput: The source is no repository, or the data directory is not empty.
@@ -78,7 +81,9 @@ def restore(source: Path, data: Path, number: int | None, track: Track) -> Resto
         with _prepared(data) as restoring:
             with using(data, "nothing was restored"):
                 _copy(repository, generation, restoring, track)
-            checked = check_store(restoring, track)
+            checked = None if quick else check_store(restoring, track)
+            if quick:
+                open_and_close(restoring)
             with using(data, "nothing was restored"):
                 _move(restoring, data)
     return Restored(
@@ -86,8 +91,9 @@ def restore(source: Path, data: Path, number: int | None, track: Track) -> Resto
         created=generation.created,
         files=len(generation.files),
         size_bytes=generation.size,
-        pages=checked.pages,
-        roots=checked.roots,
+        roots=None if checked is None else checked.roots,
+        pages=None if checked is None else checked.pages,
+        payloads=None if checked is None else checked.payloads,
         seconds=round(time.monotonic() - began, 3),
     )
 

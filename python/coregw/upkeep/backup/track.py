@@ -27,21 +27,23 @@ class Track:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._stopping = threading.Event()
-        self._step = ""
-        self._total: int | None = None
-        self._done = 0
+        self._step, self._total, self._done = "", 0, 0
 
-    def begin(self, step: str, total: int | None) -> None:
-        """Begin a step of `total` bytes, None if that is not known."""
+    def begin(self, step: str, total: int) -> None:
+        """Begin a step of `total` bytes."""
         self._step, self._total, self._done = step, total, 0
         self.advance(0)
 
     def advance(self, size: int) -> None:
-        """Count bytes as done. Raises `asyncio.CancelledError` after `stop`."""
+        """Count bytes as done. Raises as `report`."""
+        self._done += size
+        self.report(Progress(step=self._step, done=self._done, total=self._total, unit="bytes"))
+
+    def report(self, progress: Progress) -> None:
+        """Report a progress of another kind. Raises `asyncio.CancelledError` after `stop`."""
         if self._stopping.is_set():
             raise asyncio.CancelledError
-        self._done += size
-        self._report(Progress(step=self._step, done=self._done, total=self._total, unit="bytes"))
+        self._report(progress)
 
     def stop(self) -> None:
         """Cancel: the next `advance` raises. Called from any thread."""

@@ -26,16 +26,18 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
         generations: How many generations there are; all of their files were compared with their digests.
         files: How many files they consist of together.
         size_bytes: Their size.
-        pages: How many pages of the newest generation were compared with their digests.
         roots: How many roots the newest generation holds.
+        pages: How many pages of it were compared with their digests.
+        payloads: How many payloads of it were compared with their digests.
         seconds: How long it took.
     """
 
     generations: int
     files: int
     size_bytes: int
-    pages: int
     roots: int
+    pages: int
+    payloads: int
     seconds: float
 
 
@@ -68,8 +70,9 @@ def verify(source: Path, track: Track) -> Verified:
             generations=len(repository.numbers()),
             files=len(files),
             size_bytes=size,
-            pages=checked.pages,
             roots=checked.roots,
+            pages=checked.pages,
+            payloads=checked.payloads,
             seconds=round(time.monotonic() - began, 3),
         )
 
