@@ -1,0 +1,143 @@
+"""Hosts and origins: no web page reads or writes a gateway on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+
+import serving
+from coregw.errors import InvalidInput
+from coregw.gateway.http.origins import Origins
+from coregw.gateway.settings import Settings
+from coregw.store.memory import MemoryStore
+
+Refusal = Callable[[httpx2.Response, int, str], str]
+
+LOCAL = [
+    "localhost",
+    "LOCALHOST:8080",
+    "localhost.",
+    "a.localhost:1",
+    "127.0.0.1:8080",
+    "127.9.9.9",
+    "[::1]:8080",
+    "[::1]",
+]
+ADDRESSES = ["203.0.113.9", "203.0.113.9:80", "[2001:db8::1]:8080"]
+UNDOTTED = ["gateway", "gateway:8080"]
+PUBLIC = [
+    "example.org",
+    "rebound.example.org:8080",
+    "127.0.0.1.example.org",
+    "localhost.example.org",
+    "1.2.3",
+    "[::1].x.org",
+]
+
+
+def accepts(origins: Origins, host: str) -> bool:
+    return origins.fault(b"GET", host.encode(), {}) is None
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving.thread(MemoryStore()) as running:
+        yield running
+
+
+@pytest.mark.parametrize("listens_on", ["127.0.0.1", "localhost", "::1", "127.0.0.9"])
+def test_on_loopback_no_public_name_is_accepted(listens_on: str) -> None:
+    origins = Origins("auto", "none", listens_on)
+    assert [host for host in LOCAL + ADDRESSES + UNDOTTED if not accepts(origins, host)] == []
+    assert [host for host in PUBLIC if accepts(origins, host)] == []
+
+
+@pytest.mark.parametrize("listens_on", ["::", "192.0.2.1", "gateway.example.org"])
+def test_elsewhere_every_name_is_accepted_unless_configured(listens_on: str) -> None:
+    assert all(accepts(Origins("auto", "none", listens_on), host) for host in LOCAL + ADDRESSES + UNDOTTED + PUBLIC)
+    assert not accepts(Origins("other.example.org", "none", listens_on), "example.org")
+
+
+def test_configured_names_are_accepted_besides_addresses_and_localhost() -> None:
+    origins = Origins("example.org, Gateway", "none", "127.0.0.1")
+    assert all(accepts(origins, host) for host in [*LOCAL, *ADDRESSES, "example.org", "EXAMPLE.org:80", "gateway:1"])
+    assert not any(accepts(origins, host) for host in [*PUBLIC[1:], "other", "x.example.org"])
+
+
+def test_an_asterisk_accepts_every_name() -> None:
+    assert all(accepts(Origins("*", "none", "127.0.0.1"), host) for host in PUBLIC)
+
+
+def test_many_names_do_not_grow_memory() -> None:
+    origins = Origins("auto", "none", "127.0.0.1")
+    assert all(accepts(origins, f"localhost:{port}") for port in range(10_000))
+    assert len(origins.known_hosts) <= 64
+
+
+@pytest.mark.parametrize("text", ["https://example.org", "example.org:80", "a b", "example.org,", ".example.org"])
+def test_a_malformed_name_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="hosts"):
+        Settings.load({"COREGW_HOSTS": text})
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/healthz"), ("GET", "/v1/cas/x"), ("POST", "/v1/resolve"), ("POST", "/v1/cas")]
+)
+def test_another_host_is_421_on_every_route(url: str, expect_refusal: Refusal, method: str, path: str) -> None:
+    with httpx2.Client(base_url=url) as client:
+        for _ in range(2):  # the connection stays usable
+            answer = client.request(method, path, headers={"host": "rebound.example.org"}, content=bytes(100_000))
+            assert "rebound.example.org" in expect_refusal(answer, 421, "misdirected_request")
+        assert client.get("/healthz").status_code == 200
+
+
+def test_http_1_0_without_a_host_is_accepted(url: str) -> None:
+    with serving.connect(url) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert serving.everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+OWN = "http://127.0.0.1:1"
+WRITES = [
+    ({}, True),
+    ({"origin": "https://example.org"}, False),
+    ({"origin": "null"}, False),
+    ({"origin": OWN}, True),
+    ({"origin": "http://127.0.0.1:2"}, False),
+    ({"origin": OWN, "sec-fetch-site": "cross-site"}, False),
+    ({"origin": "https://example.org", "sec-fetch-site": "same-origin"}, True),  # behind a proxy that changes Host
+    ({"sec-fetch-site": "none"}, True),
+    ({"sec-fetch-site": "same-site"}, False),
+    ({"sec-fetch-site": "cross-site"}, False),
+]
+
+
+@pytest.mark.parametrize(("headers", "allowed"), WRITES)
+@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", None])
+def test_pages_of_other_origins_cannot_write(
+    url: str, expect_refusal: Refusal, kind: str | None, headers: dict[str, str], allowed: bool
+) -> None:
+    sent = headers | {"host": "127.0.0.1:1"} | ({} if kind is None else {"content-type": kind})
+    answer = httpx2.post(f"{url}/v1/cas", content=b"payload", headers=sent)
+    if allowed:
+        assert answer.status_code == 201
+    else:
+        expect_refusal(answer, 403, "forbidden_origin")
+    assert httpx2.get(f"{url}/healthz", headers=sent).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_json_in_a_type_of_simple_requests_is_415(url: str, expect_refusal: Refusal, kind: str) -> None:
+    answer = httpx2.post(f"{url}/v1/roots", content=b'{"arcs":{}}', headers={"content-type": kind})
+    expect_refusal(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("allowed", ["*", "https://example.org"])
+def test_pages_of_the_allowed_origin_can_write(allowed: str) -> None:
+    with serving.thread(MemoryStore(), allow_origin=allowed) as url:
+        headers = {"origin": "https://example.org", "sec-fetch-site": "cross-site"}
+        assert httpx2.post(f"{url}/v1/cas", content=b"payload", headers=headers).status_code == 201
+        other = httpx2.post(f"{url}/v1/cas", content=b"payload", headers=headers | {"origin": "https://example.com"})
+        assert other.status_code == (201 if allowed == "*" else 403)

@@ -1,0 +1,59 @@
+"""Places of long transfers: so many of all, so many of an address, and none for a stalled one."""
+
+from __future__ import annotations
+
+import pytest
+
+from coregw.errors import Unavailable
+from coregw.gateway.limits.peers import Peer
+from coregw.gateway.limits.places import Places
+
+
+def places(now: list[float], limit: int = 2, per_address: int = 2) -> Places:
+    return Places("exports", limit, per_address, lambda: now[0])
+
+
+def test_no_more_transfers_than_places() -> None:
+    exports = places([0.0])
+    first = exports.take(Peer())
+    exports.take(Peer())
+    with pytest.raises(Unavailable, match="too many exports are in progress"):
+        exports.take(Peer())
+    exports.leave(first)
+    exports.leave(first)
+    exports.take(Peer())
+
+
+def test_the_longest_stalled_transfer_is_ended_for_another() -> None:
+    now, ended = [0.0], list[str]()
+    exports = places(now)
+    slow, slower = (exports.take(Peer(None, lambda name=name: ended.append(name))) for name in ("slow", "slower"))
+    slow.waits_since, slower.waits_since = 3.0, 2.0
+    now[0] = 2.5
+    with pytest.raises(Unavailable):
+        exports.take(Peer())
+    now[0] = 3.5
+    exports.take(Peer())
+    assert ended == ["slower"]
+    with pytest.raises(Unavailable):
+        exports.take(Peer())
+
+
+def test_a_transfer_that_the_gateway_works_on_is_not_stalled() -> None:
+    now = [0.0]
+    exports = places(now, limit=1)
+    exports.take(Peer())
+    now[0] = 1000.0
+    with pytest.raises(Unavailable):
+        exports.take(Peer())
+
+
+def test_an_address_has_its_share_of_places() -> None:
+    exports = places([0.0], limit=3, per_address=1)
+    place = exports.take(Peer("a"))
+    with pytest.raises(Unavailable, match="of your address"):
+        exports.take(Peer("a"))
+    exports.take(Peer("b"))
+    exports.leave(place)
+    exports.take(Peer("a"))
+    exports.take(Peer(None))
