@@ -47,6 +47,7 @@ SURFACE = {
     "Unavailable": "exception",
     "__version__": "str",
     "encode_key": "(segments)",
+    "hash_tree": "(path, suite='sha2-256')",
     "payload_cid": "(data, codec='raw', hash='sha2-256')",
     "verify_changes": "(root, changes, proof)",
     "verify_diff": "(a, b, response, prefix=(), after=None, limit=1000)",
@@ -61,6 +62,7 @@ SURFACE = {
     "verify_scan": "(root, prefix, after, limit, proof)",
     "verify_scan_result": "(request, result)",
     "verify_transition": "(request, receipt)",
+    "verify_tree": "(root, path)",
 }
 FIELDS = {
     "Applied": ("tree", "proof"),

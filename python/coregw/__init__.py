@@ -64,6 +64,7 @@ from coregw.errors import (
     Unavailable,
     UnprovenAbsence,
 )
+from coregw.folders.tree import hash_tree, verify_tree
 from coregw.verify import (
     verify_diff,
     verify_map_proof,
@@ -108,6 +109,7 @@ __all__ = [
     "UnprovenAbsence",
     "__version__",
     "encode_key",
+    "hash_tree",
     "payload_cid",
     "verify_changes",
     "verify_diff",
@@ -122,6 +124,7 @@ __all__ = [
     "verify_scan",
     "verify_scan_result",
     "verify_transition",
+    "verify_tree",
 ]
 
 

@@ -6,6 +6,7 @@ Results contain CIDs as text (``b...``); arguments take text in any multibase of
 The docstrings are those of the extension, copied by ``tests/stub.py``.
 """
 
+import os
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, final, overload
 
@@ -193,6 +194,18 @@ class Element(NamedTuple):
     length: int
     """The number of elements of the list."""
 
+class HashedFile(NamedTuple):
+    """A file that was read, and the target that it has in a folder's map."""
+
+    target: str | None
+    """The CID of the file's payload or list as text, or None if the file has none."""
+    size: int
+    """The number of bytes that were read."""
+    chunks: list[str]
+    """The CIDs of the file's payloads as text; more than one for a list."""
+    failure: int | str | None
+    """None, or why there is no target: an error number of the operating system, or a reason."""
+
 class Range(NamedTuple):
     """All elements of a list that overlap a range of its measure, proven."""
 
@@ -251,6 +264,30 @@ def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> l
     >>> m = Map({"a": payload_cid(b"hello")})
     >>> verify_key_many(m.root, [(path, m.prove(path)) for path in ("a", "b")]) == [payload_cid(b"hello"), None]
     True
+    """
+
+def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256") -> list[HashedFile]:
+    """Hash files on all cores, with the GIL released, and return the target that each has in a folder's map.
+
+    O(bytes). A file of at most 1 MiB is one raw payload; a longer one is a list of payloads of 1 MiB, the last one
+    shorter, measured in bytes. Payloads are hashed with SHA-256. Each thread holds one chunk in memory. Symbolic links
+    are not followed.
+
+    Args:
+        files: The paths of the files.
+        suite: The hash function of lists: ``sha2-256`` or ``blake3``.
+
+    Returns:
+        For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target: the
+        operating system's error number, ``"not a regular file"``, or ``"changing"`` for a file that changed during each
+        of 3 reads.
+
+    Raises:
+        InvalidInput: If `suite` is another.
+        KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+
+    >>> hash_files(["/does/not/exist"])[0].failure
+    2
     """
 
 def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: bytes) -> list[str | None]:

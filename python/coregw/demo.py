@@ -34,8 +34,9 @@ from rich.table import Table
 import coregw
 from coregw.client import AsyncClient, Client, Proven, query
 from coregw.client.folders.add import Added, add_folder
-from coregw.client.folders.survey import Survey, display_name, survey
 from coregw.errors import CoregwError, ProofError
+from coregw.folders.survey import Survey, survey
+from coregw.text import display_name
 
 __all__ = ["main"]
 

@@ -13,8 +13,9 @@ import coregw
 from coregw.client import AsyncClient, Client
 from coregw.client.folders.add import Added, add_folder
 from coregw.client.folders.parallel import for_each
-from coregw.client.folders.survey import CHUNK_BYTES, ChunkReader, SkipFile, Source, survey
+from coregw.client.folders.reader import ChunkReader, SkipFile
 from coregw.errors import Conflict, InvalidInput
+from coregw.folders.survey import CHUNK_BYTES, Source, survey
 from gateways import Reply, lying_gateway
 
 pytestmark = pytest.mark.anyio

@@ -37,9 +37,11 @@ _COMMANDS = (
     "export",
     "import",
     "resolve",
-    "verify",
     "serve-plants",
 )
+
+_OFFLINE_COMMANDS = ("hash", "verify")
+"""The commands that need no gateway; their modules are in `coregw.cli.offline`."""
 
 _CONTROL_COMMANDS = ("status", "backup", "restore", "fsck")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
@@ -56,14 +58,18 @@ class _Commands(click.RichGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *_CONTROL_COMMANDS]
+        return [*_COMMANDS, *_OFFLINE_COMMANDS, *_CONTROL_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
         name = cmd_name.replace("-", "_")
         module = f"{name}_" if keyword.iskeyword(name) else name
-        folder = "coregw.cli.control" if cmd_name in _CONTROL_COMMANDS else "coregw.cli"
+        folder = "coregw.cli"
+        if cmd_name in _CONTROL_COMMANDS:
+            folder = "coregw.cli.control"
+        elif cmd_name in _OFFLINE_COMMANDS:
+            folder = "coregw.cli.offline"
         command: click.Command = importlib.import_module(f"{folder}.{module}").command
         return command
 

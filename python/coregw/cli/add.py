@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coregw.client.folders.add import Added
-    from coregw.client.folders.survey import Survey
+    from coregw.folders.survey import Survey
 
 __all__ = ["command"]
 
@@ -41,7 +41,8 @@ def command(path: Path, suite: str, gateway: str) -> None:
     """
     import anyio
 
-    from coregw.client.folders.survey import display_name, survey
+    from coregw.folders.survey import survey
+    from coregw.text import display_name
 
     found = survey(path)
     with progress(f"adding {counted(len(found.sources), 'file')}") as (set_total, advance):

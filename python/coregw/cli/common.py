@@ -45,7 +45,7 @@ def async_client(gateway: str) -> AsyncClient:
 
 def printable(text: str) -> str:
     """Return a name that is safe to show on a terminal: control characters and backslashes are escaped."""
-    from coregw.client.exchange import printable as on_one_line
+    from coregw.text import printable as on_one_line
 
     return on_one_line(text.replace("\\", "\\\\"), limit=1 << 16)
 

@@ -15,10 +15,10 @@ import msgspec
 
 from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
+from coregw.text import printable
 
-__all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "printable", "unproven"]
+__all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "unproven"]
 
-_MAX_MESSAGE = 500
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
@@ -219,12 +219,6 @@ def unproven(what: str) -> ProofError:
 
 def _exception(message: str, code: str, details: bytes | None) -> CoregwError:
     return ERROR_CODES[code].exception(message, code=code, details=details)
-
-
-def printable(text: str, limit: int = _MAX_MESSAGE) -> str:
-    """Return `text` on one line, with control characters escaped, cut to `limit` characters."""
-    short = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in short)
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import UNSET
 
 from coregw import _core, messages
-from coregw.client.exchange import printable
 from coregw.errors import InvalidInput
+from coregw.text import printable
 from coregw.verify import CidLike, PathLike
 
 __all__ = [

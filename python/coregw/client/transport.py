@@ -13,9 +13,10 @@ from typing import TypedDict
 import httpx2
 import tenacity
 
-from coregw.client.exchange import Attempt, Call, is_retryable, printable
+from coregw.client.exchange import Attempt, Call, is_retryable
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, Unavailable
+from coregw.text import printable
 
 __all__ = ["HttpOptions", "Retries", "http_options", "retries", "transport_errors"]
 

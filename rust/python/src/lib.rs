@@ -10,6 +10,7 @@ mod convert;
 mod detach;
 mod engine;
 mod errors;
+mod files;
 mod list;
 mod map;
 mod parallel;
@@ -40,6 +41,8 @@ mod _core {
     use crate::engine::links::page_links;
     #[pymodule_export]
     use crate::engine::operation::{Need, Operation};
+    #[pymodule_export]
+    use crate::files::hash_files;
     #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]

@@ -11,16 +11,25 @@ const ITEMS_PER_SHARE: usize = 16;
 
 /// The results of `work` for each of `items`, in their order. A panic of `work` is resumed in the caller.
 pub fn map<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_SHARE, work)
+}
+
+/// The same for items that take long, or for very different times.
+pub fn map_each<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    run(items, items.len(), 1, work)
+}
+
+fn run<I: Sync, O: Send>(items: &[I], max_threads: usize, share: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
     // Reads files where the cores of a container are limited, so it is done once.
     static CORES: OnceLock<usize> = OnceLock::new();
     let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
-    let threads = cores.min(items.len() / ITEMS_PER_THREAD);
+    let threads = cores.min(max_threads);
     if threads <= 1 {
         return items.iter().map(work).collect();
     }
     let mut results: Vec<Option<O>> = items.iter().map(|_| None).collect();
     // Threads take shares from a queue: a core that is also used by others must not delay the rest.
-    let shares = Mutex::new(items.chunks(ITEMS_PER_SHARE).zip(results.chunks_mut(ITEMS_PER_SHARE)));
+    let shares = Mutex::new(items.chunks(share).zip(results.chunks_mut(share)));
     let next_share = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work_through = || {
         while let Some((items, results)) = next_share() {

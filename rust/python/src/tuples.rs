@@ -75,7 +75,8 @@ pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) 
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 8] = [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN];
+pub static ALL: [&NamedTuple; 9] =
+    [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &HASHED_FILE, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN];
 
 /// The result of `Map.apply` and `List.apply`.
 pub static APPLIED: NamedTuple = NamedTuple::new(
@@ -120,6 +121,18 @@ pub static ELEMENT: NamedTuple = NamedTuple::new(
         ("target", "The target's CID as text, or None if the list is shorter."),
         ("size", "The element's measure, or None if the list is shorter."),
         ("length", "The number of elements of the list."),
+    ],
+);
+
+/// The result of `hash_files`.
+pub static HASHED_FILE: NamedTuple = NamedTuple::new(
+    "HashedFile",
+    "A file that was read, and the target that it has in a folder's map.",
+    &[
+        ("target", "The CID of the file's payload or list as text, or None if the file has none."),
+        ("size", "The number of bytes that were read."),
+        ("chunks", "The CIDs of the file's payloads as text; more than one for a list."),
+        ("failure", "None, or why there is no target: an error number of the operating system, or a reason."),
     ],
 );
 

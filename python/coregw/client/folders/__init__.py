@@ -1,1 +1,1 @@
-"""Whole folders: survey one, add it to a gateway, and restore it from one. Built on `AsyncClient`."""
+"""Whole folders: add one to a gateway, and restore it from one. Built on `AsyncClient`."""

@@ -14,8 +14,10 @@ import anyio.to_thread
 from coregw import _core
 from coregw.client.aio import AsyncClient
 from coregw.client.folders.parallel import for_each
-from coregw.client.folders.survey import CHUNK_BYTES, ChunkReader, SkipFile, Skipped, Source, Survey, display_name
+from coregw.client.folders.reader import ChunkReader, SkipFile
 from coregw.errors import Conflict
+from coregw.folders.survey import CHUNK_BYTES, Skipped, Source, Survey
+from coregw.text import display_name
 
 __all__ = ["Added", "add_folder"]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from coregw import _core
 from coregw.client.aio import AsyncClient
-from coregw.client.exchange import printable
 from coregw.client.files import create_file, reported_as
 from coregw.client.folders.parallel import for_each
 from coregw.client.operations.tree import Leaf
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput
+from coregw.text import printable
 
 __all__ = ["Restored", "check_names", "restore_folder"]
 

@@ -12,18 +12,17 @@ import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from coregw.client.exchange import printable
-from coregw.client.files import FileState
-from coregw.client.settings import MIB
 from coregw.errors import InvalidInput
+from coregw.text import display_name
 
-__all__ = ["CHUNK_BYTES", "ChunkReader", "SkipFile", "Skipped", "Source", "Survey", "display_name", "survey"]
+__all__ = ["CHUNK_BYTES", "Skipped", "Source", "Survey", "survey", "why_unreadable"]
 
-CHUNK_BYTES = MIB
+CHUNK_BYTES = 1 << 20
+"""The size of a chunk of a file; a file of at most this size is one payload."""
+
 _MAX_PATH_BYTES = 4096
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class Source(NamedTuple):
@@ -39,14 +38,6 @@ class Skipped(NamedTuple):
 
     file: Path
     why: str
-
-
-class SkipFile(Exception):
-    """Raised for a file that can't be added; it is reported, and the others are added."""
-
-    def __init__(self, file: Path, why: str) -> None:
-        super().__init__(file, why)
-        self.skipped = Skipped(file, why)
 
 
 @dataclass(slots=True)
@@ -99,7 +90,7 @@ def survey(top: Path, ignored_folders: Collection[str] = ()) -> Survey:
                     why = "a symbolic link" if entry.is_symlink() else "not a regular file"
                     found.skipped.append(Skipped(file, why))
             except OSError as error:
-                found.skipped.append(Skipped(file, _why(error)))
+                found.skipped.append(Skipped(file, why_unreadable(error)))
     return found
 
 
@@ -110,7 +101,7 @@ def _entries(folder: Path, top: Path, found: Survey) -> Iterator[os.DirEntry[str
     except OSError as error:
         if folder == top:
             raise
-        found.skipped.append(Skipped(folder, _why(error)))
+        found.skipped.append(Skipped(folder, why_unreadable(error)))
 
 
 def _segment(file: Path) -> str:
@@ -130,51 +121,8 @@ def _path(segments: list[str], file: Path) -> str:
     return path
 
 
-class ChunkReader:
-    """Reads one file in chunks, and detects whether it changed meanwhile. Blocking; call `close` at the end."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._file: BinaryIO | None = None
-        self._before: FileState | None = None
-
-    def read(self) -> bytes:
-        """Return the next chunk: `CHUNK_BYTES` bytes, fewer at the end. The first call opens the file.
-
-        Raises:
-            SkipFile: The file can't be opened or read, is gone, or is no longer a regular file.
-        """
-        try:
-            if self._file is None:
-                self._file = self._open()
-            return self._file.read(CHUNK_BYTES)
-        except OSError as error:
-            raise SkipFile(self._source.file, _why(error)) from None
-
-    def has_changed(self) -> bool:
-        """Return whether the file changed since it was opened, so that the chunks may mix versions."""
-        return self._file is not None and FileState(self._file.fileno()) != self._before
-
-    def close(self) -> None:
-        """Close the file, if it was opened."""
-        if self._file is not None:
-            self._file.close()
-
-    def _open(self) -> BinaryIO:
-        descriptor = os.open(self._source.file, _OPEN_FLAGS)
-        self._before = FileState(descriptor)
-        if not stat.S_ISREG(self._before.mode):
-            os.close(descriptor)
-            raise SkipFile(self._source.file, "not a regular file")
-        return os.fdopen(descriptor, "rb")
-
-
-def display_name(file: Path) -> str:
-    """Return a file's name for messages, with escapes for control characters and bytes that are not UTF-8."""
-    return printable(os.fsencode(file).decode("utf-8", "backslashreplace"), _MAX_PATH_BYTES)
-
-
-def _why(error: OSError) -> str:
+def why_unreadable(error: OSError) -> str:
+    """Return the reason why a file or folder was skipped."""
     if error.errno == errno.ELOOP:
         return "a symbolic link"
     return (error.strerror or type(error).__name__).lower()

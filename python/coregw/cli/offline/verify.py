@@ -1,4 +1,4 @@
-"""``coregw verify``: verify a saved request and result offline."""
+"""``coregw verify``: verify a folder, or a saved request and result, offline."""
 
 from __future__ import annotations
 
@@ -18,15 +18,32 @@ __all__ = ["command"]
 _MAX_BYTES = 64 << 20
 
 
-@click.command("verify", short_help="Verify a saved request and result, offline.")
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-def command(file: Path) -> None:
-    """Verify FILE, which holds {"request": ..., "result": ...}, offline. "-" is stdin.
+@click.command("verify", short_help="Verify a folder, or a saved proof, without a gateway.")
+@click.argument("arguments", metavar="ROOT DIR|FILE | FILE", nargs=-1, required=True)
+def command(arguments: tuple[str, ...]) -> None:
+    """Verify offline that a folder is the one that a root names, or that a saved result is proven.
+
+    ROOT DIR: DIR, or a single FILE, must have exactly the files that ROOT names, as `coregw hash` computes it.
+
+    FILE alone holds {"request": ..., "result": ...}; "-" is stdin.
 
     FILE is the output of `coregw resolve --json`, or a request for a read, map proof or scan with its result (for an
     absent key or index, the details of the 404). Prints what is proven if the root in the request is trusted. If the
     content of FILE is invalid in any way, the exit code is 3.
     """
+    if len(arguments) == 2:
+        from coregw.folders.tree import verify_tree
+
+        verify_tree(arguments[0], arguments[1])
+        click.echo(f"verified: {printable(arguments[1])}")
+        return
+    if len(arguments) > 2:
+        raise click.UsageError("verify takes ROOT and DIR, or one FILE")
+    _verify_file(Path(arguments[0]))
+
+
+def _verify_file(file: Path) -> None:
+    """Verify a saved request and result, and print what is proven."""
     from coregw.errors import InvalidInput, ProofError
 
     try:

@@ -1,0 +1,1 @@
+"""Folders of this machine: surveys of their files, and their roots, computed offline."""

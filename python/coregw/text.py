@@ -1,0 +1,23 @@
+"""Texts of strangers in messages: on one line, without control characters, and short."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+__all__ = ["display_name", "printable"]
+
+_MAX_CHARACTERS: Final = 500
+_MAX_NAME_CHARACTERS: Final = 4096
+
+
+def printable(text: str, limit: int = _MAX_CHARACTERS) -> str:
+    """Return `text` on one line, with control characters escaped, cut to `limit` characters."""
+    short = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in short)
+
+
+def display_name(file: Path) -> str:
+    """Return a file's name for messages, with escapes for control characters and bytes that are not UTF-8."""
+    return printable(os.fsencode(file).decode("utf-8", "backslashreplace"), _MAX_NAME_CHARACTERS)

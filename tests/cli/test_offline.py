@@ -1,0 +1,53 @@
+"""``coregw hash`` and ``coregw verify ROOT DIR``: the root of a folder without a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def make_folder(folder: Path) -> Path:
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "readme").write_text("hello")
+    (folder / "long").write_bytes(bytes(range(256)) * 10_000)
+    (folder / "link").symlink_to("long")
+    return folder
+
+
+def test_hash_prints_the_root_that_add_gives(run: Run, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder")
+    for suite in ("sha2-256", "blake3"):
+        added = run("add", folder, "--suite", suite)
+        hashed = run("hash", folder, "--suite", suite, gateway=NOWHERE)
+        assert (hashed.exit_code, hashed.stdout) == (0, added.stdout)
+        assert f"skipped {folder}/link: a symbolic link" in hashed.stderr
+        assert "hashed 2 files, 2,560,005 bytes" in hashed.stderr
+    assert run("hash", folder / "long").stdout == run("add", folder / "long").stdout
+
+
+def test_verify_compares_a_folder_with_its_root(run: Run, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder")
+    root = run("hash", folder).stdout.strip()
+    verified = run("verify", root, folder, gateway=NOWHERE)
+    assert (verified.exit_code, verified.stdout) == (0, f"verified: {folder}\n")
+    (folder / "docs" / "readme").write_text("hullo")
+    refused = run("verify", root, folder)
+    assert refused.exit_code == 3
+    assert f"not {root}" in refused.stderr
+
+
+def test_wrong_arguments_are_explained(run: Run, tmp_path: Path) -> None:
+    for arguments in ([], ["a", "b", "c"]):
+        assert run("verify", *arguments).exit_code == 2
+    refused = run("verify", "hello", tmp_path)
+    assert refused.exit_code == 1
+    assert "unknown multibase prefix" in refused.stderr
+    missing = run("hash", tmp_path / "missing")
+    assert missing.exit_code == 1
+    assert "missing" in missing.stderr
