@@ -29,9 +29,10 @@ import uvloop
 import report
 from bench_store import Bare
 from coregw._core import PayloadHasher
-from coregw.engine import Engine, Payloads, StoredPayload
+from coregw.engine import Payloads, StoredPayload
 from coregw.gateway import server
 from coregw.gateway.app import create_app
+from coregw.gateway.context import Gateway as Context
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import CHUNK_BYTES
@@ -72,9 +73,9 @@ class Constant(Payloads):
             yield self.chunk
 
 
-def constant_app(settings: Settings, engine: Engine, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
-    engine.payloads.__class__ = Constant
-    return create_app(settings, engine, token)
+def constant_app(gateway: Context, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
+    gateway.engine.payloads.__class__ = Constant
+    return create_app(gateway, token)
 
 
 APPS = {"gateway": create_app, "constant": constant_app}

@@ -12,6 +12,7 @@ from typing import Any
 from coregw.engine import Engine
 from coregw.gateway import server
 from coregw.gateway.app import create_app
+from coregw.gateway.context import Gateway
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
 
@@ -28,15 +29,15 @@ class _Constant(Engine):
         return self.answer
 
 
-def _constant_app(settings: Settings, engine: Engine, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
-    engine.__class__ = _Constant
-    return create_app(settings, engine, token)
+def _constant_app(gateway: Gateway, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
+    gateway.engine.__class__ = _Constant
+    return create_app(gateway, token)
 
 
 class _Raw:
     """An application without a framework: reads the body and sends the constant."""
 
-    def __init__(self, settings: Settings, engine: Engine, token: AccessToken | None) -> None:
+    def __init__(self, gateway: Gateway, token: AccessToken | None) -> None:
         self.headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(_Constant.answer)),

@@ -29,7 +29,7 @@ from coregw.store.rocksdb import open_store
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HOT", "create_app", "guarded", "open_engine"]
+__all__ = ["HOT", "Guarded", "create_app", "open_engine"]
 
 HOT: Final = (*resolve.hot, *cas.hot, *batches.hot)
 """The routes in front of Litestar."""
@@ -75,15 +75,13 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     )
 
 
-def create_app(settings: Settings, engine: Engine, admin_token: AccessToken | None = None) -> Dispatcher:
+def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Dispatcher:
     """Return the gateway as an ASGI application. It has no lifespan: the caller closes the engine.
 
     Args:
-        settings: Its limits.
-        engine: Answers the requests.
+        gateway: The engine and the limits.
         admin_token: The token that the administration routes require; without one they do not exist.
     """
-    gateway = Gateway.over(engine, settings)
     litestar = Litestar(
         route_handlers=[
             *(handler for group in (resolve, ipfs, roots, diff, cars, health, openapi) for handler in group.handlers),
@@ -97,26 +95,32 @@ def create_app(settings: Settings, engine: Engine, admin_token: AccessToken | No
         debug=False,
     )
     litestar.state["openapi"] = build_document(HOT, litestar)
-    served = litestar if admin_token is None else guarded(litestar, admin_token)
-    return Dispatcher(gateway, HOT, served, _response_headers(settings.allow_origin))
+    served = litestar if admin_token is None else Guarded(litestar, admin_token)
+    return Dispatcher(gateway, HOT, served, _response_headers(gateway.settings.allow_origin))
 
 
-def guarded(app: ASGIApp, token: AccessToken) -> ASGIApp:
-    """Return an application that requires a token for every path of the administration.
+class Guarded:
+    """An application that requires a token for every path of the administration.
 
     Routing comes after it: without the token no client learns which paths exist, or which methods they have.
+
+    Attributes:
+        app: The application behind it.
     """
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, app: ASGIApp, token: AccessToken) -> None:
+        self.app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry point."""
         if scope["type"] == ScopeType.HTTP and _is_admin(scope["path"]):
             try:
-                token.check(scope)
+                self._token.check(scope)
             except Unauthorized as error:
                 await problem_of(scope, error).reply()(scope, receive, send)
                 return
-        await app(scope, receive, send)
-
-    return guarded
+        await self.app(scope, receive, send)
 
 
 def _is_admin(path: str) -> bool:

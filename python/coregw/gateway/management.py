@@ -22,7 +22,7 @@ from litestar.exceptions import HTTPException
 
 from coregw.engine import Engine
 from coregw.errors import Unavailable
-from coregw.gateway.app import guarded
+from coregw.gateway.app import Guarded
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import CONTROL_SOCKET, listen_for_control
 from coregw.gateway.http.connection import refusal
@@ -112,7 +112,7 @@ def _app(management: Management, token: AccessToken | None, *, is_open: bool) ->
         logging_config=None,
         debug=False,
     )
-    served = litestar if token is None else guarded(litestar, token)
+    served = litestar if token is None else Guarded(litestar, token)
     app = Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
     return AccessLog(app) if management.gateway.settings.access_log else app
 

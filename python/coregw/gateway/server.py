@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import create_app, open_engine
+from coregw.gateway.context import Gateway
 from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
@@ -47,12 +48,11 @@ class Service:
     """What a server serves, so that other services can share its sockets, limits and store.
 
     Attributes:
-        create_app: Returns the ASGI application over an open engine, which it does not close; the token is that of the
-            gateway's administration routes.
+        create_app: Returns the ASGI application over a gateway; the token is that of its administration routes.
         refusal: Returns the error body for requests that never reach the application, such as malformed HTTP.
     """
 
-    create_app: Callable[[Settings, Engine, AccessToken | None], ASGIApp]
+    create_app: Callable[[Gateway, AccessToken | None], ASGIApp]
     refusal: Refusal
 
 
@@ -181,11 +181,12 @@ class GatewayServer:
             try:
                 async with self._observed(engine) as sources, tracing(settings) as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
-                    app = traced(self._service.create_app(settings, engine, token))
+                    gateway = Gateway.over(engine, settings)
+                    app = traced(self._service.create_app(gateway, token))
                     app = AccessLog(app) if settings.access_log else app
                     self._server = HttpServer(settings, app, self._service.refusal, self._ready(listener))
                     self._server.should_exit = self._is_stopped
-                    sources.append(server_source(self._server))
+                    sources.append(server_source(self._server, gateway))
                     await self._server.serve([listener])
             finally:
                 await engine.close()

@@ -6,13 +6,11 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from coregw.engine import Engine
 from coregw.gateway.app import create_app as create_gateway
 from coregw.gateway.context import Gateway
 from coregw.gateway.http.dispatch import Counted
 from coregw.gateway.routes import health
 from coregw.gateway.server import GATEWAY, Service
-from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.plants.app import PATH, TOKEN_VARIABLE, create_app
 from coregw.plants.problems import refusal
@@ -39,10 +37,9 @@ def alone(token: AccessToken | None) -> Service:
         token: The token that clients must send; None omits the route that creates plants, and logs a warning.
     """
 
-    def make(settings: Settings, engine: Engine, _: AccessToken | None) -> ASGIApp:
+    def make(shared: Gateway, _: AccessToken | None) -> ASGIApp:
         if token is None:
             logger.warning("%s is not set, so there is no %s", TOKEN_VARIABLE, PATH)
-        shared = Gateway.over(engine, settings)
         app = create_app(shared, token, _DOCUMENT, health.handlers)
         app.state["gateway"] = shared  # for the gateway's own handlers
         return Counted(app)
@@ -61,10 +58,9 @@ def beside_gateway(token: AccessToken | None) -> Service:
     if token is None:
         return GATEWAY
 
-    def make(settings: Settings, engine: Engine, admin_token: AccessToken | None) -> ASGIApp:
-        gateway = create_gateway(settings, engine, admin_token)
-        plants = Counted(create_app(gateway.gateway, token, PATH + _DOCUMENT))
-        return _ByPath(gateway, plants)
+    def make(shared: Gateway, admin_token: AccessToken | None) -> ASGIApp:
+        plants = Counted(create_app(shared, token, PATH + _DOCUMENT))
+        return _ByPath(create_gateway(shared, admin_token), plants)
 
     def refuse(target: bytes, code: str, message: str) -> bytes:
         path = target.partition(b"?")[0].decode("latin-1")

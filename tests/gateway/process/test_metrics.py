@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -106,6 +107,28 @@ def test_labels_are_never_taken_from_a_request(tmp_path: Path) -> None:
                 httpx2.request(method, process.url + path)
         with serving.control(tmp_path) as control:
             assert "secret" not in control.get("/metrics").text.lower()
+
+
+def test_what_connections_refuse_is_counted(tmp_path: Path) -> None:
+    with serving.process(tmp_path, connections=2) as process:
+        with serving.connect(process.url) as broken:
+            broken.sendall(b"this is not HTTP\r\n\r\n")
+            assert serving.everything(broken).startswith(b"HTTP/1.1 400 ")
+        httpx2.get(f"{process.url}/healthz", headers={"host": "of.a.stranger.example"})
+        with ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(serving.connect(process.url))
+            until(lambda: scraped(tmp_path)["coregw_connections_closed_total"][(("reason", "no_room"),)] == 2)
+            assert scraped(tmp_path)["coregw_connections"][()] == 2
+        refusals = scraped(tmp_path)["coregw_refusals_total"]
+    assert refusals == {(("reason", "malformed_http"),): 1, (("reason", "misdirected_request"),): 1}
+
+
+def test_memory_of_bodies_is_measured(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as process, serving.connect(process.url) as slow:
+        slow.sendall(b"POST /v1/roots HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + bytes(200_000))
+        until(lambda: scraped(tmp_path)["coregw_buffered_bytes"][()] >= 200_000)
+        assert scraped(tmp_path)["coregw_requests_in_progress"][()] == 1
 
 
 def test_counters_do_not_decrease_when_a_worker_exits(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import serving
 from coregw.engine import Engine
-from coregw.gateway.app import HOT, create_app
+from coregw.gateway.app import HOT, Guarded, create_app
+from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import Operation, operations_of
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
@@ -25,8 +26,8 @@ AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 @pytest.fixture(scope="module")
 def litestar() -> Litestar:
-    app = create_app(Settings(), Engine(MemoryStore()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret"))
-    return cast("Litestar", app.litestar)
+    app = create_app(Gateway.over(Engine(MemoryStore()), Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret"))
+    return cast("Litestar", cast("Guarded", app.litestar).app)
 
 
 @pytest.fixture(scope="module")

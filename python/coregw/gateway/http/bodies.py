@@ -35,6 +35,11 @@ class Bodies:
         """Args: the memory of all request bodies."""
         self._memory = memory
 
+    @property
+    def held(self) -> int:
+        """The bytes of all request bodies in memory."""
+        return self._memory.held
+
     @contextmanager
     def streamed(
         self, scope: HTTPScope, receive: Receive, limit: int, *, buffered: int, factor: int = 1

@@ -42,6 +42,7 @@ from coregw.gateway.http.framing import (
 from coregw.gateway.http.origins import Fault
 from coregw.gateway.http.replies import json_reply
 from coregw.gateway.http.shared import Shared
+from coregw.gateway.metrics.requests import REFUSALS
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
@@ -255,6 +256,7 @@ class GatewayProtocol(LimitedProtocol):
             elif self.cycle.response_started:
                 self.transport.abort()
                 return
+        REFUSALS["malformed_http"] += 1
         body = type(self).refusal(self.url, "invalid_request", msg)
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self._refusal = STATUS_LINE[400] + head.encode() + body
@@ -269,6 +271,7 @@ class GatewayProtocol(LimitedProtocol):
 
     def _refusing(self, fault: Fault) -> Any:  # noqa: ANN401 - an ASGI application
         """Return an application that refuses the request whose head has just been parsed."""
+        REFUSALS[fault.code] += 1
         body = type(self).refusal(self.url, fault.code, fault.message)
         headers = {"X-Content-Type-Options": "nosniff"}
         return json_reply(body, ERROR_CODES[fault.code].status, headers)

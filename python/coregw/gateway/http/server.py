@@ -7,11 +7,11 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from coregw.gateway.http.connection import Refusal, protocol_for
+from coregw.gateway.http.connection import GatewayProtocol, Refusal, protocol_for
 from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class HttpServer(uvicorn.Server):
             on_ready: Called when connections are accepted.
             handles_signals: Whether SIGINT and SIGTERM stop it, if it runs in the main thread.
         """
-        super().__init__(_config(settings, app, refusal))
+        protocol = protocol_for(settings, refusal)
+        super().__init__(_config(settings, app, protocol))
+        self.shared: Final = protocol.shared
+        """What its connections share."""
         self._on_ready = on_ready
         self._handles_signals = handles_signals
 
@@ -66,12 +69,12 @@ class HttpServer(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _config(settings: Settings, app: ASGIApp, refusal: Refusal) -> uvicorn.Config:
+def _config(settings: Settings, app: ASGIApp, protocol: type[GatewayProtocol]) -> uvicorn.Config:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it logs a warning for each malformed request
     asgi: Any = app
     return uvicorn.Config(
         asgi,
-        http=protocol_for(settings, refusal),
+        http=protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -66,10 +66,12 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_request_seconds": _times("Time from a complete head to the head of the response.", *_ROUTE),
         "coregw_request_body_bytes": _sizes("Sizes of complete request bodies."),
         "coregw_response_body_bytes": _sizes("Sizes of response bodies.", *_ROUTE),
-        "coregw_refusals_total": _counter("Requests refused with an error, by error code.", "reason"),
+        "coregw_refusals_total": _counter("Requests refused with an error, by error code; malformed_http.", "reason"),
         "coregw_connections": _gauge("Open connections to the main address."),
         "coregw_requests_in_progress": _gauge("Requests on the main address that are not answered completely."),
         "coregw_buffered_bytes": _gauge("Memory that request bodies take."),
+        "coregw_unsent_bytes": _gauge("Memory of responses that clients have not read."),
+        "coregw_connections_closed_total": _counter("Connections closed to protect other clients.", "reason"),
         # --- the engine -----------------------------------------------------------------------------------------------
         "coregw_page_cache_hits_total": _counter("Pages found in the cache of parsed pages."),
         "coregw_page_cache_misses_total": _counter("Pages that were not in the cache of parsed pages."),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from coregw.engine import Engine
+from coregw.gateway.context import Gateway
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.metrics.samples import Sample, Source, number
 
@@ -34,12 +35,17 @@ def engine_source(engine: Engine) -> Source:
     return samples
 
 
-def server_source(server: HttpServer) -> Source:
-    """Return the source of the samples of the server on the main address."""
+def server_source(server: HttpServer, gateway: Gateway) -> Source:
+    """Return the source of the samples of the server on the main address, and of the gateway that it serves."""
+    shared = server.shared
 
     def samples() -> Iterator[Sample]:
-        yield number("coregw_connections", len(server.server_state.connections))
+        yield number("coregw_connections", len(shared.crowd))
+        yield number("coregw_connections_closed_total", shared.crowd.closed, "no_room")
+        yield number("coregw_connections_closed_total", shared.unsent.reset, "unread_responses")
+        yield number("coregw_unsent_bytes", shared.unsent.total)
         yield number("coregw_requests_in_progress", len(server.server_state.tasks))
+        yield number("coregw_buffered_bytes", gateway.bodies.held)
 
     return samples
 

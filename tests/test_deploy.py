@@ -1,0 +1,100 @@
+"""The dashboard and the alerts of deploy/ name metrics and labels that the gateway exports."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from coregw.gateway.metrics.families import FAMILIES, Kind
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "coregw.json").read_text("utf-8"))
+ALERTS: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"][0][
+    "rules"
+]
+
+ADDED_BY_PROMETHEUS = {"instance", "job", "le"}
+OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """What is asked, with the title of the panel or the name of the alert."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"]
+    for rule in ALERTS:
+        yield rule["alert"], rule["expr"]
+
+
+def family_of(name: str) -> str:
+    """The family of a series: the series of a histogram have a suffix."""
+    for suffix in OF_HISTOGRAMS:
+        base = name.removesuffix(suffix)
+        if base != name and base in FAMILIES:
+            assert FAMILIES[base].kind is Kind.HISTOGRAM
+            return base
+    return name
+
+
+@pytest.mark.parametrize(("title", "expression"), list(expressions()))
+def test_every_metric_and_label_exists(title: str, expression: str) -> None:
+    names = set(re.findall(r"\bcoregw_[a-z_]+", expression)) - {"coregw"}
+    labels: set[str] = set()
+    for name in names:
+        family = family_of(name)
+        assert family in FAMILIES, f"{title}: {name}"
+        if FAMILIES[family].kind is Kind.HISTOGRAM:
+            assert family != name, f"{title}: a histogram is asked by its series: {name}"
+        labels |= set(FAMILIES[family].labels)
+    for group in re.findall(r"by \(([^)]*)\)", expression):
+        assert {each.strip() for each in group.split(",")} <= labels | ADDED_BY_PROMETHEUS, title
+    for selector in re.findall(r"\{([^}]*)\}", expression):
+        assert set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", selector)) <= labels | ADDED_BY_PROMETHEUS, title
+
+
+def test_counters_are_asked_by_their_rate() -> None:
+    for title, expression in expressions():
+        for name in re.findall(r"\bcoregw_[a-z_]+_total", expression):
+            assert re.search(rf"(rate|increase)\({name}", expression), title
+
+
+def test_legends_use_labels_of_the_expression() -> None:
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            families = {family_of(name) for name in re.findall(r"\bcoregw_[a-z_]+", target["expr"])}
+            known = {label for family in families for label in FAMILIES[family].labels} | ADDED_BY_PROMETHEUS
+            assert used <= known, panel["title"]
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    shown = {family_of(name) for _, text in expressions() for name in re.findall(r"\bcoregw_[a-z_]+", text)}
+    assert set(FAMILIES) - shown == set()
+
+
+def test_alerts_say_what_to_do() -> None:
+    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
+    for rule in ALERTS:
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert {"summary", "description"} <= set(rule["annotations"])
+        assert "$labels.instance" in rule["annotations"]["summary"]
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
