@@ -8,11 +8,12 @@ import random
 import shutil
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from coregw.errors import StorageFull, Unavailable
+from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
@@ -22,6 +23,7 @@ from coregw.store.testing.support import multihash_of, random_bytes, read, uploa
 from store.rocksdb_support import (
     are_held,
     assert_payloads_are_whole,
+    flip_bit_in_ssts,
     get_pages,
     keys,
     kill_after,
@@ -277,6 +279,39 @@ async def test_writes_resume_in_the_same_process_when_files_can_grow_again(tmp_p
         for i in acknowledged:
             data = random.Random(i).randbytes(100_000)
             assert await read(store, multihash_of(data)) == data
+
+
+async def test_a_damaged_sst_ends_compactions_and_neither_writes_nor_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = [random_bytes(200, i) for i in range(9)]
+    for i in range(3):
+        async with opened("rocksdb", tmp_path) as store:
+            await put_until_accepted(store, b"key %02d" % i, values[i])
+    assert flip_bit_in_ssts(tmp_path, values[0]) == 1
+    for start in (3, 6):
+        async with opened("rocksdb", tmp_path) as store:
+            assert isinstance(store, RocksStore)
+            for i in range(start, start + 3):
+                await put_until_accepted(store, b"key %02d" % i, values[i])
+                with suppress(StoreDamaged, Unavailable):
+                    await store.flush()
+            await put_until_accepted(store, b"last", b"value")
+            for i in range(1, start + 3):
+                assert await store.get(Table.RECORDS, [b"key %02d" % i]) == [values[i]]
+            with pytest.raises(StoreDamaged):
+                await store.get(Table.RECORDS, [b"key 00"])
+    assert "compactions are disabled until the next start" in caplog.text
+
+
+async def put_until_accepted(store: RocksStore, key: bytes, value: bytes) -> None:
+    """Put a record between two that every SST has, so that no SST is moved unread. Again if an outage prevents it."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await store.put({Table.RECORDS: [(b"a", b""), (key, value), (b"z", b"")]})
+            except CoregwError:
+                await asyncio.sleep(0.02)
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------------

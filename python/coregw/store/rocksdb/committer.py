@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from coregw.errors import CoregwError, StorageFull, Unavailable
+from coregw.errors import StorageFull, Unavailable
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.figures import CommitFigures
 from coregw.store.rocksdb.layout import Family, Row
@@ -224,7 +224,7 @@ class Committer:
             if self._unsynced_pages:
                 self._database.write(self._unsynced_pages)
                 self._database.sync()
-        except CoregwError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
             self._outage.goes_on(error)
             return
         self._note_sync()

@@ -7,6 +7,7 @@ describes the rows; `coregw.store.rocksdb.committer` is the only writer.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import sys
@@ -51,6 +52,8 @@ from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.statuses import WriteStalled, translated
 
 __all__ = ["STALL_SECONDS", "Database", "Write"]
+
+_log = logging.getLogger(__name__)
 
 Write = tuple[Family, bytes, bytes | None]
 """A row to put, or to delete if the value is None."""
@@ -103,6 +106,7 @@ class Database:
         self._handles: dict[Family, ColumnFamily] = {}
         self._mark: HighWaterMark | None = None
         self._is_sound = True
+        self._compacts = True
         self._write_options = WriteOptions()
         # rocksdict holds the GIL during a write. A write that RocksDB would delay fails at once instead, so the wait
         # happens in `write`, where other threads can run.
@@ -274,8 +278,15 @@ class Database:
         self._release()
 
     def _open(self, *, salvage: bool) -> None:
+        """Open RocksDB; without compactions if one reads a damaged SST, which stops writes, even the first."""
+        compacted = self._compacts
         try:
-            self._open_rocksdb(salvage=salvage)
+            try:
+                self._open_rocksdb(salvage=salvage)
+            except StoreDamaged:
+                if self._compacts == compacted:
+                    raise
+                self._open_rocksdb(salvage=salvage)
         except StoreDamaged as error:
             raise StoreDamaged(error.message if salvage else f"{error.message}; {_ADVICE}") from error
 
@@ -285,8 +296,8 @@ class Database:
             with translated(self.path):
                 self._root = Rdict(
                     str(self.path / DATABASE),
-                    database_options(create=is_first, salvage=salvage),
-                    family_options(Cache(self._cache_bytes)),
+                    database_options(create=is_first, salvage=salvage, compacts=self._compacts),
+                    family_options(Cache(self._cache_bytes), compacts=self._compacts),
                 )
                 for family in Family:
                     self._families[family] = self._root.get_column_family(family)
@@ -337,8 +348,11 @@ class Database:
                 yield
         except WriteStalled:
             raise
-        except BaseException:
+        except BaseException as error:
             self._is_sound = False
+            if isinstance(error, StoreDamaged) and self._compacts:
+                self._compacts = False
+                _log.error("compactions are disabled until the next start: %s; %s", error, _ADVICE)
             raise
 
     def _write_when_possible(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]]) -> None:
@@ -392,7 +406,7 @@ class Database:
         )
         self.sync()
         # An SST is out of reach of damage to the log: an epoch used twice would mix up payloads.
-        with translated(self.path):
+        with self._fault_on_error():
             self._family(Family.META).flush()
         return epoch
 

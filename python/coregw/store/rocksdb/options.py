@@ -21,11 +21,17 @@ _BASE: Final = Path(__file__).parent / "base_options"
 _MAX_OPEN_FILES: Final = 512
 
 
-def database_options(*, create: bool, salvage: bool) -> Options:
-    """The options of the database as a whole, and of `Family.META`."""
+def database_options(*, create: bool, salvage: bool, compacts: bool = True) -> Options:
+    """The options of the database as a whole, and of `Family.META`.
+
+    Args:
+        create: Whether to create the database.
+        salvage: Whether to skip damaged and missing logs.
+        compacts: Whether RocksDB compacts SSTs by itself.
+    """
     # A store is salvaged without the logs that its MANIFEST names, so they must not be required then.
     options = Options(raw_mode=True) if salvage else Options.load_latest(str(_BASE))[0]
-    _set_family_options(options, buffer_bytes=_MIB, buffers=2)
+    _set_family_options(options, buffer_bytes=_MIB, buffers=2, compacts=compacts)
     options.create_if_missing(create)
     options.create_missing_column_families(create)
     # Damage to acknowledged writes must not be skipped silently: decision 0011.
@@ -47,15 +53,15 @@ def max_open_files() -> int:
     return _MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, limit // 3)
 
 
-def family_options(cache: Cache) -> dict[str, Options]:
+def family_options(cache: Cache, *, compacts: bool = True) -> dict[str, Options]:
     """The options of every family but `Family.META`. `cache` holds the blocks of all families but `Family.CHUNKS`."""
-    small = _family_options(buffer_bytes=_MIB, buffers=2)
+    small = _family_options(buffer_bytes=_MIB, buffers=2, compacts=compacts)
     small.set_block_based_table_factory(_point_lookups(cache))
-    pages = _family_options(buffer_bytes=8 * _MIB, buffers=3)
+    pages = _family_options(buffer_bytes=8 * _MIB, buffers=3, compacts=compacts)
     pages.set_block_based_table_factory(_point_lookups(cache))
     # Only payloads may compress well. Chunks bypass the block cache: one large payload would evict every page, and the
     # operating system's page cache serves them equally well.
-    chunks = _family_options(buffer_bytes=4 * _MIB, buffers=3)
+    chunks = _family_options(buffer_bytes=4 * _MIB, buffers=3, compacts=compacts)
     chunks.set_compression_type(DBCompressionType.lz4())
     table = BlockBasedOptions()
     table.disable_cache()
@@ -64,13 +70,14 @@ def family_options(cache: Cache) -> dict[str, Options]:
     return {str(family): each for family, each in {**families, Family.PAGES: pages, Family.CHUNKS: chunks}.items()}
 
 
-def _family_options(*, buffer_bytes: int, buffers: int) -> Options:
+def _family_options(*, buffer_bytes: int, buffers: int, compacts: bool) -> Options:
     options = Options(raw_mode=True)
-    _set_family_options(options, buffer_bytes=buffer_bytes, buffers=buffers)
+    _set_family_options(options, buffer_bytes=buffer_bytes, buffers=buffers, compacts=compacts)
     return options
 
 
-def _set_family_options(options: Options, *, buffer_bytes: int, buffers: int) -> None:
+def _set_family_options(options: Options, *, buffer_bytes: int, buffers: int, compacts: bool) -> None:
+    options.set_disable_auto_compactions(not compacts)
     options.set_write_buffer_size(buffer_bytes)
     options.set_max_write_buffer_number(buffers)
     options.set_compression_type(DBCompressionType.none())

@@ -50,8 +50,10 @@ class Outage:
         raise Unavailable(f"writes are suspended until the store can be reopened: {self._error}")
 
     def begins(self, error: Exception, *, needs_reopening: bool) -> None:
-        """Note that a write failed, and why. Only the first one is logged."""
-        if self._error is None or (needs_reopening and not self.needs_reopening):
+        """Note that a write failed, and why. Only the first one is logged, and one that needs reopening."""
+        if self.needs_reopening:
+            return  # this is what it leads to
+        if self._error is None or needs_reopening:
             self.is_new = needs_reopening
             self._since = time.monotonic() if self._error is None else self._since
             self._last_cause = _cause(error)
@@ -59,7 +61,7 @@ class Outage:
             then = "; the store is reopened as soon as the disk can be written to" if needs_reopening else ""
             _log.error("%s: %s%s", what, error, then)
         self._error = error
-        self.needs_reopening = self.needs_reopening or needs_reopening
+        self.needs_reopening = needs_reopening
 
     def goes_on(self, error: Exception) -> None:
         """Note that the database could not be reopened, and why. Each cause is logged once in a row."""
