@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.heap import limit_arenas, limit_collector
 from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
+from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.listener import announce, listen, loop_factory, url_of
 from coregw.gateway.logs import AccessLog, log_to_stderr
 from coregw.gateway.management import serve_management
@@ -69,13 +69,14 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
         service: What is served.
 
     Raises:
-        Unavailable: If the address or the store is in use; the message says which and why.
+        Unavailable: If the address or the store is in use, or the process may open too few files; the message says
+            which and why.
         InvalidInput: If the data directory contains something else than a store, or a token cannot be sent in a header.
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
     limit_arenas()
-    _raise_file_limit()
+    settings = fit_descriptors(settings)
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         ready = _after_limiting_collector(on_ready)
@@ -97,7 +98,7 @@ def run_worker(settings: Settings, number: int, descriptor: int, service: Servic
     """
     log_to_stderr(settings)
     limit_arenas()
-    _raise_file_limit()
+    settings = fit_descriptors(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))
 
@@ -110,12 +111,6 @@ def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str]
         on_ready(url)
 
     return ready
-
-
-def _raise_file_limit() -> None:
-    """Raise the process's limit on open files to its maximum, since the default is below the limit on connections."""
-    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 async def _work(settings: Settings, number: int, owner: socket.socket, service: Service) -> None:

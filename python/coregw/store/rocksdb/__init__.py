@@ -8,8 +8,18 @@ from coregw.extras import missing_extra
 
 try:
     from coregw.store.rocksdb.directory import DATABASE, MARKER
+    from coregw.store.rocksdb.options import max_open_files
     from coregw.store.rocksdb.store import CACHE_BYTES, READ_THREADS, RESERVE_BYTES, RocksStore, open_store
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.store.rocksdb", "server") from error
 
-__all__ = ["CACHE_BYTES", "DATABASE", "MARKER", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "open_store"]
+__all__ = [
+    "CACHE_BYTES",
+    "DATABASE",
+    "MARKER",
+    "READ_THREADS",
+    "RESERVE_BYTES",
+    "RocksStore",
+    "max_open_files",
+    "open_store",
+]
