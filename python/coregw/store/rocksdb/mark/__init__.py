@@ -2,7 +2,7 @@
 
 RocksDB takes a log or a MANIFEST that ends early for one whose last record was being written when the process ended. It
 cannot tell that from the loss of acknowledged records. ``DIR/rocksdb/coregw-mark`` can: it holds the numbers and sizes
-of these files, and `require_durable` refuses a store in which there is less. ``docs/decisions/0120`` gives the reasons.
+of these files, and `require_durable` refuses a store in which there is less. ``docs/decisions/0128`` gives the reasons.
 """
 
 from coregw.store.rocksdb.mark.check import require_durable
