@@ -575,6 +575,22 @@ class ReadOutcome(NamedTuple):
     total_size: int | None
     """Of a range, the sum of all measures of the list; otherwise None."""
 
+def read_cas_batch(body: bytes, max_payload: int) -> tuple[bool, list[tuple[str, bytes, bytes | None]]]:
+    """Read a body of ``POST /v1/cas/batch``.
+
+    Returns whether to store its payloads (otherwise: to look them up), and the payloads. Each is ``(cid, multihash,
+    data)``; `data` is None if it is only looked up. O(bytes), all of them hashed.
+
+    Args:
+        body: The JSON text.
+        max_payload: Bound of one payload, in bytes.
+
+    Raises:
+        InvalidInput: If the request is malformed. If a block or CID is invalid, the message names it, and `details` is
+            ``{"index": ...}``.
+        TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
+    """
+
 def split_envelope(body: bytes) -> tuple[bytes, bytes]:
     """Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
 
@@ -726,23 +742,21 @@ class Operation:
                 from 1 to 1000.
         """
     @staticmethod
-    def resolve_batch(
-        cache: PageCache, root: CidLike, paths: Sequence[Sequence[str]], max_lookups: int, max_bytes: int
-    ) -> Operation:
-        """Return an operation that resolves many paths of one root, on all cores.
+    def resolve_batch(cache: PageCache, request: bytes, max_lookups: int, max_bytes: int) -> Operation:
+        """Return an operation that answers the body of `POST /v1/resolve/batch`: many paths of one root, on all cores.
 
         Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
         path alone would have answered.
 
         Args:
             cache: The page cache.
-            root: The root of all paths.
-            paths: The segments of each path.
+            request: The body.
             max_lookups: Bound of the look-ups for each path.
             max_bytes: Bound of all outcomes together, in bytes.
 
         Raises:
-            InvalidInput: If a segment is invalid; `details` is `{"index": ...}`, the index of its path.
+            InvalidInput: If the request is malformed. If a path is invalid, `details` is `{"index": ...}`.
+            TooLarge: If there are more than 1,000 paths.
         """
     @staticmethod
     def create_root(cache: PageCache, request: bytes) -> Operation:

@@ -36,7 +36,6 @@ CID = coregw.payload_cid(b"one")
 MAP = Map({"a": CID})
 RESOLVE = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "segments": ["a"]}).encode()
 OPERATION = _core.Operation.resolve(_core.PageCache(1 << 20), RESOLVE)
-BATCH = lambda paths: _core.Operation.resolve_batch(_core.PageCache(1 << 20), MAP.root, paths, 1, 1)
 
 class LongList(list):
     def __len__(self): return 1 << 60
@@ -89,9 +88,6 @@ def outcome(expression: str) -> str:
         ("OPERATION.supply_pages(range(1 << 40))", "TypeError"),
         ("OPERATION.supply_pages(LongList([b'']))", "InvalidInput"),
         ("OPERATION.supply_roots(range(1 << 40))", "TypeError"),
-        ("BATCH(range(1 << 40))", "TypeError"),
-        ("BATCH([range(1 << 40)])", "TypeError"),
-        ("type(BATCH(LongList([LongList(['a'])]))).__name__", "Operation"),
     ],
 )
 def test_no_memory_is_reserved_by_a_declared_length(expression: str, expected: str) -> None:

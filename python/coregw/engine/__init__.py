@@ -25,7 +25,6 @@ try:
     from coregw.engine.payloads import Payloads, StoredPayload
     from coregw.engine.placement import batch_weight, mutation_weight
     from coregw.engine.publications import Publications
-    from coregw.engine.resolve_batches import start_resolve_batch
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
@@ -176,32 +175,27 @@ class Engine:
         """
         limits = self._max_lookups, self._batch_answer_bytes
         async with self._batches:
-            start = start_resolve_batch
-            operation, paths = await self._driver.call(len(request), start, self._cache, request, *limits)
-            return await self._driver.drive(operation, batch_weight(request, paths))
+            operation = await self._driver.call(len(request), Operation.resolve_batch, self._cache, request, *limits)
+            return await self._driver.drive(operation, batch_weight(request))
 
-    async def verify_resolve(self, request: bytes, result: bytes) -> str | None:
+    async def verify_resolve(self, envelope: bytes) -> str | None:
         """Verify a resolve result: None if it is proven, otherwise the reason why not. O(size).
 
-        Raises:
-            InvalidInput: If `request` is not a resolve request.
-        """
-        return await self._verdict(_core.verify_resolve, request, result)
-
-    async def verify_read(self, request: bytes, result: bytes) -> str | None:
-        """Verify a read result, or the details of a 404: None if it is proven, otherwise the reason why not. O(size).
+        Args:
+            envelope: The request and the claimed result, ``{"request": ..., "result": ...}``.
 
         Raises:
-            InvalidInput: If `request` is not a read request.
+            InvalidInput: If the envelope is malformed, or the request is not a resolve request.
         """
-        return await self._verdict(_core.verify_read, request, result)
+        return await self._driver.call(len(envelope), _verdict, _core.verify_resolve, envelope)
 
-    async def _verdict(self, verify: Callable[[bytes, bytes], object], request: bytes, result: bytes) -> str | None:
-        try:
-            await self._driver.call(len(request) + len(result), verify, request, result)
-        except ProofError as error:
-            return error.message
-        return None
+    async def verify_read(self, envelope: bytes) -> str | None:
+        """Verify a read result, or the details of a 404, as `verify_resolve` does.
+
+        Raises:
+            InvalidInput: If the envelope is malformed, or the request is not a read request.
+        """
+        return await self._driver.call(len(envelope), _verdict, _core.verify_read, envelope)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -228,3 +222,11 @@ class Engine:
         async with self._driver.place_for(request):
             operation = await self._driver.call(len(request), Operation.mutate, self._cache, base_root, request)
             return await self._driver.drive(operation, mutation_weight(request))
+
+
+def _verdict(verify: Callable[[bytes, bytes], object], envelope: bytes) -> str | None:
+    try:
+        verify(*_core.split_envelope(envelope))
+    except ProofError as error:
+        return error.message
+    return None

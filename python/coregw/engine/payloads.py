@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher
+from coregw._core import Cid, PayloadHasher, read_cas_batch
 from coregw.engine.blocks import top_block
-from coregw.engine.cas_batches import Payload, read_cas_batch
 from coregw.engine.driver import Driver
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
@@ -33,6 +32,14 @@ LookUp = Callable[[Sequence[bytes]], Awaitable[list[int | None]]]
 
 _IDENTITY_CODE: Final = 0x00
 _CONTINUES: Final = 0x80  # the bit that marks all bytes of a varint but its last
+
+
+class BatchPayload(NamedTuple):
+    """A payload of a batch; `data` is None if it is only looked up."""
+
+    cid: str
+    multihash: bytes
+    data: bytes | None
 
 
 class StoredPayload(NamedTuple):
@@ -114,7 +121,9 @@ class Payloads:
             Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
         """
         async with self._driver.place_for(request):
-            to_store, payloads = await self._driver.call(len(request), read_cas_batch, request, largest)
+            to_store, read = await self._driver.call(len(request), read_cas_batch, request, largest)
+            payloads = [BatchPayload(*payload) for payload in read]
+            del read
             if to_store:
                 return encode(PutBatchResult(results=await self._put_payloads(payloads)))
             sizes = await self._sizes([payload.multihash for payload in payloads], self._renew)
@@ -123,7 +132,7 @@ class Payloads:
                 HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
             )
 
-    async def _put_payloads(self, payloads: Sequence[Payload]) -> list[PutOutcome]:
+    async def _put_payloads(self, payloads: Sequence[BatchPayload]) -> list[PutOutcome]:
         """Store each distinct payload once, and report in order which ones are new."""
         first = {payload.multihash: payload for payload in reversed(payloads)}
         distinct = list(first.values())
@@ -146,7 +155,7 @@ class Payloads:
             for payload in payloads
         ]
 
-    async def _put_one(self, payload: Payload) -> bool:
+    async def _put_one(self, payload: BatchPayload) -> bool:
         data = payload.data or b""
         if len(data) <= CHUNK_BYTES:
             return await self._store.put_payload(payload.multihash, data)

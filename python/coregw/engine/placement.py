@@ -35,8 +35,8 @@ SPANS_PER_VISIT: Final = 64
 MUTATION_FACTOR: Final = 16
 """A byte of a mutation is as much work as this many of a query: each coordinate is a walk, hashes and new pages."""
 
-PATH_BYTES: Final = 4096
-"""Resolving one path of a batch is about as much work as parsing this many bytes."""
+BATCH_FACTOR: Final = 64
+"""A byte of a batch of resolves is as much work as this many of a query: a path has some dozens, and is a look-up."""
 
 
 def mutation_weight(request: bytes) -> int:
@@ -44,6 +44,6 @@ def mutation_weight(request: bytes) -> int:
     return MUTATION_FACTOR * len(request)
 
 
-def batch_weight(request: bytes, paths: int) -> int:
+def batch_weight(request: bytes) -> int:
     """The weight of a batch of resolves, in bytes of a query."""
-    return max(len(request), PATH_BYTES * paths)
+    return BATCH_FACTOR * len(request)

@@ -63,7 +63,7 @@ pub struct PathKeys {
     /// The segments, escaped and joined.
     joined: Vec<u8>,
     /// Where each segment ends in `joined`.
-    ends: Vec<usize>,
+    ends: Vec<u16>,
 }
 
 impl PathKeys {
@@ -73,17 +73,25 @@ impl PathKeys {
     /// As [`Key::from_segments`]; no segments are no error.
     pub fn new<S: AsRef<str>>(segments: &[S]) -> Result<Self> {
         let joined = escaped(segments)?;
-        let ends = separators(&joined).chain((!segments.is_empty()).then_some(joined.len())).collect();
+        // No key is longer than `MAX_KEY`.
+        let ends =
+            separators(&joined).chain((!segments.is_empty()).then_some(joined.len())).map(|end| end as u16).collect();
         Ok(Self { joined, ends })
     }
 
     fn start(&self, segment: usize) -> usize {
-        segment.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| end + SEPARATOR.len())
+        let before = segment.checked_sub(1).and_then(|before| self.ends.get(before));
+        before.map_or(0, |end| usize::from(*end) + SEPARATOR.len())
+    }
+
+    /// Where the last of `len` segments from `first` on ends.
+    fn end(&self, first: usize, len: usize) -> usize {
+        usize::from(self.ends[first + len - 1])
     }
 
     /// The key of the `len` segments from `first` on, at least one. O(bytes).
     pub fn key(&self, first: usize, len: usize) -> Key {
-        let part = &self.joined[self.start(first)..self.ends[first + len - 1]];
+        let part = &self.joined[self.start(first)..self.end(first, len)];
         let mut key = Vec::with_capacity(part.len() + 2);
         key.extend_from_slice(part);
         key.extend_from_slice(&[0, 0]);
@@ -93,7 +101,7 @@ impl PathKeys {
     /// The bit in which the key of `len` segments from `first` on differs from that of more segments from there.
     pub fn differing_bit(&self, first: usize, len: usize) -> u32 {
         // The one ends with 00 00, the other continues with 00 01.
-        8 * (self.ends[first + len - 1] - self.start(first)) as u32 + 15
+        8 * (self.end(first, len) - self.start(first)) as u32 + 15
     }
 }
 

@@ -13,9 +13,10 @@ use crate::page::path::{Linked, PagePath};
 use crate::proof::query::{self, Answer, Ask, Element};
 use crate::query::arcs::Arcs;
 use crate::query::build::{Built, Destination};
+use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::keys::Keys;
-use crate::query::list::{self, ListChanges, Span};
-use crate::query::map::{self, Listing, Made, MapChanges};
+use crate::query::list::{self, Span};
+use crate::query::map::{self, Listing, Made};
 use crate::tree::arena::NodeId;
 use crate::tree::descent::{Counts, Goal, ToIndex, ToKey};
 use crate::tree::node::{SUM_LIMIT, Summary};
@@ -198,7 +199,7 @@ impl Snapshot {
         let in_memory = |interrupt: Interrupt<Failure>| interrupt.in_memory(&self.root());
         query::run(&ask, &mut tree, &mut made).map_err(in_memory)?;
         let proof = tree.proof();
-        let pages = tree.new_pages(made.top, true).map_err(in_memory)?;
+        let pages = tree.linked_pages(made.top).map_err(in_memory)?;
         let top = pages.into_iter().next().or_else(|| tree.page_of(made.top).ok());
         let top = top.ok_or_else(|| Error::damaged("the changed tree has no page"))?;
         Ok((Self { top }, proof))

@@ -13,7 +13,7 @@ use crate::json::{self, decode_base64, objects};
 use crate::message::{self, present};
 use crate::run::Operation;
 use crate::scan::checked_limit;
-use crate::trees::Trees;
+use crate::trees::{Trees, segments_bytes};
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -112,6 +112,7 @@ async fn diff(trees: Trees, request: DiffRequest) -> Result<String> {
             Err(Interrupt::Budget) => trees.slot.more_budget().await,
         }
     };
+    trees.spend_bytes(found.entries.iter().map(|entry| segments_bytes(&entry.segments)).sum()).await;
     let [a, b] = query.proofs();
     let proofs = DiffProofs { a: BASE64.encode(&a), b: BASE64.encode(&b) };
     Ok(json::write(&DiffResult { entries: entries(&found), more: found.more, proofs }))

@@ -8,7 +8,8 @@ use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
-use crate::message::prooflist::ProofList;
+use crate::message::path::Segments;
+use crate::message::prooflist::{ProofList, keys};
 use crate::message::question::Question;
 use crate::message::{self, check_member, check_profile, present, root_of_kind};
 use crate::run::Operation;
@@ -24,9 +25,9 @@ struct MapProofRequest<'a> {
     #[serde(borrow)]
     root: Cow<'a, str>,
     #[serde(default, deserialize_with = "present")]
-    key: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "present")]
-    keys: Option<Vec<Vec<String>>>,
+    key: Option<Segments>,
+    #[serde(default, deserialize_with = "keys")]
+    keys: Option<Vec<Segments>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ struct MapProofResult<'a> {
     present: Option<bool>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
     targets: Option<Vec<Option<String>>>,
     #[serde(borrow)]
     prooflist: ProofList<'a>,
@@ -87,8 +88,11 @@ impl MapProof {
         check_profile(&request.profile, PROFILE)?;
         let root = root_of_kind(&request.root, Kind::Map)?;
         let question = match (request.key, request.keys) {
-            (Some(key), None) => Question::Key(key),
-            (None, Some(keys)) => Question::Keys(keys),
+            (Some(key), None) => Question::Key(key.path("key")?),
+            (None, Some(keys)) => {
+                let path = |(index, key): (usize, Segments)| key.path(&format!("keys[{index}]"));
+                Question::Keys(keys.into_iter().enumerate().map(path).collect::<Result<_>>()?)
+            }
             _ => return Err(Error::request("exactly one of \"key\" and \"keys\" is required")),
         };
         let place = |error: Error| if let Question::Key(_) = question { error.within("key") } else { error };

@@ -5,27 +5,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coregw_core::verify::WIDE_PROOF_LIMIT;
 use coregw_core::{Answer, Ask, Query};
-use coregw_core::{Cid, Digest, Error, InputCode, Page, PageCache, PageSource, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, Suite};
 use data_encoding::BASE64;
 use serde::Deserialize;
 
 use crate::fixed_list::check_sizes;
 use crate::json::{self, objects};
-use crate::message::delta::{Delta, DeltaReceipt, Object, Receipt, base_root, check_all};
+use crate::message::delta::{Delta, DeltaMessage, DeltaReceipt, Object, Receipt, base_root, deltas, read_all};
 use crate::message::{self, Int};
 use crate::run::Operation;
 use crate::trees::Trees;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-struct MutationRequest {
-    deltas: Vec<Delta>,
+struct MutationRequest<'a> {
+    #[serde(borrow, deserialize_with = "deltas")]
+    deltas: Vec<DeltaMessage<'a>>,
     #[serde(default)]
     prove: bool,
 }
 
 objects! {
-    read: MutationRequest;
+    read: MutationRequest<'a>;
 }
 
 impl Operation {
@@ -37,27 +38,29 @@ impl Operation {
     /// [`Error::NotFound`] for a root that is not held.
     pub fn mutate(cache: Arc<PageCache>, base: &Cid, request: &[u8]) -> Result<Self> {
         let base = base_root(base)?;
-        let request: MutationRequest = message::request(request)?;
-        check_all(&request.deltas)?;
-        Ok(Self::new(|slot| mutate(Trees { cache, slot }, base, request)))
+        let MutationRequest { deltas, prove } = message::request(request)?;
+        let deltas = read_all(request, deltas)?;
+        Ok(Self::new(|slot| mutate(Trees { cache, slot }, base, deltas, prove)))
     }
 }
 
-async fn mutate(trees: Trees, base: RootCid, request: MutationRequest) -> Result<String> {
+async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: bool) -> Result<String> {
     trees.check_held(&[base]).await?;
-    let mut mutation = Mutation::new(trees, base, request.prove);
+    let mut mutation = Mutation::new(trees, base, prove);
     let mut arc_count = 0;
-    for (i, delta) in request.deltas.iter().enumerate() {
-        mutation.apply(delta).await.map_err(|error| error.within(&format!("delta {i}")))?;
-        arc_count += delta.changes.len() as u64;
+    for (i, (delta, ask)) in deltas.into_iter().enumerate() {
+        mutation.apply(&delta, ask).await.map_err(|error| error.within(&format!("delta {i}")))?;
+        arc_count += delta.change_count;
     }
-    let Mutation { trees, pages, receipts, results, required, .. } = mutation;
+    let Mutation { trees, made, receipts, results, required, .. } = mutation;
+    let pages = made.take();
     // Without deltas the receipt confirms the base itself.
     let confirmed = if results.is_empty() { vec![base] } else { results.clone() };
     // Roots that are held have their pages already.
     if trees.first_not_held(&confirmed).await.is_some() || !trees.are_renewed(&confirmed).await {
         trees.store(pages, &confirmed, &required).await;
     }
+    trees.spend_bytes(receipts.iter().filter_map(|receipt| receipt.proof.as_ref()).map(String::len).sum()).await;
     Ok(json::write(&Receipt {
         base_root: base.cid().text(),
         new_root: results.last().unwrap_or(&base).cid().text(),
@@ -75,8 +78,6 @@ struct Mutation {
     current: RootCid,
     prove: bool,
     made: Arc<MadePages>,
-    /// Pages to store.
-    pages: Vec<(Digest, Vec<u8>)>,
     receipts: Vec<DeltaReceipt>,
     /// The result of each delta.
     results: Vec<RootCid>,
@@ -87,20 +88,21 @@ struct Mutation {
 impl Mutation {
     fn new(trees: Trees, base: RootCid, prove: bool) -> Self {
         let made = Arc::new(MadePages { pages: Mutex::default(), cache: Arc::clone(&trees.cache) });
-        let (pages, receipts, results) = (Vec::new(), Vec::new(), Vec::new());
-        Self { trees, base, current: base, prove, made, pages, receipts, results, required: vec![base] }
+        let (receipts, results) = (Vec::new(), Vec::new());
+        Self { trees, base, current: base, prove, made, receipts, results, required: vec![base] }
     }
 
-    async fn apply(&mut self, delta: &Delta) -> Result<()> {
+    async fn apply(&mut self, delta: &Delta, ask: Ask) -> Result<()> {
         let object = self.open(delta).await?;
-        let mut query = self.query(&object, delta.ask(object.kind)?);
+        let mut query = Query::open(&object, Arc::clone(&self.made) as Arc<dyn PageSource>, ask);
         let Answer::Changed(changed) = self.trees.run(&mut query).await? else {
             return Err(Error::damaged("changes ended without a tree"));
         };
         self.add_pages(&mut query).await?;
         let result = RootCid { digest: changed.digest, ..object };
-        self.check_fixed_list(delta, &object, &result, changed.count).await?;
         let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
+        drop(query);
+        self.check_fixed_list(delta, &object, &result, changed.count).await?;
         delta.check_expected(&result)?;
         if object == self.current {
             self.current = result;
@@ -114,8 +116,9 @@ impl Mutation {
     async fn open(&mut self, delta: &Delta) -> Result<RootCid> {
         match delta.object(&self.current)? {
             Object::Empty(tree) => {
-                self.made.add(tree.pages());
-                Ok(tree.root())
+                let root = tree.root();
+                self.made.add(&root, tree.pages().map(|page| (page.digest(), page.to_bytes())));
+                Ok(root)
             }
             Object::Existing(root) => {
                 if root != self.base && !self.results.contains(&root) {
@@ -127,17 +130,12 @@ impl Mutation {
         }
     }
 
-    fn query(&self, root: &RootCid, ask: Ask) -> Query {
-        Query::open(root, Arc::clone(&self.made) as Arc<dyn PageSource>, ask)
-    }
-
     /// Cuts the changed tree into pages, and keeps those that are new.
     async fn add_pages(&mut self, query: &mut Query) -> Result<()> {
         loop {
             match query.new_pages() {
                 Ok(pages) => {
-                    self.pages.extend(pages.iter().map(|page| (page.digest(), page.to_bytes())));
-                    self.made.add(pages);
+                    self.made.add(query.root(), pages);
                     return Ok(());
                 }
                 Err(interrupt) => self.trees.meet(query, interrupt).await?,
@@ -151,11 +149,11 @@ impl Mutation {
     /// differ in a list that was a fixed list of the same size before: only its last element could have had another size
     /// than it must have now, and then the total would differ.
     async fn check_fixed_list(&self, delta: &Delta, object: &RootCid, result: &RootCid, count: u64) -> Result<()> {
-        let Some(sizes) = delta.fixed_sizes()? else {
+        let Some(sizes) = delta.fixed else {
             return Ok(());
         };
         let cache = &self.trees.cache;
-        if cache.fixed_size(object) != Some(sizes.size()) && delta.set_count() != count {
+        if cache.fixed_size(object) != Some(sizes.size()) && delta.set_count != count {
             check_sizes(&self.trees, &*self.made, result, &sizes).await?;
         }
         cache.remember_fixed(*result, sizes.size());
@@ -163,27 +161,45 @@ impl Mutation {
     }
 }
 
-/// The pages that a mutation has made so far, in front of the cache.
+/// The pages that a mutation has made so far, in front of the cache. They are kept as they are stored, and parsed when a
+/// later delta needs them: parsed pages take several times the memory.
 struct MadePages {
-    pages: Mutex<BTreeMap<Digest, Arc<Page>>>,
+    pages: Mutex<BTreeMap<Digest, MadePage>>,
     cache: Arc<PageCache>,
 }
 
+struct MadePage {
+    kind: Kind,
+    suite: Suite,
+    bytes: Vec<u8>,
+}
+
 impl MadePages {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<Page>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, MadePage>> {
         // Pages are immutable and inserted whole, so a panic elsewhere cannot leave the map inconsistent.
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, pages: impl IntoIterator<Item = Arc<Page>>) {
-        self.lock().extend(pages.into_iter().map(|page| (page.digest(), page)));
+    /// Adds encoded pages of the tree of `root`.
+    fn add(&self, root: &RootCid, pages: impl IntoIterator<Item = (Digest, Vec<u8>)>) {
+        let made = |(digest, bytes)| (digest, MadePage { kind: root.kind, suite: root.suite, bytes });
+        self.lock().extend(pages.into_iter().map(made));
+    }
+
+    /// The pages to store. None are left.
+    fn take(&self) -> Vec<(Digest, Vec<u8>)> {
+        let pages = std::mem::take(&mut *self.lock());
+        pages.into_iter().map(|(digest, page)| (digest, page.bytes)).collect()
     }
 }
 
 impl PageSource for MadePages {
     fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
-        let made = self.lock().get(digest).map(Arc::clone);
-        made.or_else(|| self.cache.page(digest))
+        let made = self.lock().get(digest).map(|page| Page::parse(&page.bytes, page.kind, page.suite, digest));
+        match made {
+            Some(page) => page.ok().map(Arc::new),
+            None => self.cache.page(digest),
+        }
     }
 }
 

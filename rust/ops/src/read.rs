@@ -9,7 +9,8 @@ use coregw_core::{Cid, Element, Error, Missing, PageCache, Result, RootCid};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
-use crate::message::prooflist::ProofList;
+use crate::message::path::Segments;
+use crate::message::prooflist::{ProofList, elements};
 use crate::message::question::Question;
 use crate::message::{self, Int, check_member, check_profile, present, root_of_kind, shown};
 use crate::run::Operation;
@@ -33,7 +34,7 @@ struct ReadRequest<'a> {
 struct ReadQuery {
     kind: String,
     #[serde(default, deserialize_with = "present")]
-    segments: Option<Vec<String>>,
+    segments: Option<Segments>,
     #[serde(default, deserialize_with = "present")]
     index: Option<Int>,
     #[serde(default, deserialize_with = "present")]
@@ -50,7 +51,7 @@ struct ReadResult<'a> {
     profile: Option<String>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "elements", skip_serializing_if = "Option::is_none")]
     range_segments: Option<Vec<String>>,
     #[serde(borrow)]
     prooflist: ProofList<'a>,
@@ -67,7 +68,8 @@ impl ReadQuery {
         match self.kind.as_str() {
             "map_key" => {
                 self.check_members(&["segments"])?;
-                Ok(Question::Key(self.segments.clone().ok_or_else(|| missing("segments"))?))
+                let segments = self.segments.clone().ok_or_else(|| missing("segments"))?;
+                Ok(Question::Key(segments.path("segments")?))
             }
             "list_index" => {
                 self.check_members(&["index"])?;

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use coregw_core::{Answer, Ask, Query};
-use coregw_core::{Cid, Error, InputCode, Key, Kind, Missing, PageCache, PathKeys, Result, RootCid, SUM_LIMIT};
+use coregw_core::{Cid, Error, InputCode, Kind, Missing, PageCache, PathKeys, Result, RootCid, SUM_LIMIT};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
+use crate::message::path::{Path, Segments};
 use crate::message::prooflist::{Proof, ProofList, Step};
 use crate::message::question::Question;
 use crate::message::{self, check_member, check_profile, root_member};
@@ -27,7 +28,7 @@ struct ResolveRequest<'a> {
     profile: Cow<'a, str>,
     #[serde(borrow)]
     root: Cow<'a, str>,
-    segments: Vec<String>,
+    segments: Segments,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,29 +47,22 @@ objects! {
     written: ResolveResult<'a>;
 }
 
-/// A resolve request: where the path starts, and its segments.
+/// A resolve request: where the path starts, and the path.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolve {
-    root: Cid,
-    segments: Vec<String>,
+    pub(crate) root: Cid,
+    pub(crate) path: Path,
 }
 
 impl Resolve {
     fn parse(body: &[u8]) -> Result<Self> {
         let request: ResolveRequest<'_> = message::request(body)?;
         check_profile(&request.profile, PROFILE)?;
-        Self::new(root_member(&request.root)?, request.segments)
-    }
-
-    pub(crate) fn new(root: Cid, segments: Vec<String>) -> Result<Self> {
-        if !segments.is_empty() {
-            Key::from_segments(&segments).map_err(|error| error.within("segments"))?;
-        }
-        Ok(Self { root, segments })
+        Ok(Self { root: root_member(&request.root)?, path: request.segments.path("segments")? })
     }
 
     fn result<'a>(&self, target: &Cid, steps: Vec<Step<'a>>) -> ResolveResult<'a> {
-        let prooflist = ProofList::new(&self.root, self.segments.join("/"), steps);
+        let prooflist = ProofList::new(&self.root, self.path.text().to_owned(), steps);
         ResolveResult { profile: PROFILE.into(), target: target.text().into(), prooflist }
     }
 }
@@ -106,18 +100,18 @@ impl Place {
     }
 
     /// The query for an arc; `None` if no list has such an index.
-    fn ask(&self, arc: &[String], keys: &PathKeys) -> Option<Ask> {
+    fn ask(&self, arc_len: usize, path: &Path, keys: &PathKeys) -> Option<Ask> {
         match self.root.kind {
-            Kind::Map => Some(Ask::Key(keys.key(self.position, arc.len()))),
-            Kind::List => list_index(&arc[0]).map(Ask::Index),
+            Kind::Map => Some(Ask::Key(keys.key(self.position, arc_len))),
+            Kind::List => list_index(path.segment(self.position)).map(Ask::Index),
         }
     }
 
     /// The step for an arc.
-    fn step(&self, arc: &[String], answer: &Answer, query: &Query) -> Step<'static> {
+    fn step(&self, arc_len: usize, path: &Path, answer: &Answer, query: &Query) -> Step<'static> {
         let question = match self.root.kind {
-            Kind::Map => Question::Key(arc.to_vec()),
-            Kind::List => Question::Index(list_index(&arc[0]).unwrap_or_default()),
+            Kind::Map => Question::Key(path.part(self.position, arc_len).unwrap_or_default()),
+            Kind::List => Question::Index(list_index(path.segment(self.position)).unwrap_or_default()),
         };
         question.step(&self.root, answer, Proof::Bytes(query.proof()))
     }
@@ -140,15 +134,16 @@ pub(crate) async fn resolve(
     max_lookups: usize,
     write: fn(ResolveResult<'_>) -> String,
 ) -> Result<String> {
-    let segments = &request.segments;
-    if segments.is_empty() {
+    let path = &request.path;
+    if path.is_empty() {
         return Ok(write(request.result(&request.root, Vec::new())));
     }
     let root = first_root(&request.root)?;
     trees.check_held(&[root]).await?;
-    let keys = PathKeys::new(segments)?;
+    trees.spend(path.len() as u64 / SEGMENTS_PER_NODE).await;
+    let keys = PathKeys::new(&path.segments())?;
     let mut tried = HashSet::from([(root, 0)]);
-    let mut places = vec![Place::new(root, 0, segments.len(), None)];
+    let mut places = vec![Place::new(root, 0, path.len(), None)];
     let mut lookups_left = max_lookups;
     while let Some(place) = places.last_mut() {
         let Some(arc_len) = place.arcs.pop() else {
@@ -156,8 +151,7 @@ pub(crate) async fn resolve(
             continue;
         };
         let end = place.position + arc_len;
-        let arc = &segments[place.position..end];
-        let Some(ask) = place.ask(arc, &keys) else { continue };
+        let Some(ask) = place.ask(arc_len, path, &keys) else { continue };
         lookups_left = lookups_left.checked_sub(1).ok_or_else(too_many_lookups)?;
         trees.spend(1 + arc_len as u64 / SEGMENTS_PER_NODE).await;
         let mut query = Query::open(&place.root, trees.source(), ask);
@@ -166,19 +160,19 @@ pub(crate) async fn resolve(
             place.find_arcs(arc_len, &keys, &query);
         }
         let Some(target) = target(&answer) else { continue };
-        if end == segments.len() {
-            let last = place.step(arc, &answer, &query);
+        if end == path.len() {
+            let last = place.step(arc_len, path, &answer, &query);
             let steps = places.into_iter().filter_map(|place| place.step).chain([last]).collect();
             return Ok(write(request.result(&target, steps)));
         }
         let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
-        let step = place.step(arc, &answer, &query);
+        let step = place.step(arc_len, path, &answer, &query);
         if trees.is_held(&nested).await {
             tried.insert((nested, end));
-            places.push(Place::new(nested, end, segments.len(), Some(step)));
+            places.push(Place::new(nested, end, path.len(), Some(step)));
         }
     }
-    let what = format!("the path {:?} does not resolve under the root {}", segments.join("/"), request.root);
+    let what = format!("the path {:?} does not resolve under the root {}", path.text(), request.root);
     Err(Error::NotFound { missing: Missing::Path, what, details: None })
 }
 
@@ -216,17 +210,16 @@ pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
     let request = Resolve::parse(request)?;
     let sent: ResolveResult<'_> = message::result(result)?;
     check_member("profile", &&*sent.profile, &PROFILE)?;
-    sent.prooflist.check_frame(&request.root, &request.segments.join("/"))?;
+    sent.prooflist.check_frame(&request.root, request.path.text())?;
     let (mut at, mut position) = (request.root, 0);
     for (index, step) in sent.prooflist.steps.iter().enumerate() {
         let root = at.root().ok_or_else(|| Error::proof("the step starts at a payload").in_step(index))?;
-        let (question, arc_len) =
-            question_of(&root, step, &request.segments[position..]).map_err(|e| e.in_step(index))?;
+        let (question, arc_len) = question_of(&root, step, &request.path, position).map_err(|e| e.in_step(index))?;
         let answer = question.check(index, step, &root)?;
         at = target(&answer).ok_or_else(|| Error::proof("the step proves an absence").in_step(index))?;
         position += arc_len;
     }
-    if position != request.segments.len() {
+    if position != request.path.len() {
         return Err(Error::proof("the steps end before the path does"));
     }
     check_member("target", &&*sent.target, &&*at.text())?;
@@ -234,19 +227,18 @@ pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
 }
 
 /// The question that a received step answers if its coordinate is next in the path, and the segments it consumes.
-fn question_of(root: &RootCid, step: &Step<'_>, rest: &[String]) -> Result<(Question, usize)> {
+fn question_of(root: &RootCid, step: &Step<'_>, path: &Path, position: usize) -> Result<(Question, usize)> {
     match root.kind {
         Kind::Map => {
-            let path = step.path.as_deref().ok_or_else(|| Error::proof("member \"path\" is missing"))?;
-            let arc_len = path.split('/').count();
-            match rest.get(..arc_len) {
-                Some(arc) if arc.iter().map(String::as_str).eq(path.split('/')) => {
-                    Ok((Question::Key(arc.to_vec()), arc_len))
-                }
-                _ => Err(Error::proof(format!("member \"path\" {path:?} is not what follows in the request"))),
+            let sent = step.path.as_deref().ok_or_else(|| Error::proof("member \"path\" is missing"))?;
+            let arc_len = sent.split('/').count();
+            match path.part(position, arc_len) {
+                Some(arc) if arc.text() == sent => Ok((Question::Key(arc), arc_len)),
+                _ => Err(Error::proof(format!("member \"path\" {sent:?} is not what follows in the request"))),
             }
         }
-        Kind::List => match rest.first().and_then(|segment| list_index(segment)) {
+        Kind::List if position == path.len() => Err(Error::proof("the steps continue after the path")),
+        Kind::List => match list_index(path.segment(position)) {
             Some(index) => Ok((Question::Index(index), 1)),
             None => Err(Error::proof("the request's next segment is not an index of a list")),
         },

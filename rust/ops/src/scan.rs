@@ -9,6 +9,7 @@ use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
+use crate::message::path::Segments;
 use crate::message::prooflist::ProofList;
 use crate::message::question::{MAX_ENTRIES, Question};
 use crate::message::{self, Int, check_member, check_profile, present, root_of_kind};
@@ -24,9 +25,9 @@ struct ScanRequest<'a> {
     profile: Cow<'a, str>,
     #[serde(borrow)]
     root: Cow<'a, str>,
-    prefix: Vec<String>,
+    prefix: Segments,
     #[serde(default, deserialize_with = "present")]
-    after: Option<Vec<String>>,
+    after: Option<Segments>,
     #[serde(default, deserialize_with = "present")]
     limit: Option<Int>,
 }
@@ -67,7 +68,9 @@ impl Scan {
         check_profile(&request.profile, PROFILE)?;
         let root = root_of_kind(&request.root, Kind::Map)?;
         let limit = checked_limit(request.limit.map_or(MAX_ENTRIES, |limit| limit.0))?;
-        let question = Question::Scan { prefix: request.prefix, after: request.after, limit };
+        let prefix = request.prefix.path("prefix")?;
+        let after = request.after.map(|after| after.path("after")).transpose()?;
+        let question = Question::Scan { prefix, after, limit };
         question.ask()?;
         Ok(Self { root, question })
     }

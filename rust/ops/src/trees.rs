@@ -56,6 +56,7 @@ impl Trees {
     pub(crate) async fn answer(&self, root: &RootCid, ask: Ask) -> Result<(Answer, Vec<u8>)> {
         let mut query = Query::open(root, self.source(), ask);
         let answer = self.run(&mut query).await?;
+        self.spend_bytes(answer_bytes(&answer)).await;
         Ok((answer, query.proof()))
     }
 
@@ -93,12 +94,17 @@ impl Trees {
         pages
     }
 
-    /// Takes `nodes` from the budget; waits for a new one first if it is spent.
+    /// Takes `nodes` from the budget; waits for a new one first if it does not suffice.
     pub(crate) async fn spend(&self, nodes: u64) {
-        if self.slot.budget() == 0 {
+        if self.slot.budget() < nodes {
             self.slot.more_budget().await;
         }
         self.slot.set_budget(self.slot.budget().saturating_sub(nodes));
+    }
+
+    /// Takes from the budget what writing this many bytes of a response costs; see [`Trees::spend`].
+    pub(crate) async fn spend_bytes(&self, bytes: usize) {
+        self.spend(bytes as u64 / BYTES_PER_NODE).await;
     }
 
     /// Waits until pages, and after them the records of `roots`, are stored, `MAX_STORE_BYTES` at a time.
@@ -124,6 +130,26 @@ impl Trees {
         roots.iter().for_each(|root| self.cache.remember(*root));
     }
 }
+
+/// Writing this many bytes of a response is about as much work as visiting a node.
+const BYTES_PER_NODE: u64 = 64;
+
+/// About how many bytes an answer takes in a response besides its proof, which is no longer than what was visited for it.
+fn answer_bytes(answer: &Answer) -> usize {
+    match answer {
+        Answer::Listing(listing) => listing.entries.iter().map(|(segments, _)| segments_bytes(segments)).sum(),
+        Answer::Span(span) => span.segments.len() * ENTRY_BYTES,
+        Answer::Keys(targets) => targets.len() * ENTRY_BYTES,
+        Answer::Key(_) | Answer::Element(_) | Answer::Changed(_) => 0,
+    }
+}
+
+/// The bytes of an entry with these segments in a listing and in its proof. Escapes may make them six times as long.
+pub(crate) fn segments_bytes(segments: &[String]) -> usize {
+    ENTRY_BYTES + segments.iter().map(|segment| 4 * segment.len()).sum::<usize>()
+}
+
+const ENTRY_BYTES: usize = 256;
 
 /// Bytes of pages that are stored at once.
 pub(crate) const MAX_STORE_BYTES: usize = 1 << 20;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Error, Suite, Window};
-use coregw_ops::{BatchLimits, BatchPaths, DiffRequest, Need, Operation, Progress};
+use coregw_core::{Cid, Error, RootCid, Suite, Window};
+use coregw_ops::{BatchLimits, DiffRequest, Need, Operation, Progress};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -22,6 +22,11 @@ fn resolve_request(root: &str) -> String {
 
 fn one_thread(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
+}
+
+fn batch(store: &Store, root: &RootCid, paths: &[Vec<String>], limits: BatchLimits) -> Operation {
+    let request = json!({"root": root.cid().text(), "paths": paths}).to_string();
+    Operation::resolve_batch(Arc::clone(&store.cache), request.as_bytes(), limits, one_thread).expect("a batch")
 }
 
 const LIMITS: BatchLimits = BatchLimits { lookups: 100, bytes: 1 << 20 };
@@ -101,14 +106,12 @@ fn a_batch_asks_for_each_root_and_page_once() {
     let mut store = Store::new(0, u64::MAX);
     let inner = store.build(Suite::Sha2_256, &arcs(2000));
     let outer = store.build(Suite::Blake3, &[("a".to_owned(), inner.cid()), ("b".to_owned(), inner.cid())].into());
-    let mut batch = BatchPaths::new(outer.cid());
-    for i in 0..200 {
-        let name = format!("f{i:05}");
-        let map = if i % 2 == 0 { "a" } else { "b" };
-        batch.add(vec![map.into(), format!("d{}", i % 10), name]).expect("a path");
-    }
+    let path = |i: u64| {
+        let map = if i.is_multiple_of(2) { "a" } else { "b" };
+        vec![map.to_owned(), format!("d{}", i % 10), format!("f{i:05}")]
+    };
+    let operation = batch(&store, &outer, &(0..200).map(path).collect::<Vec<_>>(), LIMITS);
     (store.loads, store.rounds) = (0, 0);
-    let operation = Operation::resolve_batch(Arc::clone(&store.cache), batch, LIMITS, one_thread);
     let response = store.serve(operation).expect("outcomes");
     assert_eq!(response.matches("{\"result\":").count(), 200);
     assert!(store.loads <= store.pages.len() as u64, "{} loads of {} pages", store.loads, store.pages.len());
@@ -122,13 +125,10 @@ fn the_outcomes_of_a_batch_do_not_depend_on_its_budget() {
     for budget in [1, 50, u64::MAX] {
         let mut store = Store::new(0, budget);
         let root = store.build(Suite::Sha2_256, &arcs(500));
-        let mut batch = BatchPaths::new(root.cid());
-        for i in (0..500).step_by(7) {
-            batch.add(vec![format!("d{}", i % 10), format!("f{i:05}")]).expect("a path");
-        }
-        batch.add(vec!["missing".into()]).expect("a path");
-        batch.add(vec![]).expect("a path");
-        let operation = Operation::resolve_batch(Arc::clone(&store.cache), batch, LIMITS, one_thread);
+        let path = |i: u64| vec![format!("d{}", i % 10), format!("f{i:05}")];
+        let mut paths: Vec<_> = (0..500).step_by(7).map(path).collect();
+        paths.extend([vec!["missing".to_owned()], vec![]]);
+        let operation = batch(&store, &root, &paths, LIMITS);
         responses.push(store.serve(operation).expect("outcomes"));
     }
     assert!(responses[0].contains("path_not_found"));
@@ -139,18 +139,14 @@ fn the_outcomes_of_a_batch_do_not_depend_on_its_budget() {
 fn a_batch_whose_outcomes_are_too_long_is_refused() {
     let mut store = Store::new(0, u64::MAX);
     let root = store.build(Suite::Sha2_256, &arcs(10));
-    let batch = |paths: usize| {
-        let mut batch = BatchPaths::new(root.cid());
-        (0..paths).for_each(|_| batch.add(vec!["d7".into(), "f00007".into()]).expect("a path"));
-        batch
-    };
-    let alone = Operation::resolve_batch(Arc::clone(&store.cache), batch(1), LIMITS, one_thread);
+    let paths = vec![vec!["d7".to_owned(), "f00007".to_owned()]; 2];
+    let alone = batch(&store, &root, &paths[..1], LIMITS);
     let alone = store.serve(alone).expect("an outcome");
     let limits = BatchLimits { bytes: 2 * (alone.len() - "{\"results\":[]}".len() + 1), ..LIMITS };
-    let fits = Operation::resolve_batch(Arc::clone(&store.cache), batch(2), limits, one_thread);
+    let fits = batch(&store, &root, &paths, limits);
     assert!(store.serve(fits).is_ok());
     let limits = BatchLimits { bytes: limits.bytes - 1, ..LIMITS };
-    let refused = Operation::resolve_batch(Arc::clone(&store.cache), batch(2), limits, one_thread);
+    let refused = batch(&store, &root, &paths, limits);
     assert!(matches!(store.serve(refused), Err(Error::Input { .. })));
 }
 

@@ -43,8 +43,6 @@ pub enum Work {
     Entries { count: usize },
     /// Parsing pages of a store. Measured: 8 to 19 µs.
     Pages { count: usize },
-    /// Resolving paths on cached pages.
-    Paths { count: usize },
     /// Work whose size is not known in advance, or that is rarely short.
     Unbounded,
 }
@@ -61,7 +59,7 @@ impl Work {
             Self::Proofs { count } => (count, 3_000),
             Self::Items { count } => (count, 2_000),
             Self::Entries { count } => (count, 400),
-            Self::Pages { count } | Self::Paths { count } => (count, 16_000),
+            Self::Pages { count } => (count, 16_000),
             Self::Unbounded => return u64::MAX,
         };
         (count as u64).saturating_mul(each)

@@ -34,6 +34,8 @@ mod _core {
     #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
+    use crate::engine::batch::read_cas_batch;
+    #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};
     #[pymodule_export]
     use crate::engine::car::{CarReader, block_cid, block_head};

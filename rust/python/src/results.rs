@@ -221,6 +221,6 @@ pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
 ///     InvalidInput: If the body is not an object with exactly these two members.
 #[pyfunction]
 pub fn split_envelope<'py>(py: Python<'py>, body: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let (request, result) = call(|| ops::json::envelope(body))?;
+    let (request, result) = detach::run(py, Work::Json { bytes: body.len() }, || ops::json::envelope(body))?;
     Ok((PyBytes::new(py, request.as_bytes()), PyBytes::new(py, result.as_bytes())))
 }

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from litestar import Request, post
 
-from coregw._core import split_envelope
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.dispatch import hot_route
@@ -156,12 +155,12 @@ async def verify_read(request: Request[Any, Any, Any]) -> Reply:
 async def _verdict(
     request: Request[Any, Any, Any],
     profile: Literal["core.resolve/v0alpha1", "core.read/v0alpha1"],
-    verify: Callable[[bytes, bytes], Awaitable[str | None]],
+    verify: Callable[[bytes], Awaitable[str | None]],
 ) -> Reply:
     """Verify the result in an envelope. A malformed envelope or request is a 400, an invalid result a verdict."""
     gateway = Gateway.of(request)
     async with gateway.json_body(request.scope, request.receive, gateway.settings.verify_body_bytes) as body:
-        error = await verify(*split_envelope(body))
+        error = await verify(body)
     verdict = Verification(profile=profile, valid=error is None, error=msgspec.UNSET if error is None else error)
     return json_reply(encode(verdict))
 

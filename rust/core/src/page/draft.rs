@@ -7,43 +7,60 @@ use std::sync::Arc;
 
 use crate::bits::{PathBuffer, Side};
 use crate::id::cid::Kind;
+use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
 use crate::page::partial::PartialTree;
 use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 
 impl PartialTree {
-    /// Creates the pages of the tree below `top` that no store has yet, the top page first. With `linked`, each links to the
-    /// pages below it. O(fresh nodes and the pages they are in).
+    /// Creates the pages of the tree below `top`, which is whole in memory, that do not exist yet, the top page first. Each
+    /// links to the pages below it. O(fresh nodes and the pages they are in).
+    pub(crate) fn linked_pages(&mut self, top: NodeId) -> Attempt<Vec<Arc<Page>>> {
+        let mut drafts = Vec::new();
+        let tops = self.draft_pages(top, |_, draft| drafts.push(draft))?;
+        let mut built = BTreeMap::new();
+        // Pages come after the pages above them, so in reverse order every link finds its page.
+        for (mut draft, top) in drafts.into_iter().zip(&tops).rev() {
+            draft.arena.nodes.shrink_to_fit();
+            draft.arena.bytes.shrink_to_fit();
+            let next = draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Attempt<_>>()?;
+            built.insert(*top, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
+        }
+        tops.iter().map(|top| built.remove(top).ok_or(Failure::Invalid("a page has two parents").into())).collect()
+    }
+
+    /// Creates the pages of the tree below `top` that no store has yet, encoded, with their digests. O(fresh nodes and the
+    /// pages they are in) time, and memory for one page besides the result.
     ///
     /// # Errors
     /// [`Interrupt::Pages`] if a sibling that was cut off fits again and its page is missing.
-    pub(crate) fn new_pages(&mut self, top: NodeId, linked: bool) -> Attempt<Vec<Arc<Page>>> {
+    pub(crate) fn encoded_pages(&mut self, top: NodeId) -> Attempt<Vec<(Digest, Vec<u8>)>> {
+        let mut pages = Vec::new();
+        self.draft_pages(top, |tree, draft| {
+            let page = Page { kind: tree.kind, suite: tree.suite, arena: draft.arena, next: Vec::new() };
+            pages.push((page.digest(), page.to_bytes()));
+        })?;
+        Ok(pages)
+    }
+
+    /// Drafts the pages below `top` that do not exist yet, the top page first, and returns their top nodes.
+    fn draft_pages(&mut self, top: NodeId, mut take: impl FnMut(&Self, Draft)) -> Attempt<Vec<NodeId>> {
         self.budget = u64::MAX; // what was changed has been paid for
         self.load_kept(top)?;
         if self.has_page(top) {
             return Ok(Vec::new());
         }
         let mut tops = vec![PageTop { id: top, floor: 0, prefix: Vec::new() }];
-        let mut drafts = Vec::new();
-        while let Some(top) = tops.get_mut(drafts.len()) {
+        let mut drafted = Vec::new();
+        while let Some(top) = tops.get_mut(drafted.len()) {
             let top = PageTop { prefix: std::mem::take(&mut top.prefix), ..*top };
+            drafted.push(top.id);
             let mut draft = Draft::default();
             self.draft(top, &mut tops, &mut draft)?;
-            draft.arena.nodes.shrink_to_fit();
-            draft.arena.bytes.shrink_to_fit();
-            drafts.push(draft);
+            take(self, draft);
         }
-        let mut built = BTreeMap::new();
-        // Pages come after the pages above them, so in reverse order every link finds its page.
-        for (draft, top) in drafts.into_iter().zip(&tops).rev() {
-            let next = match linked {
-                true => draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Attempt<_>>()?,
-                false => Vec::new(),
-            };
-            built.insert(top.id, Arc::new(Page { kind: self.kind, suite: self.suite, arena: draft.arena, next }));
-        }
-        tops.iter().map(|top| built.remove(&top.id).ok_or(Failure::Invalid("a page has two parents").into())).collect()
+        Ok(drafted)
     }
 
     /// Loads the nodes that will be in the page of a fresh node and may be on another page now.

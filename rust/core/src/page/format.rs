@@ -40,7 +40,7 @@ impl Page {
             return Err(Error::damaged(format!("page {digest} has {} bytes; the limit is {MAX_PAGE}", bytes.len())));
         }
         let mut arena = Arena::spare();
-        pruned::decode(&mut arena, bytes, kind, suite, Form::Page)
+        pruned::decode(&mut arena, bytes, kind, suite, Form::Page, usize::MAX)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
         let arena = arena.exact(); // the cache keeps it
         // The digest of a stub is unverified.

@@ -117,10 +117,10 @@ impl PartialTree {
         Self::with(kind, suite, Arena::spare())
     }
 
-    /// Decodes a proof.
+    /// Decodes a proof of about `max_nodes` nodes at most.
     #[inline(always)]
-    pub(crate) fn read(&mut self, proof: &[u8]) -> Result<(), Fault> {
-        pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof)
+    pub(crate) fn read(&mut self, proof: &[u8], max_nodes: usize) -> Result<(), Fault> {
+        pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof, max_nodes)
     }
 
     /// Creates a tree without nodes, for building.

@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::id::cid::{Cid, RootCid};
+use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::page::partial::{PartialTree, Supply, Visiting};
 use crate::page::path::{Finder, PagePath};
+use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::keys::{self, Keys};
-use crate::query::list::{self, ListChanges, Span};
-use crate::query::map::{self, Listing, Made, MapChanges};
+use crate::query::list::{self, Span};
+use crate::query::map::{self, Listing, Made};
 use crate::query::scan;
 use crate::tree::descent::{End, ToIndex, ToKey, descend};
 use crate::tree::node::Summary;
@@ -198,15 +200,15 @@ impl Query {
         interrupt.map(|failure| failure.on_stored(&self.root))
     }
 
-    /// Creates the pages of the changed tree that no store has yet, the top page first. Call it after the answer.
+    /// Creates the pages of the changed tree that no store has yet, encoded, with their digests. Call it after the answer.
     ///
     /// # Errors
     /// An [`Interrupt`]; unless it failed, it can be called again.
-    pub fn new_pages(&mut self) -> Result<Vec<Arc<Page>>, Interrupt> {
+    pub fn new_pages(&mut self) -> Result<Vec<(Digest, Vec<u8>)>, Interrupt> {
         match &mut self.nodes {
             Held::Tree(held) => {
                 let (tree, _, made) = &mut **held;
-                tree.new_pages(made.top, false).map_err(|interrupt| self.explain(interrupt))
+                tree.encoded_pages(made.top).map_err(|interrupt| self.explain(interrupt))
             }
             Held::Pages(..) => Ok(Vec::new()),
         }

@@ -194,7 +194,7 @@ fn a_node_below_a_whole_key_is_rejected_by_both() {
     let stub = [&[3, 1][..], &[7; 32], &[0, 0, 0]].concat();
     let bytes = [&[2, 64][..], label, &stub, &stub].concat();
     let mut arena = Arena::default();
-    pruned::decode(&mut arena, &bytes, Kind::Map, Suite::Sha2_256, Form::Page).expect("a pruned tree");
+    pruned::decode(&mut arena, &bytes, Kind::Map, Suite::Sha2_256, Form::Page, usize::MAX).expect("a pruned tree");
     let page = Arc::new(Page { kind: Kind::Map, suite: Suite::Sha2_256, arena, next: Vec::new() });
     let root = RootCid { kind: Kind::Map, suite: Suite::Sha2_256, digest: page.digest() };
     let stored = Stored::from([(page.digest(), page)]);

@@ -11,10 +11,12 @@ use crate::key::{Key, MAX_BITS, Window};
 use crate::page::partial::PartialTree;
 use crate::proof::query::{Answer, Ask, Element, run_once};
 use crate::proof::streamed::{self, KeyProof, UNVISITED};
+use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::keys::Keys;
-use crate::query::list::{ListChanges, Span};
-use crate::query::map::{Listing, MapChanges};
+use crate::query::list::Span;
+use crate::query::map::Listing;
+use crate::tree::pruned::MAX_LIST_DEPTH;
 
 /// The default limit on the proof of one key or index, in bytes: no proof of a key is longer.
 ///
@@ -96,11 +98,25 @@ fn check_len(proof: &[u8], limit: usize) -> Result<()> {
     }
 }
 
+/// The number of nodes that the proof of an answer can have, as far as the query limits it: those that it visits, and the
+/// siblings of these.
+///
+/// Contiguous elements of a list are joined by fewer nodes than there are elements, besides those on the descents to the
+/// first and the last.
+fn max_nodes(ask: &Ask) -> usize {
+    let visited = match ask {
+        Ask::Index(_) => MAX_LIST_DEPTH,
+        Ask::Range { max_segments, .. } => max_segments.saturating_add(2 * MAX_LIST_DEPTH),
+        _ => usize::MAX,
+    };
+    visited.saturating_mul(2).saturating_add(1)
+}
+
 /// Decodes a proof into `tree`, in place: moving a tree would cost as much as hashing a node.
 #[inline(always)]
-fn decode(tree: &mut PartialTree, proof: &[u8], limit: usize) -> Result<()> {
+fn decode(tree: &mut PartialTree, proof: &[u8], limit: usize, max_nodes: usize) -> Result<()> {
     check_len(proof, limit)?;
-    tree.read(proof).map_err(|fault| Failure::Malformed(fault).on_proof())
+    tree.read(proof, max_nodes).map_err(|fault| Failure::Malformed(fault).on_proof())
 }
 
 /// Answers `ask` from `proof`, which must be accepted under `root`.
@@ -122,7 +138,7 @@ pub fn replay(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<An
 #[doc(hidden)]
 pub fn replay_on_tree(root: &RootCid, ask: &Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     let mut tree = PartialTree::of_proof(root.kind, root.suite);
-    decode(&mut tree, proof, limit)?;
+    decode(&mut tree, proof, limit, max_nodes(ask))?;
     accept([root], std::array::from_mut(&mut tree), |[tree]| run_once(ask, tree))
 }
 
@@ -254,7 +270,7 @@ pub fn diff(
     check_same_suite(roots)?;
     let open = |i: usize| -> Result<Half> {
         let mut tree = PartialTree::of_proof(roots[i].kind, roots[i].suite);
-        decode(&mut tree, proofs[i], limit).map_err(|error| error.in_step(i))?;
+        decode(&mut tree, proofs[i], limit, usize::MAX).map_err(|error| error.in_step(i))?;
         Ok(Half::new(tree))
     };
     accept(roots, &mut [open(0)?, open(1)?], |halves| Diff::new(window.clone(), entries).run(halves))

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use crate::bits::Side;
-use crate::error::{ConflictCode, Error, InputCode, Result};
+use crate::error::ConflictCode;
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
 use crate::query::build::{Builder, Built, Destination};
-use crate::query::fixed::FixedSizes;
+use crate::query::changes::{ListChangeRef, ListChanges};
 use crate::query::map::Made;
 use crate::tree::arena::{NodeId, State, Tail};
 use crate::tree::descent::{End, Landing, ToIndex, descend};
-use crate::tree::node::{SUM_LIMIT, Summary};
+use crate::tree::node::Summary;
 use crate::tree::pruned;
 
 const INVALID_SHAPE: Failure = Failure::Invalid("a list whose counts do not fit its shape");
@@ -117,99 +117,36 @@ fn look_ahead(
     Interrupt::Pages(missing)
 }
 
-/// One change of a list: the element before and after. None means that the index is absent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListChange {
-    /// The index.
-    pub index: u64,
-    /// The target before the change, and its size if that is to be checked too.
-    pub before: Option<(Cid, Option<u64>)>,
-    /// The target and size after the change.
-    pub after: Option<(Cid, u64)>,
-}
-
-/// Changes of a list: at least one, in index order, with distinct indices.
-#[derive(Debug, Clone)]
-pub struct ListChanges {
-    changes: Vec<ListChange>,
-    fixed: Option<FixedSizes>,
-}
-
 impl ListChanges {
-    /// Sorts changes and checks what can be checked without the list.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if there are none, or if a size is 0 or above 2^53 - 1; [`Error::Conflict`] if an index occurs twice
-    /// or a change changes nothing.
-    pub fn new(mut changes: Vec<ListChange>) -> Result<Self> {
-        if changes.is_empty() {
-            return Err(Error::input(InputCode::InvalidRequest, "changes: at least one is required"));
-        }
-        changes.sort_by_key(|change| change.index);
-        for (i, change) in changes.iter().enumerate() {
-            let index = change.index;
-            let sizes = [change.before.and_then(|b| b.1), change.after.map(|a| a.1)];
-            if sizes.into_iter().flatten().any(|size| size == 0 || size >= SUM_LIMIT) {
-                return Err(Error::request(format!("index {index}: a size must be at least 1 and below 2^53")));
-            }
-            let why = if i > 0 && changes[i - 1].index == index {
-                "the index is changed twice"
-            } else if change.before.is_none() && change.after.is_none() {
-                "before and after are both absent; nothing changes"
-            } else {
-                continue;
-            };
-            return Err(Error::conflict(ConflictCode::InvalidChange, format!("index {index}: {why}")));
-        }
-        Ok(Self { changes, fixed: None })
-    }
-
-    /// Changes whose result has `sizes`, as far as the tree shows it: the number of elements, their total, the sizes of the
-    /// changed elements, and the sums of all subtrees beside the descents to them.
-    ///
-    /// If the list was fixed before, with the same size of its elements, then so is the result.
-    #[must_use]
-    pub fn into_fixed(self, sizes: FixedSizes) -> Self {
-        Self { fixed: Some(sizes), ..self }
-    }
-
-    /// The number of changes.
-    pub fn len(&self) -> usize {
-        self.changes.len()
-    }
-
-    /// Always false: [`ListChanges::new`] rejects an empty list.
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
-    }
-
     /// Checks that appends leave no gap, that removals are a suffix, and that only one of the two occurs. Returns the number
     /// of elements of the old list that are kept.
     fn check_shape(&self, count: u64) -> Attempt<u64> {
-        let refuse = |at: usize, why: &str| {
-            let what = format!("index {}: {why}", self.changes[at].index);
+        let refuse = |index: u64, why: &str| {
+            let what = format!("index {index}: {why}");
             Err(Failure::Conflict { code: ConflictCode::InvalidChange, what }.into())
         };
         let (mut next, mut keep, mut removed) = (count, count, None);
-        for (at, change) in self.changes.iter().enumerate() {
-            if change.index >= count {
-                if change.index != next {
-                    return refuse(at, &format!("the append leaves a gap; the next index is {next}"));
+        let mut removals = 0;
+        for change in self.iter() {
+            let index = change.index;
+            removals += u64::from(change.after.is_none());
+            if index >= count {
+                if index != next {
+                    return refuse(index, &format!("the append leaves a gap; the next index is {next}"));
                 }
                 if removed.is_some() {
-                    return refuse(at, "appends and removals together");
+                    return refuse(index, "appends and removals together");
                 }
                 next += 1;
             } else if change.after.is_none() {
-                keep = keep.min(change.index);
-                removed = Some(at);
+                keep = keep.min(index);
+                removed = Some(index);
             } else if removed.is_some() {
-                return refuse(at, "a replacement after a removal; only the end of a list can be removed");
+                return refuse(index, "a replacement after a removal; only the end of a list can be removed");
             }
         }
-        let removals = self.changes.iter().filter(|change| change.after.is_none()).count() as u64;
         match removed {
-            Some(at) if removals != count - keep => refuse(at, "the removals are not the end of the list"),
+            Some(index) if removals != count - keep => refuse(index, "the removals are not the end of the list"),
             _ => Ok(keep),
         }
     }
@@ -222,15 +159,15 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
         if tree.may_lack_pages() {
             load_paths(tree, changes)?;
         }
-        for change in &changes.changes {
-            check(tree, change)?;
+        for change in changes.iter() {
+            check(tree, &change)?;
         }
     }
     let count = tree.sum(PartialTree::TOP).count;
     let keep = changes.check_shape(count)?;
-    while let Some(change) = changes.changes.get(made.count) {
+    while let Some(change) = changes.get(made.count) {
         if let Some((target, size)) = change.after {
-            let leaf = fresh_leaf(tree, &target, size);
+            let leaf = fresh_leaf(tree, target, size);
             made.top = match change.index < count {
                 true => replace(tree, made.top, change.index, leaf)?,
                 false => append(tree, made.top, leaf)?,
@@ -251,7 +188,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
 /// visit these nodes.
 fn load_paths(tree: &mut PartialTree, changes: &ListChanges) -> Attempt<()> {
     let mut missing = BTreeSet::new();
-    for change in &changes.changes {
+    for change in changes.iter() {
         match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToIndex(change.index)) {
             Err(Interrupt::Pages(pages)) => missing.extend(pages),
             other => {
@@ -269,9 +206,9 @@ pub(crate) fn get(tree: &mut PartialTree, index: u64) -> Attempt<Option<NodeId>>
 }
 
 /// Compares a change with the element in the list.
-fn check(tree: &mut PartialTree, change: &ListChange) -> Attempt<()> {
+fn check(tree: &mut PartialTree, change: &ListChangeRef<'_>) -> Attempt<()> {
     let found = get(tree, change.index)?;
-    let is = found.map(|id| (Cid::trusted(tree.arena.target(id)), tree.sum(id).measure));
+    let is = found.map(|id| (tree.arena.target(id), tree.sum(id).measure));
     let refuse = |code, why: String| {
         let what = format!("index {}: {why}", change.index);
         Err(Failure::Conflict { code, what }.into())
@@ -282,10 +219,10 @@ fn check(tree: &mut PartialTree, change: &ListChange) -> Attempt<()> {
         _ => false,
     };
     if !agrees {
-        let show = |element: Option<(Cid, Option<u64>)>| match element {
+        let show = |element: Option<(&[u8], Option<u64>)>| match element {
             None => "nothing".to_owned(),
-            Some((cid, None)) => cid.text(),
-            Some((cid, Some(size))) => format!("{cid} of size {size}"),
+            Some((cid, None)) => Cid::trusted(cid).text(),
+            Some((cid, Some(size))) => format!("{} of size {size}", Cid::trusted(cid)),
         };
         let there = show(is.map(|(cid, size)| (cid, Some(size))));
         return refuse(
@@ -299,8 +236,8 @@ fn check(tree: &mut PartialTree, change: &ListChange) -> Attempt<()> {
     Ok(())
 }
 
-fn fresh_leaf(tree: &mut PartialTree, target: &Cid, measure: u64) -> NodeId {
-    let (offset, target_len) = (tree.arena.store(target.as_bytes()), target.as_bytes().len() as u8);
+fn fresh_leaf(tree: &mut PartialTree, target: &[u8], measure: u64) -> NodeId {
+    let (offset, target_len) = (tree.arena.store(target), target.len() as u8);
     let sum = Summary { count: 1, measure, digest: Digest::ZERO };
     tree.push_fresh(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len })
 }

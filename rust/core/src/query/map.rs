@@ -3,70 +3,21 @@
 use std::collections::BTreeSet;
 
 use crate::bits::{PathBuffer, Side, bit, first_difference};
-use crate::error::{ConflictCode, Error, InputCode, Result};
+use crate::error::{ConflictCode, Result};
 use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
-use crate::key::Key;
+use crate::key;
 use crate::page::partial::{Loading, PartialTree, SUM_TOO_LARGE, Visiting};
 use crate::query::arcs::{ArcSpan, Arcs};
 use crate::query::build::{Builder, Built, Destination};
+use crate::query::changes::{MapChangeRef, MapChanges};
 use crate::tree::arena::{NodeId, State, Tail};
 use crate::tree::descent::{BELOW_WHOLE_KEY, End, Landing, ToKey, descend};
 use crate::tree::node::Summary;
 use crate::tree::pruned;
 
 pub use crate::query::scan::Listing;
-
-/// One change of a map: the target of a key before and after. None means that the key is absent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MapChange {
-    /// The key.
-    pub key: Key,
-    /// The target before the change.
-    pub before: Option<Cid>,
-    /// The target after the change.
-    pub after: Option<Cid>,
-}
-
-/// Changes of a map: at least one, in key order, with distinct keys, each of which changes something.
-#[derive(Debug, Clone)]
-pub struct MapChanges(Vec<MapChange>);
-
-impl MapChanges {
-    /// Sorts and validates changes.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if there are none; [`Error::Conflict`] if a key occurs twice or a change changes nothing.
-    pub fn new(mut changes: Vec<MapChange>) -> Result<Self> {
-        if changes.is_empty() {
-            return Err(Error::input(InputCode::InvalidRequest, "changes: at least one is required"));
-        }
-        changes.sort_by(|a, b| a.key.cmp(&b.key));
-        let invalid = |change: &MapChange, why: &str| {
-            Err(Error::conflict(ConflictCode::InvalidChange, format!("{:?}: {why}", change.key.text())))
-        };
-        for (i, change) in changes.iter().enumerate() {
-            if i > 0 && changes[i - 1].key == change.key {
-                return invalid(change, "the key is changed twice");
-            }
-            if change.before == change.after {
-                return invalid(change, "before and after are the same; nothing changes");
-            }
-        }
-        Ok(Self(changes))
-    }
-
-    /// The number of changes.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Always false: [`MapChanges::new`] rejects an empty list.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
 
 /// The changes of a tree that were made so far. Unlike reads, changes are not repeated after an interrupt.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +38,7 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &MapChanges, made: &mut Mad
     if tree.may_lack_pages() && made.count == 0 {
         load_paths(tree, changes)?;
     }
-    while let Some(change) = changes.0.get(made.count) {
+    while let Some(change) = changes.get(made.count) {
         *made = Made { count: made.count + 1, top: make(tree, made.top, change)? };
     }
     tree.seal(made.top);
@@ -98,8 +49,8 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &MapChanges, made: &mut Mad
 /// visit these nodes.
 fn load_paths(tree: &mut PartialTree, changes: &MapChanges) -> Attempt<()> {
     let mut missing = BTreeSet::new();
-    for change in &changes.0 {
-        match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToKey(change.key.as_bytes())) {
+    for key in changes.keys() {
+        match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToKey(key)) {
             Err(Interrupt::Pages(pages)) => missing.extend(pages),
             other => {
                 other?;
@@ -110,19 +61,19 @@ fn load_paths(tree: &mut PartialTree, changes: &MapChanges) -> Attempt<()> {
 }
 
 /// Makes one change, and returns the new top.
-fn make(tree: &mut PartialTree, top: NodeId, change: &MapChange) -> Attempt<NodeId> {
-    let key = change.key.as_bytes();
+fn make(tree: &mut PartialTree, top: NodeId, change: MapChangeRef<'_>) -> Attempt<NodeId> {
+    let MapChangeRef { key, before, after } = change;
     let mut path = Visiting::<true>::new(tree);
     let Landing { id, end, .. } = descend(&mut path, top, 0, &mut ToKey(key))?;
     let steps = path.steps;
-    let found = (end == End::Found).then(|| Cid::trusted(tree.arena.target(id)));
-    if found != change.before {
-        let show = |target: Option<Cid>| target.map_or_else(|| "nothing".to_owned(), |cid| cid.text());
-        let (found, before) = (show(found), show(change.before));
-        let what = format!("{:?}: the current target is {found}, not {before}", change.key.text());
+    let found = (end == End::Found).then(|| tree.arena.target(id));
+    if found != before {
+        let show = |target: Option<&[u8]>| target.map_or_else(|| "nothing".to_owned(), |cid| Cid::trusted(cid).text());
+        let path = key::segments(key).join("/");
+        let what = format!("{path:?}: the current target is {}, not {}", show(found), show(before));
         return Err(Failure::Conflict { code: ConflictCode::BeforeMismatch, what }.into());
     }
-    match (&change.after, end) {
+    match (after, end) {
         (Some(after), End::Diverges(at)) => {
             let (leaf, tail) = fresh_leaf(tree, key, after);
             let (left, right) = if bit(key, at) { (id, leaf) } else { (leaf, id) };
@@ -139,9 +90,9 @@ fn make(tree: &mut PartialTree, top: NodeId, change: &MapChange) -> Attempt<Node
 }
 
 /// Adds a leaf that stores its whole key, so that it can be anywhere on the key's path.
-fn fresh_leaf(tree: &mut PartialTree, key: &[u8], target: &Cid) -> (NodeId, Tail) {
+fn fresh_leaf(tree: &mut PartialTree, key: &[u8], target: &[u8]) -> (NodeId, Tail) {
     let tail = Tail { offset: tree.arena.store(key), start: 0, len: key.len() as u16 };
-    let (target, target_len) = (tree.arena.store(target.as_bytes()), target.as_bytes().len() as u8);
+    let (target, target_len) = (tree.arena.store(target), target.len() as u8);
     let sum = Summary { count: 1, measure: 1, digest: Digest::ZERO };
     (tree.push_fresh(sum, State::Leaf { tail, target, target_len }), tail)
 }

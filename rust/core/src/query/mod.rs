@@ -2,6 +2,7 @@
 
 pub(crate) mod arcs;
 pub(crate) mod build;
+pub(crate) mod changes;
 pub(crate) mod diff;
 pub(crate) mod fixed;
 pub(crate) mod keys;

@@ -31,7 +31,7 @@ pub enum Form {
 }
 
 /// The maximum depth of a list, whose count is below 2^53.
-const MAX_LIST_DEPTH: usize = 53;
+pub const MAX_LIST_DEPTH: usize = 53;
 
 /// The shortest encoding of a child of an inner node: a leaf whose tail is empty and whose target is `bafkqaaa`.
 const MIN_CHILD: usize = 7;
@@ -56,30 +56,39 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     /// Also holds the path to the current node.
     encoder: &'a mut Encoder,
     stubs: u32,
+    max_nodes: usize,
 }
 
 /// Decodes a whole pruned tree of fewer than 2^32 bytes into `arena`, which must be empty; the top is node 0.
 ///
 /// An inner node is accepted only if enough bytes are left for all children that are still owed. So there are at most
-/// two nodes per [`MIN_CHILD`] bytes, and memory is proportional to the input, valid or not.
-pub(crate) fn decode(arena: &mut Arena, bytes: &[u8], kind: Kind, suite: Suite, form: Form) -> Result<(), Fault> {
-    arena.reserve(2 * bytes.len() / TYPICAL_CHILD + 1, bytes.len());
+/// two nodes per [`MIN_CHILD`] bytes, and memory is proportional to the input, valid or not. If the query can visit a few
+/// nodes only, `max_nodes` bounds the memory further; up to the capacity that `arena` has already, more are accepted.
+pub(crate) fn decode(
+    arena: &mut Arena,
+    bytes: &[u8],
+    kind: Kind,
+    suite: Suite,
+    form: Form,
+    max_nodes: usize,
+) -> Result<(), Fault> {
+    arena.reserve((2 * bytes.len() / TYPICAL_CHILD + 1).min(max_nodes), bytes.len());
     arena.bytes.extend_from_slice(bytes);
     let encoder = &mut Encoder::new(suite);
     match (kind, form) {
-        (Kind::Map, Form::Proof) => Decoder::<true, false>::new(bytes, arena, encoder).run(),
-        (Kind::Map, Form::Page) => Decoder::<true, true>::new(bytes, arena, encoder).run(),
-        (Kind::List, Form::Proof) => Decoder::<false, false>::new(bytes, arena, encoder).run(),
-        (Kind::List, Form::Page) => Decoder::<false, true>::new(bytes, arena, encoder).run(),
+        (Kind::Map, Form::Proof) => Decoder::<true, false>::new(bytes, arena, encoder, max_nodes).run(),
+        (Kind::Map, Form::Page) => Decoder::<true, true>::new(bytes, arena, encoder, max_nodes).run(),
+        (Kind::List, Form::Proof) => Decoder::<false, false>::new(bytes, arena, encoder, max_nodes).run(),
+        (Kind::List, Form::Page) => Decoder::<false, true>::new(bytes, arena, encoder, max_nodes).run(),
     }
 }
 
 impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     const KIND: Kind = if MAP { Kind::Map } else { Kind::List };
 
-    fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder) -> Self {
+    fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder, max_nodes: usize) -> Self {
         let reader = PrunedReader { bytes, at: 0 };
-        Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0 }
+        Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0, max_nodes }
     }
 
     fn run(mut self) -> Result<(), Fault> {
@@ -118,7 +127,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
                     return Err(Fault { why: "an empty node inside a tree", at });
                 }
                 let digest = if MAP { self.encoder.map_empty() } else { self.encoder.list_empty() };
-                self.push_shown(Summary { count: 0, measure: 0, digest }, State::Empty, NONE);
+                self.push_shown(Summary { count: 0, measure: 0, digest }, State::Empty, NONE)?;
             }
             _ => return Err(Fault { why: "an unknown node tag", at }),
         }
@@ -126,26 +135,32 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     }
 
     #[inline(always)]
-    fn push_shown(&mut self, sum: Summary, state: State, home: u32) -> NodeId {
+    fn push_shown(&mut self, sum: Summary, state: State, home: u32) -> Result<NodeId, Fault> {
         self.arena.shown += 1;
         let flags = if PAGE { SHOWN } else { 0 };
         self.push(Node { home, flags, ..Node::new(sum, state) })
     }
 
     #[inline(always)]
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: Node) -> Result<NodeId, Fault> {
         if self.arena.nodes.len() == self.arena.nodes.capacity() {
-            self.grow();
+            self.grow()?;
         }
-        self.arena.push(node)
+        Ok(self.arena.push(node))
     }
 
     /// Reserves capacity for all nodes that the rest of the bytes can hold, so that nodes are moved once at most.
     #[cold]
-    fn grow(&mut self) {
+    fn grow(&mut self) -> Result<(), Fault> {
         let owed = self.owed + 1;
         let rest = (self.reader.bytes.len() - self.reader.at).saturating_sub(MIN_CHILD * owed);
-        self.arena.nodes.reserve_exact(2 + owed + 2 * rest / (MIN_CHILD + 1));
+        match self.max_nodes.saturating_sub(self.arena.nodes.len()) {
+            0 => self.reader.fail("more nodes than the query can visit"),
+            most => {
+                self.arena.nodes.reserve_exact((2 + owed + 2 * rest / (MIN_CHILD + 1)).min(most));
+                Ok(())
+            }
+        }
     }
 
     #[inline(always)]
@@ -157,7 +172,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
         // Equal children mark a node whose left child is incomplete.
         let state = State::Inner { bit, label, start, left: next, right: next };
-        self.parent = self.push_shown(Summary::UNKNOWN, state, self.parent).0;
+        self.parent = self.push_shown(Summary::UNKNOWN, state, self.parent)?.0;
         if !MAP {
             self.depth += 1;
         }
@@ -186,7 +201,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         key::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
         let tail = Tail { offset: at as u32, start: (len - tail.len()) as u16, len: tail.len() as u16 };
         let sum = Summary { count: 1, measure: 1, digest };
-        let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE);
+        let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE)?;
         self.measure(id);
         Ok(())
     }
@@ -198,7 +213,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
         let digest = self.encoder.list_leaf(measure, bytes);
         let sum = Summary { count: 1, measure, digest };
-        let id = self.push_shown(sum, State::Leaf { tail: Tail::NONE, target, target_len }, NONE);
+        let id = self.push_shown(sum, State::Leaf { tail: Tail::NONE, target, target_len }, NONE)?;
         self.measure(id);
         Ok(())
     }
@@ -211,7 +226,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let mut digest = Digest::ZERO;
         digest.0.copy_from_slice(self.reader.take(32)?);
         let state = State::Stub { extent: 0, ordinal: self.stubs };
-        let id = self.push(Node::new(Summary { count, measure, digest }, state));
+        let id = self.push(Node::new(Summary { count, measure, digest }, state))?;
         if PAGE {
             let [height, weight, extent] = [self.reader.varint()?, self.reader.varint()?, self.reader.varint()?];
             let (Ok(height), Ok(weight), Ok(extent)) = (height.try_into(), weight.try_into(), extent.try_into()) else {

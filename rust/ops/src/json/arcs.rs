@@ -6,6 +6,7 @@ use coregw_core::{Arcs, Cid, Error, InputCode, Result, Suite};
 use serde::Deserialize as _;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
+use super::refusal::{refuse, split_code};
 use crate::json::{Text, objects};
 
 /// Reads `{"arcs": {path: cid}, "suite"?: name}`. Two arcs with one path are found when the arcs are sorted. O(bytes).
@@ -81,10 +82,6 @@ impl<'de> DeserializeSeed<'de> for Target<'_> {
     }
 }
 
-/// Prefixes that carry an error code through serde_json's error type, which holds text only.
-const CODE_PREFIXES: [(&str, InputCode); 2] =
-    [("\u{1}path\u{1}", InputCode::InvalidPath), ("\u{1}cid\u{1}", InputCode::InvalidCid)];
-
 impl<'de> Visitor<'de> for Target<'_> {
     type Value = ();
 
@@ -94,21 +91,21 @@ impl<'de> Visitor<'de> for Target<'_> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
         let shown: String = self.path.chars().take(80).collect();
-        let target =
-            Cid::from_text(text).map_err(|error| E::custom(format!("{}arc {shown:?}: {error}", CODE_PREFIXES[1].0)))?;
+        let target = Cid::from_text(text)
+            .map_err(|error| refuse::<E>(InputCode::InvalidCid, &format!("arc {shown:?}: {error}")))?;
         let added = self.arcs.push_text(self.path, &target);
-        added.map_err(|why| E::custom(format!("{}path {shown:?}: {why}", CODE_PREFIXES[0].0)))
+        added.map_err(|why| refuse(InputCode::InvalidPath, &format!("path {shown:?}: {why}")))
     }
 }
 
 fn arcs_error(error: &serde_json::Error) -> Error {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());
-    for (prefix, code) in CODE_PREFIXES {
-        if let Some(sentence) = text.strip_prefix(prefix) {
-            let sentence = sentence.strip_suffix(&format!(" at {place}")).unwrap_or(sentence);
-            return Error::input(code, format!("arcs: {sentence} ({place})"));
+    match split_code(&text) {
+        (InputCode::InvalidRequest, what) => Error::request(format!("the request: {what}")),
+        (code, what) => {
+            let what = what.strip_suffix(&format!(" at {place}")).unwrap_or(what);
+            Error::input(code, format!("arcs: {what} ({place})"))
         }
     }
-    Error::request(format!("the request: {text}"))
 }

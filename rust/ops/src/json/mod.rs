@@ -3,7 +3,10 @@
 //! Knows the syntax of messages and what is refused whatever their members are; the members are in `message`.
 
 mod arcs;
+mod array;
 mod object;
+mod part;
+mod refusal;
 mod strict;
 mod text;
 mod writer;
@@ -11,9 +14,12 @@ mod writer;
 pub use arcs::{arcs, create_root};
 pub use strict::{Integers, check};
 
+pub(crate) use array::array;
 pub(crate) use object::{ObjectsOnly, object, objects};
+pub(crate) use part::read_part;
+pub(crate) use refusal::request_error;
 pub(crate) use strict::read;
-pub(crate) use text::{Text, decode_base64};
+pub(crate) use text::{Text, decode_base64, shown};
 pub(crate) use writer::write;
 
 use serde_json::value::RawValue;

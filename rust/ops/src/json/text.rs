@@ -6,6 +6,14 @@ use std::fmt;
 use data_encoding::{BASE64, DecodeError, DecodeKind};
 use serde::de::{DeserializeSeed, Deserializer, Visitor};
 
+/// Characters of a caller's text that an error message repeats.
+const SHOWN_CHARS: usize = 80;
+
+/// The beginning of a caller's text, for error messages.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
 /// Reads a string, borrowed if it contains no escapes.
 pub(crate) struct Text;
 

@@ -1,34 +1,42 @@
 //! The deltas of a mutation (protocol section 5): their messages, and what each means, for the gateway and the verifier.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use coregw_core::Ask;
 use coregw_core::{
-    Arcs, Cid, ConflictCode, Error, FixedSizes, InputCode, Key, Kind, ListChange, ListChanges, MapChange, MapChanges,
-    Result, RootCid, Snapshot,
+    Arcs, Cid, ConflictCode, Error, FixedSizes, InputCode, Key, Kind, ListChange, ListChangesBuilder, MapChange,
+    MapChangesBuilder, Result, RootCid, Snapshot,
 };
+use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Int, present, shown};
-use crate::json::objects;
+use crate::json::{array, objects, read_part, request_error};
 
 /// The limit on the deltas of one mutation.
 pub const MAX_DELTAS: usize = 1000;
 
+/// A delta as it was received. Its changes are read when its kind is known, one at a time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub(crate) struct Delta {
-    pub(crate) kind: String,
+pub(crate) struct DeltaMessage<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
     #[serde(default, deserialize_with = "present")]
-    pub(crate) object: Option<String>,
-    pub(crate) changes: Vec<DeltaChange>,
+    object: Option<String>,
+    #[serde(borrow)]
+    changes: &'a RawValue,
     #[serde(default, deserialize_with = "present")]
-    pub(crate) expected_root: Option<String>,
+    expected_root: Option<String>,
     #[serde(default, deserialize_with = "present")]
     commit: Option<Commit>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-pub(crate) struct DeltaChange {
+struct DeltaChange {
     #[serde(default, deserialize_with = "present")]
     path: Option<String>,
     #[serde(default, deserialize_with = "present")]
@@ -84,7 +92,7 @@ pub(crate) struct DeltaReceipt {
 }
 
 objects! {
-    read: Delta, DeltaChange, ChangeSide, Commit, FixedList, Receipt, DeltaReceipt;
+    read: DeltaMessage<'a>, DeltaChange, ChangeSide, Commit, FixedList, Receipt, DeltaReceipt;
     written: Receipt, DeltaReceipt;
 }
 
@@ -94,15 +102,34 @@ pub(crate) fn base_root(cid: &Cid) -> Result<RootCid> {
         .ok_or_else(|| Error::input(InputCode::KindMismatch, format!("root: {cid} is a payload, not a map or list")))
 }
 
-/// Checks what can be checked of all deltas before the first is applied.
-pub(crate) fn check_all(deltas: &[Delta]) -> Result<()> {
-    if deltas.is_empty() || deltas.len() > MAX_DELTAS {
-        return Err(Error::request(format!("deltas: {} deltas are not from 1 to {MAX_DELTAS}", deltas.len())));
+/// Reads the member `deltas`.
+pub(crate) fn deltas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DeltaMessage<'de>>, D::Error> {
+    array(deserializer, "deltas", MAX_DELTAS, InputCode::InvalidRequest)
+}
+
+/// Reads what is in the deltas of `body`, and checks what can be checked before the first is applied. O(bytes) time;
+/// memory for the keys and targets, and some dozens of bytes for each change. Returns each with the query that makes its
+/// changes.
+pub(crate) fn read_all(body: &[u8], deltas: Vec<DeltaMessage<'_>>) -> Result<Vec<(Delta, Ask)>> {
+    if deltas.is_empty() {
+        return Err(Error::request(format!("deltas: 0 deltas are not from 1 to {MAX_DELTAS}")));
     }
-    match deltas.iter().position(|delta| delta.changes.is_empty()) {
-        Some(i) => Err(Error::request(format!("delta {i}: no changes"))),
-        None => Ok(()),
-    }
+    let read = |(i, delta): (usize, DeltaMessage<'_>)| delta.read(body).map_err(|error| error.in_delta(i));
+    deltas.into_iter().enumerate().map(read).collect()
+}
+
+/// A delta that is well-formed.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    kind: Kind,
+    object: Option<RootCid>,
+    expected_root: Option<Cid>,
+    /// The sizes of the fixed list that the delta commits to.
+    pub(crate) fixed: Option<FixedSizes>,
+    /// The number of coordinates that it changes.
+    pub(crate) change_count: u64,
+    /// The number of coordinates that it sets.
+    pub(crate) set_count: u64,
 }
 
 /// The tree that a delta changes.
@@ -122,49 +149,26 @@ impl Object {
     }
 }
 
-impl Delta {
-    /// The tree that this delta names, or `current` (the base root, or what earlier deltas made of it) if that is of its
-    /// kind, or a new empty tree.
-    pub(crate) fn object(&self, current: &RootCid) -> Result<Object> {
-        let kind = match self.kind.as_str() {
+impl DeltaMessage<'_> {
+    fn read(&self, body: &[u8]) -> Result<(Delta, Ask)> {
+        let kind = match &*self.kind {
             "map" => Kind::Map,
             "list" => Kind::List,
             other => return Err(Error::request(format!("kind {:?} is neither map nor list", shown(other)))),
         };
-        match &self.object {
-            Some(text) => Ok(Object::Existing(RootCid::of(&cid("object", text)?, kind)?)),
-            None if current.kind == kind => Ok(Object::Existing(*current)),
-            None => Ok(Object::Empty(match kind {
-                Kind::Map => Snapshot::map(current.suite, Arcs::default())?,
-                Kind::List => Snapshot::list(current.suite, &[])?,
-            })),
+        if kind == Kind::Map && self.commit.is_some() {
+            return Err(Error::request("commit: a map has no fixed_list"));
         }
+        let object = self.object.as_ref().map(|text| RootCid::of(&cid("object", text)?, kind)).transpose()?;
+        let expected_root = self.expected_root.as_ref().map(|text| cid("expected_root", text)).transpose()?;
+        let fixed = self.fixed_sizes()?;
+        let mut changes = Changes::new(kind, fixed);
+        let (change_count, set_count) = changes.read(body, self.changes)?;
+        let delta = Delta { kind, object, expected_root, fixed, change_count, set_count };
+        Ok((delta, changes.ask()?))
     }
 
-    /// The query that makes this delta's changes.
-    pub(crate) fn ask(&self, kind: Kind) -> Result<Ask> {
-        match kind {
-            Kind::Map if self.commit.is_some() => Err(Error::request("commit: a map has no fixed_list")),
-            Kind::Map => Ok(Ask::ChangeMap(map_changes(&self.changes)?)),
-            Kind::List => Ok(Ask::ChangeList(list_changes(&self.changes, self.fixed_sizes()?)?)),
-        }
-    }
-
-    /// Compares the result of this delta with the root that it expects.
-    pub(crate) fn check_expected(&self, result: &RootCid) -> Result<()> {
-        let Some(expected) = &self.expected_root else {
-            return Ok(());
-        };
-        let expected = cid("expected_root", expected)?;
-        if expected == result.cid() {
-            return Ok(());
-        }
-        let what = format!("the result is {result}, not the expected {expected}");
-        Err(Error::conflict(ConflictCode::ExpectedRootMismatch, what))
-    }
-
-    /// The sizes of the fixed list that this delta commits to.
-    pub(crate) fn fixed_sizes(&self) -> Result<Option<FixedSizes>> {
+    fn fixed_sizes(&self) -> Result<Option<FixedSizes>> {
         let Some(Commit { fixed_list: FixedList { total_size, chunk_size } }) = self.commit else {
             return Ok(None);
         };
@@ -173,10 +177,109 @@ impl Delta {
             sizes => Ok(sizes),
         }
     }
+}
 
-    /// The number of coordinates that this delta sets.
-    pub(crate) fn set_count(&self) -> u64 {
-        self.changes.iter().filter(|change| change.after.is_some()).count() as u64
+impl Delta {
+    /// The tree that this delta names, or `current` (the base root, or what earlier deltas made of it) if that is of its
+    /// kind, or a new empty tree.
+    pub(crate) fn object(&self, current: &RootCid) -> Result<Object> {
+        match &self.object {
+            Some(root) => Ok(Object::Existing(*root)),
+            None if current.kind == self.kind => Ok(Object::Existing(*current)),
+            None => Ok(Object::Empty(match self.kind {
+                Kind::Map => Snapshot::map(current.suite, Arcs::default())?,
+                Kind::List => Snapshot::list(current.suite, &[])?,
+            })),
+        }
+    }
+
+    /// Compares the result of this delta with the root that it expects.
+    pub(crate) fn check_expected(&self, result: &RootCid) -> Result<()> {
+        match self.expected_root {
+            Some(expected) if expected != result.cid() => {
+                let what = format!("the result is {result}, not the expected {expected}");
+                Err(Error::conflict(ConflictCode::ExpectedRootMismatch, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The changes of a delta, as far as they are read.
+enum Changes {
+    Map(MapChangesBuilder),
+    List(ListChangesBuilder, Option<FixedSizes>),
+}
+
+impl Changes {
+    fn new(kind: Kind, fixed: Option<FixedSizes>) -> Self {
+        match kind {
+            Kind::Map => Self::Map(MapChangesBuilder::default()),
+            Kind::List => Self::List(ListChangesBuilder::default(), fixed),
+        }
+    }
+
+    /// Reads the member `changes`, a part of `body`. Returns how many there are, and how many set their coordinate.
+    fn read(&mut self, body: &[u8], member: &RawValue) -> Result<(u64, u64)> {
+        let mut refused = None;
+        match read_part(body, member, ChangesReader { changes: self, refused: &mut refused }) {
+            Ok(counts) => Ok(counts),
+            Err(error) => Err(refused.unwrap_or_else(|| request_error(&error))),
+        }
+    }
+
+    fn push(&mut self, change: &DeltaChange) -> Result<()> {
+        match self {
+            Self::Map(builder) => {
+                builder.push(&change.of_map()?);
+                Ok(())
+            }
+            Self::List(builder, fixed) => builder.push(&change.of_list(*fixed)?),
+        }
+    }
+
+    fn ask(self) -> Result<Ask> {
+        Ok(match self {
+            Self::Map(builder) => Ask::ChangeMap(builder.finish()?),
+            Self::List(builder, None) => Ask::ChangeList(builder.finish()?),
+            Self::List(builder, Some(sizes)) => Ask::ChangeList(builder.finish()?.into_fixed(sizes)),
+        })
+    }
+}
+
+/// Reads changes, each checked before the next. The first that is invalid ends the reading: serde's errors hold text
+/// only, so it is left in `refused`.
+struct ChangesReader<'a> {
+    changes: &'a mut Changes,
+    refused: &'a mut Option<Error>,
+}
+
+impl<'de> DeserializeSeed<'de> for ChangesReader<'_> {
+    type Value = (u64, u64);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ChangesReader<'_> {
+    type Value = (u64, u64);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of changes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let (mut count, mut set_count) = (0, 0);
+        while let Some(change) = array.next_element::<DeltaChange>()? {
+            if let Err(error) = self.changes.push(&change) {
+                *self.refused = Some(error.within(&format!("change {count}")));
+                return Err(de::Error::custom("a change is invalid"));
+            }
+            count += 1;
+            set_count += u64::from(change.after.is_some());
+        }
+        Ok((count, set_count))
     }
 }
 
@@ -204,23 +307,6 @@ impl ChangeSide {
     fn size(&self) -> Option<u64> {
         self.size.map(|size| size.0)
     }
-}
-
-fn map_changes(changes: &[DeltaChange]) -> Result<MapChanges> {
-    let change =
-        |(i, change): (usize, &DeltaChange)| change.of_map().map_err(|error| error.within(&format!("change {i}")));
-    MapChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)
-}
-
-fn list_changes(changes: &[DeltaChange], fixed: Option<FixedSizes>) -> Result<ListChanges> {
-    let change = |(i, change): (usize, &DeltaChange)| {
-        change.of_list(fixed).map_err(|error| error.within(&format!("change {i}")))
-    };
-    let changes = ListChanges::new(changes.iter().enumerate().map(change).collect::<Result<_>>()?)?;
-    Ok(match fixed {
-        Some(sizes) => changes.into_fixed(sizes),
-        None => changes,
-    })
 }
 
 impl DeltaChange {

@@ -5,6 +5,7 @@
 //! The members of each operation are declared in its own module.
 
 pub(crate) mod delta;
+pub(crate) mod path;
 pub(crate) mod prooflist;
 pub(crate) mod question;
 
@@ -16,22 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 
-/// Characters of a caller's text that an error message repeats.
-const SHOWN_CHARS: usize = 80;
+pub(crate) use crate::json::shown;
 
 /// Reads a request.
 pub(crate) fn request<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
-    json::read(body).map_err(|error| Error::request(format!("the request: {error}")))
+    json::read(body).map_err(|error| json::request_error(&error))
 }
 
 /// Reads a result. A result that is not well-formed proves nothing, so this is a proof error.
 pub(crate) fn result<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     json::read(body).map_err(|error| Error::proof(format!("the result: {error}")))
-}
-
-/// The beginning of a caller's text, for error messages.
-pub(crate) fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS).collect()
 }
 
 /// Checks the profile of a request.

@@ -5,12 +5,16 @@
 
 use std::borrow::Cow;
 
-use coregw_core::{Cid, Error, Result};
+use coregw_core::{Cid, Error, InputCode, MAX_KEYS, Result};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
+use super::path::{self, Path};
 use super::{Int, present};
-use crate::json::{Text, decode_base64, objects};
+use crate::json::{Text, array, decode_base64, objects};
+
+/// The limit on the segments of one range.
+pub(crate) const MAX_SEGMENTS: usize = 10_000;
 
 /// The proof of a step; base64 in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,9 +81,9 @@ pub(crate) struct Step<'a> {
     pub(crate) target: Option<Option<Link<'a>>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
     pub(crate) keys: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
     pub(crate) targets: Option<Vec<Option<Link<'a>>>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<Int>,
@@ -91,16 +95,16 @@ pub(crate) struct Step<'a> {
     pub(crate) length: Option<Int>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) total_size: Option<Int>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "elements", skip_serializing_if = "Option::is_none")]
     pub(crate) segments: Option<Vec<Link<'a>>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "elements", skip_serializing_if = "Option::is_none")]
     pub(crate) sizes: Option<Vec<Int>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<Option<Int>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub(crate) prefix: Option<Vec<String>>,
+    pub(crate) prefix: Option<Path>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub(crate) after: Option<Vec<String>>,
+    pub(crate) after: Option<Path>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<Int>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -111,6 +115,25 @@ pub(crate) struct Step<'a> {
     pub(crate) evidence_backend: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) proof: Proof<'a>,
+}
+
+/// Reads what a step lists for each element of a range.
+pub(crate) fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    array(deserializer, "elements", MAX_SEGMENTS, InputCode::InvalidRequest).map(Some)
+}
+
+/// Reads what a request, a step or a result lists for each key of a multiproof.
+pub(crate) fn keys<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    array(deserializer, "keys", MAX_KEYS, InputCode::InvalidRequest).map(Some)
+}
+
+/// Reads the member `steps`. Each consumes at least one segment of a path.
+fn steps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step<'de>>, D::Error> {
+    array(deserializer, "steps", path::MAX_SEGMENTS, InputCode::InvalidRequest)
 }
 
 impl<'a> Step<'a> {
@@ -163,6 +186,7 @@ pub(crate) struct ProofList<'a> {
     #[serde(borrow)]
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     query: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "steps")]
     pub(crate) steps: Vec<Step<'a>>,
 }
 

@@ -5,23 +5,22 @@ use coregw_core::{Answer, Ask};
 use coregw_core::{Cid, Error, Key, Keys, Kind, Result, RootCid, Window};
 
 use super::Int;
-use super::prooflist::{Link, Proof, ProofList, Step};
+use super::path::Path;
+use super::prooflist::{Link, MAX_SEGMENTS, Proof, ProofList, Step};
 
 /// The coordinate whose step is a `payload_binding`.
 const PAYLOAD: &str = "@payload";
-/// The limit on the segments of one range.
-pub(crate) const MAX_SEGMENTS: usize = 10_000;
 /// The limit on, and the default of, the entries in one page of a listing.
 pub(crate) const MAX_ENTRIES: u64 = 1000;
 
 /// A question about one tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
-    Key(Vec<String>),
-    Keys(Vec<Vec<String>>),
+    Key(Path),
+    Keys(Vec<Path>),
     Index(u64),
     Range { start: u64, end: Option<u64> },
-    Scan { prefix: Vec<String>, after: Option<Vec<String>>, limit: u64 },
+    Scan { prefix: Path, after: Option<Path>, limit: u64 },
 }
 
 impl Question {
@@ -38,17 +37,19 @@ impl Question {
     /// [`Error::Input`] for an invalid path.
     pub(crate) fn ask(&self) -> Result<Ask> {
         Ok(match self {
-            Self::Key(segments) => Ask::Key(Key::from_segments(segments)?),
+            Self::Key(path) => Ask::Key(Key::from_segments(&path.segments())?),
             Self::Keys(keys) => {
-                let key = |(index, segments): (usize, &Vec<String>)| {
-                    Key::from_segments(segments).map_err(|error| error.within(&format!("keys[{index}]")))
+                let key = |(index, path): (usize, &Path)| {
+                    Key::from_segments(&path.segments()).map_err(|error| error.within(&format!("keys[{index}]")))
                 };
                 Ask::Keys(Keys::new(keys.iter().enumerate().map(key).collect::<Result<_>>()?)?)
             }
             Self::Index(index) => Ask::Index(*index),
             Self::Range { start, end } => Ask::Range { start: *start, end: *end, max_segments: MAX_SEGMENTS },
             Self::Scan { prefix, after, limit } => {
-                Ask::Scan(Window::new(prefix, after.as_deref())?, usize::try_from(*limit).unwrap_or(usize::MAX))
+                let after = after.as_ref().map(Path::segments);
+                let window = Window::new(&prefix.segments(), after.as_deref())?;
+                Ask::Scan(window, usize::try_from(*limit).unwrap_or(usize::MAX))
             }
         })
     }
@@ -63,13 +64,13 @@ impl Question {
     /// The `query` member of a prooflist with one step, which answers this question.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Key(segments) => segments.join("/"),
+            Self::Key(path) => path.text().to_owned(),
             Self::Keys(keys) => format!("keys:{}", keys.len()),
             Self::Index(index) => format!("list:{index}"),
             Self::Range { start, end } => {
                 format!("range:{start}:{}", end.map_or_else(String::new, |end| end.to_string()))
             }
-            Self::Scan { prefix, .. } => format!("scan:{}", prefix.join("/")),
+            Self::Scan { prefix, .. } => format!("scan:{}", prefix.text()),
         }
     }
 
@@ -83,21 +84,21 @@ impl Question {
         let new = |kind, proof| Step::new(kind, &root.cid(), root.suite.name(), proof);
         let link = |cid: Option<&Cid>| Some(cid.map(Link::to));
         match (self, answer) {
-            (Self::Key(segments), Answer::Key(target)) => {
+            (Self::Key(path), Answer::Key(target)) => {
                 let kind = match target {
                     None => "map_absence",
-                    Some(_) if matches!(&segments[..], [one] if one == PAYLOAD) => "payload_binding",
+                    Some(_) if path.text() == PAYLOAD => "payload_binding",
                     Some(_) => "map_step",
                 };
                 let mut step = new(kind, proof);
                 step.target = link(target.as_ref());
-                step.path = Some(segments.join("/"));
+                step.path = Some(path.text().to_owned());
                 step
             }
             (Self::Keys(keys), Answer::Keys(targets)) => {
                 let mut step = new("map_keys", proof);
                 step.target = Some(Some(step.from.clone()));
-                step.keys = Some(keys.iter().map(|segments| segments.join("/")).collect());
+                step.keys = Some(keys.iter().map(|path| path.text().to_owned()).collect());
                 step.targets = Some(targets.iter().map(|target| target.as_ref().map(Link::to)).collect());
                 step
             }

@@ -1,5 +1,6 @@
 //! What the engine of a gateway uses: operations on stored trees, the page cache, and CARs.
 
+pub mod batch;
 pub mod cache;
 pub mod car;
 pub mod links;

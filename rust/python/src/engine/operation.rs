@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 use crate::cid::{Cid, CidLike};
 use crate::convert::Items;
 use crate::detach::{self, MAX_ATTACHED_NODES, Work};
+use crate::engine::batch::batch_exception;
 use crate::engine::cache::{PageCache, root_bytes, root_of};
 use crate::engine::car::CarReader;
 use crate::errors::call;
@@ -155,6 +156,18 @@ impl Operation {
         Self { operation: Mutex::new(operation), starts_attached, since: None }
     }
 
+    /// The operation that `start` makes of a request in JSON.
+    fn query(
+        py: Python<'_>,
+        cache: &PageCache,
+        request: &[u8],
+        start: impl FnOnce(Arc<core::PageCache>) -> core::Result<ops::Operation> + Send,
+    ) -> PyResult<Self> {
+        let cache = Arc::clone(&cache.0);
+        let operation = detach::run(py, Work::Json { bytes: request.len() }, || start(cache))?;
+        Ok(Self::new(operation, true))
+    }
+
     fn operation(&mut self) -> &mut ops::Operation {
         self.operation.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,9 +181,8 @@ impl Operation {
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
     #[pyo3(signature = (cache, request, max_lookups = 10_000))]
-    fn resolve(cache: &PageCache, request: &[u8], max_lookups: usize) -> PyResult<Self> {
-        let operation = call(|| ops::Operation::resolve(Arc::clone(&cache.0), request, max_lookups))?;
-        Ok(Self::new(operation, true))
+    fn resolve(py: Python<'_>, cache: &PageCache, request: &[u8], max_lookups: usize) -> PyResult<Self> {
+        Self::query(py, cache, request, |cache| ops::Operation::resolve(cache, request, max_lookups))
     }
 
     /// Return an operation for a `core.read` request. Its response is the result.
@@ -178,8 +190,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn read(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        call(|| ops::Operation::read(Arc::clone(&cache.0), request)).map(|operation| Self::new(operation, true))
+    fn read(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        Self::query(py, cache, request, |cache| ops::Operation::read(cache, request))
     }
 
     /// Return an operation for a `core.map-proof` request. Its response is the result.
@@ -187,8 +199,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn map_proof(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        call(|| ops::Operation::map_proof(Arc::clone(&cache.0), request)).map(|operation| Self::new(operation, true))
+    fn map_proof(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        Self::query(py, cache, request, |cache| ops::Operation::map_proof(cache, request))
     }
 
     /// Return an operation for a `core.scan` request. Its response is the result.
@@ -196,8 +208,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn scan(cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        call(|| ops::Operation::scan(Arc::clone(&cache.0), request)).map(|operation| Self::new(operation, true))
+    fn scan(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        Self::query(py, cache, request, |cache| ops::Operation::scan(cache, request))
     }
 
     /// Return an operation for one page of the differences between two maps of one suite (docs/protocol.md, *diff*).
@@ -219,38 +231,34 @@ impl Operation {
         Ok(Self::new(ops::Operation::diff(Arc::clone(&cache.0), request), true))
     }
 
-    /// Return an operation that resolves many paths of one root, on all cores.
+    /// Return an operation that answers the body of `POST /v1/resolve/batch`: many paths of one root, on all cores.
     ///
     /// Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
     /// path alone would have answered.
     ///
     /// Args:
     ///     cache: The page cache.
-    ///     root: The root of all paths.
-    ///     paths: The segments of each path.
+    ///     request: The body.
     ///     max_lookups: Bound of the look-ups for each path.
     ///     max_bytes: Bound of all outcomes together, in bytes.
     ///
     /// Raises:
-    ///     InvalidInput: If a segment is invalid; `details` is `{"index": ...}`, the index of its path.
+    ///     InvalidInput: If the request is malformed. If a path is invalid, `details` is `{"index": ...}`.
+    ///     TooLarge: If there are more than 1,000 paths.
     #[staticmethod]
     fn resolve_batch(
         py: Python<'_>,
         cache: &PageCache,
-        root: CidLike,
-        paths: Items<Items<String>>,
+        request: &[u8],
         max_lookups: usize,
         max_bytes: usize,
     ) -> PyResult<Self> {
-        let starts_attached = !Work::Paths { count: paths.0.len() }.is_long();
-        let mut batch = ops::BatchPaths::new(root.0);
-        for (index, segments) in paths.0.into_iter().enumerate() {
-            let add = || batch.add(segments.0).map_err(|error| error.within(&format!("paths[{index}]")));
-            call(add).map_err(|error| with_index(py, error, index))?;
-        }
+        let cache = Arc::clone(&cache.0);
         let limits = ops::BatchLimits { lookups: max_lookups, bytes: max_bytes };
-        let operation = ops::Operation::resolve_batch(Arc::clone(&cache.0), batch, limits, for_each);
-        Ok(Self::new(operation, starts_attached))
+        let start = || Ok(ops::Operation::resolve_batch(cache, request, limits, for_each));
+        let started = detach::run(py, Work::Json { bytes: request.len() }, start)?;
+        let operation = started.map_err(|error| batch_exception(py, error))?;
+        Ok(Self::new(operation, request.len() <= MAX_ATTACHED_BATCH_BYTES))
     }
 
     /// Return an operation that makes and stores a map, from the body of `POST /v1/roots`. O(n log n).
@@ -373,11 +381,5 @@ fn for_each(count: usize, work: &(dyn Fn(usize) + Sync)) {
     parallel::map(&indices, |&index| work(index));
 }
 
-/// Sets `details` of an exception to the index of the invalid item.
-fn with_index(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
-    let details = PyBytes::new(py, format!("{{\"index\":{index}}}").as_bytes());
-    match error.value(py).setattr("details", details) {
-        Ok(()) => error,
-        Err(other) => other,
-    }
-}
+/// A larger batch of resolves is polled with the GIL released from the start: its paths are more than a few.
+const MAX_ATTACHED_BATCH_BYTES: usize = 256;

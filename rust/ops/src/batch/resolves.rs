@@ -1,13 +1,18 @@
 //! Resolve batch (protocol section 5, *batches*): many paths of one root, which share what is fetched.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use coregw_core::{Cid, Error, InputCode, Missing, PageCache, Result};
-use serde::Serialize;
+use coregw_core::{Error, InputCode, Missing, PageCache, Result};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
 
+use super::error::BatchError;
 use crate::join::{ForEach, join};
-use crate::json::{self, objects};
+use crate::json::{self, array, objects};
+use crate::message::path::Segments;
+use crate::message::{self, root_member};
 use crate::resolve::{Resolve, ResolveResult, resolve};
 use crate::run::{Operation, Slot};
 use crate::trees::Trees;
@@ -32,6 +37,7 @@ struct PathError<'a> {
 }
 
 objects! {
+    read: ResolveBatchRequest<'a>;
     written: FoundItem<'a>, FailedItem<'a>, PathError<'a>;
 }
 
@@ -44,43 +50,58 @@ pub struct BatchLimits {
     pub bytes: usize,
 }
 
-/// The paths of a batch, each checked when it is added.
-#[derive(Debug, Clone)]
-pub struct BatchPaths {
-    root: Cid,
-    paths: Vec<Resolve>,
+/// The limit on the paths of one batch.
+const MAX_PATHS: usize = 1000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
+struct ResolveBatchRequest<'a> {
+    #[serde(borrow)]
+    root: Cow<'a, str>,
+    #[serde(deserialize_with = "paths")]
+    paths: Vec<Segments>,
 }
 
-impl BatchPaths {
-    /// A batch of paths from `root`.
-    pub fn new(root: Cid) -> Self {
-        Self { root, paths: Vec::new() }
-    }
+fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Segments>, D::Error> {
+    array(deserializer, "paths", MAX_PATHS, InputCode::TooLarge)
+}
 
-    /// Adds a path.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if a segment is invalid.
-    pub fn add(&mut self, segments: Vec<String>) -> Result<()> {
-        self.paths.push(Resolve::new(self.root, segments)?);
-        Ok(())
+impl ResolveBatchRequest<'_> {
+    fn requests(self) -> Result<Vec<Resolve>, BatchError> {
+        let root = root_member(&self.root)?;
+        let request = |(index, Segments(path)): (usize, Segments)| match path {
+            Ok(path) => Ok(Resolve { root, path }),
+            Err(error) => Err(BatchError::of_item("paths", index, error)),
+        };
+        self.paths.into_iter().enumerate().map(request).collect()
     }
 }
 
 impl Operation {
-    /// Resolves each path; its outcome is what a resolve of that path alone would have answered.
+    /// Answers a batch of resolves, `{"root": cid, "paths": [[segment, ...], ...]}`: the outcome of each path is what a
+    /// resolve of that path alone would have answered.
     ///
     /// The operation fails with [`Error::Input`] if a path continues from a root that is a payload, or the outcomes are
     /// longer than the limit.
-    pub fn resolve_batch(cache: Arc<PageCache>, batch: BatchPaths, limits: BatchLimits, for_each: ForEach) -> Self {
-        Self::new(|slot| resolve_batch(cache, slot, batch, limits, for_each))
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the request is malformed or has more than 1,000 paths.
+    pub fn resolve_batch(
+        cache: Arc<PageCache>,
+        request: &[u8],
+        limits: BatchLimits,
+        for_each: ForEach,
+    ) -> Result<Self, BatchError> {
+        let request: ResolveBatchRequest<'_> = message::request(request)?;
+        let requests = request.requests()?;
+        Ok(Self::new(|slot| resolve_batch(cache, slot, requests, limits, for_each)))
     }
 }
 
 async fn resolve_batch(
     cache: Arc<PageCache>,
     slot: Arc<Slot>,
-    batch: BatchPaths,
+    requests: Vec<Resolve>,
     limits: BatchLimits,
     for_each: ForEach,
 ) -> Result<String> {
@@ -89,14 +110,14 @@ async fn resolve_batch(
         let (cache, room) = (Arc::clone(&cache), Arc::clone(&room));
         Operation::new(|slot| outcome(Trees { cache, slot }, request, limits, room))
     };
-    let outcomes = join(&slot, batch.paths, start, for_each).await?;
+    let outcomes = join(&slot, requests, start, for_each).await?;
     let mut body = String::with_capacity(outcomes.iter().map(|item| item.len() + 1).sum::<usize>() + 16);
     body.push_str("{\"results\":[");
-    for (index, item) in outcomes.iter().enumerate() {
+    for (index, item) in outcomes.into_iter().enumerate() {
         if index > 0 {
             body.push(',');
         }
-        body.push_str(item);
+        body.push_str(&item);
     }
     body.push_str("]}");
     Ok(body)
