@@ -51,6 +51,8 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             settings.data,
             cache_bytes=settings.store_cache_bytes,
             reserve_bytes=settings.reserve_bytes,
+            quota_bytes=settings.store_bytes,
+            slice_seconds=settings.gc_slice_seconds,
             read_threads=settings.store_threads,
             salvage=settings.salvage,
         )

@@ -32,7 +32,7 @@ from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog
-from coregw.gateway.maintenance import backup, flush, status
+from coregw.gateway.maintenance import backup, flush, gc, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
 from coregw.gateway.routes import health, metrics
@@ -49,7 +49,7 @@ __all__ = ["serve_management"]
 
 logger = logging.getLogger("coregw.management")
 
-_GROUPS: Final = (status, flush, backup)
+_GROUPS: Final = (status, flush, backup, gc)
 """The groups of maintenance routes."""
 
 _CONNECTIONS: Final = 64
@@ -96,6 +96,9 @@ async def serve_management(
                 await stack.enter_async_context(_serving(local, listener, _app(management, None, is_open=True)))
                 management.addresses.append(str(directory / CONTROL_SOCKET))
         stack.push_async_callback(management.operations.close)
+        if settings.gc_seconds:
+            collecting = asyncio.create_task(gc.run_on_schedule(management))
+            stack.callback(collecting.cancel)
         logger.info("management on %s", ", ".join(management.addresses) or "no address")
         yield management
 

@@ -68,6 +68,10 @@ class Settings:
     store_cache_bytes: int = _setting(32 * MIB, "Memory for RocksDB's block cache.", least=MIB)
     store_threads: int = _setting(4, "Concurrent reads of the store.", least=1, most=256)
     reserve_bytes: int = _setting(128 * MIB, "Free disk space below which nothing is stored.")
+    store_bytes: int = _setting(0, "Data in the store beyond which nothing is stored; 0 for no limit.")
+    gc_seconds: float = _setting(0.0, "Time between collections of garbage; 0 for none.")
+    gc_grace_seconds: float = _setting(86_400.0, "Garbage stays so long after it was stored or confirmed last.")
+    gc_revisions: int = _setting(0, "Revisions of each published name whose roots are kept; 0 for all.")
     salvage: bool = _setting(default=False, about="Open a damaged store with what is readable; data may be lost.")
 
     cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)
@@ -170,6 +174,11 @@ class Settings:
         if overrides:
             raise InvalidInput(f"unknown setting: {', '.join(sorted(overrides))}")
         return cls(**values)
+
+    @property
+    def gc_slice_seconds(self) -> float:
+        """How exactly the store remembers when pages were put: an eighth of the grace period, 1 to 300 seconds."""
+        return min(300.0, max(1.0, self.gc_grace_seconds / 8))
 
     def environ(self) -> dict[str, str]:
         """Return the variables from which `load` restores these settings in another process."""

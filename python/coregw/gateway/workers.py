@@ -110,6 +110,8 @@ async def _run(
             settings.data,
             cache_bytes=own.store_cache_bytes,
             reserve_bytes=settings.reserve_bytes,
+            quota_bytes=settings.store_bytes,
+            slice_seconds=settings.gc_slice_seconds,
             read_threads=settings.store_threads,
             salvage=settings.salvage,
         )

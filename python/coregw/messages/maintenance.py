@@ -19,7 +19,7 @@ class CollectRequest(Message, frozen=True, kw_only=True):
     """
 
     dry_run: bool = False
-    grace_seconds: float | None = None
+    grace_seconds: int | None = None
     revisions: int | None = None
 
 
