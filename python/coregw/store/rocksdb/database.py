@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -33,7 +32,14 @@ from rocksdict import (
 
 from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.clock import Clock
-from coregw.store.rocksdb.directory import DATABASE, mark_ready, prepare, remove_checkpoint
+from coregw.store.rocksdb.directory import (
+    DATABASE,
+    SPARE_BYTES,
+    mark_ready,
+    prepare,
+    remove_checkpoint,
+    require_working_disk,
+)
 from coregw.store.rocksdb.figures import FamilyFigures
 from coregw.store.rocksdb.gate import Gate
 from coregw.store.rocksdb.layout import (
@@ -65,11 +71,6 @@ _STALL_PAUSE_SECONDS: Final = 0.002
 _FAULT_STALL_SECONDS: Final = 2.0
 """A write that waits this long after a failed flush or compaction succeeds only after the database is reopened."""
 
-_SPARE_BYTES: Final = 16 << 20
-"""The free space that reopening needs, besides the size of the logs that it writes to SSTs."""
-
-_SPARE_FILES: Final = 32
-_PROBE: Final = "coregw-probe"
 _ADVICE: Final = (
     "repair it with `coregw fsck --repair`, restore a backup, or open what is left with COREGW_SALVAGE=true"
 )
@@ -257,7 +258,7 @@ class Database:
                 database stays closed, and reads raise `Unavailable` until a repeated call succeeds.
             StoreDamaged: Less is left than was synced.
         """
-        self._require_working_disk()
+        require_working_disk(self.path)
         with self._gate.closed():
             self._release()
             self._open(salvage=False)
@@ -360,30 +361,12 @@ class Database:
         while not self._try_write(rows, ranges):
             waited = time.monotonic() - began
             if waited > _FAULT_STALL_SECONDS and self.background_errors():
-                if self.free_bytes() < _SPARE_BYTES:
+                if self.free_bytes() < SPARE_BYTES:
                     raise StorageFull(f"the disk of the store in {self.path} is full")
                 raise Unavailable(f"the store in {self.path} cannot write SSTs")
             if waited > STALL_SECONDS:
                 raise WriteStalled(f"the disk of {self.path} does not keep up: a write waited {STALL_SECONDS:.0f} s")
             time.sleep(_STALL_PAUSE_SECONDS)
-
-    def _require_working_disk(self) -> None:
-        """Check that a file can be written and synced, and that there are room and descriptors to reopen the database.
-
-        Closing it before would end the reads, too.
-        """
-        probe = self.path / DATABASE / _PROBE
-        with translated(self.path), ExitStack() as stack:
-            logs = sum(log.stat().st_size for log in (self.path / DATABASE).glob("*.log"))
-            free, needed = self.free_bytes(), logs + _SPARE_BYTES
-            if free < needed:
-                what = f"has {free:,} bytes free; reopening the store needs {needed:,}"
-                raise StorageFull(f"the disk of {self.path} {what}")
-            stack.callback(probe.unlink, missing_ok=True)
-            files = [stack.enter_context(probe.open("wb")) for _ in range(_SPARE_FILES)]
-            files[0].write(bytes(1 << 20))
-            files[0].flush()
-            os.fsync(files[0].fileno())
 
     def _begin_epoch(self, *, is_first: bool) -> int:
         """Increment the epoch, and delete what unfinished uploads left."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -20,6 +20,7 @@ import msgspec
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable, sync_directory
+from coregw.store.rocksdb.statuses import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +29,13 @@ __all__ = [
     "CHECKPOINT",
     "DATABASE",
     "MARKER",
+    "SPARE_BYTES",
     "State",
     "checkpoint_directory",
     "mark_ready",
     "prepare",
     "remove_checkpoint",
+    "require_working_disk",
 ]
 
 MARKER: Final = "coregw-store.json"
@@ -40,6 +43,11 @@ DATABASE: Final = "rocksdb"
 CHECKPOINT: Final = "checkpoint"
 """A directory in the store's, with the same layout: a copy of the database that a backup reads."""
 
+SPARE_BYTES: Final = 16 << 20
+"""The free space that opening a database needs, besides the size of the logs that it writes to SSTs."""
+
+_SPARE_FILES: Final = 32
+_PROBE: Final = "coregw-probe"
 _UNFINISHED: Final = MARKER + ".new"
 
 State = Literal["creating", "ready"]
@@ -110,6 +118,27 @@ def remove_checkpoint(path: Path) -> None:
     """Remove the checkpoint in a store's directory, if there is one. Best effort."""
     with suppress(OSError):
         shutil.rmtree(path / CHECKPOINT)
+
+
+def require_working_disk(path: Path) -> None:
+    """Check that a file can be written and synced, and that there are room and descriptors to reopen the database.
+
+    Closing it without them would end the reads, too.
+
+    Raises:
+        StorageFull, Unavailable: The disk is full, or fails.
+    """
+    database = path / DATABASE
+    with translated(path), ExitStack() as stack:
+        free, needed = shutil.disk_usage(path).free, SPARE_BYTES
+        needed += sum(log.stat().st_size for log in database.glob("*.log"))
+        if free < needed:
+            raise StorageFull(f"the disk of {path} has {free:,} bytes free; reopening the store needs {needed:,}")
+        stack.callback((database / _PROBE).unlink, missing_ok=True)
+        files = [stack.enter_context((database / _PROBE).open("wb")) for _ in range(_SPARE_FILES)]
+        files[0].write(bytes(1 << 20))
+        files[0].flush()
+        os.fsync(files[0].fileno())
 
 
 def _create(path: Path) -> None:
