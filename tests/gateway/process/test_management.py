@@ -21,7 +21,7 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import connect_to_control, listen_for_control
 from coregw.gateway.http.replies import Reply
-from coregw.gateway.maintenance.operations import Operations, Report
+from coregw.gateway.maintenance.operations import Operations, Outcome, Report
 from coregw.gateway.management import serve_management
 from coregw.gateway.settings import Settings
 from coregw.messages.progress import Progress
@@ -288,5 +288,25 @@ def test_an_operation_whose_client_disconnects_is_cancelled() -> None:
             await operations.stream(SCOPE, "sleep", operation)(SCOPE, receive, send)
         assert ended.is_set()
         assert operations.running() == []
+
+    asyncio.run(run())
+
+
+def test_what_has_ended_is_counted_by_outcome() -> None:
+    async def fail(_: Report) -> Counted:
+        raise InvalidInput("nothing to count")
+
+    async def run() -> None:
+        operations = Operations()
+        await operations.run("count", lambda _: asyncio.sleep(0, Counted(7)))
+        with pytest.raises(InvalidInput):
+            await operations.run("count", fail)
+        reply = operations.stream(SCOPE, "count", lambda _: asyncio.sleep(60, Counted(1)))
+        await operations.close()
+        await lines_of(reply)
+        ended = operations.ended["count"]
+        assert ended.counts == {Outcome.SUCCEEDED: 1, Outcome.FAILED: 1, Outcome.CANCELLED: 1}
+        assert set(ended.times) == set(Outcome)
+        assert ended.result == Counted(7)
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,11 +19,15 @@ from prometheus_client.parser import text_string_to_metric_families
 import serving
 from coregw.counters import Histogram
 from coregw.engine import Engine
+from coregw.gateway.maintenance.operations import Operations, Report
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.families import FAMILIES, Kind
 from coregw.gateway.metrics.gathering import WorkerReports
+from coregw.gateway.metrics.maintenance import operation_samples
 from coregw.gateway.metrics.samples import Sums, expose, number, spread
 from coregw.gateway.settings import Settings
+from coregw.messages.maintenance import GarbageCollected
+from coregw.messages.progress import Progress
 from coregw.store.memory import MemoryStore
 from worker_processes import until, workers_of
 
@@ -145,6 +150,40 @@ def test_counters_do_not_decrease_when_a_worker_exits(tmp_path: Path) -> None:
 def test_the_address_for_clients_has_no_metrics(tmp_path: Path) -> None:
     with serving.process(tmp_path) as process:
         assert httpx2.get(f"{process.url}/metrics").json()["error"] == "route_not_found"
+
+
+def test_operations_of_maintenance_are_measured(tmp_path: Path) -> None:
+    with serving.process(tmp_path), serving.control(tmp_path) as control:
+        control.post("/admin/v1/maintenance/flush")
+        metrics = scraped(tmp_path)
+    labels = (("kind", "flush"), ("outcome", "succeeded"))
+    assert metrics["coregw_operations_ended_total"] == {labels: 1}
+    assert 0 <= time.time() - metrics["coregw_operation_end_timestamp_seconds"][labels] < 60
+    assert "coregw_operations" not in metrics
+
+
+def test_operations_in_progress_and_the_garbage_that_they_found() -> None:
+    async def run() -> Metrics:
+        operations = Operations()
+        found = GarbageCollected(dry_run=True, page_bytes_removed=5, payload_bytes_removed=7)
+        await operations.run("gc", lambda _: asyncio.sleep(0, found))
+
+        async def operation(report: Report) -> GarbageCollected:
+            report(Progress(step="reading", done=1, total=4))
+            await asyncio.sleep(60)
+            return found
+
+        operations.stream({"type": "http"}, "check", operation)  # type: ignore[typeddict-item]
+        await asyncio.sleep(0)
+        sums = Sums()
+        sums.add(operation_samples(operations))
+        await operations.close()
+        return parsed(expose(sums).decode())
+
+    metrics = asyncio.run(run())
+    assert metrics["coregw_operations"] == {(("kind", "check"),): 1}
+    assert metrics["coregw_operation_progress_ratio"] == {(("kind", "check"),): 0.25}
+    assert metrics["coregw_garbage_bytes"] == {(("table", "pages"),): 5, (("table", "payloads"),): 7}
 
 
 # --- sums and exposition ----------------------------------------------------------------------------------------------

@@ -8,8 +8,13 @@ it gets an `asyncio.CancelledError` where it awaits next, as any task.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,13 +28,15 @@ from coregw.messages.progress import Progress
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["Operation", "Operations", "Report", "RunningOperation"]
+__all__ = ["EndedOperations", "Operation", "Operations", "Outcome", "Report", "RunningOperation"]
 
 Report = Callable[[Progress], None]
 """Tells how far an operation is. Any thread may call it, as often as it likes: only the newest is sent."""
 
 Operation = Callable[[Report], Awaitable[msgspec.Struct]]
 """A long operation: reports its progress and returns its result. It may be cancelled wherever it awaits."""
+
+logger = logging.getLogger("coregw.management")
 
 _PAUSE_SECONDS: Final = 0.1
 _HEARTBEAT_SECONDS: Final = 1.0
@@ -50,10 +57,38 @@ class RunningOperation(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None
 
 
+class Outcome(StrEnum):
+    """How an operation ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class EndedOperations:
+    """The operations of one kind that have ended.
+
+    Attributes:
+        counts: Their number by outcome.
+        times: When the last of each outcome ended, in seconds since 1970.
+        result: The result of the last that succeeded.
+    """
+
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    times: dict[Outcome, float] = field(default_factory=dict)
+    result: msgspec.Struct | None = None
+
+
 class Operations:
-    """The long operations of one gateway. For tasks of one event loop."""
+    """The long operations of one gateway. For tasks of one event loop.
+
+    Attributes:
+        ended: What has ended, by kind.
+    """
 
     def __init__(self) -> None:
+        self.ended: dict[str, EndedOperations] = {}
         self._running: dict[str, _Running] = {}
         self._is_closed = False
 
@@ -100,8 +135,23 @@ class Operations:
             raise Unavailable(f"{kind} is in progress already; wait until it has ended")
         running = _Running(kind, operation)
         self._running[kind] = running
-        running.task.add_done_callback(lambda _: self._running.pop(kind))
+        running.task.add_done_callback(partial(self._note_end, kind))
         return running
+
+    def _note_end(self, kind: str, task: asyncio.Task[msgspec.Struct]) -> None:
+        del self._running[kind]
+        ended = self.ended.setdefault(kind, EndedOperations())
+        if task.cancelled():
+            outcome = Outcome.CANCELLED
+            logger.info("%s was cancelled", kind)
+        elif (error := task.exception()) is not None:
+            outcome = Outcome.FAILED
+            logger.warning("%s failed: %s", kind, error)
+        else:
+            outcome, ended.result = Outcome.SUCCEEDED, task.result()
+            logger.info("%s succeeded", kind)
+        ended.counts[outcome] += 1
+        ended.times[outcome] = time.time()
 
     async def _lines(self, scope: HTTPScope, running: _Running) -> AsyncGenerator[bytes, None]:
         try:

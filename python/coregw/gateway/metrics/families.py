@@ -94,6 +94,10 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         # --- the gateway as a whole -----------------------------------------------------------------------------------
         "coregw_ready": _gauge("1 if /readyz is 200, otherwise 0."),
         "coregw_operations": _gauge("Long operations of maintenance in progress.", "kind"),
+        "coregw_operation_progress_ratio": _gauge("How far their current step is, from 0 to 1.", "kind"),
+        "coregw_operations_ended_total": _counter("Long operations of maintenance that have ended.", "kind", "outcome"),
+        "coregw_operation_end_timestamp_seconds": _gauge("When the last one ended, since 1970.", "kind", "outcome"),
+        "coregw_garbage_bytes": _gauge("What the last collection, or dry run, found to be garbage.", "table"),
         "coregw_info": _gauge("Always 1.", "version"),
         "coregw_processes": _gauge("Processes that report metrics: the owner of the store, and workers."),
         "coregw_worker_exits_total": _counter("Worker processes that have exited."),

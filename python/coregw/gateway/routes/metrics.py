@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.gathering import own_samples
+from coregw.gateway.metrics.maintenance import operation_samples
 from coregw.gateway.metrics.samples import Sample, Sums, expose, number
 from coregw.gateway.metrics.store import store_samples
 from coregw.store.rocksdb import RocksStore
@@ -50,12 +50,11 @@ async def _store_samples(management: Management) -> list[Sample]:
 
 async def _state_samples(management: Management) -> Iterator[Sample]:
     obstacles = await management.gateway.obstacles()
-    kinds = Counter(each.kind for each in management.operations.running())
     return iter(
         [
             number("coregw_ready", float(not obstacles)),
             number("coregw_info", 1, __version__),
-            *(number("coregw_operations", count, kind) for kind, count in kinds.items()),
+            *operation_samples(management.operations),
         ]
     )
 

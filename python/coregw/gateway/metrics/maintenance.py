@@ -1,0 +1,34 @@
+"""Samples of the long operations of maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coregw.gateway.maintenance.operations import EndedOperations, Operations
+from coregw.gateway.metrics.samples import Sample, number
+from coregw.messages.maintenance import GarbageCollected
+
+__all__ = ["operation_samples"]
+
+
+def operation_samples(operations: Operations) -> Iterator[Sample]:
+    """Yield the samples of the operations in progress, and of those that have ended."""
+    for running in operations.running():
+        yield number("coregw_operations", 1, running.kind)
+        progress = running.progress
+        if progress is not None and progress.total:
+            yield number("coregw_operation_progress_ratio", progress.done / progress.total, running.kind)
+    for kind, ended in operations.ended.items():
+        for outcome, count in ended.counts.items():
+            yield number("coregw_operations_ended_total", count, kind, outcome)
+        for outcome, seconds in ended.times.items():
+            yield number("coregw_operation_end_timestamp_seconds", seconds, kind, outcome)
+        yield from _garbage_samples(ended)
+
+
+def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
+    """Yield what the last collection of garbage found."""
+    found = ended.result
+    if isinstance(found, GarbageCollected):
+        yield number("coregw_garbage_bytes", found.page_bytes_removed, "pages")
+        yield number("coregw_garbage_bytes", found.payload_bytes_removed, "payloads")
