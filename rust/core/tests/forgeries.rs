@@ -72,6 +72,9 @@ fn leaf_key_longer_than_the_longest_path_is_refused() {
         assert_refused(get(&leaf(&[&letters[..], end].concat()), &key("a")), "4,096 bytes of text");
     }
     assert_refused(get(&leaf(&vec![b'x'; path::MAX_KEY + 1]), &key("a")), "8,194 bytes");
+    // Below an inner node, the bytes of the path count too.
+    let below = map_leaf(&vec![b'x'; path::MAX_KEY + 1], 9, target(1).as_bytes());
+    assert_refused(list(&map_inner(8, b"x", [below, map_stub(1)])), "8,194 bytes");
 }
 
 #[test]
@@ -347,4 +350,30 @@ fn invalid_target_is_refused() {
         assert_map_refused(&map_leaf(key("b").as_bytes(), 0, &forged), "not a valid CID");
         assert_refused(get(&map_leaf(key("a").as_bytes(), 0, &forged), &key("a")), "not a valid CID");
     }
+}
+
+#[test]
+fn refusal_of_a_malformed_proof_names_the_byte() {
+    let [leaf, element] = one();
+    let fork = map_inner(9, &[0x62, 0], [map_stub(1), map_stub(1)]);
+    let past = map_inner(u64::from(path::MAX_BITS), &vec![b'x'; path::MAX_KEY], [map_stub(1), map_stub(1)]);
+    let stray = [&fork.proof[..3], &[1], &fork.proof[4..]].concat();
+    let bad_key = map_leaf(b"b/\0\0", 0, target(1).as_bytes());
+    let bad_target = map_leaf(b"b\0\0", 0, &[2; 36]);
+    let zero = [&fork.proof[..5], &[0], &fork.proof[6..]].concat();
+    for (part, at) in [
+        (with_proof(&leaf, [&leaf.proof[..], &[0]].concat()), leaf.proof.len()),
+        (with_proof(&leaf, vec![9]), 0),
+        (with_proof(&leaf, Vec::new()), 0),
+        (with_proof(&fork, stray), 2),
+        (with_proof(&fork, zero), 5),
+        (past, 0),
+        (bad_key, 2),
+        (bad_target, 6),
+    ] {
+        let refused = list(&part);
+        assert!(matches!(refused, Err(Error::Proof { at: Some(there), .. }) if there == at), "{at}: {refused:?}");
+    }
+    let refused = index(&with_proof(&element, [&element.proof[..], &[0]].concat()), 0);
+    assert!(matches!(refused, Err(Error::Proof { at: Some(at), .. }) if at == element.proof.len()), "{refused:?}");
 }
