@@ -152,6 +152,12 @@ fuzz-corpus: install ## minimise the corpora of the fuzz targets, and pack them 
 		mkdir -p "merged/$$target" && $(run_fuzz) -merge=1 -verbosity=0 "merged/$$target" "corpus/$$target"; done && \
 		rm -rf corpus && mv merged corpus && tar -cJf corpus.tar.xz corpus && ls -l corpus.tar.xz
 
+.PHONY: mutants
+mutants: install ## mutate the verifier and the codecs; the tests must notice (ARGS='--file rust/core/src/key.rs'; hours)
+	@cargo mutants --version >/dev/null 2>&1 || { \
+		echo "cargo-mutants was not found: cargo install --locked cargo-mutants" >&2; exit 1; }
+	PROPTEST_CASES=12 cargo mutants --output target $(ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.bench-locked ## run ten minutes of mixed load; fail if memory grows (ARGS='--seconds 60 --write')
 	$(BIN)/python benches/soak.py $(ARGS)

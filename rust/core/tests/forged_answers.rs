@@ -316,6 +316,7 @@ fn sizes_that_are_not_those_of_a_fixed_list_are_refused() {
 
 #[test]
 fn proof_longer_than_the_limit_is_refused() {
+    assert_eq!((verify::PROOF_LIMIT, verify::WIDE_PROOF_LIMIT), (2_892_588, 16 << 20));
     for (tree, query) in queries() {
         let (root, shown) = (tree.root(), proof(&tree, &query));
         let limited = |limit: usize| match &query {
