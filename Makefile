@@ -61,10 +61,16 @@ $(VENV)/.bench-locked: requirements-bench.lock $(VENV)/.built
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-bench.lock
 	@touch $@
 
+$(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
+	@echo "installing the locked requirements of the audit"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-audit.lock
+	@touch $@
+
 .PHONY: lock
 lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--upgrade: upgrade all)
 	$(pip_compile) --extra all --group dev $(ARGS) pyproject.toml --output-file requirements.lock
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
+	$(pip_compile) --group audit --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
 # ------------------------------------------------------------------------------------------------------- run
@@ -116,6 +122,10 @@ docs: install ## build the API documentation in target/pdoc and target/doc
 .PHONY: dist
 dist: install ## build a wheel and a source distribution in dist/
 	$(BIN)/maturin build --release --locked --sdist --out dist
+
+.PHONY: audit
+audit: $(VENV)/.audit-locked ## check licences, sources and duplicates of dependencies, and known vulnerabilities if possible
+	$(BIN)/python tests/audit.py
 
 .PHONY: format
 format: install ## format Rust and Python
