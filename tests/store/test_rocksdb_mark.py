@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -240,6 +241,19 @@ async def test_the_mark_claims_only_what_was_synced(tmp_path: Path) -> None:
         found = read_mark(tmp_path / "rocksdb")
         assert found is not None
         assert found.logs[-1].size == log_file(tmp_path).stat().st_size
+
+
+async def test_an_idle_store_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(tmp_path, CACHE_BYTES, salvage=False)
+    async with RocksStore(database, reserve_bytes=0, read_threads=1) as store:
+        await put_roots(store, [b"root"])
+        await asyncio.to_thread(database.refresh_mark)
+        synced: list[int] = []
+        with monkeypatch.context() as patched:
+            patched.setattr("os.fsync", synced.append)
+            for _ in range(3):
+                database.refresh_mark()
+        assert synced == []
 
 
 async def test_the_mark_of_a_closed_store_covers_all_of_its_files(tmp_path: Path) -> None:

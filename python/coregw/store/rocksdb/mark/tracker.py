@@ -37,8 +37,9 @@ class HighWaterMark:
         newest = max(self._synced)
         self._descriptor = self._open_log(newest)
         self._log = Extent(newest, self._synced[newest])
+        self._persisted = self._durable()
         try:
-            self._file = MarkFile.create(database, self._durable())
+            self._file = MarkFile.create(database, self._persisted)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -70,11 +71,17 @@ class HighWaterMark:
             self._file.write(self._durable())
 
     def refresh(self) -> None:
-        """Record what RocksDB has added to its MANIFEST, forget deleted logs, and make the mark durable."""
+        """Record what RocksDB has added to its MANIFEST, forget deleted logs, and make the mark durable.
+
+        Writes nothing if nothing has changed, so that an idle disk stays idle.
+        """
         self._sync_manifest()
+        if self._durable() == self._persisted:
+            return
         on_disk = {*log_numbers(self._database), self._log.number}
         self._synced = {number: size for number, size in self._synced.items() if number in on_disk}
-        self._file.write(self._durable())
+        self._persisted = self._durable()
+        self._file.write(self._persisted)
         self._file.sync()
 
     def close(self) -> None:
