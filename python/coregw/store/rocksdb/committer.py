@@ -117,7 +117,7 @@ class Committer:
     @property
     def has_failed(self) -> bool:
         """Whether nothing can be written, other than for lack of room."""
-        return self._outage.is_failure
+        return self._outage.is_failure or self._database.read_only is not None
 
     @property
     def epoch(self) -> int:
@@ -146,10 +146,12 @@ class Committer:
                 refers to other rows.
 
         Raises:
-            Unavailable: The store is closed, or `MAX_WAITING` requests are queued.
+            Unavailable: The store is closed or read-only, or `MAX_WAITING` requests are queued.
         """
         if self._is_closed:
             raise Unavailable("the store is closed")
+        if self._database.read_only is not None:
+            raise Unavailable(self._database.read_only.reason)
         if self._queue.qsize() >= MAX_WAITING:
             raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
@@ -208,7 +210,9 @@ class Committer:
 
     def _tick(self) -> None:
         """Reopen a database that cannot write, at once and then every `_TICK_SECONDS`; otherwise refresh its mark."""
-        if self._outage.needs_reopening:
+        if self._database.read_only is not None:
+            self._outage.begins(Unavailable(self._database.read_only.reason), needs_reopening=False)
+        elif self._outage.needs_reopening:
             if self._outage.is_new or time.monotonic() >= self._next_tick:
                 self._next_tick = time.monotonic() + _TICK_SECONDS
                 self._reopen()
@@ -221,6 +225,8 @@ class Committer:
         self._outage.is_new = False
         try:
             self._database.reopen()
+            if self._database.read_only is not None:
+                return
             if self._unsynced_pages:
                 self._database.write(self._unsynced_pages)
                 self._database.sync()

@@ -55,6 +55,7 @@ from coregw.store.rocksdb.layout import (
 )
 from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.options import database_options, family_options
+from coregw.store.rocksdb.readonly import ReadOnly, open_read_only
 from coregw.store.rocksdb.statuses import WriteStalled, translated
 
 __all__ = ["STALL_SECONDS", "Database", "Write"]
@@ -89,14 +90,26 @@ class Database:
         cache_bytes: Memory for the block cache.
         salvage: Open a database whose log is damaged or lost, with what can still be read.
         clock: The clock that dates roots and payloads; None is the system's.
+        read_only_if_damaged: Open a damaged database for reading.
 
     Raises:
         InvalidInput, StoreDamaged, Unavailable: As `coregw.store.rocksdb.directory.prepare`. Also `Unavailable` if the
             store is open already, and `StoreDamaged` if RocksDB finds its files corrupt.
     """
 
-    def __init__(self, path: Path, cache_bytes: int, *, salvage: bool, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        cache_bytes: int,
+        *,
+        salvage: bool = False,
+        read_only_if_damaged: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
         self.path = path
+        self.read_only: ReadOnly | None = None
+        """Why nothing can be written, if the database is damaged."""
+        self._read_only_if_damaged = read_only_if_damaged
         self.epoch = 0
         """The number of times that the store was opened, this one included."""
         self._cache_bytes = cache_bytes
@@ -120,7 +133,10 @@ class Database:
         if not keys:
             return []
         with self._gate, translated(self.path):
-            return cast("list[bytes | None]", self._family(family).get(list(keys)))
+            values = cast("list[bytes | None]", self._family(family).get(list(keys)))
+        if self.read_only is not None:
+            self.read_only.check(family, values)
+        return values
 
     def scan(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
         """Read the first `limit` rows from `start` to `end` (exclusive), in key order. The GIL is held."""
@@ -137,6 +153,8 @@ class Database:
                     rows.next()
             finally:
                 del rows  # before the gate, and not with the traceback of an error
+        if self.read_only is not None:
+            self.read_only.check(family, [None])
         return found
 
     def keys(self, family: Family) -> Iterator[bytes]:
@@ -183,7 +201,7 @@ class Database:
         Raises:
             StorageFull, Unavailable: As `sync`.
         """
-        if self._mark is None or not self._is_sound or self.background_errors():
+        if self._mark is None or not self._is_sound or self.read_only is not None or self.background_errors():
             return
         with self._fault_on_error():
             try:
@@ -194,6 +212,8 @@ class Database:
 
     def flush(self) -> None:
         """Flush the memtables to SSTs. The GIL is released; nearly free if they are empty."""
+        if self.read_only is not None:
+            raise Unavailable(self.read_only.reason)
         with self._gate, translated(self.path):
             for database in self._families.values():
                 database.flush()
@@ -278,6 +298,11 @@ class Database:
                 self.refresh_mark()
         self._release()
 
+    def become_read_only(self, damage: StoreDamaged) -> None:
+        """Write nothing any more, since a write met damage. Reads go on with what RocksDB has open."""
+        if self.read_only is None:
+            self.read_only = ReadOnly(self.path, _advised(damage), is_lossy=False)
+
     def _open(self, *, salvage: bool) -> None:
         """Open RocksDB; without compactions if one reads a damaged SST, which stops writes, even the first."""
         compacted = self._compacts
@@ -289,7 +314,21 @@ class Database:
                     raise
                 self._open_rocksdb(salvage=salvage)
         except StoreDamaged as error:
-            raise StoreDamaged(error.message if salvage else f"{error.message}; {_ADVICE}") from error
+            if salvage:
+                raise
+            if not self._read_only_if_damaged:
+                raise _advised(error) from error
+            self._open_read_only(_advised(error))
+
+    def _open_read_only(self, damage: StoreDamaged) -> None:
+        self._root, self.read_only = open_read_only(self.path, self._cache_bytes, damage)
+        try:
+            with translated(self.path):
+                for family in Family:
+                    self._families[family] = self._root.get_column_family(family)
+        except BaseException:
+            self._release()
+            raise
 
     def _open_rocksdb(self, *, salvage: bool) -> None:
         is_first = prepare(self.path, salvage=salvage) == "creating"
@@ -317,6 +356,8 @@ class Database:
 
     def _release(self) -> None:
         """Close RocksDB, which flushes the memtables if it can, and release its lock. Idempotent."""
+        if self.read_only is not None:
+            self.read_only.release()
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.close()
@@ -432,6 +473,11 @@ class Database:
 def _figures(family: Rdict) -> FamilyFigures:
     names = ("total-sst-files-size", "estimate-live-data-size", "cur-size-all-mem-tables", "estimate-num-keys")
     return FamilyFigures(*(family.property_int_value(f"rocksdb.{name}") or 0 for name in names))
+
+
+def _advised(damage: StoreDamaged) -> StoreDamaged:
+    """The same error, with what an operator can do."""
+    return StoreDamaged(damage.message if _ADVICE in damage.message else f"{damage.message}; {_ADVICE}")
 
 
 def _is_valid(rows: RdictIter) -> bool:

@@ -52,6 +52,7 @@ async def open_store(
     salvage: bool = False,
     slice_seconds: float = SLICE_SECONDS,
     clock: Clock | None = None,
+    read_only_if_damaged: bool = False,
 ) -> RocksStore:
     """Open the store in a directory, which is created if it is missing or empty.
 
@@ -68,6 +69,9 @@ async def open_store(
             lost, so leave this decision to an operator.
         slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
         clock: The clock that dates roots and payloads; None is the system's.
+        read_only_if_damaged: Open a damaged store for reading, as far as RocksDB can read it; all writes raise
+            `Unavailable`. If acknowledged writes may be lost, what is absent raises `Unavailable` as well, and so does
+            every read of `Table.RECORDS`.
 
     Raises:
         InvalidInput: The path is not a directory, or the directory holds something other than a store.
@@ -75,7 +79,14 @@ async def open_store(
         StorageFull: The disk is full.
         StoreDamaged: The store's files are corrupt or missing.
     """
-    database = await asyncio.to_thread(Database, Path(path), cache_bytes, salvage=salvage, clock=clock)
+    database = await asyncio.to_thread(
+        Database,
+        Path(path),
+        cache_bytes,
+        salvage=salvage,
+        read_only_if_damaged=read_only_if_damaged,
+        clock=clock,
+    )
     return RocksStore(
         database,
         reserve_bytes=reserve_bytes,
@@ -122,6 +133,12 @@ class RocksStore:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def read_only(self) -> str | None:
+        """Why nothing can be written, since the store is damaged; None if it is not."""
+        state = self._database.read_only
+        return None if state is None else state.reason
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -276,6 +293,8 @@ class RocksStore:
         return epoch is not None and not self._committer.has_failed
 
     async def obstacles(self) -> list[str]:
+        if self.read_only is not None:
+            return [self.read_only]
         if not await self.healthy():
             return ["the store cannot be read, or its last write failed"]
         return await self._reader.run(lambda _: self._committer.obstacles())

@@ -8,5 +8,5 @@ scrub   -> check, again and again, slowly
 ```
 
 They read a database's files without RocksDB (`coregw.store.rocksdb.raw`), since it reads nothing of a database of which
-one file is malformed. ``docs/decisions/0120`` to ``0122`` give the reasons.
+one file is malformed. ``docs/decisions/0120`` to ``0123`` give the reasons.
 """

@@ -1,0 +1,125 @@
+"""Opening a damaged database for reading, and what may be concluded from rows that are not in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from rocksdict import AccessType, Cache, DBRecoveryMode, Options, Rdict
+
+from coregw.errors import CoregwError, StoreDamaged, Unavailable
+from coregw.store.rocksdb.directory import DATABASE, prepare
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import database_options, family_options
+from coregw.store.rocksdb.raw.coding import Damage
+from coregw.store.rocksdb.raw.files import FileBytes
+from coregw.store.rocksdb.raw.logs import read_log
+from coregw.store.rocksdb.statuses import translated
+
+__all__ = ["ReadOnly", "open_read_only"]
+
+_LOCK: Final = "LOCK"
+_FOLDER: Final = "workers/read-only"
+
+
+class ReadOnly:
+    """Why a database is read-only, and the lock that keeps others from writing to it.
+
+    Args:
+        path: The store's directory.
+        damage: What is damaged.
+        is_lossy: Whether rows may be missing that were acknowledged, or be older than that.
+    """
+
+    def __init__(self, path: Path, damage: StoreDamaged, *, is_lossy: bool) -> None:
+        self._path = path
+        self._damage = damage
+        self._is_lossy = is_lossy
+        self._lock = -1
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be written, for people."""
+        return f"the store is read-only, since it is damaged: {' '.join(self._damage.message.split())}"
+
+    def lock(self) -> None:
+        """Take the lock of the database, which RocksDB does not take for reading. Raises `Unavailable`."""
+        try:
+            self._lock = os.open(self._path / DATABASE / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            raise Unavailable(f"the store in {self._path} is in use by another process") from error
+
+    def release(self) -> None:
+        """Release the lock. Idempotent."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def check(self, family: Family, values: Iterable[bytes | None]) -> None:
+        """Raise `Unavailable` if a read concludes too much: that a row does not exist, or is the newest of its key."""
+        if not self._is_lossy or family in (Family.META, Family.PAGES, Family.CHUNKS):
+            return  # whoever misses a page or a chunk knows that it was stored
+        if family is Family.RECORDS or any(value is None for value in values):
+            raise Unavailable(f"the newest writes may be lost, so this cannot be answered: {self.reason}")
+
+
+def open_read_only(path: Path, cache_bytes: int, damage: StoreDamaged) -> tuple[Rdict, ReadOnly]:
+    """Open a database that cannot be opened for writing.
+
+    Damaged or missing SSTs do not prevent that: what needs them fails when it is read. If logs are damaged, rows may be
+    missing.
+
+    Raises:
+        StoreDamaged: `damage`, if it cannot be opened for reading either.
+        Unavailable: If another process has the store open.
+    """
+    may_be_incomplete = _may_be_incomplete(path)
+    for mode, options, is_lossy in _modes(path, is_lossy=may_be_incomplete):
+        state = ReadOnly(path, damage, is_lossy=is_lossy)
+        state.lock()
+        try:
+            with translated(path):
+                root = Rdict(str(path / DATABASE), options, family_options(Cache(cache_bytes)), access_type=mode)
+        except CoregwError:
+            state.release()
+        else:
+            return root, state
+    raise damage
+
+
+def _modes(path: Path, *, is_lossy: bool) -> Iterator[tuple[AccessType, Options, bool]]:
+    """Iterate over ways to open a database for reading, each of which leaves out more than the one before it."""
+    options = database_options(create=False, salvage=False)
+    options.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
+    options.set_paranoid_checks(False)
+    yield AccessType.read_only(False), options, is_lossy
+    # A secondary instance does without logs that the MANIFEST names, and with an empty directory for logs without any.
+    folder = path / _FOLDER
+    no_logs = folder / "no-log"
+    no_logs.mkdir(parents=True, exist_ok=True)
+    for is_logged in (True, False):
+        options = database_options(create=False, salvage=True)
+        options.set_paranoid_checks(False)
+        if not is_logged:
+            options.set_wal_dir(str(no_logs))
+        yield AccessType.secondary(str(folder)), options, True
+
+
+def _may_be_incomplete(path: Path) -> bool:
+    """Whether acknowledged writes may be missing: less is there than was durable, or a log is damaged."""
+    try:
+        if prepare(path, salvage=False) != "ready":
+            return True
+    except StoreDamaged:
+        return True
+    damages: list[Damage] = []
+    for log in sorted((path / DATABASE).glob("*.log")):
+        with FileBytes(log) as file:
+            for _ in read_log(file.read(0, file.size), file.name, damages):
+                pass
+    return bool(damages)
