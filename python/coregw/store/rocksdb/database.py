@@ -116,6 +116,10 @@ class Database:
         self._gate = Gate()
         self._root: Rdict | None = None
         self.clock = clock or Clock()
+        self.expired_before = 0
+        """Roots dated before this time, in milliseconds, have expired."""
+        self.undated = self.clock.now()
+        """When rows without a date count as dated."""
         self._families: dict[Family, Rdict] = {}
         self._handles: dict[Family, ColumnFamily] = {}
         self._mark: HighWaterMark | None = None
@@ -326,6 +330,10 @@ class Database:
             with translated(self.path):
                 for family in Family:
                     self._families[family] = self._root.get_column_family(family)
+            with suppress(StoreDamaged):  # then roots that have expired may be shown
+                self._read_dates()
+                (undated,) = self.get(Family.META, [UNDATED_KEY])
+                self.undated = self.undated if undated is None else Undated.decode(undated).date
         except BaseException:
             self._release()
             raise
@@ -416,9 +424,7 @@ class Database:
             raise StoreDamaged(f"the store in {self.path} has lost its epoch, the count of its openings")
         epoch = int.from_bytes(found or b"", "big") + 1
         unfinished = list(self.keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
-        (expired,) = self.get(Family.META, [EXPIRED_KEY])
-        self.expired_before = 0 if expired is None else decode_date(expired)
-        self.clock.advance_to(self.expired_before)  # or new roots would count as expired
+        self._read_dates()
         self.undated = self._undated_since(epoch)
         self.write(
             [
@@ -433,6 +439,12 @@ class Database:
         with self._fault_on_error():
             self._family(Family.META).flush()
         return epoch
+
+    def _read_dates(self) -> None:
+        """Read before when roots have expired."""
+        (expired,) = self.get(Family.META, [EXPIRED_KEY])
+        self.expired_before = 0 if expired is None else decode_date(expired)
+        self.clock.advance_to(self.expired_before)  # or new roots would count as expired
 
     def _undated_since(self, epoch: int) -> int:
         """When rows without a date count as dated: now, unless that was decided before and is still right."""

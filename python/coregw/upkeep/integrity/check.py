@@ -14,7 +14,7 @@ import msgspec
 from coregw._core import Cid
 from coregw.engine.roots import COMPLETE
 from coregw.messages.progress import Progress
-from coregw.store.rocksdb.layout import Family, RootRow
+from coregw.store.rocksdb.layout import EXPIRED_KEY, UNDATED_KEY, Family, RootRow, Undated, decode_date
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.findings import (
@@ -90,6 +90,9 @@ class StoreCheck:
         self._report = report
         self._progress = Progress(step="")
         self._reported = 0.0
+        meta = {row.key: bytes(row.newest.value or b"") for row in database.rows(Family.META) if row.newest is not None}
+        self._expired_before = decode_date(meta[EXPIRED_KEY]) if EXPIRED_KEY in meta else 0
+        self._undated = Undated.decode(meta[UNDATED_KEY]).date if UNDATED_KEY in meta else self._expired_before
         self.pages = PageCheck(database, self._advance)
         self._payload_count = 0
         self.payload_harms: dict[bytes, Harm] = {}
@@ -103,14 +106,14 @@ class StoreCheck:
         self._begin("checking pages", "pages")
         self.pages.check_digests()
         self._begin("looking for missing pages", "pages")
-        self.pages.find_missing(lambda: (key for key, _ in self._roots()))
+        self.pages.find_missing(lambda: (key for key, _ in self.roots()))
         self._begin("checking records", "records")
         records = sum(1 for row in self._database.rows(Family.RECORDS) if row.newest is not None)
         for family in (Family.META, Family.UPLOADS, Family.CHUNKS):
             for _ in self._database.rows(family):
                 self._advance()
         damages = self._database.damages()
-        held = _Known(key for key, _ in self._roots())
+        held = _Known(key for key, _ in self.roots())
         lost = self._find_orphans(damages)
         if self.pages.harms or self.payload_harms:
             self._begin("looking for what is affected", "pages")
@@ -124,7 +127,7 @@ class StoreCheck:
         result = CheckResult(
             is_sound=False,
             bytes=self._database.bytes,
-            roots=sum(1 for _ in self._roots()),
+            roots=sum(1 for _ in self.roots()),
             pages=self.pages.count,
             payloads=self._payload_count,
             records=records,
@@ -137,7 +140,7 @@ class StoreCheck:
             affected_roots=list(affected.values()),
             affected_records=[name for name in names if name is not None],
             unnamed=[_unnamed(damage) for damage in damages if damage.has_rows and damage.family in _NAMING],
-            incomplete_roots=[Cid(key).text for key, value in self._roots() if value != COMPLETE],
+            incomplete_roots=[Cid(key).text for key, value in self.roots() if value != COMPLETE],
             lost=list(self._noted_as_lost()),
         )
         found = (damages, damaged_pages, missing_pages, self._payloads, lost, result.affected_roots, result.lost)
@@ -201,29 +204,31 @@ class StoreCheck:
 
     # --- pages and roots ----------------------------------------------------------------------------------------------
 
-    def _roots(self) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the held roots (binary CIDs) and the values of their rows."""
+    def roots(self) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the held roots (binary CIDs) and the values of their rows, without those that have expired."""
         for row in self._database.rows(Family.ROOTS):
             if row.newest is not None and row.newest.value is not None:
-                yield row.key, RootRow.decode(bytes(row.newest.value)).value
+                stored = RootRow.decode(bytes(row.newest.value))
+                if (self._undated if stored.date is None else stored.date) >= self._expired_before:
+                    yield row.key, stored.value
 
-    def _unreadable_roots(self) -> Iterator[bytes]:
+    def unreadable_roots(self) -> Iterator[bytes]:
         """Iterate over the roots whose rows only a repair can read, as far as these may be right."""
         for row in self._database.rows(Family.ROOTS):
             if row.newest is None and not row.is_deleted and is_root(row.key):
                 yield row.key
 
     def _affected_roots(self) -> Iterator[AffectedRoot]:
-        for key, _ in self._roots():
+        for key, _ in self.roots():
             if harm := self.pages.harms.get(key[-32:]):
                 is_complete, is_recoverable = not harm & Harm.LOST_PAGE, harm == Harm.UNREADABLE
                 yield AffectedRoot(root=Cid(key).text, is_complete=is_complete, is_recoverable=is_recoverable)
-        for key in self._unreadable_roots():
+        for key in self.unreadable_roots():
             yield AffectedRoot(root=Cid(key).text, is_complete=True, is_recoverable=True)
 
     def _damaged_pages(self) -> list[DamagedObject]:
         harms = self.pages.harms
-        trees = {key[-32:]: key for key, _ in self._roots() if key[-32:] in self.pages.damaged}
+        trees = {key[-32:]: key for key, _ in self.roots() if key[-32:] in self.pages.damaged}
         if self.pages.damaged:
             for above, links in self.pages.links():
                 if above in harms:
@@ -242,7 +247,7 @@ class StoreCheck:
         if not self.pages.missing:
             return []
         harms = self.pages.harms
-        reached = {key[-32:] for key, _ in self._roots() if key[-32:] in harms}
+        reached = {key[-32:] for key, _ in self.roots() if key[-32:] in harms}
         size = -1
         while len(reached) != size:
             size = len(reached)

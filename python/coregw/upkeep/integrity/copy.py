@@ -19,7 +19,7 @@ from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.check import StoreCheck
 from coregw.upkeep.integrity.lost import lost_key
-from coregw.upkeep.integrity.pages import Harm, is_root
+from coregw.upkeep.integrity.pages import Harm
 from coregw.upkeep.integrity.payloads import Orphan, payloads_by_upload
 from coregw.upkeep.integrity.records import NEWEST, REVISIONS, published
 
@@ -110,14 +110,14 @@ class StoreCopy:
 
     def _copy_roots(self) -> None:
         held: set[bytes] = set()
-        for row in self._source.rows(Family.ROOTS):
-            if row.is_deleted or not is_root(row.key):
-                continue
-            if row.newest is None and not self._target.get(Family.PAGES, [row.key[-32:]])[0]:
-                continue  # the key may be damaged, and nothing is left of its tree
+        for root, _ in self._check.roots():
             if self._is_lost(Family.ROOTS):
-                held.add(row.key)
-            self._put_root(row.key)
+                held.add(root)
+            self._put_root(root)
+        for root in self._check.unreadable_roots():
+            if self._target.get(Family.PAGES, [root[-32:]])[0]:  # otherwise the key may be damaged as well
+                held.add(root)
+                self._put_root(root)
         if self._is_lost(Family.ROOTS):
             self._write()
             for root in self._roots_without_rows():
