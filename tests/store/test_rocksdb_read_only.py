@@ -9,7 +9,6 @@ import pytest
 from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.store.rocksdb.layout import PayloadRow, upload_id
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import are_held, flip_bit, log_file, put_roots, run_until_dead
 
@@ -116,18 +115,3 @@ async def test_without_a_manifest_nothing_can_be_read_and_the_error_says_what_to
     next((tmp_path / "rocksdb").glob("MANIFEST-*")).unlink()
     with pytest.raises(StoreDamaged, match="coregw fsck --repair"):
         await open_store(tmp_path, read_only_if_damaged=True)
-
-
-async def test_a_store_becomes_read_only_when_a_write_meets_a_damaged_block(tmp_path: Path) -> None:
-    await stored(tmp_path)
-    row = PayloadRow(upload_id(1, 0), len(PAYLOAD)).encode()
-    table = table_with(tmp_path, row)
-    flip_bit(table, table.read_bytes().find(row))
-    async with await open_store(tmp_path, read_only_if_damaged=True) as store:
-        assert store.read_only is None
-        with pytest.raises(Unavailable, match="read-only"):
-            await store.put_payload(multihash_of(PAYLOAD), PAYLOAD)
-        with pytest.raises(Unavailable, match="read-only"):
-            await put_roots(store, [b"t" * 38])
-        assert await are_held(store, [ROOT]) == [True]
-        assert store.read_only is not None
