@@ -151,7 +151,7 @@ pub struct NewMap {
 /// Builds the pages of a map, in little more memory than its arcs and pages take. O(n log n).
 ///
 /// # Errors
-/// [`Error::Input`] if two arcs have the same path.
+/// [`Error::Input`](crate::Error::Input) if two arcs have the same path.
 pub fn build_pages(suite: Suite, mut arcs: Arcs) -> Result<NewMap> {
     arcs.sort()?;
     let built = build(suite, arcs, Destination::Store).map_err(|interrupt| interrupt.in_build("arcs"))?;
