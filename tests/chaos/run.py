@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from chaos import backups, damage, kill, power_cut, recorder, shortage
+from chaos import backups, damage, hostile, kill, power_cut, recorder, shortage
 from chaos.report import Report
 
 Harness = Callable[[int, int, Path], Report]
@@ -28,6 +28,7 @@ HARNESSES: dict[str, tuple[Harness, int]] = {
     "power-cut-control": (partial(power_cut.run, is_control=True), 10),
     "damage": (damage.run, damage.COUNT),
     "shortage": (shortage.run, shortage.COUNT),
+    "hostile": (hostile.run, hostile.COUNT),
     "backup": (backups.run, backups.COUNT),
     "backup-power-cut": (backups.run_power_cuts, backups.POWER_CUTS),
 }

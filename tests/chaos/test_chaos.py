@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import backups, damage, kill, power_cut, recorder, shortage
+from chaos import backups, damage, hostile, kill, power_cut, recorder, shortage
 from chaos.report import Report
 
 pytestmark = pytest.mark.chaos
@@ -43,6 +43,10 @@ def test_damage_is_never_a_silent_loss_or_a_wrong_answer(tmp_path: Path) -> None
 @needs_recorder
 def test_writes_resume_after_shortages_of_space_syncs_and_descriptors(tmp_path: Path) -> None:
     assert_ok(shortage.run(1, 3, tmp_path))
+
+
+def test_honest_clients_are_answered_beside_hostile_ones(tmp_path: Path) -> None:
+    assert_ok(hostile.run(1, 3, tmp_path, connections=30, seconds=0.7))
 
 
 def test_killed_backups_and_restores_harm_nothing(tmp_path: Path) -> None:
