@@ -44,15 +44,15 @@ def test_the_longest_stalled_client_is_disconnected() -> None:
     assert (unsent.total, unsent.reset) == (100, 1)
 
 
-def test_a_client_that_reads_is_kept_until_twice_the_budget() -> None:
+def test_a_client_that_reads_is_kept_until_half_more_than_the_budget() -> None:
     unsent = Unsent(100)
-    reading = [Client(read_at=10.0) for _ in range(4)]
+    reading = [Client(read_at=10.0) for _ in range(3)]
     for client in reading:
         hold(unsent, client, 50, now=10.1)
     assert all(client.is_connected for client in reading)
     newest = Client(read_at=10.1)
     hold(unsent, newest, 50, now=10.1)
-    assert sum(client.is_connected for client in reading) == 3
+    assert sum(client.is_connected for client in reading) == 2
     assert newest.is_connected
 
 

@@ -78,6 +78,8 @@ async def _stream(body: AsyncGenerator[bytes, None], receive: Receive, send: Sen
                 if disconnected.done():
                     return
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                # An empty part waits until the client has read this one. Otherwise the next would be held as well.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
         disconnected.cancel()

@@ -64,6 +64,7 @@ class Outgoing:
         now = self._loop.time()
         size, _ = self.update(now)
         if self._pace.deadline <= now:
+            self._unsent.slow += 1
             self.reset()
             return
         self._timer = self._loop.call_at(max(self._pace.deadline, now + self._wait), self._check)

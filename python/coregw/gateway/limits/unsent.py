@@ -9,7 +9,7 @@ __all__ = ["Reader", "Unsent"]
 _STALLED_SECONDS: Final = 0.5
 """A client that has read nothing for this long is stalled. Acknowledgements take a round trip."""
 
-_HARD_LIMIT: Final = 2
+_HARD_LIMIT: Final = 1.5
 """At this multiple of the budget, clients are not given that time."""
 
 
@@ -37,7 +37,9 @@ class Unsent:
         self.total = 0
         """Bytes that are unsent, as last seen."""
         self.reset = 0
-        """How many clients were disconnected."""
+        """How many clients were disconnected because they read nothing and memory was short."""
+        self.slow = 0
+        """How many clients were disconnected because they read too slowly."""
 
     def hold(self, reader: Reader, size: int, now: float) -> None:
         """Count a client's unsent bytes, and disconnect stalled clients if there are too many. O(1) below the budget.

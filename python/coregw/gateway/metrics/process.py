@@ -43,6 +43,7 @@ def server_source(server: HttpServer, gateway: Gateway) -> Source:
         yield number("coregw_connections", len(shared.crowd))
         yield number("coregw_connections_closed_total", shared.crowd.closed, "no_room")
         yield number("coregw_connections_closed_total", shared.unsent.reset, "unread_responses")
+        yield number("coregw_connections_closed_total", shared.unsent.slow, "slow_reader")
         yield number("coregw_unsent_bytes", shared.unsent.total)
         yield number("coregw_requests_in_progress", len(server.server_state.tasks))
         yield number("coregw_buffered_bytes", gateway.bodies.held)
