@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from coregw.engine import Engine
 from coregw.gateway.http.bodies import Bodies
 from coregw.gateway.http.requests import check_json_type, query_parameters
+from coregw.gateway.limits.descriptors import max_spools
 from coregw.gateway.limits.memory import BodyMemory
 from coregw.gateway.limits.places import Places
 from coregw.gateway.settings import Settings
@@ -31,7 +32,7 @@ class Gateway:
         engine: Answers requests.
         settings: All limits.
         bodies: Reads request bodies.
-        imports: The CAR imports in progress. Only those of one address are limited here.
+        imports: The CAR imports in progress, most of which are being received.
         exports: The CAR exports in progress.
         phase: Returns why the process is not serving clients, or None if it is.
     """
@@ -55,7 +56,7 @@ class Gateway:
             engine,
             settings,
             Bodies(memory),
-            Places("imports", settings.connections, imports, time.monotonic),
+            Places("imports", max_spools(settings.connections), imports, time.monotonic),
             Places("exports", settings.car_exports, exports, time.monotonic),
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coregw.errors import Unavailable
+from coregw.gateway.limits.arrival import Arrival
+from coregw.gateway.limits.pace import Rate
 from coregw.gateway.limits.peers import Peer
 from coregw.gateway.limits.places import Places
 
@@ -46,6 +48,20 @@ def test_a_transfer_that_the_gateway_works_on_is_not_stalled() -> None:
     now[0] = 1000.0
     with pytest.raises(Unavailable):
         exports.take(Peer())
+
+
+def test_an_upload_that_trickles_gives_way() -> None:
+    now, ended, is_waiting = [0.0], list[str](), [False]
+    imports = places(now, limit=1)
+    upload = Arrival(Rate(1000, 10, 20), 600, 5000, lambda: now[0], lambda: is_waiting[0], lambda: None)
+    imports.take(Peer(None, lambda: ended.append("upload")), upload)
+    now[0] = 2.0
+    is_waiting[0] = True  # the gateway is not reading
+    with pytest.raises(Unavailable):
+        imports.take(Peer())
+    is_waiting[0] = False
+    imports.take(Peer())
+    assert ended == ["upload"]
 
 
 def test_an_address_has_its_share_of_places() -> None:

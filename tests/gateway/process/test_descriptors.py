@@ -37,8 +37,12 @@ def test_connections_leave_descriptors_to_the_store(
     limits: dict[str, int], limit: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits.update(soft=limit, hard=limit)
-    connections = fit_descriptors(Settings()).connections
-    assert 1 <= connections <= limit - descriptors.max_open_files() - 64
+    fitted = fit_descriptors(Settings())
+    connections = fitted.connections
+    needed = connections + descriptors.max_spools(connections) + fitted.backlog
+    assert connections >= 1
+    assert fitted.backlog >= 1
+    assert needed <= limit - descriptors.max_open_files() - 64
     assert f"may open {limit} files" in caplog.text
     assert str(connections) in caplog.text
 

@@ -19,6 +19,9 @@ SHORTEST_HEAD: Final = len(b"GET / HTTP/1.0\r\n\r\n")
 
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 """The characters of a Host (RFC 3986 section 3.2)."""
+_CHECKED: Final = BROWSER_HEADERS | {b"host", b"content-length", b"transfer-encoding"}
+"""The headers that `check_head` looks at."""
+
 _MAX_DIGITS: Final = 20  # of a Content-Length; the parser accepts values below 2^64, with any number of zeros before
 
 _Headers = list[tuple[bytes, bytes]]
@@ -75,9 +78,11 @@ def check_head(
     hosts = length = 0
     host: bytes | None = None
     codings: list[bytes] = []
-    browser: dict[bytes, bytes] = {}
+    browser: dict[bytes, bytes] | None = None
     for name, value in headers:
         size += len(name) + len(value)
+        if name not in _CHECKED:
+            continue
         if name == b"host":
             hosts += 1
             host = value
@@ -89,16 +94,17 @@ def check_head(
             length = int(value)
         elif name == b"transfer-encoding":
             codings.append(value.strip().lower())
-        elif name in BROWSER_HEADERS:
-            browser[name] = value
+        else:
+            browser = {**(browser or {}), name: value}
     if size > max_bytes:
         raise Rejected(f"the request line and headers are longer than the limit of {max_bytes} bytes")
     if hosts > 1 or (is_http_1_1 and not hosts):
         raise Rejected(f"{hosts} Host headers, expected exactly one")
     if codings and not (is_http_1_1 and codings == [b"chunked"]):  # another coding would be stored undecoded
         raise Rejected("unsupported Transfer-Encoding, expected chunked in HTTP/1.1")
-    is_usual = not browser and (host in origins.known_hosts or not origins.checks_hosts)
-    return length, None if is_usual else origins.fault(method, host, browser)
+    if browser is None and (host in origins.known_hosts or not origins.checks_hosts):
+        return length, None
+    return length, origins.fault(method, host, browser or {})
 
 
 def head_without_upgrade(method: bytes, target: bytes, version: str, headers: _Headers) -> bytes:

@@ -11,12 +11,15 @@ from coregw.errors import Unavailable
 from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import max_open_files
 
-__all__ = ["MIN_DESCRIPTORS", "fit_descriptors"]
+__all__ = ["MIN_DESCRIPTORS", "fit_descriptors", "max_spools"]
 
 _log = logging.getLogger("coregw.gateway")
 
 MIN_DESCRIPTORS: Final = 160
 """The smallest limit with which a gateway starts."""
+
+_SPOOLED: Final = 4
+"""One connection in so many may upload a CAR."""
 
 _SPARE: Final = 80
 """Descriptors for logs, the event loop, the management addresses, and whatever RocksDB opens besides SSTs."""
@@ -36,15 +39,29 @@ def fit_descriptors(settings: Settings) -> Settings:
         return settings
     if limit < MIN_DESCRIPTORS:
         raise Unavailable(f"the process may open {limit} files (ulimit -Hn), and needs at least {MIN_DESCRIPTORS}")
-    connections = limit - max_open_files() - settings.cars_at_once - settings.car_exports - _SPARE
-    if settings.connections <= connections:
+    available = limit - max_open_files() - _SPARE
+    if _needed(settings.connections) + settings.backlog <= available:
         return settings
-    connections = max(1, connections)
+    # What waits in the backlog is accepted at once, before connections are closed to make room for it.
+    backlog = min(settings.backlog, max(1, available // 4))
+    connections = min(settings.connections, max(1, (available - backlog) * _SPOOLED // (_SPOOLED + 1)))
     _log.warning(
-        "the process may open %d files (ulimit -Hn), which suffice for %d connections, not for the %d of "
-        "COREGW_CONNECTIONS",
+        "the process may open %d files (ulimit -Hn), which suffice for %d connections and a backlog of %d, not for the "
+        "%d of COREGW_CONNECTIONS and the %d of COREGW_BACKLOG",
         limit,
         connections,
+        backlog,
         settings.connections,
+        settings.backlog,
     )
-    return replace(settings, connections=connections)
+    return replace(settings, connections=connections, backlog=backlog)
+
+
+def _needed(connections: int) -> int:
+    """Return the descriptors that so many connections need, and the spools of their CAR uploads."""
+    return connections + max_spools(connections)
+
+
+def max_spools(connections: int) -> int:
+    """Return how many CAR uploads may be in progress at a time: each has a file."""
+    return max(1, connections // _SPOOLED)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from coregw.errors import Unavailable
+from coregw.gateway.limits.arrival import Arrival
 from coregw.gateway.limits.peers import Peer
 
 __all__ = ["Place", "Places"]
@@ -23,11 +24,17 @@ class Place:
         waits_since: Since when it has waited for the client; None while the gateway works on it.
     """
 
-    __slots__ = ("peer", "waits_since")
+    __slots__ = ("_upload", "peer", "waits_since")
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, upload: Arrival | None) -> None:
         self.peer = peer
         self.waits_since: float | None = None
+        self._upload = upload
+
+    def idle_since(self) -> float:
+        """Return since when it has waited for the client; infinity if it does not wait."""
+        since = self.waits_since if self._upload is None else self._upload.idle_since()
+        return math.inf if since is None else since
 
 
 class Places:
@@ -59,16 +66,24 @@ class Places:
             raise Unavailable(f"too many {self._transfers} of your address are in progress; try again")
         if len(self._taken) < self._limit:
             return
-        longest = min(self._taken, key=lambda place: math.inf if place.waits_since is None else place.waits_since)
-        if longest.waits_since is None or self._clock() - longest.waits_since < _STALLED_SECONDS:
+        longest = min(self._taken, key=Place.idle_since)
+        if self._clock() - longest.idle_since() < _STALLED_SECONDS:
             raise Unavailable(f"too many {self._transfers} are in progress; try again")
         self._taken.discard(longest)
         longest.peer.reset()
 
-    def take(self, peer: Peer) -> Place:
-        """Take a place until `leave`. Raises `Unavailable` as `make_room`."""
+    def take(self, peer: Peer, upload: Arrival | None = None) -> Place:
+        """Take a place until `leave`.
+
+        Args:
+            peer: The client.
+            upload: What is being received, if that is the transfer; then `Place.waits_since` is not used.
+
+        Raises:
+            Unavailable: As `make_room`.
+        """
         self.make_room(peer)
-        place = Place(peer)
+        place = Place(peer, upload)
         self._taken.add(place)
         return place
 

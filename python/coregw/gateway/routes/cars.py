@@ -19,6 +19,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import check_content_coding, header, is_media_type, query_parameters
+from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.peers import Peer, peer_of
 from coregw.gateway.limits.places import Places
 from coregw.gateway.settings import MIB
@@ -89,7 +90,7 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     gateway = Gateway.of(request)
     query_parameters(request.scope)
     _check_type(request)
-    place = gateway.imports.take(peer_of(request.scope))
+    place = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         body = gateway.bodies.streamed(
             request.scope,
