@@ -43,7 +43,7 @@ _COMMANDS = (
 _OFFLINE_COMMANDS = ("hash", "verify")
 """The commands that need no gateway; their modules are in `coregw.cli.offline`."""
 
-_CONTROL_COMMANDS = ("status", "backup", "restore", "fsck", "gc", "pin")
+_CONTROL_COMMANDS = ("status", "backup", "restore", "fsck", "heal", "gc", "pin")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
 
 _SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)

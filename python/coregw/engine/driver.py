@@ -28,7 +28,8 @@ from coregw.engine.placement import (
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
 )
-from coregw.errors import RootNotFound, Unavailable
+from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 
 __all__ = ["Driver", "ReadSpan"]
@@ -58,6 +59,8 @@ class Driver:
         self.jobs = 0
         """How many calls are running in worker threads or waiting for one."""
         self._expiries = store.expiries
+        self._incomplete: set[bytes] = set()
+        """Roots that were found to have lost pages, until they are stored again."""
 
     async def close(self) -> None:
         """Wait for worker threads. Idempotent."""
@@ -131,7 +134,9 @@ class Driver:
             if (roots := polled.roots) is not None:
                 operation.supply_roots(await self.are_held(roots))
             elif (roots := polled.renewal) is not None:
-                operation.supply_roots([size is not None for size in await self._store.renew(Stored.ROOTS, roots)])
+                sizes = await self._store.renew(Stored.ROOTS, roots)
+                pairs = zip(roots, sizes, strict=True)
+                operation.supply_roots([size is not None and root not in self._incomplete for root, size in pairs])
             elif polled.pages is not None:
                 await self._load_pages(operation, polled)
             elif (trees := polled.store) is not None:
@@ -185,8 +190,14 @@ class Driver:
         Raises:
             RootNotFound: A root with whose tree they share pages has expired.
             Unavailable: Also if pages that the operation stored earlier may have been removed as garbage.
+            StoreDamaged: A root with whose tree they share pages has lost some.
         """
-        rows = {Table.PAGES: pages, Table.ROOTS: [(root, b"") for root in roots]} if roots else {Table.PAGES: pages}
+        if not self._incomplete.isdisjoint(requires):
+            names = ", ".join(Cid(root).text for root in self._incomplete.intersection(requires))
+            raise StoreDamaged(f"{names} has lost pages, so nothing can be based on it before it is healed")
+        rows = (
+            {Table.PAGES: pages, Table.ROOTS: [(root, COMPLETE) for root in roots]} if roots else {Table.PAGES: pages}
+        )
         try:
             now = await self._store.put(rows, bool(roots), requires, operation.since)
             operation.since = operation.since or now
@@ -204,7 +215,11 @@ class Driver:
         if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
             rows = await self._store.get(Table.ROOTS, unknown)
             found = {root: row is not None for root, row in zip(unknown, rows, strict=True)}
+            self._incomplete.difference_update(unknown)
+            self._incomplete.update(root for root, row in zip(unknown, rows, strict=True) if row == INCOMPLETE)
             for root, is_held in found.items():
+                if root in self._incomplete:
+                    continue  # asked for again, as it may be healed
                 if is_held and self._store.expiries == self._expiries:  # or it may have expired while it was read
                     self._cache.remember(root)
             held = [known or found[root] for root, known in zip(roots, held, strict=True)]

@@ -32,7 +32,7 @@ from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog
-from coregw.gateway.maintenance import backup, flush, gc, status
+from coregw.gateway.maintenance import backup, flush, gc, heal, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
 from coregw.gateway.routes import health, metrics
@@ -49,7 +49,7 @@ __all__ = ["serve_management"]
 
 logger = logging.getLogger("coregw.management")
 
-_GROUPS: Final = (status, flush, backup, gc)
+_GROUPS: Final = (status, flush, backup, gc, heal)
 """The groups of maintenance routes."""
 
 _CONNECTIONS: Final = 64

@@ -16,10 +16,13 @@ from typing import Final
 from coregw.errors import InvalidInput, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, MARKER, mark_ready
 
-__all__ = ["KEPT", "exclusive", "fresh_directory", "put_in_place", "readable", "require_store", "snapshot"]
+__all__ = ["HEALING", "KEPT", "exclusive", "fresh_directory", "put_in_place", "readable", "require_store", "snapshot"]
 
 KEPT: Final = "damaged-"
 """The start of the names of directories that keep databases which a repair has replaced."""
+
+HEALING: Final = "healing-"
+"""The start of the names of directories with what was fetched to be restored."""
 
 _NEW: Final = "repairing-"
 _SNAPSHOT: Final = "fsck-"

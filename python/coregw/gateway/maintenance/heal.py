@@ -1,0 +1,44 @@
+"""Restoring what the store has lost, from files that ``coregw heal`` has put into the data directory."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from litestar import Request, post
+
+from coregw.errors import InvalidInput
+from coregw.gateway.http.replies import Reply
+from coregw.gateway.maintenance.context import Management
+from coregw.gateway.maintenance.operations import Report
+from coregw.messages import Message, decode
+from coregw.upkeep.integrity.files import HEALING
+from coregw.upkeep.integrity.heal import Restored, restore
+
+__all__ = ["HealRequest", "handlers"]
+
+_MAX_BODY_BYTES: Final = 1 << 10
+
+
+class HealRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /admin/v1/maintenance/heal``: the name of a directory in the data directory."""
+
+    directory: str
+
+
+@post("/heal")
+async def heal(request: Request[Any, Any, Any]) -> Reply:
+    """``POST /admin/v1/maintenance/heal``. Everything is checked against its CID."""
+    management = Management.of(request)
+    async with management.gateway.json_body(request.scope, request.receive, _MAX_BODY_BYTES) as body:
+        name = decode(body, HealRequest).directory
+    directory = management.store.path / name
+    if not name.startswith(HEALING) or "/" in name or not directory.is_dir():
+        raise InvalidInput(f"directory: {name!r:.100} is no directory that `coregw heal` has made")
+
+    async def run(report: Report) -> Restored:
+        return await restore(management.gateway.engine, directory, report)
+
+    return management.operations.stream(request.scope, "heal", run)
+
+
+handlers: Final = (heal,)
