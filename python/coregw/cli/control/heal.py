@@ -110,25 +110,15 @@ def _fetch(source: str, missing: Wanted, directory: Path, show: Show) -> list[st
 
 def _restore(data: Path, directory: Path, show: Show) -> dict[str, Any]:
     """Store what was fetched, by way of the gateway that runs on the store, or without one."""
+    import msgspec
+
     control = find_control(data)
     if control is not None:
         with control:
             return control.run("heal", {"directory": directory.name}, show)
-    return asyncio.run(_restore_here(data, directory, show))
+    from coregw.upkeep.integrity.heal import restore_here
 
-
-async def _restore_here(data: Path, directory: Path, show: Show) -> dict[str, Any]:
-    import msgspec
-
-    from coregw.engine import Engine
-    from coregw.store.rocksdb import open_store
-    from coregw.upkeep.integrity.heal import restore
-
-    engine = Engine(await open_store(data))
-    try:
-        restored = await restore(engine, directory, lambda progress: show(msgspec.to_builtins(progress)))
-    finally:
-        await engine.close()
+    restored = asyncio.run(restore_here(data, directory, lambda progress: show(msgspec.to_builtins(progress))))
     built: dict[str, Any] = msgspec.to_builtins(restored)
     return built
 

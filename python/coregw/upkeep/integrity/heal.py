@@ -16,11 +16,12 @@ from coregw.errors import CoregwError, InvalidInput
 from coregw.messages import Message
 from coregw.messages.progress import Progress
 from coregw.store import CHUNK_BYTES, Table
+from coregw.store.rocksdb import open_store
 from coregw.upkeep.integrity.findings import CheckResult
 from coregw.upkeep.integrity.lost import LOST
 from coregw.upkeep.integrity.payloads import hasher_of
 
-__all__ = ["CAR_SUFFIX", "Restored", "Wanted", "restore", "wanted"]
+__all__ = ["CAR_SUFFIX", "Restored", "Wanted", "restore", "restore_here", "wanted"]
 
 CAR_SUFFIX: Final = ".car"
 _ROWS: Final = 1000
@@ -79,6 +80,15 @@ async def restore(engine: Engine, directory: Path, report: Callable[[Progress], 
             refused.append(f"{file.name}: {error.message}")
     await _forget_found(engine)
     return Restored(roots=roots, payloads=payloads, refused=refused)
+
+
+async def restore_here(data: Path, directory: Path, report: Callable[[Progress], None]) -> Restored:
+    """Do what `restore` does, for a store that no process has open."""
+    engine = Engine(await open_store(data))
+    try:
+        return await restore(engine, directory, report)
+    finally:
+        await engine.close()
 
 
 async def _store_payload(engine: Engine, cid: Cid, file: Path) -> None:
