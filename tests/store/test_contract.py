@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from coregw.store import Store, Table
+from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
-from coregw.store.testing import FullStoreContract, StoreContract
+from coregw.store.testing import CollectionContract, FullStoreContract, StoreContract
 from stores import KINDS, opened
 
 
@@ -19,6 +21,13 @@ class TestStores(StoreContract):
     async def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
         async with opened(request.param, tmp_path / "store") as store:
             yield store
+
+
+class TestCollections(CollectionContract):
+    @pytest.fixture(params=["memory", "rocksdb"])
+    async def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CollectableStore]:
+        async with opened(request.param, tmp_path / "store") as store:
+            yield cast("CollectableStore", store)
 
 
 class TestFullStores(FullStoreContract):

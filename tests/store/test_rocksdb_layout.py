@@ -65,7 +65,7 @@ OLDER: dict[Family, dict[bytes, bytes]] = {
 ROWS = OLDER | {
     Family.META: {
         b"epoch": b"\0\0\0\1",
-        b"expired": DATE,
+        b"expired": (int.from_bytes(DATE, "big") - 1).to_bytes(8, "big"),
         **{b"p" + multihash: DATE for multihash in (SHORT, LONG, EMPTY)},
         b"undated": b"\0\0\0\1" + DATE,
     },

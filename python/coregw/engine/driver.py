@@ -167,16 +167,23 @@ class Driver:
         pages = await self._store.get(Table.PAGES, need.pages or [])
         self.pages_read += len(pages)
         if None in pages:
-            missing = {tree for tree, page in zip(need.trees or [], pages, strict=True) if page is None}
-            believed = [tree for tree in sorted(missing) if self._cache.is_held(tree)]
-            for tree, row in zip(believed, await self._store.get(Table.ROOTS, believed), strict=True):
-                if row is None:
-                    self._forget_held()
-                    raise RootNotFound(f"the store no longer holds the root {Cid(tree).text}")
+            await self._require_unexpired(
+                {tree for tree, page in zip(need.trees or [], pages, strict=True) if not page}
+            )
         if len(pages) > MAX_LOOP_PAGES:
             await self.in_worker(operation.supply_pages, pages)
         else:
             operation.supply_pages(pages)
+
+    async def _require_unexpired(self, trees: set[bytes]) -> None:
+        """Raise `RootNotFound` if one of `trees`, whose pages are missing, is not held, since roots have expired."""
+        if not self._store.expiries:
+            return
+        roots = sorted(trees)
+        for root, row in zip(roots, await self._store.get(Table.ROOTS, roots), strict=True):
+            if row is None:
+                self._forget_held()
+                raise RootNotFound(f"the store no longer holds the root {Cid(root).text}")
 
     async def _put_trees(
         self,

@@ -87,7 +87,8 @@ class Ages:
         if self._limit is not None:
             raise Unavailable("garbage is being collected already")
         now = self.clock.now()
-        self._limit = max(now - int(grace_seconds * 1000), self.expired_before)
+        # Below `now`, so that whatever is written from now on is younger than the limit.
+        self._limit = max(now - max(1, int(grace_seconds * 1000)), self.expired_before)
         self._late.clear()
         self.recent.pin()
         return self._limit

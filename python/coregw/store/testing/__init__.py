@@ -23,12 +23,24 @@ For readable assertion failures, call ``pytest.register_assert_rewrite("coregw.s
 before the first import. What the suite cannot test is durability: kill your store's process, and cut its power, too.
 """
 
+from coregw.store.testing.collections import CollectionContract, RenewalContract
 from coregw.store.testing.lifecycle import FullStoreContract, LifecycleContract
 from coregw.store.testing.payloads import PayloadContract
 from coregw.store.testing.rows import RowContract
 
-__all__ = ["FullStoreContract", "LifecycleContract", "PayloadContract", "RowContract", "StoreContract"]
+__all__ = [
+    "CollectionContract",
+    "FullStoreContract",
+    "LifecycleContract",
+    "PayloadContract",
+    "RenewalContract",
+    "RowContract",
+    "StoreContract",
+]
 
 
-class StoreContract(RowContract, PayloadContract, LifecycleContract):
-    """The whole contract of an empty store with room: subclass it and define the fixture `store`."""
+class StoreContract(RowContract, PayloadContract, RenewalContract, LifecycleContract):
+    """The whole contract of an empty store with room: subclass it and define the fixture `store`.
+
+    A store whose garbage can be collected (`coregw.store.collection`) also keeps `CollectionContract`.
+    """
