@@ -317,6 +317,9 @@ fn sizes_that_are_not_those_of_a_fixed_list_are_refused() {
 #[test]
 fn proof_longer_than_the_limit_is_refused() {
     assert_eq!((verify::PROOF_LIMIT, verify::WIDE_PROOF_LIMIT), (2_892_588, 16 << 20));
+    // Offsets in a proof have 32 bits, whatever the caller's limit. These zeros are not touched.
+    let long = vec![0; u32::MAX as usize / 2 + 1];
+    assert_refused(verify::key(&map().root(), &key("a"), &long, usize::MAX), "the limit is 2147483647");
     for (tree, query) in queries() {
         let (root, shown) = (tree.root(), proof(&tree, &query));
         let limited = |limit: usize| match &query {
