@@ -45,7 +45,7 @@ def main() -> None:
             write("identifiers", f"{name}-{i}", "/".join(case.get("segments", [case.get("cid", "")])).encode())
     # The other targets make trees and requests of their input; random bytes make small ones of every kind.
     dice = random.Random(1)  # noqa: S311 - seeded on purpose
-    for target in ("changes", "forged", "mutations", "pages", "results", "stored"):
+    for target in ("cars", "changes", "forged", "mutations", "pages", "results", "stored"):
         for i in range(40):
             write(target, f"random-{i}", dice.randbytes(dice.choice((20, 60, 200, 600))))
 
