@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{Cid, Error, RootCid, Suite, Window};
-use coregw_ops::{BatchLimits, DiffRequest, Need, Operation, Progress};
+use coregw_ops::{BatchLimits, DiffRequest, Need, Operation, Progress, WantedPage};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -157,4 +157,49 @@ fn a_root_that_is_held_is_not_stored_again() {
     let records = store.recorded.len();
     assert_eq!(store.build(Suite::Sha2_256, &arcs(3000)), root);
     assert_eq!(store.recorded.len(), records);
+}
+
+/// Polls until the operation needs neither roots nor pages, with this budget.
+fn with_all_pages(store: &Store, operation: &mut Operation, budget: u64) -> Progress {
+    loop {
+        match operation.poll(budget).expect("a held root") {
+            Progress::Needs(Need::Roots(roots)) => operation.supply_roots(vec![true; roots.len()]).expect("roots"),
+            Progress::Needs(Need::Pages(_)) => {
+                let parse = |page: &WantedPage| page.parse(store.pages.get(&page.digest).map(Vec::as_slice));
+                let pages = operation.wanted_pages().iter().map(|page| parse(page).expect("a valid page")).collect();
+                operation.supply_pages(pages).expect("as many pages");
+            }
+            other => return other,
+        }
+    }
+}
+
+#[test]
+fn a_long_answer_waits_for_more_budget_before_it_is_written() {
+    const BUDGET: u64 = 4096;
+    let mut store = Store::new(1 << 30, u64::MAX);
+    for (key_bytes, is_long) in [(1, false), (4000, true)] {
+        let arcs = (0..500).map(|i| (format!("{i}{}", "\u{1}".repeat(key_bytes)), payload(i))).collect();
+        let root = store.build(Suite::Sha2_256, &arcs).cid().text();
+        let request = json!({"profile": "core.scan/v0alpha1", "root": root, "prefix": []}).to_string();
+        let mut operation = Operation::scan(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+        let progress = with_all_pages(&store, &mut operation, BUDGET);
+        assert_eq!(progress == Progress::Needs(Need::Budget), is_long, "{key_bytes} bytes");
+    }
+}
+
+#[test]
+fn long_paths_of_a_batch_cost_more_budget_than_short_ones() {
+    let mut store = Store::new(1 << 20, u64::MAX);
+    let root = store.build(Suite::Sha2_256, &arcs(10));
+    let polls = |store: &Store, path: Vec<String>| {
+        let mut operation = batch(store, &root, &vec![path; 100], LIMITS);
+        let mut polls = 0;
+        while with_all_pages(store, &mut operation, 1000) == Progress::Needs(Need::Budget) {
+            polls += 1;
+        }
+        polls
+    };
+    let [short, long] = [1, 2048].map(|segments| polls(&store, vec!["a".to_owned(); segments]));
+    assert!(long > short, "{short} and {long} polls");
 }

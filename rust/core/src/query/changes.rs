@@ -65,14 +65,20 @@ impl Targets {
 
 #[derive(Debug, Clone, Copy)]
 struct MapEntry {
-    /// The key is before the targets.
-    targets: Targets,
+    /// Where the targets are; the key is before them.
+    offset: usize,
     key_len: u16,
+    before: u8,
+    after: u8,
 }
 
 impl MapEntry {
     fn key(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.targets.offset - usize::from(self.key_len)..self.targets.offset]
+        &bytes[self.offset - usize::from(self.key_len)..self.offset]
+    }
+
+    fn targets(self) -> Targets {
+        Targets { offset: self.offset, before: self.before, after: self.after }
     }
 }
 
@@ -84,12 +90,19 @@ pub struct MapChangesBuilder {
 }
 
 impl MapChangesBuilder {
+    /// Reserves memory for `changes` more changes, with `bytes` bytes of keys and targets.
+    pub fn reserve(&mut self, changes: usize, bytes: usize) {
+        self.changes.reserve(changes);
+        self.bytes.reserve(bytes);
+    }
+
     /// Adds a change.
     pub fn push(&mut self, change: &MapChange) {
         let key = change.key.as_bytes();
         self.bytes.extend_from_slice(key);
         let targets = Targets::store(&mut self.bytes, change.before.as_ref(), change.after.as_ref());
-        self.changes.push(MapEntry { targets, key_len: key.len() as u16 });
+        let Targets { offset, before, after } = targets;
+        self.changes.push(MapEntry { offset, key_len: key.len() as u16, before, after });
     }
 
     /// Sorts and validates the changes. O(n log n).
@@ -101,7 +114,7 @@ impl MapChangesBuilder {
         if changes.is_empty() {
             return Err(none());
         }
-        changes.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
+        changes.sort_unstable_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
         let invalid = |change: &MapEntry, why: &str| {
             let path = key::segments(change.key(&bytes)).join("/");
             Err(Error::conflict(ConflictCode::InvalidChange, format!("{path:?}: {why}")))
@@ -110,7 +123,7 @@ impl MapChangesBuilder {
             if i > 0 && changes[i - 1].key(&bytes) == change.key(&bytes) {
                 return invalid(change, "the key is changed twice");
             }
-            if change.targets.before(&bytes) == change.targets.after(&bytes) {
+            if change.targets().before(&bytes) == change.targets().after(&bytes) {
                 return invalid(change, "before and after are the same; nothing changes");
             }
         }
@@ -145,8 +158,8 @@ impl MapChanges {
     }
 
     pub(crate) fn get(&self, at: usize) -> Option<MapChangeRef<'_>> {
-        let MapEntry { targets, .. } = self.changes.get(at)?;
-        let key = self.changes[at].key(&self.bytes);
+        let change = self.changes.get(at)?;
+        let (key, targets) = (change.key(&self.bytes), change.targets());
         Some(MapChangeRef { key, before: targets.before(&self.bytes), after: targets.after(&self.bytes) })
     }
 
@@ -182,6 +195,12 @@ pub struct ListChangesBuilder {
 }
 
 impl ListChangesBuilder {
+    /// Reserves memory for `changes` more changes, with `bytes` bytes of targets.
+    pub fn reserve(&mut self, changes: usize, bytes: usize) {
+        self.changes.reserve(changes);
+        self.bytes.reserve(bytes);
+    }
+
     /// Adds a change.
     ///
     /// # Errors
@@ -208,7 +227,7 @@ impl ListChangesBuilder {
         if changes.is_empty() {
             return Err(none());
         }
-        changes.sort_by_key(|change| change.index);
+        changes.sort_unstable_by_key(|change| change.index);
         for (i, change) in changes.iter().enumerate() {
             let why = if i > 0 && changes[i - 1].index == change.index {
                 "the index is changed twice"

@@ -162,6 +162,8 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
         for change in changes.iter() {
             check(tree, &change)?;
         }
+        // As for a map.
+        tree.arena.nodes.reserve(2 * changes.len());
     }
     let count = tree.sum(PartialTree::TOP).count;
     let keep = changes.check_shape(count)?;

@@ -38,6 +38,10 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &MapChanges, made: &mut Mad
     if tree.may_lack_pages() && made.count == 0 {
         load_paths(tree, changes)?;
     }
+    if made.count == 0 {
+        // A change adds two nodes at most, besides those that it copies: memory that is not moved is not needed twice.
+        tree.arena.nodes.reserve(2 * changes.len());
+    }
     while let Some(change) = changes.get(made.count) {
         *made = Made { count: made.count + 1, top: make(tree, made.top, change)? };
     }

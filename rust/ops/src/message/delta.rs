@@ -205,6 +205,10 @@ impl Delta {
     }
 }
 
+/// The length of a short change in JSON, and of its key and target: for an estimate of the memory that changes take.
+const SHORT_CHANGE_BYTES: usize = 48;
+const SHORT_TARGET_BYTES: usize = 16;
+
 /// The changes of a delta, as far as they are read.
 enum Changes {
     Map(MapChangesBuilder),
@@ -221,6 +225,12 @@ impl Changes {
 
     /// Reads the member `changes`, a part of `body`. Returns how many there are, and how many set their coordinate.
     fn read(&mut self, body: &[u8], member: &RawValue) -> Result<(u64, u64)> {
+        let bytes = member.get().len();
+        let (changes, targets) = (bytes / SHORT_CHANGE_BYTES, bytes / SHORT_CHANGE_BYTES * SHORT_TARGET_BYTES);
+        match self {
+            Self::Map(builder) => builder.reserve(changes, targets),
+            Self::List(builder, _) => builder.reserve(changes, targets),
+        }
         let mut refused = None;
         match read_part(body, member, ChangesReader { changes: self, refused: &mut refused }) {
             Ok(counts) => Ok(counts),

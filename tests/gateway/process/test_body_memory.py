@@ -1,0 +1,93 @@
+"""The memory that a request body takes: at most eight bytes for each of its bytes, whatever it contains."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import coregw
+import serving
+from coregw.plants.openapi import document as plant_document
+from gateway.process.large_bodies import EMPTY, MIB, LargeBody, bodies_of_changes, bodies_of_queries
+
+MAX_BYTES_PER_BYTE = 8
+
+ALLOCATORS = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MIMALLOC_PURGE_DELAY": "0"}
+"""Settings with which glibc and mimalloc return memory as soon as it is free, so that the rest can be told apart."""
+
+
+def memory(pid: int, field: str) -> int:
+    """A field of ``/proc/PID/status`` in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":")) * 1024
+
+
+def settled(pid: int) -> int:
+    """The resident memory when it no longer shrinks: allocators return memory after some milliseconds."""
+    least, unchanged = memory(pid, "VmRSS"), 0
+    while unchanged < 3:
+        time.sleep(0.01)
+        now = memory(pid, "VmRSS")
+        least, unchanged = (now, 0) if now < least else (least, unchanged + 1)
+    return least
+
+
+def bytes_per_byte(pid: int, start: int, client: httpx2.Client, sent: LargeBody) -> float:
+    """The peak of a gateway while it answers, less its memory at the start, divided by the length of the body.
+
+    So what it keeps of earlier requests counts as well: it could hide what this body takes.
+    """
+    settled(pid)
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
+    answer = client.post(sent.route, content=sent.body, headers=dict(sent.headers))
+    assert answer.status_code == sent.status, (sent.route, sent.about, answer.text[:300])
+    return (memory(pid, "VmHWM") - start) / len(sent.body)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("bodies", [bodies_of_queries, bodies_of_changes])
+def test_a_body_takes_at_most_eight_bytes_of_memory_for_each_of_its_bytes(
+    bodies: Callable[[str, str], Iterator[LargeBody]], tmp_path: Path
+) -> None:
+    environ = serving.ADMIN | {"PLANTS_ACCESS_TOKEN": serving.ADMIN_TOKEN} | ALLOCATORS
+    limits = {"json_body_bytes": 16 * MIB, "resolve_batch_body_bytes": 16 * MIB}
+    table, too_much = [], []
+    with (
+        serving.process(tmp_path, environ, **limits) as running,
+        httpx2.Client(base_url=running.url, timeout=60) as client,
+    ):
+        root, items = empty_map_and_list(client)
+        start = settled(running.popen.pid)
+        for sent in bodies(root, items):
+            ratio = bytes_per_byte(running.popen.pid, start, client, sent)
+            table.append(f"{ratio:4.1f}  {len(sent.body) / MIB:4.1f} MiB  {sent.route:.24}  {sent.about}")
+            if ratio > MAX_BYTES_PER_BYTE:
+                too_much.append(table[-1])
+    print("", *table, sep="\n")
+    assert too_much == []
+
+
+def empty_map_and_list(client: httpx2.Client) -> tuple[str, str]:
+    """Create an empty map, and a list of one element."""
+    root = client.post("/v1/roots", json={"arcs": {}}).json()["root"]
+    deltas = [{"kind": "list", "changes": [{"index": 0, "after": {"target": EMPTY}}]}]
+    items = client.post(f"/v1/roots/{root}/mutations", json={"deltas": deltas}).json()["new_root"]
+    assert items == coregw.List([EMPTY]).root
+    return root, items
+
+
+def test_every_route_that_accepts_a_body_is_measured(client: httpx2.Client) -> None:
+    routes = {sent.route for bodies in (bodies_of_queries, bodies_of_changes) for sent in bodies("map", "list")}
+    documents = [client.get("/openapi.json").json(), json.loads(plant_document())]
+    operations = [(path, item) for document in documents for path, item in document["paths"].items()]
+    accepting = {path for path, item in operations if "requestBody" in item.get("post", {})}
+    accepting |= {path for path, _ in operations if path.endswith("/freeze")}  # refuses a body, but reads it
+    patterns = [re.sub(r"\{[^}]*\}", "[^/]+", path) for path in accepting]
+    assert len(patterns) > 10
+    assert [pattern for pattern in patterns if not any(re.fullmatch(pattern, route) for route in routes)] == []
