@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from coregw.engine import Engine
 from coregw.gateway.http.bodies import Bodies
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Gateway"]
 
 
+_CHUNK_READS: Final = 16
+"""Chunks of 1 MiB; the store reads no more than a few at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """One running gateway.
@@ -34,6 +38,7 @@ class Gateway:
         bodies: Reads request bodies.
         imports: The CAR imports in progress, most of which are being received.
         exports: The CAR exports in progress.
+        chunk_reads: Limits the chunks of payloads that are being read, or have been and are not sent yet.
         phase: Returns why the process is not serving clients, or None if it is.
     """
 
@@ -42,6 +47,7 @@ class Gateway:
     bodies: Bodies
     imports: Places
     exports: Places
+    chunk_reads: asyncio.Semaphore
     phase: Callable[[], str | None] = lambda: None
 
     @classmethod
@@ -58,6 +64,7 @@ class Gateway:
             Bodies(memory),
             Places("imports", max_spools(settings.connections), imports, time.monotonic),
             Places("exports", settings.car_exports, exports, time.monotonic),
+            asyncio.Semaphore(_CHUNK_READS),
         )
 
     async def obstacles(self) -> list[str]:

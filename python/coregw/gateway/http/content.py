@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from coregw.engine import Engine, StoredPayload
+from coregw.engine import StoredPayload
+from coregw.gateway.context import Gateway
 from coregw.gateway.http.conditions import Unsatisfiable, is_listed, parse_range, range_applies
 from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply
@@ -19,6 +22,10 @@ __all__ = ["IMMUTABLE", "Representation"]
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 """The Cache-Control of responses that never change."""
+
+
+_MAX_UNGATED_BYTES: Final = 64 << 10
+"""Payloads up to this size are read without waiting for a turn."""
 
 
 class Representation(NamedTuple):
@@ -36,7 +43,7 @@ class Representation(NamedTuple):
     etag: str
     extra_headers: Mapping[str, str] = MappingProxyType({})
 
-    async def get(self, engine: Engine, scope: HTTPScope) -> Reply:
+    async def get(self, gateway: Gateway, scope: HTTPScope) -> Reply:
         """Return the response to a GET: everything, one range, or 304."""
         headers = self._headers()
         if self._is_known(scope):
@@ -52,7 +59,7 @@ class Representation(NamedTuple):
         if wanted is not None:
             status = 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{self._size}"
-        body = await self._read(engine, start, end)
+        body = await self._read(gateway, start, end)
         if not isinstance(body, bytes):
             headers["Content-Length"] = str(end - start)
         return Reply(body, status, self.media_type, headers)
@@ -63,14 +70,17 @@ class Representation(NamedTuple):
             return Reply(status=304, headers=self._headers())
         return Reply(media_type=self.media_type, headers=self._headers() | {"Content-Length": str(self._size)})
 
-    async def _read(self, engine: Engine, start: int, end: int) -> bytes | AsyncGenerator[bytes, None]:
+    async def _read(self, gateway: Gateway, start: int, end: int) -> bytes | AsyncGenerator[bytes, None]:
         """Return bytes at once if they fit in one chunk, else as a stream."""
         if isinstance(self.content, bytes):
             return self.content[start:end]
-        small = await engine.payloads.read_small(self.content, start, end)
-        if small is not None:
-            return small
-        return cast("AsyncGenerator[bytes, None]", engine.payloads.read(self.content, start, end))
+        payloads = gateway.engine.payloads
+        if end - start <= _MAX_UNGATED_BYTES:
+            small = await payloads.read_small(self.content, start, end)
+        else:
+            async with gateway.chunk_reads:
+                small = await payloads.read_small(self.content, start, end)
+        return _gated(payloads.read(self.content, start, end), gateway.chunk_reads) if small is None else small
 
     def _headers(self) -> dict[str, str]:
         return {"ETag": self.etag, "Cache-Control": IMMUTABLE, "Accept-Ranges": "bytes", **self.extra_headers}
@@ -82,3 +92,14 @@ class Representation(NamedTuple):
     @property
     def _size(self) -> int:
         return len(self.content) if isinstance(self.content, bytes) else self.content.size
+
+
+async def _gated(chunks: AsyncIterator[bytes], reads: asyncio.Semaphore) -> AsyncGenerator[bytes, None]:
+    """Yield chunks, each read in turn. Otherwise the first chunks of all streams that begin would be held at once."""
+    async with aclosing(cast("AsyncGenerator[bytes, None]", chunks)) as open_chunks:
+        while True:
+            async with reads:
+                chunk = await anext(open_chunks, None)
+            if chunk is None:
+                return
+            yield chunk

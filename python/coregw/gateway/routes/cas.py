@@ -78,7 +78,7 @@ async def put_payload(gateway: Gateway, scope: HTTPScope, receive: Receive) -> R
 )
 async def get_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
     """``GET /v1/cas/{cid}``."""
-    return await (await _find(gateway, scope)).get(gateway.engine, scope)
+    return await (await _find(gateway, scope)).get(gateway, scope)
 
 
 @hot_route(

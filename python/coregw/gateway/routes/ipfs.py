@@ -89,7 +89,7 @@ async def block(request: Request[Any, Any, Any], cid: FromPath[str]) -> Reply:
         return Reply(status=412)
     if request.method == "HEAD":
         return found.head(request.scope)
-    return await found.get(Gateway.of(request).engine, request.scope)
+    return await found.get(Gateway.of(request), request.scope)
 
 
 async def _find(request: Request[Any, Any, Any], requested: str) -> Representation | None:
