@@ -13,6 +13,7 @@ import pytest
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.mark import drop_torn_ends
 from coregw.store.rocksdb.mark.file import MARK, Durable, Extent, MarkFile, read_mark
 from coregw.store.rocksdb.mark.records import complete_end
 from store.rocksdb_support import (
@@ -186,6 +187,31 @@ async def test_a_torn_record_after_the_acknowledged_ones_is_dropped(copy: Path) 
         log.write(b"\x12\x34\x56\x78\xff\x10\x01 a record whose process was killed while it wrote it")
     async with await open_store(copy) as store:
         assert all(await are_held(store, ROOTS))
+
+
+async def test_torn_writes_after_the_acknowledged_ones_are_cut_off(copy: Path) -> None:
+    log = log_file(copy)
+    data = log.read_bytes()
+    last = complete_end(data, 0, len(data) - 1)
+    rest = bytearray(data[last:])  # a record of the right form ...
+    rest[30] ^= 1  # ... and the wrong checksum, with one behind it that is whole
+    with log.open("ab") as opened:
+        opened.write(rest + data[last:])
+    forgotten = copy.with_name("forgotten")
+    shutil.copytree(copy, forgotten)
+    forget_mark(forgotten)
+    with pytest.raises(StoreDamaged, match="checksum"):  # without the mark it may be acknowledged
+        await open_store(forgotten)
+    async with await open_store(copy) as store:
+        assert all(await are_held(store, ROOTS))
+
+
+async def test_no_log_of_an_open_store_is_cut_off(tmp_path: Path) -> None:
+    async with await open_store(tmp_path) as store:
+        await put_roots(store, ROOTS)
+        with log_file(tmp_path).open("ab") as log:
+            log.write(b"the beginning of a record")
+        assert not drop_torn_ends(tmp_path / "rocksdb")
 
 
 async def test_a_store_of_an_earlier_version_has_no_mark_and_gets_one(copy: Path) -> None:

@@ -53,7 +53,7 @@ from coregw.store.rocksdb.layout import (
     decode_date,
     upload_of_chunk,
 )
-from coregw.store.rocksdb.mark import HighWaterMark
+from coregw.store.rocksdb.mark import HighWaterMark, drop_torn_ends
 from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.readonly import ReadOnly, open_read_only
 from coregw.store.rocksdb.statuses import WriteStalled, translated
@@ -308,13 +308,16 @@ class Database:
             self.read_only = ReadOnly(self.path, _advised(damage), is_lossy=False)
 
     def _open(self, *, salvage: bool) -> None:
-        """Open RocksDB; without compactions if one reads a damaged SST, which stops writes, even the first."""
+        """Open RocksDB; after a power cut without the torn end of a log, and after damage without compactions.
+
+        A compaction that reads a damaged SST stops writes, even the first.
+        """
         compacted = self._compacts
         try:
             try:
                 self._open_rocksdb(salvage=salvage)
             except StoreDamaged:
-                if self._compacts == compacted:
+                if self._compacts == compacted and (salvage or not self._drop_torn_ends()):
                     raise
                 self._open_rocksdb(salvage=salvage)
         except StoreDamaged as error:
@@ -337,6 +340,10 @@ class Database:
         except BaseException:
             self._release()
             raise
+
+    def _drop_torn_ends(self) -> bool:
+        with translated(self.path):
+            return drop_torn_ends(self.path / DATABASE)
 
     def _open_rocksdb(self, *, salvage: bool) -> None:
         is_first = prepare(self.path, salvage=salvage) == "creating"

@@ -5,8 +5,8 @@ cannot tell that from the loss of acknowledged records. ``DIR/rocksdb/coregw-mar
 of these files, and `require_durable` refuses a store in which there is less. ``docs/decisions/0128`` gives the reasons.
 """
 
-from coregw.store.rocksdb.mark.check import require_durable
+from coregw.store.rocksdb.mark.check import drop_torn_ends, require_durable
 from coregw.store.rocksdb.mark.file import sync_directory
 from coregw.store.rocksdb.mark.tracker import HighWaterMark
 
-__all__ = ["HighWaterMark", "require_durable", "sync_directory"]
+__all__ = ["HighWaterMark", "drop_torn_ends", "require_durable", "sync_directory"]

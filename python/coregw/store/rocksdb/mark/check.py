@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
+import os
 from pathlib import Path
 
 from coregw.errors import StoreDamaged
-from coregw.store.rocksdb.mark.file import Extent, read_mark
+from coregw.store.rocksdb.mark.file import Extent, locked_mark, read_mark
 from coregw.store.rocksdb.mark.names import current_manifest, log_name, log_numbers, manifest_name
-from coregw.store.rocksdb.mark.records import complete_end
+from coregw.store.rocksdb.mark.records import complete_end, intact_end
 
-__all__ = ["require_durable"]
+__all__ = ["drop_torn_ends", "require_durable"]
+
+_log = logging.getLogger(__name__)
 
 
 def require_durable(database: Path) -> None:
@@ -56,3 +60,45 @@ def _require_extent(file: Path, extent: Extent) -> None:
         end = complete_end(data, 0, extent.size)
     if end != extent.size:
         raise StoreDamaged(f"{file} has no valid record at byte {end:,}, but {extent.size:,} bytes were durable")
+
+
+def drop_torn_ends(database: Path) -> bool:
+    """Cut off what a power cut has torn at the end of the newest logs, behind the durable part. O(bytes in the logs).
+
+    A power cut may leave any part of unsynced writes, such as a record whose middle is zero, which RocksDB refuses as
+    damage. Everything behind the first torn record is unsynced as well, so nothing acknowledged is in it.
+
+    Returns:
+        Whether anything was cut off. Nothing is if a process has the database open.
+
+    Raises:
+        StoreDamaged: As `require_durable`.
+        OSError: A file cannot be read or written.
+    """
+    durable = read_mark(database)
+    if durable is None:
+        return False
+    require_durable(database)
+    newest = durable.logs[-1]
+    with locked_mark(database) as is_locked:
+        cut = [
+            _drop_torn_end(database / log_name(number), newest.size if number == newest.number else 0)
+            for number in log_numbers(database)
+            if is_locked and number >= newest.number
+        ]
+    return any(cut)
+
+
+def _drop_torn_end(log: Path, durable: int) -> bool:
+    with log.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == durable:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            end = intact_end(data, durable, size)
+        if end == size:
+            return False
+        _log.warning("%s: cut off %d bytes of unfinished writes at its end", log, size - end)
+        file.truncate(end)
+        os.fsync(file.fileno())
+    return True

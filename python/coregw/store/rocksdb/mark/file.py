@@ -10,15 +10,18 @@ slot, 4,096 bytes: | "cgw1" | sequence | MANIFEST: number, size | count | logs: 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from coregw.errors import StoreDamaged
 
-__all__ = ["MARK", "Durable", "Extent", "MarkFile", "read_mark", "sync_directory"]
+__all__ = ["MARK", "Durable", "Extent", "MarkFile", "locked_mark", "read_mark", "sync_directory"]
 
 MARK: Final = "coregw-mark"
 """The file's name in RocksDB's directory; RocksDB ignores it."""
@@ -47,7 +50,7 @@ class Durable(NamedTuple):
 
 
 class MarkFile:
-    """The open file. Every method raises OSError."""
+    """The open file, locked for `locked_mark`. Every method raises OSError."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -60,6 +63,7 @@ class MarkFile:
         unfinished = database / _UNFINISHED
         descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 2 * _SLOT_BYTES)
             file = cls(descriptor)
             for _ in range(2):  # allocates both slots now, not when the disk is full
@@ -103,6 +107,19 @@ def read_mark(database: Path) -> Durable | None:
     if not intact:
         raise StoreDamaged(f"{database / MARK} is damaged, so it cannot be checked whether anything is lost")
     return max(intact)[1]
+
+
+@contextmanager
+def locked_mark(database: Path) -> Iterator[bool]:
+    """Lock the mark of a database; the value is False if it has none, or an open database has locked it."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context((database / MARK).open("rb"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (FileNotFoundError, BlockingIOError):
+            yield False
+        else:
+            yield True
 
 
 def sync_directory(path: Path) -> None:
