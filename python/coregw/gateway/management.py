@@ -32,7 +32,7 @@ from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog
-from coregw.gateway.maintenance import backup, flush, gc, heal, status
+from coregw.gateway.maintenance import backup, flush, fsck, gc, heal, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
 from coregw.gateway.routes import health, metrics
@@ -49,7 +49,7 @@ __all__ = ["serve_management"]
 
 logger = logging.getLogger("coregw.management")
 
-_GROUPS: Final = (status, flush, backup, gc, heal)
+_GROUPS: Final = (status, flush, backup, gc, fsck, heal)
 """The groups of maintenance routes."""
 
 _CONNECTIONS: Final = 64
@@ -99,6 +99,9 @@ async def serve_management(
         if settings.gc_seconds:
             collecting = asyncio.create_task(gc.run_on_schedule(management))
             stack.callback(collecting.cancel)
+        if settings.scrub_bytes_per_second and directory is not None:
+            scrubbing = asyncio.create_task(fsck.scrub(management))
+            stack.callback(scrubbing.cancel)
         logger.info("management on %s", ", ".join(management.addresses) or "no address")
         yield management
 

@@ -72,6 +72,7 @@ class Settings:
     gc_seconds: float = _setting(0.0, "Time between collections of garbage; 0 for none.")
     gc_grace_seconds: float = _setting(86_400.0, "Garbage stays so long after it was stored or confirmed last.")
     gc_revisions: int = _setting(0, "Revisions of each published name whose roots are kept; 0 for all.")
+    scrub_bytes_per_second: int = _setting(0, "Rate at which the store is checked in the background; 0 for not at all.")
     salvage: bool = _setting(default=False, about="Open a damaged store with what is readable; data may be lost.")
 
     cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)

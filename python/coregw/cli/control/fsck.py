@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from coregw.upkeep.integrity.findings import CheckResult, RepairResult
 
 __all__ = ["command"]
+
+_NICENESS = 19
 
 Report = Callable[["Progress"], None]
 
@@ -43,6 +46,8 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     or repaired.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed
+    if lines:
+        os.nice(_NICENESS)  # beside a gateway
     try:
         with shown_progress("fsck", as_json=as_json or lines) as show:
             report = _print_line if lines else lambda progress: show(_built(progress))

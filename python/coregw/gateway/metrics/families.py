@@ -97,6 +97,8 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_operation_progress_ratio": _gauge("How far their current step is, from 0 to 1.", "kind"),
         "coregw_operations_ended_total": _counter("Long operations of maintenance that have ended.", "kind", "outcome"),
         "coregw_operation_end_timestamp_seconds": _gauge("When the last one ended, since 1970.", "kind", "outcome"),
+        "coregw_scrub_findings": _gauge("What the last check of the store found to be damaged.", "check", "kind"),
+        "coregw_scrub_bytes": _gauge("Bytes of files that the last check of the store read.", "check"),
         "coregw_garbage_bytes": _gauge("What the last collection, or dry run, found to be garbage.", "table"),
         "coregw_info": _gauge("Always 1.", "version"),
         "coregw_processes": _gauge("Processes that report metrics: the owner of the store, and workers."),

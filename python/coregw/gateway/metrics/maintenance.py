@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from coregw.gateway.maintenance.operations import EndedOperations, Operations
 from coregw.gateway.metrics.samples import Sample, number
 from coregw.messages.maintenance import GarbageCollected
+from coregw.upkeep.integrity.findings import CheckResult
 
 __all__ = ["operation_samples"]
 
@@ -24,6 +25,7 @@ def operation_samples(operations: Operations) -> Iterator[Sample]:
         for outcome, seconds in ended.times.items():
             yield number("coregw_operation_end_timestamp_seconds", seconds, kind, outcome)
         yield from _garbage_samples(ended)
+        yield from _check_samples(kind, ended)
 
 
 def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
@@ -32,3 +34,12 @@ def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
     if isinstance(found, GarbageCollected):
         yield number("coregw_garbage_bytes", found.page_bytes_removed, "pages")
         yield number("coregw_garbage_bytes", found.payload_bytes_removed, "payloads")
+
+
+def _check_samples(kind: str, ended: EndedOperations) -> Iterator[Sample]:
+    """Yield what the last check of the store, or round of the scrub, found."""
+    found = ended.result
+    if isinstance(found, CheckResult):
+        for name, count in found.counts().items():
+            yield number("coregw_scrub_findings", count, kind, name)
+        yield number("coregw_scrub_bytes", found.bytes, kind)

@@ -155,6 +155,18 @@ class CheckResult(Message, frozen=True, kw_only=True):
         yield from (f"incomplete since a repair: root {root}" for root in self.incomplete_roots)
         yield from (f"lost since a repair: payload {cid}" for cid in self.lost)
 
+    def counts(self) -> dict[str, int]:
+        """Return how much was found, by kind."""
+        return {
+            "damaged_files": len(self.damaged_files),
+            "damaged_pages": len(self.damaged_pages),
+            "missing_pages": len(self.missing_pages),
+            "damaged_payloads": len(self.damaged_payloads),
+            "lost_payloads": len(self.lost_payloads) + len(self.lost),
+            "affected_roots": len(self.affected_roots),
+            "affected_records": len(self.affected_records),
+        }
+
     def summary(self) -> str:
         """Return the numbers, as a line for a person."""
         counts = f"{self.roots:,} roots, {self.pages:,} pages, {self.payloads:,} payloads, {self.records:,} records"
