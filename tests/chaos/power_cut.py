@@ -117,13 +117,17 @@ def _recorded_load(recorder: Recorder, ledger: Ledger, seed: int, seconds: float
 def _checked(data: Path, ledger: Ledger, rng: random.Random, moment: int) -> tuple[Verdict, bool]:
     """Start a gateway on what is left and check it. Also returns whether the store needed `salvage`.
 
-    A power cut can leave a hole in the unsynced end of the log that looks like damage. The gateway then refuses to
-    start, and an operator decides to salvage the store; nothing acknowledged may be missing after that.
+    A power cut can leave a hole in the unsynced end of the log that looks like damage. Then the gateway refuses to
+    start, or answers some requests with errors, and an operator decides to salvage the store; nothing acknowledged may
+    be missing after that.
     """
+    verdict = Verdict()
     for salvage in (False, True):
         try:
             with serving.thread(None, is_administered=True, data=data, salvage=salvage) as url:
-                return check(url, ledger, rng, moment=moment, sample=30), salvage
+                verdict = check(url, ledger, rng, moment=moment, sample=30)
         except CoregwError as error:
-            refusal = error
-    return Verdict(unreadable=[f"{data}: {refusal}"]), True
+            verdict = Verdict(unreadable=[f"{data}: {error}"])
+        if not verdict.unreadable:
+            break
+    return verdict, salvage
