@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -203,6 +205,23 @@ async def test_a_second_collection_at_the_same_time_is_refused(site: Site) -> No
         with pytest.raises(Unavailable, match="already"):
             await site.collect()
     await site.collect()
+
+
+async def test_a_collection_that_is_cancelled_at_any_step_can_be_repeated(site: Site) -> None:
+    root = await site.create(many(300))
+    await site.publish(root)
+    await site.put(b"unbound")
+    site.time.seconds += 100
+    for rounds in (0, 1, 2, 3, 5, 8, 13, 21):
+        collecting = asyncio.create_task(site.collect(grace=60))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        collecting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await collecting
+    await site.collect(grace=60)
+    await site.export(root)
+    assert not await site.is_stored(coregw.payload_cid(b"unbound"))
 
 
 # --- stores of older versions, and restarts ---------------------------------------------------------------------------

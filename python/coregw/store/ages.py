@@ -37,6 +37,7 @@ class Ages:
         self.expiries = 0
         self.recent: Final = RecentKeys(max(1, int(slice_seconds * 1000)))
         self._limit: int | None = None
+        self._collection: object = None
         self._late: set[bytes] = set()
         self._swept_from = 0
 
@@ -82,13 +83,14 @@ class Ages:
 
     # --- a collection -------------------------------------------------------------------------------------------------
 
-    def begin(self, grace_seconds: float) -> int:
+    def begin(self, collection: object, grace_seconds: float) -> int:
         """Begin a collection, and return its limit. Raises `Unavailable` if another one is in progress."""
         if self._limit is not None:
             raise Unavailable("garbage is being collected already")
         now = self.clock.now()
         # Below `now`, so that whatever is written from now on is younger than the limit.
         self._limit = max(now - max(1, int(grace_seconds * 1000)), self.expired_before)
+        self._collection = collection
         self._late.clear()
         self.recent.pin()
         return self._limit
@@ -109,8 +111,10 @@ class Ages:
         """Whether a root with this date is held and does not expire in this collection."""
         return dated is not None and dated >= (self._limit or 0)
 
-    def end(self) -> None:
-        """End the collection."""
-        self._limit = None
+    def end(self, collection: object) -> None:
+        """End a collection, if it has begun."""
+        if self._collection is not collection:
+            return
+        self._limit = self._collection = None
         self._late.clear()
         self.recent.unpin()

@@ -282,13 +282,13 @@ class MemoryCollection:
 
     async def __aenter__(self) -> Self:
         self._contents.require_open()
-        self.before = self._contents.ages.begin(self._grace_seconds)
+        self.before = self._contents.ages.begin(self, self._grace_seconds)
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._contents.ages.end()
+        self._contents.ages.end(self)
 
     async def list_items(self, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
         self._contents.require_open()

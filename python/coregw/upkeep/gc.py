@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from coregw.engine.records import decode_record, revision_prefix
@@ -58,18 +58,20 @@ async def collect_garbage(
         StoreDamaged: A page of a kept root is missing or damaged; nothing was removed.
         Unavailable: Another collection is in progress, or writes did not allow this one to begin; nothing was removed.
     """
-    async with store.collect(grace_seconds) as collection:
-        with _marks_of(store) as marks:
-            return await _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run).run()
+    async with store.collect(grace_seconds) as collection, _marks_of(store) as marks:
+        return await _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run).run()
 
 
-@contextmanager
-def _marks_of(store: CollectableStore) -> Iterator[Marks]:
+@asynccontextmanager
+async def _marks_of(store: CollectableStore) -> AsyncIterator[Marks]:
     if not isinstance(store, RocksStore):
         yield MemoryMarks()
         return
-    with MarkFile(store.path / MARKS_FOLDER) as marks:
-        yield marks
+    making = asyncio.ensure_future(asyncio.to_thread(MarkFile, store.path / MARKS_FOLDER))
+    try:
+        yield await asyncio.shield(making)
+    finally:
+        await asyncio.to_thread((await making).close)
 
 
 class _Run:

@@ -7,10 +7,10 @@ descent early, and everything below would be taken for garbage.
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
@@ -36,6 +36,8 @@ class MarkFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.RLock()
+        """A caller that was cancelled may still be using the set in a thread when it is closed."""
         shutil.rmtree(path, ignore_errors=True)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
@@ -53,31 +55,29 @@ class MarkFile:
             path.mkdir(mode=0o700, parents=True)
             self._database = Rdict(str(path / "marks"), options)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._database.close()
-        shutil.rmtree(self._path, ignore_errors=True)
+    def close(self) -> None:
+        """Delete the set."""
+        with self._lock:
+            self._database.close()
+            shutil.rmtree(self._path, ignore_errors=True)
 
     def add(self, keys: Sequence[bytes]) -> list[bytes]:
         """Add keys, and return those that are new, each once, in their order."""
         distinct = list(dict.fromkeys(keys))
-        new = [key for key, is_held in zip(distinct, self.holds(distinct), strict=True) if not is_held]
-        if new:
-            batch = WriteBatch(raw_mode=True)
-            for key in new:
-                batch.put(key, b"")
-            with translated(self._path):
-                self._database.write(batch, self._options)
+        with self._lock:
+            new = [key for key, is_held in zip(distinct, self.holds(distinct), strict=True) if not is_held]
+            if new:
+                batch = WriteBatch(raw_mode=True)
+                for key in new:
+                    batch.put(key, b"")
+                with translated(self._path):
+                    self._database.write(batch, self._options)
         return new
 
     def holds(self, keys: Sequence[bytes]) -> list[bool]:
         """Return whether each key was added."""
         if not keys:
             return []
-        with translated(self._path):
+        with self._lock, translated(self._path):
             found = cast("list[bytes | None]", self._database.get(list(keys)))
         return [value is not None for value in found]

@@ -7,6 +7,7 @@ one by one, since range deletions slow down nearby reads; compaction returns the
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -52,15 +53,22 @@ class RocksCollection:
 
     async def __aenter__(self) -> Self:
         def begin(_: Transaction) -> int:
-            return self._dates.ages.begin(self._grace_seconds)
+            return self._dates.ages.begin(self, self._grace_seconds)
 
-        self.before = await self._committer.submit(begin, size=0, durable=False)
+        try:
+            self.before = await self._committer.submit(begin, size=0, durable=False)
+        except asyncio.CancelledError:  # it may have begun
+            await self._end()
+            raise
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._committer.submit(lambda _: self._dates.ages.end(), size=0, durable=True)
+        await self._end()
+
+    async def _end(self) -> None:
+        await self._committer.submit(lambda _: self._dates.ages.end(self), size=0, durable=True)
 
     async def list_items(self, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
         return await self._reader.run(lambda database: self._list(database, kind, after, limit))
