@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from coregw.engine.records import decode_record, revision_prefix
 from coregw.errors import Unavailable
@@ -26,6 +26,8 @@ from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.pins import Pins
 
 __all__ = ["MARKS_FOLDER", "Report", "collect_garbage"]
+
+T = TypeVar("T")
 
 Report = Callable[[Progress], None]
 """Is told how far a collection is."""
@@ -69,9 +71,19 @@ async def _marks_of(store: CollectableStore) -> AsyncIterator[Marks]:
         return
     making = asyncio.ensure_future(asyncio.to_thread(MarkFile, store.path / MARKS_FOLDER))
     try:
-        yield await asyncio.shield(making)
+        marks = await _to_end(making)
+        yield marks
     finally:
-        await asyncio.to_thread((await making).close)
+        await _to_end(asyncio.ensure_future(asyncio.to_thread(making.result().close)))
+
+
+async def _to_end(call: asyncio.Future[T]) -> T:
+    """Return the result of a call in a thread; if cancelled, wait for it first, since the next collection needs it."""
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait([call])
+        raise
 
 
 class _Run:
