@@ -19,10 +19,11 @@ from prometheus_client.parser import text_string_to_metric_families
 import serving
 from coregw.counters import Histogram
 from coregw.engine import Engine
+from coregw.errors import Unavailable
 from coregw.gateway.maintenance.operations import Operations, Report
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.families import FAMILIES, Kind
-from coregw.gateway.metrics.gathering import WorkerReports
+from coregw.gateway.metrics.gathering import WorkerReports, report_forever
 from coregw.gateway.metrics.maintenance import operation_samples
 from coregw.gateway.metrics.samples import Sums, expose, number, spread
 from coregw.gateway.settings import Settings
@@ -70,11 +71,20 @@ def test_metrics_are_sums_over_all_processes(running: serving.Process, tmp_path:
         httpx2.post(f"{running.url}/v1/resolve", json=query)
         httpx2.get(f"{running.url}/v1/roots/x/diff/y")
         httpx2.get(f"{running.url}/nowhere/{id(query)}")
-    until(lambda: requests(scraped(tmp_path), "GET", "none", 404) == 20)
+    expected = {
+        ("POST", "/v1/roots", 201): 1,
+        ("POST", "/v1/cas", 201): 20,
+        ("POST", "/v1/resolve", 200): 20,
+        ("GET", "/v1/roots/{a}/diff/{b}", 400): 20,
+        ("GET", "none", 404): 20,
+    }
+
+    def counted() -> dict[tuple[str, str, int], float]:
+        metrics = scraped(tmp_path)
+        return {key: requests(metrics, *key) for key in expected}
+
+    until(lambda: counted() == expected)  # workers report every second
     metrics = scraped(tmp_path)
-    assert requests(metrics, "POST", "/v1/cas", 201) == 20
-    assert requests(metrics, "POST", "/v1/resolve", 200) == 20
-    assert requests(metrics, "GET", "/v1/roots/{a}/diff/{b}", 400) == 20
     assert metrics["coregw_request_seconds_count"][("method", "POST"), ("route", "/v1/cas")] == 20
     assert metrics["coregw_refusals_total"] == {
         (("reason", "invalid_cid"),): 20,
@@ -224,6 +234,28 @@ def test_the_gauges_of_an_ended_worker_go_and_its_counters_stay() -> None:
     sums.add(reports.samples())
     found = parsed(expose(sums).decode())
     assert (found["coregw_connections"][()], found["coregw_pages_read_total"][()]) == (3, 10)
+
+
+def test_a_worker_reports_on_after_a_failed_report_and_once_more_at_the_end() -> None:
+    async def run() -> list[bytes]:
+        sent: list[bytes] = []
+        reported = asyncio.Event()
+
+        async def send(report: bytes) -> None:
+            sent.append(report)
+            reported.set()
+            raise Unavailable("the owner is gone")
+
+        task = asyncio.create_task(report_forever([], send))
+        await reported.wait()
+        await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return sent
+
+    assert len(asyncio.run(run())) == 2
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from coregw.errors import CoregwError
 from coregw.gateway.metrics.process import process_samples
 from coregw.gateway.metrics.requests import request_samples
 from coregw.gateway.metrics.samples import Sample, Source, Sums, number
@@ -31,18 +33,23 @@ def own_samples(sources: Iterable[Source]) -> Iterator[Sample]:
 
 
 async def report_forever(sources: Iterable[Source], send: Callable[[bytes], Awaitable[None]]) -> None:
-    """Send the samples of this process every second until cancelled; then once more.
+    """Send the samples of this process every second until cancelled; then once more. A failed report is dropped.
 
     Args:
         sources: As for `own_samples`.
         send: Sends a report to the owner process.
     """
+
+    async def report() -> None:
+        with suppress(CoregwError):  # the owner has ended, which its worker notices by itself
+            await send(msgspec.msgpack.encode(list(own_samples(sources))))
+
     try:
         while True:
-            await send(msgspec.msgpack.encode(list(own_samples(sources))))
+            await report()
             await asyncio.sleep(_REPORT_SECONDS)
     finally:
-        await send(msgspec.msgpack.encode(list(own_samples(sources))))
+        await report()
 
 
 class WorkerReports:
