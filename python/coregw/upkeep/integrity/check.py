@@ -14,7 +14,7 @@ import msgspec
 from coregw._core import Cid
 from coregw.engine.roots import COMPLETE
 from coregw.messages.progress import Progress
-from coregw.store.rocksdb.layout import EXPIRED_KEY, UNDATED_KEY, Family, RootRow, Undated, decode_date
+from coregw.store.rocksdb.layout import EXPIRED_KEY, UNDATED_KEY, Family, RootRow, Undated, decode_date, payload_date
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.findings import (
@@ -27,7 +27,7 @@ from coregw.upkeep.integrity.findings import (
 )
 from coregw.upkeep.integrity.lost import LOST
 from coregw.upkeep.integrity.pages import Harm, PageCheck, is_root
-from coregw.upkeep.integrity.payloads import Orphan, orphans, payload_of, payloads_by_upload
+from coregw.upkeep.integrity.payloads import Orphan, hasher_of, orphans, payload_of, payloads_by_upload
 from coregw.upkeep.integrity.records import published, unreadable_rows
 
 __all__ = ["Report", "StoreCheck", "check_database"]
@@ -180,6 +180,10 @@ class StoreCheck:
             self._advance()
             self.orphans[orphan.upload] = orphan._replace(names=orphan.names[:_NAMES])
             self._candidates |= dict.fromkeys(orphan.names, orphan)
+        dated = self._dated_payloads()
+        for multihash in dated:
+            if (named := self._candidates.get(multihash)) is not None:
+                self.orphans[named.upload] = named._replace(names=[multihash])
         if self.orphans:
             for _, links in self.pages.links():
                 for multihash in links.payloads:
@@ -187,8 +191,21 @@ class StoreCheck:
                         self.orphans[named.upload] = named._replace(names=[multihash])
         names = [name for orphan in self.orphans.values() for name in orphan.names]
         self.payload_harms |= dict.fromkeys(names, Harm.UNREADABLE)
+        lost = [name for name in dated if name not in self._candidates]
+        self.payload_harms |= dict.fromkeys(lost, Harm.LOST_CONTENT)
         what = "its row is lost; a repair finds it by its bytes"
-        return [DamagedObject(cid=payload_cid(name), what=what, is_recoverable=True) for name in names]
+        recoverable = [DamagedObject(cid=payload_cid(name), what=what, is_recoverable=True) for name in names]
+        return recoverable + [
+            DamagedObject(cid=payload_cid(name), what="its row and its bytes are lost") for name in lost
+        ]
+
+    def _dated_payloads(self) -> list[bytes]:
+        """The multihashes of payloads without a row of which the date is known."""
+        prefix = payload_date(b"").key
+        rows = self._database.rows(Family.META, prefix, bytes((prefix[0] + 1,)))
+        held = self._held_payloads()
+        dated = (row.key[len(prefix) :] for row in rows if row.newest is not None)
+        return [multihash for multihash in dated if hasher_of(multihash) is not None and multihash not in held]
 
     def _held_payloads(self) -> _Known:
         rows = self._database.rows(Family.PAYLOADS)

@@ -105,7 +105,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
         damaged_pages: Pages that do not match their digest, or whose file is damaged around them.
         missing_pages: Pages that a held root needs and that are nowhere.
         damaged_payloads: Payloads that do not match their multihash, or of which a part is missing.
-        lost_payloads: Payloads whose rows are lost, and which a repair finds by their bytes.
+        lost_payloads: Payloads whose rows are lost; a repair finds those whose bytes are there.
         lost_records: Rows of records of which only the key is readable.
         affected_roots: Held roots below which something is damaged.
         affected_records: Published names whose root is affected, or which have lost revisions.

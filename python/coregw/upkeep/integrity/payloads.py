@@ -13,7 +13,7 @@ from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_range, upload_of_chunk
 from coregw.store.rocksdb.raw.database import RawDatabase, RawRow
 
-__all__ = ["PAYLOADS_AT_ONCE", "CheckedPayload", "Orphan", "orphans", "payload_of", "payloads_by_upload"]
+__all__ = ["PAYLOADS_AT_ONCE", "CheckedPayload", "Orphan", "hasher_of", "orphans", "payload_of", "payloads_by_upload"]
 
 PAYLOADS_AT_ONCE: Final = 200_000
 """Payloads whose rows are in memory at once, about 250 bytes each. More take more passes over the payloads' rows."""
