@@ -43,17 +43,20 @@ class _Store:
     ledger: Ledger
 
 
-def run(seed: int, count: int, folder: Path, *, seconds: float = _LOAD_SECONDS) -> Report:
+def run(seed: int, count: int, folder: Path, *, seconds: float = _LOAD_SECONDS, openings: int = 2) -> Report:
     """Damage copies of two stores `count` times: one that was stopped, and one that was killed.
 
     Args:
         seed: Chooses the load and the damage.
         count: The number of damaged files.
         folder: An empty folder.
-        seconds: The load that makes each store, twice.
+        seconds: The load that makes each store, in each of its openings.
+        openings: How often each store is opened: more than once gives table files of several ages.
     """
     rng = random.Random(seed)
-    stores = [_made(folder / name, seed, seconds, is_killed=name == "killed") for name in ("stopped", "killed")]
+    stores = [
+        _made(folder / name, seed, seconds, openings, is_killed=name == "killed") for name in ("stopped", "killed")
+    ]
     outcomes, bad = Counter[str](), list[str]()
     for store in stores:  # the control: without damage, everything is there
         verdict, outcome = _outcome(store, folder / "undamaged", rng)
@@ -79,11 +82,11 @@ def run(seed: int, count: int, folder: Path, *, seconds: float = _LOAD_SECONDS) 
 _BAD = frozenset({"silent loss", "wrong bytes", "crash", "unclear refusal"})
 
 
-def _made(data: Path, seed: int, seconds: float, *, is_killed: bool) -> _Store:
-    """Make a store that has been opened twice, so that it has table files of several ages."""
+def _made(data: Path, seed: int, seconds: float, openings: int, *, is_killed: bool) -> _Store:
+    """Make a store under load."""
     ledger = Ledger()
     load = Load(ledger, seed)
-    for _ in range(2):
+    for _ in range(openings):
         gateway = serving.start(data, serving.ADMIN, log=data.with_suffix(".log"))
         with load.on(gateway.url):
             time.sleep(seconds)
