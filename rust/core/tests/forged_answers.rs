@@ -305,6 +305,9 @@ fn sizes_that_are_not_those_of_a_fixed_list_are_refused() {
         let sizes = FixedSizes::new(fixed.0, fixed.1).expect("a size");
         verify::list_changes(&tree.root(), changes.into_fixed(sizes), &shown, LIMIT)
     };
+    let fixed = FixedSizes::new(11, 4).expect("a size");
+    assert_eq!((fixed.count(), fixed.size(), FixedSizes::new(11, 0)), (3, 4, None));
+    assert_eq!([0, 1, 2, 3].map(|index| fixed.size_of(index)), [Some(4), Some(4), Some(3), None]);
     assert!(verify(&sizes(&[4, 4, 3]), 0, 4, 4, (11, 4)).is_ok());
     assert!(verify(&sizes(&[4, 4]), 2, 0, 3, (11, 4)).is_ok());
     assert_refused(verify(&sizes(&[4, 4, 3]), 0, 4, 4, (15, 4)), "the list has 3 elements; the fixed list has 4");
