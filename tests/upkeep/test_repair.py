@@ -114,3 +114,12 @@ def test_a_repair_of_a_sound_store_loses_nothing(bases: dict[str, Base], tmp_pat
     assert fsck(tmp_path / "data", "--repair").returncode == 0
     assert asyncio.run(served(tmp_path / "data", truth)).whole == all_of(truth)
     assert fsck(tmp_path / "data").returncode == 0
+
+
+def test_a_missing_log_is_damage(bases: dict[str, Base], tmp_path: Path) -> None:
+    base, _ = bases["killed"]
+    shutil.copytree(base, tmp_path / "data")
+    max((tmp_path / "data" / "rocksdb").glob("*.log")).unlink()
+    checked = fsck(tmp_path / "data")
+    assert checked.returncode == 4
+    assert ".log" in checked.stdout

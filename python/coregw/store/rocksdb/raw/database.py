@@ -9,13 +9,15 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.raw.batches import read_batch
 from coregw.store.rocksdb.raw.coding import Damage, Entry
 from coregw.store.rocksdb.raw.files import FileBytes
@@ -140,6 +142,11 @@ class RawDatabase:
         for name in [name for name in names if name.startswith("MANIFEST-")]:
             read_manifest(self._opened(path / name, on_read), manifest, self._damages)
         self._check_current(path, names)
+        try:
+            with suppress(FileNotFoundError):  # CURRENT, which is reported
+                require_durable(path)
+        except StoreDamaged as error:
+            self._damages.append(Damage("coregw-mark", 0, 0, None, error.message))
         tables = [name for name in names if name.endswith(".sst") and _number(name) not in manifest.deleted]
         for name in tables:
             self._tables.append(TableFile(self._opened(path / name, on_read)))
