@@ -241,3 +241,20 @@ def test_heavy_requests_wait_for_a_place() -> None:
         assert len(set(roots)) == 3
 
     run(use, heavy_requests=1)
+
+
+def test_a_long_answer_is_written_beside_the_event_loop() -> None:
+    async def use(engine: Engine, store: WatchedStore) -> None:
+        long = {f"{i:03}" + "\x01" * 4000: LEAF for i in range(400)}
+        root = json.loads(await engine.create_root(arcs(long)))["root"]
+        request = json.dumps({"profile": "core.scan/v0alpha1", "root": root, "prefix": []}).encode()
+        await engine.scan(request)  # from now on all pages are cached
+        scan = asyncio.ensure_future(engine.scan(request))
+        iterations = 0
+        while not scan.done():
+            await asyncio.sleep(0)
+            iterations += 1
+        assert len(scan.result()) > 8 << 20
+        assert iterations > 20
+
+    run(use)

@@ -94,12 +94,17 @@ impl Trees {
         pages
     }
 
-    /// Takes `nodes` from the budget; waits for a new one first if it does not suffice.
-    pub(crate) async fn spend(&self, nodes: u64) {
-        if self.slot.budget() < nodes {
+    /// Takes `nodes` from the budget, and from as many new ones as it takes.
+    pub(crate) async fn spend(&self, mut nodes: u64) {
+        loop {
+            let budget = self.slot.budget();
+            self.slot.set_budget(budget.saturating_sub(nodes));
+            if nodes <= budget {
+                return;
+            }
+            nodes -= budget;
             self.slot.more_budget().await;
         }
-        self.slot.set_budget(self.slot.budget().saturating_sub(nodes));
     }
 
     /// Takes from the budget what writing this many bytes of a response costs; see [`Trees::spend`].

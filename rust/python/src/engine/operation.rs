@@ -329,16 +329,18 @@ impl Operation {
     ///     Conflict: If a change does not fit.
     ///     StoreDamaged: If stored trees are damaged.
     fn poll<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Polled<'py>> {
-        let starts_attached = self.starts_attached;
-        let operation = self.operation();
         let mut detached_budget = budget;
-        if starts_attached {
+        if self.starts_attached {
+            let operation = self.operation();
             let progress = call(|| operation.poll(budget.min(MAX_ATTACHED_NODES)))?;
+            // What is longer than this stays detached: the rest of its work may come all at once.
+            self.starts_attached = progress != ops::Progress::Needs(ops::Need::Budget);
             detached_budget = budget.saturating_sub(MAX_ATTACHED_NODES);
-            if detached_budget == 0 || progress != ops::Progress::Needs(ops::Need::Budget) {
+            if detached_budget == 0 || self.starts_attached {
                 return Ok(polled(py, progress));
             }
         }
+        let operation = self.operation();
         Ok(polled(py, detach::run(py, Work::Unbounded, || operation.poll(detached_budget))?))
     }
 
