@@ -101,11 +101,12 @@ async def test_a_store_of_a_newer_format_is_refused_and_unchanged(tmp_path: Path
         '{"store":"other","format":1,"state":"ready"}',
         '{"store":"coregw","format":0,"state":"ready"}',
         '{"store":"coregw","format":1,"state":"half"}',
+        '{"store":"coregw","format":1,"state":"\xe4eady"}',
     ],
 )
 async def test_a_malformed_marker_is_damage(tmp_path: Path, text: str) -> None:
     await (await open_store(tmp_path)).close()
-    (tmp_path / MARKER).write_text(text)
+    (tmp_path / MARKER).write_text(text, "latin-1")
     assert isinstance(await refused(tmp_path), StoreDamaged)
 
 
@@ -233,6 +234,12 @@ async def test_a_missing_database_is_damage_and_not_an_empty_store(tmp_path: Pat
     error = await refused(tmp_path)
     assert isinstance(error, StoreDamaged)
     assert "lost its database" in error.message
+
+
+async def test_a_missing_current_file_is_damage(tmp_path: Path) -> None:
+    await (await open_store(tmp_path)).close()
+    (tmp_path / "rocksdb" / "CURRENT").unlink()
+    assert isinstance(await refused(tmp_path), StoreDamaged)
 
 
 async def test_a_flipped_bit_in_an_sst_is_damage_when_it_is_read(tmp_path: Path) -> None:

@@ -342,8 +342,10 @@ class Database:
             raise
 
     def _drop_torn_ends(self) -> bool:
-        with translated(self.path):
+        try:
             return drop_torn_ends(self.path / DATABASE)
+        except OSError:  # a file is missing, which is the damage
+            return False
 
     def _open_rocksdb(self, *, salvage: bool) -> None:
         is_first = prepare(self.path, salvage=salvage) == "creating"

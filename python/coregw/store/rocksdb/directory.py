@@ -158,7 +158,7 @@ def _refuse_foreign(path: Path) -> None:
 def _read(marker: Path) -> State:
     try:
         found = msgspec.json.decode(marker.read_bytes(), type=_Marker)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreDamaged(f"{marker} is malformed: {error}") from error
     if found.format > FORMAT_VERSION:
         raise Unavailable(
