@@ -3,7 +3,7 @@
 
 mod support;
 
-use coregw_core::{Error, Kind, ListChanges, MapChange, MapChanges, Page, Snapshot, Suite};
+use coregw_core::{Error, FixedSizes, Kind, ListChanges, MapChange, MapChanges, Page, Snapshot, Suite};
 use support::{Arcmap, Path, pages, target};
 
 /// Makes one change and checks that the tree equals a fresh build, page for page.
@@ -136,4 +136,22 @@ fn page_with_a_flipped_bit_is_refused_or_has_the_same_stubs() {
     }
     Page::parse(&[&bytes[..], &[0]].concat(), Kind::Map, Suite::Sha2_256, &digest)
         .expect_err("a page followed by a byte");
+}
+
+#[test]
+fn sizes_on_a_page_are_those_of_a_fixed_list_or_name_the_element() {
+    let mut sizes = vec![4; 2_000];
+    let list =
+        |sizes: &[u64]| support::list(Suite::Sha2_256, &sizes.iter().map(|n| (target(1), *n)).collect::<Vec<_>>());
+    let fixed = FixedSizes::new(8_000, 4).expect("a size");
+    let top = list(&sizes).pages().next().expect("a page");
+    let below = fixed.check_page(&top, 0).expect("sums that fit");
+    assert!(below.len() > 1 && below.iter().filter(|subtree| subtree.has_last).count() == 1);
+    assert_eq!(below.last().map(|first| first.first), Some(0));
+    // Sizes that are 1 each follow from their sum.
+    let ones = list(&vec![1; 2_000]).pages().next().expect("a page");
+    assert_eq!(FixedSizes::new(2_000, 1).expect("a size").check_page(&ones, 0), Ok(Vec::new()));
+    sizes[0] = 5;
+    let refused = fixed.check_page(&list(&sizes).pages().next().expect("a page"), 0);
+    assert!(refused.is_err_and(|error| error.to_string().contains("commit: element")));
 }
