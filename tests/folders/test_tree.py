@@ -157,13 +157,21 @@ def test_progress_counts_all_bytes(tmp_path: Path) -> None:
 def test_an_interrupt_ends_the_hashing_of_a_long_file(tmp_path: Path) -> None:
     with (tmp_path / "long").open("wb") as file:
         file.truncate(1 << 40)  # hours of work, and no space on the disk
-    program = "import sys, coregw; print('ready', flush=True); coregw.hash_tree(sys.argv[1])"
+    program = (
+        "import signal, sys, coregw\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in this process group\n"
+        "print('ready', flush=True)\n"
+        "coregw.hash_tree(sys.argv[1])"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert "KeyboardInterrupt" in errors
