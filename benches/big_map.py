@@ -53,10 +53,10 @@ async def _build(path: Path, arcs: int) -> dict[str, int | str]:
     pages = page_bytes = 0
     async with await open_store(path) as store:
         while isinstance(need := operation.poll(1 << 20), Need):
-            if need.roots is not None:
-                operation.supply_roots([False] * len(need.roots))
+            if (asked := need.roots or need.renewal) is not None:
+                operation.supply_roots([False] * len(asked))
             elif (trees := need.store) is not None:
-                batch, roots = trees
+                batch, roots, _ = trees
                 await store.put({Table.PAGES: batch, Table.ROOTS: [(root, b"") for root in roots]}, durable=bool(roots))
                 pages += len(batch)
                 page_bytes += sum(len(page) for _, page in batch)
