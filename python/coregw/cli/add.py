@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from coregw.cli.common import async_client, counted, gateway_option, progress
-from coregw.errors import InvalidInput
+from coregw.cli.common import async_client, counted, gateway_option, progress, report_skipped, suite_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +20,7 @@ __all__ = ["command"]
 
 @click.command("add")
 @click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path))
-@click.option(
-    "--suite",
-    type=click.Choice(["sha2-256", "blake3"]),
-    default="sha2-256",
-    show_default=True,
-    help="Hash function of the trees.",
-)
+@suite_option
 @gateway_option
 def command(path: Path, suite: str, gateway: str) -> None:
     """Add a folder, or one file, and print the candidate root.
@@ -42,16 +35,12 @@ def command(path: Path, suite: str, gateway: str) -> None:
     import anyio
 
     from coregw.folders.survey import survey
-    from coregw.text import display_name
 
     found = survey(path)
     with progress(f"adding {counted(len(found.sources), 'file')}") as (set_total, advance):
         set_total(found.total_bytes)
         added = anyio.run(_add, gateway, found, suite, advance)
-    if added.skipped and not path.is_dir():
-        raise InvalidInput(f"{display_name(path)}: {added.skipped[0].why}")
-    for skipped in sorted(added.skipped):
-        click.echo(f"coregw: skipped {display_name(skipped.file)}: {skipped.why}", err=True)
+    report_skipped(path, added.skipped)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
     click.echo(f"coregw: added {counted(len(added.arcs), 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
     click.echo(added.root)

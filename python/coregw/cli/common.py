@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
-if TYPE_CHECKING:
-    from coregw.client import AsyncClient, Client
+from coregw.errors import InvalidInput
 
-__all__ = ["async_client", "client", "counted", "gateway_option", "printable", "progress"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coregw.client import AsyncClient, Client
+    from coregw.folders.survey import Skipped
+
+__all__ = [
+    "async_client",
+    "client",
+    "counted",
+    "gateway_option",
+    "printable",
+    "progress",
+    "report_skipped",
+    "suite_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +41,31 @@ def gateway_option(command: F) -> F:
         show_default=True,
         help="Address of the gateway.",
     )(command)
+
+
+def suite_option(command: F) -> F:
+    """Add the option ``--suite NAME``."""
+    return click.option(
+        "--suite",
+        type=click.Choice(["sha2-256", "blake3"]),
+        default="sha2-256",
+        show_default=True,
+        help="Hash function of the trees.",
+    )(command)
+
+
+def report_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
+    """Name on stderr the files of a folder that were skipped, and why.
+
+    Raises:
+        InvalidInput: `path` is a single file, and was skipped.
+    """
+    from coregw.text import display_name
+
+    if skipped and not path.is_dir():
+        raise InvalidInput(f"{display_name(path)}: {skipped[0].why}")
+    for each in sorted(skipped):
+        click.echo(f"coregw: skipped {display_name(each.file)}: {each.why}", err=True)
 
 
 def client(gateway: str) -> Client:
