@@ -51,6 +51,7 @@ pub use query::changes::{ListChange, ListChanges, ListChangesBuilder, MapChange,
 pub use query::diff::{Difference, Differences, check_same_suite};
 pub use query::fixed::{FixedSizes, Unchecked};
 pub use query::keys::{Keys, MAX_KEYS};
+pub use query::map::MapBuilder;
 pub use query::{list, map};
 pub use snapshot::Snapshot;
 pub use tree::node::{SUM_LIMIT, Summary};

@@ -41,7 +41,7 @@ impl Snapshot {
     /// [`Error::Input`] if two arcs have the same path.
     pub fn map(suite: Suite, mut arcs: Arcs) -> Result<Self> {
         arcs.sort()?;
-        Self::built("arcs", map::build(suite, arcs, Destination::Memory))
+        Self::built("arcs", map::build(suite, &arcs, Destination::Memory))
     }
 
     /// Builds a list from targets and sizes. O(n).

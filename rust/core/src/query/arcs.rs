@@ -104,8 +104,7 @@ impl Arcs {
         (self.bytes, self.arcs) = (bytes, arcs);
         for pair in self.arcs.windows(2) {
             if self.key(&pair[0]) == self.key(&pair[1]) {
-                let path = key::segments(self.key(&pair[0])).join("/");
-                return Err(Error::request(format!("arcs: the path {path:?} occurs twice")));
+                return Err(twice(self.key(&pair[0])));
             }
         }
         Ok(())
@@ -148,19 +147,29 @@ impl Arcs {
         known + arcs.iter().fold(most, |n, arc| common_len(&first[..n], &self.key(arc)[known..]))
     }
 
-    /// Returns the block of memory, and where the arcs are in it, in order.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = ArcSpan>) {
-        let span = |arc: Entry| ArcSpan { offset: arc.offset as u32, key_len: arc.key_len, target_len: arc.target_len };
-        (self.bytes, self.arcs.into_iter().map(span))
+    /// The arcs as pairs of a key and a binary CID, in the order in which they are; key order once they are sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.arcs.iter().map(|arc| {
+            let (key, rest) = self.bytes[arc.offset as usize..].split_at(usize::from(arc.key_len));
+            (key, &rest[..usize::from(arc.target_len)])
+        })
+    }
+
+    /// The bytes of memory that the arcs take.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.len() + self.arcs.len() * size_of::<Entry>()
+    }
+
+    /// Forgets the arcs, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.arcs.clear();
     }
 }
 
-/// Where an arc is: its key, followed by its target.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ArcSpan {
-    pub(crate) offset: u32,
-    pub(crate) key_len: u16,
-    pub(crate) target_len: u8,
+/// The error for a path that two arcs have.
+pub(crate) fn twice(key: &[u8]) -> Error {
+    Error::request(format!("arcs: the path {:?} occurs twice", key::segments(key).join("/")))
 }
 
 #[cfg(test)]
@@ -177,12 +186,7 @@ mod tests {
         let mut arcs = Arcs::default();
         keys.iter().enumerate().for_each(|(i, key)| arcs.push(key, &target(i)));
         arcs.sort()?;
-        let (bytes, spans) = arcs.into_parts();
-        let arc = |ArcSpan { offset, key_len, target_len }| {
-            let (key, rest) = bytes[offset as usize..].split_at(usize::from(key_len));
-            (key.to_vec(), Cid::from_bytes(&rest[..usize::from(target_len)]).expect("a CID"))
-        };
-        Ok(spans.map(arc).collect())
+        Ok(arcs.iter().map(|(key, target)| (key.to_vec(), Cid::from_bytes(target).expect("a CID"))).collect())
     }
 
     /// Keys with long common prefixes that end at any distance from them and contain zero bytes; few are duplicates.

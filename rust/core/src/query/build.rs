@@ -1,7 +1,8 @@
 //! Building trees from their leaves, in one pass and page by page.
 //!
 //! `map` and `list` decide which leaf comes next and which two subtrees join; here they are hashed and cut. A subtree
-//! that is cut off becomes a page at once and its nodes are dropped, so memory holds about one page per page level.
+//! that is cut off becomes a page at once and its nodes and bytes are dropped, so memory holds about one page for each
+//! subtree that waits for its sibling.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::draft::Draft;
 use crate::page::format::Page;
 use crate::page::partial::{PartialTree, SUM_TOO_LARGE};
-use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, State};
+use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, State, Tail};
 use crate::tree::cut::{self, Child};
 use crate::tree::node::{Encoder, Summary};
 use crate::tree::pruned::{self, Form};
@@ -35,11 +36,12 @@ pub(crate) struct Built {
     pub(crate) stored: Vec<(Digest, Vec<u8>)>,
 }
 
-/// A complete subtree: its top, and the first of its nodes that are still held.
+/// A complete subtree: its top, and where the nodes and the bytes of it that are still held begin in the arena.
 #[derive(Debug, Clone, Copy)]
 struct Subtree {
     top: NodeId,
     start: NodeId,
+    bytes: u32,
 }
 
 pub(crate) struct Builder {
@@ -55,12 +57,9 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Creates a builder; `pool` holds the keys and targets that nodes refer to.
-    pub(crate) fn new(kind: Kind, suite: Suite, pool: Vec<u8>, destination: Destination) -> Self {
-        let mut tree = PartialTree::empty(kind, suite);
-        tree.arena.bytes = pool;
+    pub(crate) fn new(kind: Kind, suite: Suite, destination: Destination) -> Self {
         Self {
-            tree,
+            tree: PartialTree::empty(kind, suite),
             encoder: Encoder::new(suite),
             destination,
             stored: Vec::new(),
@@ -70,11 +69,33 @@ impl Builder {
         }
     }
 
-    /// Adds the next leaf.
-    pub(crate) fn leaf(&mut self, sum: Summary, state: State) {
+    /// Adds the next leaf. `key` is empty in a list.
+    pub(crate) fn leaf(&mut self, sum: Summary, key: &[u8], target: &[u8]) {
+        let arena = &mut self.tree.arena;
+        let bytes = arena.store(key);
+        let tail = Tail { offset: bytes, start: 0, len: key.len() as u16 };
+        let state = State::Leaf { tail, target: arena.store(target), target_len: target.len() as u8 };
         let top = self.tree.push_fresh(sum, state);
         cut::measure(&mut self.tree.arena, self.tree.kind, top);
-        self.open.push(Subtree { top, start: top });
+        self.open.push(Subtree { top, start: top, bytes });
+    }
+
+    /// The key of the leaf that was added last, until subtrees join.
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        match self.tree.state(self.open.last()?.top) {
+            State::Leaf { tail, .. } => Some(self.tree.arena.tail(tail, 0)),
+            _ => None,
+        }
+    }
+
+    /// The bytes of memory that incomplete pages take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.tree.arena.nodes.len() * size_of::<Node>() + self.tree.arena.bytes.len()
+    }
+
+    /// Takes the encoded pages that are complete.
+    pub(crate) fn take_stored(&mut self) -> Vec<(Digest, Vec<u8>)> {
+        std::mem::take(&mut self.stored)
     }
 
     /// The number of subtrees that have not joined.
@@ -90,9 +111,8 @@ impl Builder {
         }
     }
 
-    /// Joins the last two subtrees. In a map, the new node's prefix is the first `bit` bits of the key at `key` in the pool,
-    /// which the encoder's path holds too.
-    pub(crate) fn join(&mut self, bit: u32, key: u32) -> Attempt<()> {
+    /// Joins the last two subtrees. In a map, the new node's prefix is the first `bit` bits of the encoder's path.
+    pub(crate) fn join(&mut self, bit: u32) -> Attempt<()> {
         let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
             return Err(Failure::Invalid("an inner node without two children").into());
         };
@@ -114,29 +134,48 @@ impl Builder {
             }
         }
         let [left_top, right_top] = self.drop_cut([left, right], keep);
-        let state = State::Inner { bit, label: key, start: 0, left: left_top, right: right_top };
+        let label = self.label([left_top, right_top], bit);
+        let state = State::Inner { bit, label, start: 0, left: left_top, right: right_top };
         let top = self.tree.push_fresh(sum, state);
         let there = self.tree.arena.node_mut(top);
         (there.height, there.weight) = (node.height, node.weight);
         there.flags |= node.flags;
-        self.open.push(Subtree { top, start: left.start });
+        self.open.push(Subtree { top, ..left });
         Ok(())
+    }
+
+    /// Where the first `bit` bits of the encoder's path are stored: a child that stays starts with them, too.
+    fn label(&mut self, children: [NodeId; 2], bit: u32) -> u32 {
+        if self.tree.kind == Kind::List {
+            return 0;
+        }
+        for child in children {
+            match self.tree.state(child) {
+                State::Leaf { tail, .. } => return tail.offset,
+                State::Inner { label, .. } => return label,
+                _ => {}
+            }
+        }
+        self.tree.arena.store(self.encoder.path(bit.div_ceil(8) as usize))
     }
 
     /// Drops the nodes that were cut off, if they are the last ones. Those of a left subtree before a right one that stays
     /// are dropped later, with the subtree around them.
     fn drop_cut(&mut self, [left, right]: [Subtree; 2], keep: [bool; 2]) -> [NodeId; 2] {
         let arena = &mut self.tree.arena;
+        let stubs = [*arena.node(left.top), *arena.node(right.top)];
+        let mut drop_from = |subtree: Subtree| {
+            arena.nodes.truncate(subtree.start.0 as usize);
+            arena.bytes.truncate(subtree.bytes as usize);
+        };
         match keep {
             [_, true] => [left.top, right.top],
             [true, false] => {
-                let stub = *arena.node(right.top);
-                arena.nodes.truncate(right.start.0 as usize);
-                [left.top, arena.push(stub)]
+                drop_from(right);
+                [left.top, arena.push(stubs[1])]
             }
             [false, false] => {
-                let stubs = [*arena.node(left.top), *arena.node(right.top)];
-                arena.nodes.truncate(left.start.0 as usize);
+                drop_from(left);
                 stubs.map(|stub| arena.push(stub))
             }
         }

@@ -317,19 +317,17 @@ pub(crate) fn build<'a>(
     elements: impl Iterator<Item = (&'a [u8], u64)>,
     destination: Destination,
 ) -> Attempt<Built> {
-    let mut builder = Builder::new(Kind::List, suite, Vec::new(), destination);
+    let mut builder = Builder::new(Kind::List, suite, destination);
     for (target, measure) in elements {
         let digest = builder.encoder.list_leaf(measure, target);
-        let (offset, target_len) = (builder.tree.arena.store(target), target.len() as u8);
-        let sum = Summary { count: 1, measure, digest };
-        builder.leaf(sum, State::Leaf { tail: Tail::NONE, target: offset, target_len });
+        builder.leaf(Summary { count: 1, measure, digest }, &[], target);
         // The counts of complete subtrees, from left to right, are decreasing powers of two.
         while builder.last_two_equal() {
-            builder.join(0, 0)?;
+            builder.join(0)?;
         }
     }
     while builder.open() > 1 {
-        builder.join(0, 0)?;
+        builder.join(0)?;
     }
     builder.finish()
 }
