@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "python" / "coregw"
 SURFACE = {
     "Applied": "NamedTuple",
     "AsyncClient": "class",
+    "Attributes": "NamedTuple",
     "Change": "NamedTuple",
     "Cid": "class",
     "Client": "class",
@@ -46,6 +47,8 @@ SURFACE = {
     "Unauthorized": "exception",
     "Unavailable": "exception",
     "__version__": "str",
+    "decode_attributes": "(target, payload=None)",
+    "encode_attributes": "(kind='file', size=None, mode=None, mtime_ns=None, link=None, owner=None, xattrs=None)",
     "encode_key": "(segments)",
     "hash_tree": "(path, suite='sha2-256')",
     "payload_cid": "(data, codec='raw', hash='sha2-256')",

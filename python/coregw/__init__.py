@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from coregw._core import (
     Applied,
+    Attributes,
     Change,
     Cid,
     Diff,
@@ -36,6 +37,8 @@ from coregw._core import (
     ReadOutcome,
     Scan,
     __version__,
+    decode_attributes,
+    encode_attributes,
     encode_key,
     payload_cid,
     verify_changes,
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Applied",
     "AsyncClient",
+    "Attributes",
     "Change",
     "Cid",
     "Client",
@@ -108,6 +112,8 @@ __all__ = [
     "Unavailable",
     "UnprovenAbsence",
     "__version__",
+    "decode_attributes",
+    "encode_attributes",
     "encode_key",
     "hash_tree",
     "payload_cid",

@@ -194,6 +194,24 @@ class Element(NamedTuple):
     length: int
     """The number of elements of the list."""
 
+class Attributes(NamedTuple):
+    """What is known of a path of a folder (protocol section 7). None for what is unknown."""
+
+    kind: Literal["file", "link", "folder"]
+    """``file``, ``link`` (a symbolic link) or ``folder``."""
+    size: int | None
+    """The size of a file in bytes."""
+    mode: int | None
+    """The permission bits of a file or folder, at most ``0o7777``."""
+    mtime_ns: int | None
+    """The time of the last modification, in nanoseconds since 1970."""
+    link: bytes | None
+    """The target of a symbolic link, as bytes; None for anything else."""
+    owner: tuple[int, int] | None
+    """The numbers of the owner and of the group."""
+    xattrs: dict[str, bytes]
+    """Extended attributes by name; empty if there are none."""
+
 class HashedFile(NamedTuple):
     """A file that was read, and the target that it has in a folder's map."""
 
@@ -264,6 +282,59 @@ def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> l
     >>> m = Map({"a": payload_cid(b"hello")})
     >>> verify_key_many(m.root, [(path, m.prove(path)) for path in ("a", "b")]) == [payload_cid(b"hello"), None]
     True
+    """
+
+def encode_attributes(
+    kind: str = "file",
+    size: int | None = None,
+    mode: int | None = None,
+    mtime_ns: int | None = None,
+    link: bytes | None = None,
+    owner: tuple[int, int] | None = None,
+    xattrs: Mapping[str, bytes] | None = None,
+) -> tuple[str, bytes]:
+    """Return the record of what is known of a path of a folder (protocol section 7), and the CID that names it.
+
+    O(bytes). The arguments are the fields of `Attributes`, so ``encode_attributes(*attributes)`` encodes a decoded
+    record again.
+
+    Args:
+        kind: ``file``, ``link`` (a symbolic link) or ``folder``.
+        size: The size of a file in bytes.
+        mode: The permission bits of a file or folder, at most ``0o7777``.
+        mtime_ns: The time of the last modification, in nanoseconds since 1970.
+        link: The target of a symbolic link: 1 to 4,095 bytes.
+        owner: The numbers of the owner and of the group.
+        xattrs: Extended attributes by name.
+
+    Returns:
+        The target in the map of attributes as text, and the record. The record is a payload to be stored unless the
+        target is an identity CID.
+
+    Raises:
+        InvalidInput: If an argument is out of range, or does not fit the kind.
+
+    >>> target, record = encode_attributes("file", size=5, mode=0o755)
+    >>> Cid(target).hash_name, record.hex(" ")
+    ('identity', 'a2 64 6d 6f 64 65 19 01 ed 64 73 69 7a 65 05')
+    """
+
+def decode_attributes(target: CidLike, payload: bytes | None = None) -> Attributes:
+    """Return what a record of a folder's map of attributes says (protocol section 7). O(bytes).
+
+    Args:
+        target: The record's target in the map of attributes.
+        payload: The payload that `target` names; not needed for an identity CID, which holds the record.
+
+    Returns:
+        ``Attributes(kind, size, mode, mtime_ns, link, owner, xattrs)``; None for what is unknown.
+
+    Raises:
+        InvalidInput: If it is not a record in its one encoding, `target` is not the record's one CID, or `payload` is
+            needed and missing.
+
+    >>> decode_attributes(encode_attributes("link", link=b"go")[0]).link
+    b'go'
     """
 
 def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256") -> list[HashedFile]:

@@ -43,6 +43,9 @@ def main() -> None:
     for name in ("keys.json", "payloads.json"):
         for i, case in enumerate(cases(name)):
             write("identifiers", f"{name}-{i}", "/".join(case.get("segments", [case.get("cid", "")])).encode())
+    for i, case in enumerate(cases("folders.json")):
+        if "record" in case:
+            write("attributes", f"record-{i}", bytes.fromhex(case["record"]))
     # The other targets make trees and requests of their input; random bytes make small ones of every kind.
     dice = random.Random(1)  # noqa: S311 - seeded on purpose
     for target in ("cars", "changes", "forged", "mutations", "pages", "results", "stored"):

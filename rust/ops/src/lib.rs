@@ -26,9 +26,11 @@
 
 mod batch;
 pub mod car;
+mod cbor;
 mod create_root;
 mod diff;
 mod fixed_list;
+pub mod folder;
 mod join;
 pub mod json;
 mod map_proof;

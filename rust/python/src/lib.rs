@@ -44,6 +44,8 @@ mod _core {
     #[pymodule_export]
     use crate::engine::operation::{Need, Operation};
     #[pymodule_export]
+    use crate::files::attributes::{decode_attributes, encode_attributes};
+    #[pymodule_export]
     use crate::files::hash_files;
     #[pymodule_export]
     use crate::list::List;

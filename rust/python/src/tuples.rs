@@ -75,8 +75,8 @@ pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) 
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 9] =
-    [&APPLIED, &CHANGE, &DIFF, &ELEMENT, &HASHED_FILE, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN];
+pub static ALL: [&NamedTuple; 10] =
+    [&APPLIED, &ATTRIBUTES, &CHANGE, &DIFF, &ELEMENT, &HASHED_FILE, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN];
 
 /// The result of `Map.apply` and `List.apply`.
 pub static APPLIED: NamedTuple = NamedTuple::new(
@@ -85,6 +85,21 @@ pub static APPLIED: NamedTuple = NamedTuple::new(
     &[
         ("tree", "The new `Map` or `List`; the old one does not change."),
         ("proof", "The transition proof, from which `verify_changes` derives the new root."),
+    ],
+);
+
+/// The result of `decode_attributes`.
+pub static ATTRIBUTES: NamedTuple = NamedTuple::new(
+    "Attributes",
+    "What is known of a path of a folder (protocol section 7). None for what is unknown.",
+    &[
+        ("kind", "``file``, ``link`` (a symbolic link) or ``folder``."),
+        ("size", "The size of a file in bytes."),
+        ("mode", "The permission bits of a file or folder, at most ``0o7777``."),
+        ("mtime_ns", "The time of the last modification, in nanoseconds since 1970."),
+        ("link", "The target of a symbolic link, as bytes; None for anything else."),
+        ("owner", "The numbers of the owner and of the group."),
+        ("xattrs", "Extended attributes by name; empty if there are none."),
     ],
 );
 

@@ -2,6 +2,8 @@
 
 use coregw_core::{Cid, Error, Result, varint};
 
+use crate::cbor;
+
 /// The first and last bytes of every header in the one form of DAG-CBOR with sorted keys:
 /// `{"roots": [...], "version": 1}`.
 const ROOTS: &[u8] = b"\xa2\x65roots";
@@ -41,30 +43,17 @@ pub fn block_cid(bytes: &[u8]) -> Result<Cid> {
 pub(super) fn read_header(cbor: &[u8]) -> Result<Vec<Cid>, &'static str> {
     const OTHER: &str = "it is not {\"roots\": [...], \"version\": 1} in DAG-CBOR";
     let inner = cbor.strip_prefix(ROOTS).and_then(|rest| rest.strip_suffix(VERSION)).ok_or(OTHER)?;
-    let (count, mut rest) = cbor_length(inner, 4).ok_or(OTHER)?;
+    let length = |bytes, wanted| cbor::split_head(bytes).filter(|head| head.0 == wanted).ok_or(OTHER);
+    let (_, count, mut rest) = length(inner, cbor::ARRAY)?;
     let mut roots = Vec::new();
     for _ in 0..count {
-        let (len, bytes) = rest.strip_prefix(LINK).and_then(|link| cbor_length(link, 2)).ok_or(OTHER)?;
-        let (link, after) = bytes.split_at_checked(len).ok_or(OTHER)?;
+        let (_, len, bytes) = length(rest.strip_prefix(LINK).ok_or(OTHER)?, cbor::BYTES)?;
+        let (link, after) = usize::try_from(len).ok().and_then(|len| bytes.split_at_checked(len)).ok_or(OTHER)?;
         let cid = link.strip_prefix(&[0]).ok_or(OTHER)?;
         roots.push(Cid::try_bytes(cid)?);
         rest = after;
     }
     if rest.is_empty() { Ok(roots) } else { Err(OTHER) }
-}
-
-/// Reads the head of a CBOR value of this major type; its number must be in the shortest form.
-fn cbor_length(bytes: &[u8], major: u8) -> Option<(usize, &[u8])> {
-    let (&first, rest) = bytes.split_first()?;
-    if first >> 5 != major {
-        return None;
-    }
-    match (first & 0x1f, rest) {
-        (n @ 0..=23, rest) => Some((n.into(), rest)),
-        (24, [n @ 24..=255, rest @ ..]) => Some(((*n).into(), rest)),
-        (25, [high @ 1..=255, low, rest @ ..]) => Some((usize::from(*high) << 8 | usize::from(*low), rest)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -91,15 +80,5 @@ mod tests {
         assert!(read_header(&version_first).is_err());
         assert!(read_header(&[&b"\xa1"[..], VERSION].concat()).is_err());
         assert_eq!(read_header(&[ROOTS, &[0x80], VERSION].concat()), Ok(vec![]));
-    }
-
-    #[test]
-    fn lengths_are_read_in_their_shortest_form_only() {
-        assert_eq!(cbor_length(&[0x97], 4), Some((23, &[][..])));
-        assert_eq!(cbor_length(&[0x98, 24, 7], 4), Some((24, &[7][..])));
-        assert_eq!(cbor_length(&[0x99, 1, 0], 4), Some((256, &[][..])));
-        for long in [&[0x98, 23][..], &[0x99, 0, 255], &[0x9a, 0, 1, 0, 0], &[0x9f], &[0x57], &[]] {
-            assert_eq!(cbor_length(long, 4), None, "{long:?}");
-        }
     }
 }

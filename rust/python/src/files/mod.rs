@@ -1,5 +1,6 @@
 //! `hash_files`: the targets of files, as `coregw add` stores them, computed on all cores.
 
+pub mod attributes;
 mod signals;
 
 use std::fs::{File, Metadata, OpenOptions};

@@ -1,0 +1,138 @@
+//! Records of attributes and roots of folders: the vectors of protocol section 7, and properties.
+
+use std::collections::BTreeMap;
+
+use coregw_core::{Arcs, Cid, Key, Suite, payload};
+use coregw_ops::folder::{Attributes, Entry, Folder, attributes};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn cases(kind: &str) -> Vec<Value> {
+    let file: Value = serde_json::from_str(include_str!("vectors/folders.json")).expect("vectors are JSON");
+    let cases = file["cases"].as_array().expect("cases").iter();
+    cases.filter(|case| case["kind"] == kind).cloned().collect()
+}
+
+fn bytes(hex: &Value) -> Vec<u8> {
+    data_encoding::HEXLOWER.decode(hex.as_str().expect("base 16").as_bytes()).expect("base 16")
+}
+
+/// The attributes that the members of a vector are.
+fn of_members(members: &Value) -> Attributes {
+    let number = |name: &str| members[name].as_u64();
+    let entry = match (&members["link"], &members["folder"]) {
+        (link @ Value::String(_), _) => Entry::Link(bytes(link)),
+        (_, Value::Bool(_)) => Entry::Folder,
+        _ => Entry::File,
+    };
+    let xattrs = members["xattrs"].as_object().into_iter().flatten();
+    Attributes {
+        entry,
+        size: number("size"),
+        mode: number("mode").map(|mode| mode as u16),
+        mtime: members["mtime"].as_str().map(|time| time.parse().expect("a time")),
+        owner: number("uid").zip(number("gid")).map(|(uid, gid)| (uid as u32, gid as u32)),
+        xattrs: xattrs.map(|(name, value)| (name.clone(), bytes(value))).collect(),
+    }
+}
+
+#[test]
+fn records_are_those_of_the_vectors() {
+    for case in cases("record") {
+        let known = of_members(&case["members"]);
+        let record = known.record().expect("attributes");
+        assert_eq!(record.bytes, bytes(&case["record"]));
+        assert_eq!(record.target.text(), case["target"]);
+        assert_eq!(Attributes::decode(&record.bytes), Ok(known.clone()));
+        assert_eq!(Attributes::of_record(&record.target, Some(&record.bytes)), Ok(known));
+    }
+}
+
+#[test]
+fn other_records_and_targets_are_refused() {
+    for case in cases("bad_record") {
+        assert!(Attributes::decode(&bytes(&case["record"])).is_err(), "{}", case["why"]);
+    }
+    for case in cases("bad_target") {
+        let target = Cid::from_text(case["target"].as_str().expect("text")).expect("a CID");
+        assert!(Attributes::of_record(&target, Some(&bytes(&case["record"]))).is_err(), "{}", case["why"]);
+    }
+    assert!(Attributes::decode(&vec![0xa1; attributes::MAX_RECORD_BYTES + 1]).is_err());
+}
+
+#[test]
+fn folders_have_the_roots_of_the_vectors() {
+    for case in cases("folder") {
+        let (mut files, mut records) = (Arcs::default(), Arcs::default());
+        for (path, data) in case["files"].as_object().expect("files") {
+            let function = payload::Function::Hash(Suite::Sha2_256);
+            let target = payload::cid(&bytes(data), coregw_core::codec::Codec::RAW, function).expect("a CID");
+            files.push(&Key::from_text(path).expect("a path"), &target);
+        }
+        for (path, members) in case["attributes"].as_object().expect("attributes") {
+            let target = of_members(members).record().expect("attributes").target;
+            records.push(&Key::from_text(path).expect("a path"), &target);
+        }
+        let folder = Folder::build(Suite::Sha2_256, files, records).expect("a folder");
+        assert_eq!(folder.root().cid().text(), case["root"]);
+        let attributes = folder.attributes.map(|map| map.root().cid().text());
+        assert_eq!(attributes.as_deref(), case["attributes_root"].as_str());
+    }
+}
+
+prop_compose! {
+    fn any_attributes()(
+        entry in prop_oneof![
+            Just(Entry::File),
+            Just(Entry::Folder),
+            prop::collection::vec(any::<u8>(), 0..200).prop_map(Entry::Link),
+        ],
+        size in prop::option::of(prop_oneof![0..300_u64, any::<u64>().prop_map(|n| n >> 10)]),
+        mode in prop::option::of(0..0o20000_u16),
+        mtime in prop::option::of(prop_oneof![-300..300_i64, any::<i64>()]),
+        owner in prop::option::of(any::<(u32, u32)>()),
+        xattrs in prop::collection::btree_map("[a-c\u{e9}\0]{0,3}", prop::collection::vec(any::<u8>(), 0..40), 0..4),
+    ) -> Attributes {
+        Attributes { entry, size, mode, mtime, owner, xattrs }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_record_that_is_written_is_read(known in any_attributes()) {
+        if let Ok(record) = known.record() {
+            prop_assert_eq!(Attributes::decode(&record.bytes), Ok(known.clone()));
+            prop_assert_eq!(Attributes::of_record(&record.target, Some(&record.bytes)), Ok(known));
+            prop_assert_eq!(record.target.identity().is_some(), record.bytes.len() <= 128);
+            for cut in 0..record.bytes.len().min(300) {
+                prop_assert!(Attributes::decode(&record.bytes[..cut]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_read_is_the_only_one(known in any_attributes(), at in any::<usize>(), byte in any::<u8>()) {
+        if let Ok(mut record) = known.record() {
+            let at = at % record.bytes.len();
+            record.bytes[at] = byte;
+            if let Ok(read) = Attributes::decode(&record.bytes) {
+                prop_assert_eq!(read.record().map(|again| again.bytes), Ok(record.bytes));
+            }
+        }
+    }
+}
+
+#[test]
+fn attributes_of_a_path_may_all_be_known() {
+    let known = Attributes {
+        entry: Entry::File,
+        size: Some(1),
+        mode: Some(0o644),
+        mtime: Some(-1),
+        owner: Some((1, 2)),
+        xattrs: BTreeMap::from([("user.a".to_owned(), vec![0; attributes::MAX_XATTR_BYTES])]),
+    };
+    let record = known.record().expect("attributes");
+    assert_eq!(Attributes::decode(&record.bytes), Ok(known));
+    assert!(Attributes::of_record(&record.target, None).is_err());
+}

@@ -1,0 +1,123 @@
+//! `encode_attributes` and `decode_attributes`: the records of a folder's map of attributes.
+
+use std::collections::BTreeMap;
+
+use core::{InputCode, SUM_LIMIT};
+use coregw_core as core;
+use coregw_ops::folder::attributes::MODE_BITS;
+use coregw_ops::folder::{Attributes, Entry};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::cid::CidLike;
+use crate::convert::{ArgumentError, unsigned};
+use crate::errors::call;
+use crate::{cid, tuples};
+
+/// Return the record of what is known of a path of a folder (protocol section 7), and the CID that names it.
+///
+/// O(bytes). The arguments are the fields of `Attributes`, so ``encode_attributes(*attributes)`` encodes a decoded
+/// record again.
+///
+/// Args:
+///     kind: ``file``, ``link`` (a symbolic link) or ``folder``.
+///     size: The size of a file in bytes.
+///     mode: The permission bits of a file or folder, at most ``0o7777``.
+///     mtime_ns: The time of the last modification, in nanoseconds since 1970.
+///     link: The target of a symbolic link: 1 to 4,095 bytes.
+///     owner: The numbers of the owner and of the group.
+///     xattrs: Extended attributes by name.
+///
+/// Returns:
+///     The target in the map of attributes as text, and the record. The record is a payload to be stored unless the
+///     target is an identity CID.
+///
+/// Raises:
+///     InvalidInput: If an argument is out of range, or does not fit the kind.
+///
+/// >>> target, record = encode_attributes("file", size=5, mode=0o755)
+/// >>> Cid(target).hash_name, record.hex(" ")
+/// ('identity', 'a2 64 6d 6f 64 65 19 01 ed 64 73 69 7a 65 05')
+#[pyfunction]
+#[pyo3(signature = (kind = "file", size = None, mode = None, mtime_ns = None, link = None, owner = None, xattrs = None),
+       text_signature = "(kind='file', size=None, mode=None, mtime_ns=None, link=None, owner=None, xattrs=None)")]
+#[allow(clippy::too_many_arguments)] // the fields of `Attributes`
+pub fn encode_attributes<'py>(
+    py: Python<'py>,
+    kind: &str,
+    size: Option<&Bound<'py, PyAny>>,
+    mode: Option<&Bound<'py, PyAny>>,
+    mtime_ns: Option<i64>,
+    link: Option<&[u8]>,
+    owner: Option<(u32, u32)>,
+    xattrs: Option<BTreeMap<String, Vec<u8>>>,
+) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyBytes>)> {
+    let entry = match (kind, link) {
+        ("file", None) => Entry::File,
+        ("link", Some(target)) => Entry::Link(target.to_vec()),
+        ("folder", None) => Entry::Folder,
+        ("file" | "link" | "folder", _) => {
+            return Err(refused("attributes: a symbolic link, and nothing else, has a link").into());
+        }
+        _ => return Err(refused("attributes: the kind is file, link or folder").into()),
+    };
+    let attributes = Attributes {
+        entry,
+        size: number(size, "size", SUM_LIMIT - 1)?,
+        mode: number(mode, "mode", MODE_BITS.into())?.map(|mode| mode as u16),
+        mtime: mtime_ns,
+        owner,
+        xattrs: xattrs.unwrap_or_default(),
+    };
+    let record = call(|| attributes.record())?;
+    Ok((cid::text(py, &record.target), PyBytes::new(py, &record.bytes)))
+}
+
+fn refused(what: &str) -> ArgumentError {
+    ArgumentError::input(InputCode::InvalidRequest, what)
+}
+
+fn number(value: Option<&Bound<'_, PyAny>>, name: &str, most: u64) -> Result<Option<u64>, ArgumentError> {
+    let Some(value) = value else { return Ok(None) };
+    match unsigned(value, format_args!("{name} is an int"))? {
+        Some(number) if number <= most => Ok(Some(number)),
+        _ => Err(refused(&format!("attributes: {name} is from 0 to {most}"))),
+    }
+}
+
+/// Return what a record of a folder's map of attributes says (protocol section 7). O(bytes).
+///
+/// Args:
+///     target: The record's target in the map of attributes.
+///     payload: The payload that `target` names; not needed for an identity CID, which holds the record.
+///
+/// Returns:
+///     ``Attributes(kind, size, mode, mtime_ns, link, owner, xattrs)``; None for what is unknown.
+///
+/// Raises:
+///     InvalidInput: If it is not a record in its one encoding, `target` is not the record's one CID, or `payload` is
+///         needed and missing.
+///
+/// >>> decode_attributes(encode_attributes("link", link=b"go")[0]).link
+/// b'go'
+#[pyfunction]
+#[pyo3(signature = (target, payload = None), text_signature = "(target, payload=None)")]
+pub fn decode_attributes<'py>(py: Python<'py>, target: CidLike, payload: Option<&[u8]>) -> PyResult<Bound<'py, PyAny>> {
+    let attributes = call(|| Attributes::of_record(&target.0, payload))?;
+    to_python(py, attributes)
+}
+
+/// An `Attributes`.
+fn to_python(py: Python<'_>, attributes: Attributes) -> PyResult<Bound<'_, PyAny>> {
+    let (kind, link) = match &attributes.entry {
+        Entry::File => ("file", None),
+        Entry::Link(target) => ("link", Some(PyBytes::new(py, target))),
+        Entry::Folder => ("folder", None),
+    };
+    let xattrs = PyDict::new(py);
+    for (name, value) in &attributes.xattrs {
+        xattrs.set_item(name, PyBytes::new(py, value))?;
+    }
+    let Attributes { size, mode, mtime, owner, .. } = attributes;
+    tuples::ATTRIBUTES.instance(py, (kind, size, mode, mtime, link, owner, xattrs))
+}
