@@ -770,7 +770,7 @@ class Operation:
     since: int | None
     """The store's time when its first pages were put without a root record; the driver sets it."""
     @staticmethod
-    def resolve(cache: PageCache, request: bytes, max_lookups: int = 10_000) -> Operation:
+    def resolve(cache: PageCache, request: bytes) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.
 
         Raises:
@@ -813,16 +813,15 @@ class Operation:
                 from 1 to 1000.
         """
     @staticmethod
-    def resolve_batch(cache: PageCache, request: bytes, max_lookups: int, max_bytes: int) -> Operation:
+    def resolve_batch(cache: PageCache, request: bytes, max_bytes: int) -> Operation:
         """Return an operation that answers the body of `POST /v1/resolve/batch`: many paths of one root, on all cores.
 
         Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
-        path alone would have answered.
+        path alone would have answered. A limit of nodes (`limit_nodes`) is for all paths together.
 
         Args:
             cache: The page cache.
             request: The body.
-            max_lookups: Bound of the look-ups for each path.
             max_bytes: Bound of all outcomes together, in bytes.
 
         Raises:
@@ -868,6 +867,12 @@ class Operation:
 
         Its response is `{"roots": [...], "missing_payloads": ..., "missing_roots": ...}`: the roots whose trees are
         whole, and the numbers of leaves whose payload or nested root is not in the CAR. It raises as an import does.
+        """
+    def limit_nodes(self, nodes: int) -> None:
+        """Let the operation visit at most `nodes` nodes in all; beyond that, `poll` raises `TooLarge`.
+
+        Writing 64 bytes of a response counts as one node, and starting a look-up of a resolve as 32. No limit is set
+        without this call.
         """
     def poll(self, budget: int) -> bytes | Need:
         """Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.

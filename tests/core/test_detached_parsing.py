@@ -34,7 +34,7 @@ MEMBERS = body(ARCS)
 @pytest.mark.parametrize(
     "parse",
     [
-        pytest.param(lambda: _core.Operation.resolve_batch(CACHE, PATHS, 100, 1 << 20), id="a batch of resolves"),
+        pytest.param(lambda: _core.Operation.resolve_batch(CACHE, PATHS, 1 << 20), id="a batch of resolves"),
         pytest.param(lambda: _core.read_cas_batch(BLOCKS, 64 << 20), id="a batch of payloads"),
         pytest.param(lambda: _core.split_envelope(ENVELOPE), id="an envelope"),
         pytest.param(lambda: _core.Operation.create_root(CACHE, NEW_ROOT), id="arcs"),

@@ -23,7 +23,7 @@ try:
     from coregw.engine.cars import CarLimits, Cars
     from coregw.engine.driver import Driver
     from coregw.engine.payloads import Payloads, StoredPayload
-    from coregw.engine.placement import batch_weight, mutation_weight
+    from coregw.engine.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight
     from coregw.engine.publications import Publications
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
@@ -63,10 +63,10 @@ class Engine:
         worker_threads: int = 4,
         held_roots: int = 65_536,
         heavy_requests: int = 2,
-        max_lookups: int = 10_000,
+        max_nodes: int = 1_000_000,
         operation_seconds: float = 30.0,
         batches_at_once: int = 8,
-        batch_answer_bytes: int = 64 << 20,
+        batch_answer_bytes: int = 16 << 20,
         cars: CarLimits = CarLimits(),  # noqa: B008 - a tuple
     ) -> None:
         """Wrap a store, which `close` closes.
@@ -78,7 +78,8 @@ class Engine:
             worker_threads: Threads for long work.
             held_roots: How many roots known to be held are remembered.
             heavy_requests: Root creations and mutations with large bodies in progress at once.
-            max_lookups: Bound of the look-ups for one resolve.
+            max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16
+                times as many, and one more for each byte of its request.
             operation_seconds: Timeout of one query or mutation, writing aside.
             batches_at_once: Batches of resolves in progress at once.
             batch_answer_bytes: Bound of the answer to a batch of resolves.
@@ -93,9 +94,10 @@ class Engine:
             budget=budget,
             worker_threads=worker_threads,
             heavy_requests=heavy_requests,
+            max_nodes=max_nodes,
             seconds=operation_seconds,
         )
-        self._max_lookups = max_lookups
+        self._max_nodes = max_nodes
         self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
@@ -127,10 +129,11 @@ class Engine:
             InvalidInput: If the request is malformed.
             RootNotFound: If the store does not hold the root.
             PathNotFound: If the path does not resolve in this store.
+            TooLarge: If the query visits more than ``max_nodes`` nodes.
             Unavailable: If the query takes too long, or the store does not answer.
             StoreDamaged: If a page is missing or damaged.
         """
-        return await self._driver.answer(Operation.resolve, request, self._max_lookups)
+        return await self._driver.answer(Operation.resolve, request)
 
     async def read(self, request: bytes) -> bytes:
         """Answer a read request. The details of a `NotFound` contain the proof of the absence.
@@ -164,19 +167,20 @@ class Engine:
             RootNotFound: If the store does not hold one of the roots.
             Unavailable, StoreDamaged: As `resolve`.
         """
-        return await self._driver.drive(Operation.diff(self._cache, a, b, prefix, after, limit), 0)
+        return await self._driver.query(Operation.diff(self._cache, a, b, prefix, after, limit), 0)
 
     async def resolve_batch(self, request: bytes) -> bytes:
         """Answer a batch of resolves of one root, which share what is fetched.
 
         Raises:
-            TooLarge: If there are more than 1,000 paths, or the outcomes are longer than ``batch_answer_bytes``.
-                Otherwise as `resolve`, but what is not found is the outcome of its path alone.
+            TooLarge: If there are more than 1,000 paths, all together visit more than ``max_nodes`` nodes, or the
+                outcomes are longer than ``batch_answer_bytes``. Otherwise as `resolve`, but what is not found is the
+                outcome of its path alone.
         """
-        limits = self._max_lookups, self._batch_answer_bytes
+        limit = self._batch_answer_bytes
         async with self._batches:
-            operation = await self._driver.call(len(request), Operation.resolve_batch, self._cache, request, *limits)
-            return await self._driver.drive(operation, batch_weight(request))
+            operation = await self._driver.call(len(request), Operation.resolve_batch, self._cache, request, limit)
+            return await self._driver.query(operation, batch_weight(request))
 
     async def verify_resolve(self, envelope: bytes) -> str | None:
         """Verify a resolve result: None if it is proven, otherwise the reason why not. O(size).
@@ -217,10 +221,12 @@ class Engine:
             InvalidInput: If the request is malformed, or `base_root` is not a root.
             RootNotFound: If the base root, or an object that a delta names, is not held.
             Conflict: If a delta does not fit; the message names delta and coordinate. Nothing was stored.
+            TooLarge: If it visits too many nodes.
             Unavailable: If it takes too long, or the store cannot write (`StorageFull`: it is full).
         """
         async with self._driver.place_for(request):
             operation = await self._driver.call(len(request), Operation.mutate, self._cache, base_root, request)
+            operation.limit_nodes(MUTATION_NODES_FACTOR * self._max_nodes + len(request))
             return await self._driver.drive(operation, mutation_weight(request))
 
 

@@ -45,7 +45,15 @@ class Driver:
     """Drives operations over one store. For tasks of one event loop."""
 
     def __init__(
-        self, store: Store, cache: PageCache, *, budget: int, worker_threads: int, heavy_requests: int, seconds: float
+        self,
+        store: Store,
+        cache: PageCache,
+        *,
+        budget: int,
+        worker_threads: int,
+        heavy_requests: int,
+        max_nodes: int,
+        seconds: float,
     ) -> None:
         """Takes the settings of `Engine` with the same names, and the cache of the operations to drive."""
         self._store = store
@@ -53,6 +61,7 @@ class Driver:
         self._budget = budget
         self._workers = ThreadPoolExecutor(worker_threads, thread_name_prefix="coregw-engine")
         self._heavy = asyncio.Semaphore(heavy_requests)
+        self._max_nodes = max_nodes
         self._seconds = seconds
         self.pages_read = 0
         """How many pages were read from the store."""
@@ -70,16 +79,26 @@ class Driver:
         """Return a context that limits the number of heavy requests in progress."""
         return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
 
-    async def answer(self, start: Callable[..., Operation], request: bytes, *arguments: int) -> bytes:
-        """Make the operation `start(cache, request, *arguments)`, and drive it to its response."""
+    async def answer(self, start: Callable[[PageCache, bytes], Operation], request: bytes) -> bytes:
+        """Make the query `start(cache, request)`, and drive it to its response."""
         weight = len(request)
         self._refresh_held()
         if weight > MAX_LOOP_BYTES:
-            return await self.drive(await self.in_worker(start, self._cache, request, *arguments), weight)
-        operation = start(self._cache, request, *arguments)
+            return await self.query(await self.in_worker(start, self._cache, request), weight)
+        operation = start(self._cache, request)
+        operation.limit_nodes(self._max_nodes)
         polled = operation.poll(self._budget)
         # Most queries end here: nothing is awaited, so no timeout is needed.
         return polled if isinstance(polled, bytes) else await self._drive_from(operation, polled, on_loop=True)
+
+    async def query(self, operation: Operation, weight: int) -> bytes:
+        """Drive a query to its response; it visits at most ``max_nodes`` nodes. As `drive`, otherwise.
+
+        Raises:
+            TooLarge: If it needs more nodes.
+        """
+        operation.limit_nodes(self._max_nodes)
+        return await self.drive(operation, weight)
 
     async def drive(self, operation: Operation, weight: int) -> bytes:
         """Drive an operation to its response.

@@ -11,6 +11,7 @@ __all__ = [
     "HEAVY_BODY_BYTES",
     "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
+    "MUTATION_NODES_FACTOR",
     "SPANS_PER_VISIT",
     "WORKER_BUDGET_FACTOR",
     "batch_weight",
@@ -34,6 +35,9 @@ SPANS_PER_VISIT: Final = 64
 
 MUTATION_FACTOR: Final = 16
 """A byte of a mutation is as much work as this many of a query: each coordinate is a walk, hashes and new pages."""
+
+MUTATION_NODES_FACTOR: Final = 16
+"""A mutation may visit this many times the nodes of a query. The first commitment to a fixed list checks all of it."""
 
 BATCH_FACTOR: Final = 64
 """A byte of a batch of resolves is as much work as this many of a query: a path has some dozens, and is a look-up."""

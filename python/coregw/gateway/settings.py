@@ -80,7 +80,9 @@ class Settings:
     node_budget: int = _setting(4096, "Tree nodes that a query visits before it moves to a thread.", least=1)
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
     heavy_requests: int = _setting(2, "Concurrent root creations and mutations over 1 MiB.", least=1)
-    max_lookups: int = _setting(10_000, "Lookups that one resolve may need.", least=1)
+    max_nodes: int = _setting(
+        1_000_000, "Tree nodes that a query, or all of a batch, may visit; mutations: 16 times.", least=1
+    )
     operation_seconds: float = _setting(30.0, "Time limit of a query or mutation.", least=0.001)
     store_seconds: float = _setting(5.0, "Time limit of the store for a health check.", least=0.001)
 
@@ -96,7 +98,7 @@ class Settings:
     batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
     resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
     batches_at_once: int = _setting(8, "Concurrent batches of resolves; more wait.", least=1)
-    batch_answer_bytes: int = _setting(64 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
+    batch_answer_bytes: int = _setting(16 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for the bodies of all requests; more get 503.", least=MIB)
 
     unsent_bytes: int = _setting(64 * MIB, "Memory for responses that clients have not read.", least=MIB)

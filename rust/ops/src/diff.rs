@@ -104,7 +104,11 @@ async fn diff(trees: Trees, request: DiffRequest) -> Result<String> {
     trees.check_held(&request.roots).await?;
     let mut query = DiffQuery::open(request.roots, &trees.source(), request.window, request.limit)?;
     let found = loop {
-        match query.run(trees.slot.budget()) {
+        let before = trees.slot.budget();
+        let mut budget = before;
+        let outcome = query.run(&mut budget);
+        trees.slot.take(before.saturating_sub(budget))?;
+        match outcome {
             Ok(found) => break found,
             Err(Interrupt::Failed(error)) => return Err(error),
             // The query asks for the pages of both trees at once; they are of one kind and suite.
@@ -112,7 +116,7 @@ async fn diff(trees: Trees, request: DiffRequest) -> Result<String> {
             Err(Interrupt::Budget) => trees.slot.more_budget().await,
         }
     };
-    trees.spend_bytes(found.entries.iter().map(|entry| segments_bytes(&entry.segments)).sum()).await;
+    trees.spend_bytes(found.entries.iter().map(|entry| segments_bytes(&entry.segments)).sum()).await?;
     let [a, b] = query.proofs();
     let proofs = DiffProofs { a: BASE64.encode(&a), b: BASE64.encode(&b) };
     Ok(json::write(&DiffResult { entries: entries(&found), more: found.more, proofs }))

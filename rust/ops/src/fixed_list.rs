@@ -41,7 +41,7 @@ pub(crate) async fn check_sizes(
         }
         for Unchecked { digest, first, .. } in subtrees {
             let Some(page) = pages.get(&digest) else { continue };
-            trees.spend(page.arena.nodes.len() as u64).await;
+            trees.spend(page.arena.nodes.len() as u64).await?;
             let below = sizes.check_page(page, first)?;
             pending.extend(below.into_iter().filter(|subtree| subtree.has_last || seen.insert(subtree.digest)));
         }

@@ -60,7 +60,7 @@ async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: b
     if trees.first_not_held(&confirmed).await.is_some() || !trees.are_renewed(&confirmed).await {
         trees.store(pages, &confirmed, &required).await;
     }
-    trees.spend_bytes(receipts.iter().filter_map(|receipt| receipt.proof.as_ref()).map(String::len).sum()).await;
+    trees.spend_bytes(receipts.iter().filter_map(|receipt| receipt.proof.as_ref()).map(String::len).sum()).await?;
     Ok(json::write(&Receipt {
         base_root: base.cid().text(),
         new_root: results.last().unwrap_or(&base).cid().text(),

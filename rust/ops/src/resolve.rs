@@ -21,6 +21,12 @@ const PROFILE: &str = "core.resolve/v0alpha1";
 /// Preparing this many segments for a look-up is as much work as visiting one node.
 const SEGMENTS_PER_NODE: u64 = 64;
 
+/// Starting a look-up is about as much work as visiting this many nodes, and so is remembering what was tried.
+const NODES_PER_LOOKUP: u64 = 32;
+
+/// Finding out whether a map has this many shorter arcs is as much work as visiting one node.
+const ARCS_PER_NODE: u64 = 4;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 struct ResolveRequest<'a> {
@@ -68,15 +74,15 @@ impl Resolve {
 }
 
 impl Operation {
-    /// Answers a `core.resolve` request, making at most `max_lookups` look-ups.
+    /// Answers a `core.resolve` request.
     ///
     /// # Errors
     /// [`Error::Input`] if the request is malformed. The operation itself fails with [`Error::NotFound`] if the root is
-    /// not held or the path does not resolve, and with [`Error::Input`] if it needs more look-ups.
-    pub fn resolve(cache: Arc<PageCache>, request: &[u8], max_lookups: usize) -> Result<Self> {
+    /// not held or the path does not resolve.
+    pub fn resolve(cache: Arc<PageCache>, request: &[u8]) -> Result<Self> {
         let request = Resolve::parse(request)?;
         let write = |result: ResolveResult<'_>| json::write(&result);
-        Ok(Self::new(|slot| resolve(Trees { cache, slot }, request, max_lookups, write)))
+        Ok(Self::new(|slot| resolve(Trees { cache, slot }, request, write)))
     }
 }
 
@@ -128,23 +134,17 @@ impl Place {
 
 /// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number. Only the longest
 /// arc from each, and those that exist, are looked up.
-pub(crate) async fn resolve(
-    trees: Trees,
-    request: Resolve,
-    max_lookups: usize,
-    write: fn(ResolveResult<'_>) -> String,
-) -> Result<String> {
+pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveResult<'_>) -> String) -> Result<String> {
     let path = &request.path;
     if path.is_empty() {
         return Ok(write(request.result(&request.root, Vec::new())));
     }
     let root = first_root(&request.root)?;
     trees.check_held(&[root]).await?;
-    trees.spend(path.len() as u64 / SEGMENTS_PER_NODE).await;
+    trees.spend(path.len() as u64 / SEGMENTS_PER_NODE).await?;
     let keys = PathKeys::new(&path.segments())?;
     let mut tried = HashSet::from([(root, 0)]);
     let mut places = vec![Place::new(root, 0, path.len(), None)];
-    let mut lookups_left = max_lookups;
     while let Some(place) = places.last_mut() {
         let Some(arc_len) = place.arcs.pop() else {
             places.pop();
@@ -152,11 +152,12 @@ pub(crate) async fn resolve(
         };
         let end = place.position + arc_len;
         let Some(ask) = place.ask(arc_len, path, &keys) else { continue };
-        lookups_left = lookups_left.checked_sub(1).ok_or_else(too_many_lookups)?;
-        trees.spend(1 + arc_len as u64 / SEGMENTS_PER_NODE).await;
+        trees.slot.charge(NODES_PER_LOOKUP)?;
+        trees.spend(1 + arc_len as u64 / SEGMENTS_PER_NODE).await?;
         let mut query = Query::open(&place.root, trees.source(), ask);
         let answer = trees.run(&mut query).await?;
         if std::mem::take(&mut place.is_new) {
+            trees.slot.charge(arc_len as u64 / ARCS_PER_NODE)?;
             place.find_arcs(arc_len, &keys, &query);
         }
         let Some(target) = target(&answer) else { continue };
@@ -181,11 +182,6 @@ fn first_root(cid: &Cid) -> Result<RootCid> {
         let what = format!("root: {cid} is a payload; only a map or a list can be resolved further");
         Error::input(InputCode::KindMismatch, what)
     })
-}
-
-fn too_many_lookups() -> Error {
-    let what = "segments: the path needs more look-ups than the gateway makes for one request";
-    Error::input(InputCode::TooLarge, what)
 }
 
 fn target(answer: &Answer) -> Option<Cid> {

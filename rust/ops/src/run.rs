@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use coregw_core::{Cid, Digest, Error, Page, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Page, Result, RootCid};
 
 /// What an operation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,11 +87,26 @@ pub enum Progress {
     Needs(Need),
 }
 
+/// How many nodes an operation may visit in all, together with the operations that it joins.
+///
+/// A node that was visited may be kept until the response is written, so this bounds the time and the memory.
+struct Allowance {
+    limit: AtomicU64,
+    left: AtomicU64,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { limit: AtomicU64::new(u64::MAX), left: AtomicU64::new(u64::MAX) }
+    }
+}
+
 /// Where an operation and its caller exchange needs and what meets them.
 #[derive(Default)]
 pub(crate) struct Slot {
     /// Nodes that may still be visited during the current poll.
     budget: AtomicU64,
+    allowance: Arc<Allowance>,
     state: Mutex<SlotState>,
 }
 
@@ -168,8 +183,34 @@ impl Slot {
         self.budget.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_budget(&self, nodes: u64) {
+    fn set_budget(&self, nodes: u64) {
         self.budget.store(nodes, Ordering::Relaxed);
+    }
+
+    /// Takes visited nodes from the budget of this poll, and from what the whole operation may visit.
+    ///
+    /// # Errors
+    /// As [`Slot::charge`].
+    pub(crate) fn take(&self, nodes: u64) -> Result<()> {
+        self.set_budget(self.budget().saturating_sub(nodes));
+        self.charge(nodes)
+    }
+
+    /// Takes nodes from what the whole operation may visit.
+    ///
+    /// # Errors
+    /// [`InputCode::TooLarge`] if it has visited too many.
+    pub(crate) fn charge(&self, nodes: u64) -> Result<()> {
+        let Allowance { limit, left } = &*self.allowance;
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(nodes)) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let limit = limit.load(Ordering::Relaxed);
+                let what =
+                    format!("the request visits more than {limit} tree nodes, the limit; ask for less in one request");
+                Err(Error::input(InputCode::TooLarge, what))
+            }
+        }
     }
 }
 
@@ -189,9 +230,33 @@ impl Operation {
     where
         F: Future<Output = Result<String>> + Send + 'static,
     {
-        let slot = Arc::new(Slot::default());
+        Self::on(Slot::default(), start)
+    }
+
+    /// An operation that another joins; what they may visit is one limit.
+    pub(crate) fn part_of<F>(whole: &Slot, start: impl FnOnce(Arc<Slot>) -> F) -> Self
+    where
+        F: Future<Output = Result<String>> + Send + 'static,
+    {
+        Self::on(Slot { allowance: Arc::clone(&whole.allowance), ..Slot::default() }, start)
+    }
+
+    fn on<F>(slot: Slot, start: impl FnOnce(Arc<Slot>) -> F) -> Self
+    where
+        F: Future<Output = Result<String>> + Send + 'static,
+    {
+        let slot = Arc::new(slot);
         let future = Box::pin(start(Arc::clone(&slot)));
         Self { slot, future, pending: None, has_ended: false }
+    }
+
+    /// Lets the operation visit at most `nodes` nodes from now on; beyond that, it fails with [`InputCode::TooLarge`].
+    ///
+    /// Without this call there is no limit. Writing 64 bytes of a response counts as one node, and starting a look-up of a
+    /// resolve as 32.
+    pub fn limit_nodes(&self, nodes: u64) {
+        self.slot.allowance.limit.store(nodes, Ordering::Relaxed);
+        self.slot.allowance.left.store(nodes, Ordering::Relaxed);
     }
 
     /// Runs until the operation ends or waits, visiting about `budget` nodes at most.

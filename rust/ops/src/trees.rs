@@ -56,16 +56,17 @@ impl Trees {
     pub(crate) async fn answer(&self, root: &RootCid, ask: Ask) -> Result<(Answer, Vec<u8>)> {
         let mut query = Query::open(root, self.source(), ask);
         let answer = self.run(&mut query).await?;
-        self.spend_bytes(answer_bytes(&answer)).await;
+        self.spend_bytes(answer_bytes(&answer)).await?;
         Ok((answer, query.proof()))
     }
 
     /// Runs a query to its answer.
     pub(crate) async fn run(&self, query: &mut Query) -> Result<Answer> {
         loop {
-            let mut budget = self.slot.budget();
+            let before = self.slot.budget();
+            let mut budget = before;
             let outcome = query.run(&mut budget);
-            self.slot.set_budget(budget);
+            self.slot.take(before.saturating_sub(budget))?;
             match outcome {
                 Ok(answer) => return Ok(answer),
                 Err(interrupt) => self.meet(query, interrupt).await?,
@@ -95,21 +96,24 @@ impl Trees {
     }
 
     /// Takes `nodes` from the budget, and from as many new ones as it takes.
-    pub(crate) async fn spend(&self, mut nodes: u64) {
+    ///
+    /// # Errors
+    /// As [`Slot::charge`].
+    pub(crate) async fn spend(&self, mut nodes: u64) -> Result<()> {
         loop {
-            let budget = self.slot.budget();
-            self.slot.set_budget(budget.saturating_sub(nodes));
-            if nodes <= budget {
-                return;
+            let now = nodes.min(self.slot.budget());
+            self.slot.take(now)?;
+            nodes -= now;
+            if nodes == 0 {
+                return Ok(());
             }
-            nodes -= budget;
             self.slot.more_budget().await;
         }
     }
 
     /// Takes from the budget what writing this many bytes of a response costs; see [`Trees::spend`].
-    pub(crate) async fn spend_bytes(&self, bytes: usize) {
-        self.spend(bytes as u64 / BYTES_PER_NODE).await;
+    pub(crate) async fn spend_bytes(&self, bytes: usize) -> Result<()> {
+        self.spend(bytes as u64 / BYTES_PER_NODE).await
     }
 
     /// Waits until pages, and after them the records of `roots`, are stored, `MAX_STORE_BYTES` at a time.

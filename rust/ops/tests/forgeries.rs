@@ -115,7 +115,7 @@ impl World {
 
     fn resolve(&mut self, name: &'static str, path: &[&str]) -> Exchange {
         let request = json!({"profile": "core.resolve/v0alpha1", "root": self.map.cid().text(), "segments": path});
-        let operation = Operation::resolve(Arc::clone(&self.store.cache), &bytes(&request), 99);
+        let operation = Operation::resolve(Arc::clone(&self.store.cache), &bytes(&request));
         self.exchange(name, request, operation, resolve)
     }
 

@@ -1,9 +1,10 @@
 //! Resolve on a store of pages, with caches and budgets of all sizes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Error, Missing, RootCid, Snapshot, Suite};
-use coregw_ops::{Need, Operation, Progress, verify_resolve};
+use coregw_core::{Cid, Error, InputCode, Missing, RootCid, Snapshot, Suite, Window};
+use coregw_ops::{DiffRequest, Need, Operation, Progress, verify_resolve};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -74,6 +75,24 @@ fn all_prefixes(store: &mut Store) -> RootCid {
     store.build(Suite::Sha2_256, &(1..2000).map(|len| (vec!["a"; len].join("/"), payload(0))).collect())
 }
 
+/// The least limit of nodes with which a request is answered, by a result or by an error of another kind.
+fn least_nodes(store: &mut Store, start: impl Fn(&Store) -> Operation) -> u64 {
+    let (mut too_few, mut enough) = (0, 1 << 30);
+    while enough - too_few > 1 {
+        let nodes = u64::midpoint(too_few, enough);
+        let operation = start(store);
+        operation.limit_nodes(nodes);
+        match store.serve(operation) {
+            Err(Error::Input { code: InputCode::TooLarge, what }) => {
+                assert!(what.contains(&format!("more than {nodes} tree nodes")), "{what}");
+                too_few = nodes;
+            }
+            _ => enough = nodes,
+        }
+    }
+    enough
+}
+
 #[test]
 fn only_the_longest_arc_and_those_that_exist_are_looked_up() {
     let mut store = Store::new(1 << 20, u64::MAX);
@@ -82,30 +101,70 @@ fn only_the_longest_arc_and_those_that_exist_are_looked_up() {
         target = store.build(Suite::Blake3, &[("a".to_owned(), target)].into()).cid();
     }
     let request = |len| json!({"profile": "core.resolve/v0alpha1", "root": target.text(), "segments": vec!["a"; len]});
-    for (len, lookups, is_found) in [(2048, 16, false), (9, 16, false), (8, 15, true)] {
+    let mut nodes_for = |len: usize| {
         let request = request(len).to_string();
-        let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), lookups).expect("a request");
-        match store.serve(op) {
-            Ok(_) => assert!(is_found),
-            Err(error) => assert!(matches!(error, Error::NotFound { .. }) && !is_found, "{len}: {error}"),
+        let start =
+            |store: &Store| Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+        let operation = start(&store);
+        match store.serve(operation) {
+            Ok(_) => assert_eq!(len, 8),
+            Err(error) => assert!(matches!(error, Error::NotFound { .. }) && len != 8, "{len}: {error}"),
         }
-        let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), lookups - 1).expect("a request");
-        assert!(matches!(store.serve(op), Err(Error::Input { .. })), "{len}");
-    }
+        least_nodes(&mut store, start)
+    };
+    // A look-up of a map with one arc is 34 nodes: one that is visited, and the rest for starting it.
+    assert_eq!(nodes_for(8) / 34, 15);
+    assert_eq!(nodes_for(9) / 34, 16);
+    // Finding out that a map has none of 2,000 arcs is less work than looking up each.
+    assert!(nodes_for(2048) < 5_000);
 }
 
 #[test]
-fn a_path_that_needs_too_many_look_ups_is_refused() {
-    let mut store = Store::new(1 << 20, u64::MAX);
+fn a_query_that_visits_too_many_nodes_is_refused() {
+    let mut store = Store::new(1 << 26, u64::MAX);
     let root = all_prefixes(&mut store);
-    let segments = vec!["a"; 2000];
-    let request =
-        json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments}).to_string();
-    let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 100).expect("a request");
-    let refused = store.serve(op);
-    assert!(matches!(&refused, Err(Error::Input { what, .. }) if what.contains("look-ups")), "{refused:?}");
-    let op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10_000).expect("a request");
-    assert!(matches!(store.serve(op), Err(Error::NotFound { .. })));
+    let resolve = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": vec!["a"; 2000]});
+    let resolve = resolve.to_string();
+    let start = |store: &Store| Operation::resolve(Arc::clone(&store.cache), resolve.as_bytes()).expect("a request");
+    // 2,000 look-ups, each of which visits 1,000 nodes in the mean.
+    let nodes = least_nodes(&mut store, start);
+    assert!((2_000_000..2_200_000).contains(&nodes), "{nodes}");
+    let operation = start(&store);
+    operation.limit_nodes(nodes);
+    assert!(matches!(store.serve(operation), Err(Error::NotFound { .. })));
+
+    let keys: Vec<_> = (1..2000).map(|len| vec!["a"; len]).collect();
+    let map_proof = json!({"profile": "core.map-proof/v0alpha1", "root": root.cid().text(), "keys": keys}).to_string();
+    let scan = json!({"profile": "core.scan/v0alpha1", "root": root.cid().text(), "prefix": []}).to_string();
+    let empty = store.build(Suite::Sha2_256, &BTreeMap::new());
+    let window = || Window::new::<String, String>(&[], None).expect("a window");
+    let nodes = [
+        least_nodes(&mut store, |store| {
+            Operation::map_proof(Arc::clone(&store.cache), map_proof.as_bytes()).expect("a request")
+        }),
+        least_nodes(&mut store, |store| Operation::scan(Arc::clone(&store.cache), scan.as_bytes()).expect("a request")),
+        least_nodes(&mut store, |store| {
+            let request = DiffRequest::new(&root.cid(), &empty.cid(), window(), 1000).expect("two maps");
+            Operation::diff(Arc::clone(&store.cache), request)
+        }),
+    ];
+    // They visit the tree once, and write some bytes for each leaf.
+    assert!(nodes.iter().all(|nodes| (2_000..500_000).contains(nodes)), "{nodes:?}");
+}
+
+#[test]
+fn the_paths_of_a_batch_share_the_nodes_that_they_may_visit() {
+    let mut store = Store::new(1 << 26, u64::MAX);
+    let root = all_prefixes(&mut store);
+    let batch = |store: &Store, count: usize| {
+        let paths = vec![vec!["a"; 400]; count];
+        let request = json!({"root": root.cid().text(), "paths": paths}).to_string();
+        let one_thread: fn(usize, &(dyn Fn(usize) + Sync)) = |count, work| (0..count).for_each(work);
+        Operation::resolve_batch(Arc::clone(&store.cache), request.as_bytes(), 1 << 26, one_thread).expect("a batch")
+    };
+    let [one, hundred] = [1, 100].map(|count| least_nodes(&mut store, |store| batch(store, count)));
+    assert!((400..1000).contains(&one), "{one}");
+    assert_eq!(hundred, 100 * one);
 }
 
 #[test]
@@ -116,7 +175,7 @@ fn all_lookups_of_one_path_share_the_budget() {
     assert!(store.resolve(&root, &vec!["a"; 2000]).is_err(), "all pages are in the cache now");
     let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": vec!["a"; 2000]});
     let request = request.to_string();
-    let mut op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10_000).expect("a request");
+    let mut op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
     assert_eq!(op.poll(1000), Ok(Progress::Needs(Need::Roots(vec![root]))));
     op.supply_roots(vec![true]).expect("one answer");
     let mut pauses = 0;

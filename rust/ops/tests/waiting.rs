@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{Cid, Error, RootCid, Suite, Window};
-use coregw_ops::{BatchLimits, DiffRequest, Need, Operation, Progress, WantedPage};
+use coregw_ops::{DiffRequest, Need, Operation, Progress, WantedPage};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -24,19 +24,19 @@ fn one_thread(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
 
-fn batch(store: &Store, root: &RootCid, paths: &[Vec<String>], limits: BatchLimits) -> Operation {
+fn batch(store: &Store, root: &RootCid, paths: &[Vec<String>], max_bytes: usize) -> Operation {
     let request = json!({"root": root.cid().text(), "paths": paths}).to_string();
-    Operation::resolve_batch(Arc::clone(&store.cache), request.as_bytes(), limits, one_thread).expect("a batch")
+    Operation::resolve_batch(Arc::clone(&store.cache), request.as_bytes(), max_bytes, one_thread).expect("a batch")
 }
 
-const LIMITS: BatchLimits = BatchLimits { lookups: 100, bytes: 1 << 20 };
+const MAX_BYTES: usize = 1 << 20;
 
 #[test]
 fn an_unanswered_need_is_returned_again() {
     let mut store = Store::new(0, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(10));
     let request = resolve_request(&root.cid().text());
-    let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
+    let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
     let roots = Ok(Progress::Needs(Need::Roots(vec![root])));
     assert_eq!(operation.poll(1000), roots);
     assert_eq!(operation.poll(1000), roots);
@@ -49,7 +49,7 @@ fn an_answer_of_another_kind_or_number_is_refused_and_changes_nothing() {
     let mut store = Store::new(0, 1000);
     let root = store.build(Suite::Sha2_256, &arcs(10));
     let request = resolve_request(&root.cid().text());
-    let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
+    let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
     assert!(matches!(operation.supply_roots(vec![true]), Err(Error::Input { .. })), "the operation needs nothing");
     let need = operation.poll(1000);
     assert!(matches!(operation.supply_pages(vec![]), Err(Error::Input { .. })));
@@ -66,7 +66,7 @@ fn an_operation_that_has_ended_cannot_be_polled() {
     let root = store.build(Suite::Sha2_256, &arcs(1)).cid().text();
     for segments in [vec![], vec!["missing"]] {
         let request = json!({"profile": "core.resolve/v0alpha1", "root": root, "segments": segments}).to_string();
-        let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes(), 10).expect("a request");
+        let mut operation = Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
         while let Ok(Progress::Needs(need)) = operation.poll(1000) {
             match need {
                 Need::Roots(_) => operation.supply_roots(vec![true]).expect("one root"),
@@ -110,7 +110,7 @@ fn a_batch_asks_for_each_root_and_page_once() {
         let map = if i.is_multiple_of(2) { "a" } else { "b" };
         vec![map.to_owned(), format!("d{}", i % 10), format!("f{i:05}")]
     };
-    let operation = batch(&store, &outer, &(0..200).map(path).collect::<Vec<_>>(), LIMITS);
+    let operation = batch(&store, &outer, &(0..200).map(path).collect::<Vec<_>>(), MAX_BYTES);
     (store.loads, store.rounds) = (0, 0);
     let response = store.serve(operation).expect("outcomes");
     assert_eq!(response.matches("{\"result\":").count(), 200);
@@ -128,7 +128,7 @@ fn the_outcomes_of_a_batch_do_not_depend_on_its_budget() {
         let path = |i: u64| vec![format!("d{}", i % 10), format!("f{i:05}")];
         let mut paths: Vec<_> = (0..500).step_by(7).map(path).collect();
         paths.extend([vec!["missing".to_owned()], vec![]]);
-        let operation = batch(&store, &root, &paths, LIMITS);
+        let operation = batch(&store, &root, &paths, MAX_BYTES);
         responses.push(store.serve(operation).expect("outcomes"));
     }
     assert!(responses[0].contains("path_not_found"));
@@ -140,13 +140,12 @@ fn a_batch_whose_outcomes_are_too_long_is_refused() {
     let mut store = Store::new(0, u64::MAX);
     let root = store.build(Suite::Sha2_256, &arcs(10));
     let paths = vec![vec!["d7".to_owned(), "f00007".to_owned()]; 2];
-    let alone = batch(&store, &root, &paths[..1], LIMITS);
+    let alone = batch(&store, &root, &paths[..1], MAX_BYTES);
     let alone = store.serve(alone).expect("an outcome");
-    let limits = BatchLimits { bytes: 2 * (alone.len() - "{\"results\":[]}".len() + 1), ..LIMITS };
-    let fits = batch(&store, &root, &paths, limits);
+    let max_bytes = 2 * (alone.len() - "{\"results\":[]}".len() + 1);
+    let fits = batch(&store, &root, &paths, max_bytes);
     assert!(store.serve(fits).is_ok());
-    let limits = BatchLimits { bytes: limits.bytes - 1, ..LIMITS };
-    let refused = batch(&store, &root, &paths, limits);
+    let refused = batch(&store, &root, &paths, max_bytes - 1);
     assert!(matches!(store.serve(refused), Err(Error::Input { .. })));
 }
 
@@ -193,7 +192,7 @@ fn long_paths_of_a_batch_cost_more_budget_than_short_ones() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let root = store.build(Suite::Sha2_256, &arcs(10));
     let polls = |store: &Store, path: Vec<String>| {
-        let mut operation = batch(store, &root, &vec![path; 100], LIMITS);
+        let mut operation = batch(store, &root, &vec![path; 100], MAX_BYTES);
         let mut polls = 0;
         while with_all_pages(store, &mut operation, 1000) == Progress::Needs(Need::Budget) {
             polls += 1;

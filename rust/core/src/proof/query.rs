@@ -263,15 +263,17 @@ impl DiffQuery {
         Ok(Self { roots, halves, diff: Diff::new(window, limit) })
     }
 
-    /// Runs the diff, loading at most `budget` nodes of each tree.
+    /// Runs the diff, loading at most `budget` nodes of each tree, and subtracts the nodes that it loaded from `budget`.
     ///
     /// # Errors
     /// An [`Interrupt`]; unless the diff failed, it can be run again.
-    pub fn run(&mut self, budget: u64) -> Result<Differences, Interrupt> {
-        for half in &mut self.halves {
-            half.tree.budget = budget;
-        }
-        self.diff.run(&mut self.halves).map_err(|interrupt| interrupt.map(|failure| failure.on_stored(&self.roots[0])))
+    pub fn run(&mut self, budget: &mut u64) -> Result<Differences, Interrupt> {
+        let given = *budget;
+        self.halves.iter_mut().for_each(|half| half.tree.budget = given);
+        let found = self.diff.run(&mut self.halves);
+        let loaded: u64 = self.halves.iter().map(|half| given.saturating_sub(half.tree.budget)).sum();
+        *budget = given.saturating_sub(loaded);
+        found.map_err(|interrupt| interrupt.map(|failure| failure.on_stored(&self.roots[0])))
     }
 
     /// Supplies pages that were missing.

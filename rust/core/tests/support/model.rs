@@ -320,7 +320,7 @@ pub fn prove_diff(trees: [&Snapshot; 2], window: Window, limit: usize) -> (Diffe
     let pages = trees.iter().flat_map(|tree| tree.pages()).map(|page| (page.digest(), page));
     let source: Arc<dyn PageSource> = Arc::new(Shelf(pages.collect()));
     let mut query = DiffQuery::open(trees.map(Snapshot::root), &source, window, limit).expect("two maps of one suite");
-    (query.run(u64::MAX).expect("all pages are there"), query.proofs())
+    (query.run(&mut u64::MAX.clone()).expect("all pages are there"), query.proofs())
 }
 
 /// All differences in a window: the keys that only one map has, or that have different targets.

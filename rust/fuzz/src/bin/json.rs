@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!request.is_empty() && !result.is_empty() && data.len() > request.len() + result.len());
     }
     let cache = Arc::new(PageCache::new(1 << 20, 0));
-    drive(strict, Operation::resolve(Arc::clone(&cache), data, 100));
+    drive(strict, Operation::resolve(Arc::clone(&cache), data));
     drive(strict, Operation::read(Arc::clone(&cache), data));
     drive(strict, Operation::map_proof(Arc::clone(&cache), data));
     drive(strict, Operation::scan(Arc::clone(&cache), data));

@@ -59,7 +59,7 @@ fn verify(kind: Kind, request: &Value, result: &[u8]) -> Option<String> {
 fn serve(store: &mut Store, kind: Kind, request: &Value) -> Value {
     let (cache, text) = (Arc::clone(&store.cache), request.to_string());
     let operation = match kind {
-        Kind::Resolve => Operation::resolve(cache, text.as_bytes(), 100),
+        Kind::Resolve => Operation::resolve(cache, text.as_bytes()),
         Kind::Read => Operation::read(cache, text.as_bytes()),
         Kind::MapProof => Operation::map_proof(cache, text.as_bytes()),
         Kind::Scan => Operation::scan(cache, text.as_bytes()),

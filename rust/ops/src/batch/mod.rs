@@ -6,4 +6,3 @@ mod resolves;
 
 pub use error::BatchError;
 pub use payloads::CasBatch;
-pub use resolves::BatchLimits;

@@ -41,15 +41,6 @@ objects! {
     written: FoundItem<'a>, FailedItem<'a>, PathError<'a>;
 }
 
-/// The limits of one batch.
-#[derive(Debug, Clone, Copy)]
-pub struct BatchLimits {
-    /// Look-ups for each path.
-    pub lookups: usize,
-    /// Bytes of all outcomes together.
-    pub bytes: usize,
-}
-
 /// The limit on the paths of one batch.
 const MAX_PATHS: usize = 1000;
 
@@ -82,19 +73,19 @@ impl Operation {
     /// resolve of that path alone would have answered.
     ///
     /// The operation fails with [`Error::Input`] if a path continues from a root that is a payload, or the outcomes are
-    /// longer than the limit.
+    /// longer than `max_bytes` together. The nodes of [`Operation::limit_nodes`] are for all paths together.
     ///
     /// # Errors
     /// [`Error::Input`] if the request is malformed or has more than 1,000 paths.
     pub fn resolve_batch(
         cache: Arc<PageCache>,
         request: &[u8],
-        limits: BatchLimits,
+        max_bytes: usize,
         for_each: ForEach,
     ) -> Result<Self, BatchError> {
         let request: ResolveBatchRequest<'_> = message::request(request)?;
         let requests = request.requests()?;
-        Ok(Self::new(|slot| resolve_batch(cache, slot, requests, limits, for_each)))
+        Ok(Self::new(|slot| resolve_batch(cache, slot, requests, max_bytes, for_each)))
     }
 }
 
@@ -102,13 +93,13 @@ async fn resolve_batch(
     cache: Arc<PageCache>,
     slot: Arc<Slot>,
     requests: Vec<Resolve>,
-    limits: BatchLimits,
+    max_bytes: usize,
     for_each: ForEach,
 ) -> Result<String> {
-    let room = Arc::new(AtomicUsize::new(limits.bytes));
+    let room = Arc::new(Room { limit: max_bytes, left: AtomicUsize::new(max_bytes) });
     let start = |request| {
         let (cache, room) = (Arc::clone(&cache), Arc::clone(&room));
-        Operation::new(|slot| outcome(Trees { cache, slot }, request, limits, room))
+        Operation::part_of(&slot, |slot| outcome(Trees { cache, slot }, request, room))
     };
     let outcomes = join(&slot, requests, start, for_each).await?;
     let mut body = String::with_capacity(outcomes.iter().map(|item| item.len() + 1).sum::<usize>() + 16);
@@ -123,19 +114,25 @@ async fn resolve_batch(
     Ok(body)
 }
 
+/// Bytes that outcomes may have together.
+struct Room {
+    limit: usize,
+    left: AtomicUsize,
+}
+
 /// Resolves one path, as an item of the response.
-async fn outcome(trees: Trees, request: Resolve, limits: BatchLimits, room: Arc<AtomicUsize>) -> Result<String> {
+async fn outcome(trees: Trees, request: Resolve, room: Arc<Room>) -> Result<String> {
     let write = |result: ResolveResult<'_>| json::write(&FoundItem { result });
-    let item = match resolve(trees, request, limits.lookups, write).await {
+    let item = match resolve(trees, request, write).await {
         Ok(item) => item,
         Err(error) => failed_item(error)?,
     };
     // Each item is followed by a comma or the end.
-    let taken = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(item.len() + 1));
+    let taken = room.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(item.len() + 1));
     match taken {
         Ok(_) => Ok(item),
         Err(_) => {
-            let what = format!("the results are longer than {} bytes; send fewer paths in one batch", limits.bytes);
+            let what = format!("the results are longer than {} bytes; send fewer paths in one batch", room.limit);
             Err(Error::input(InputCode::TooLarge, what))
         }
     }
@@ -149,7 +146,6 @@ fn failed_item(error: Error) -> Result<String> {
     let code = match &error {
         Error::NotFound { missing: Missing::Root, .. } => "root_not_found",
         Error::NotFound { .. } => "path_not_found",
-        Error::Input { code: code @ InputCode::TooLarge, .. } => code.as_str(),
         _ => return Err(error),
     };
     Ok(json::write(&FailedItem { error: PathError { error: code, message: error.to_string() } }))

@@ -145,7 +145,7 @@ impl Store {
     pub fn resolve(&mut self, root: &RootCid, segments: &[&str]) -> Result<(String, String), Error> {
         let request = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": segments});
         let request = request.to_string();
-        let operation = Operation::resolve(Arc::clone(&self.cache), request.as_bytes(), 10_000)?;
+        let operation = Operation::resolve(Arc::clone(&self.cache), request.as_bytes())?;
         Ok((request, self.serve(operation)?))
     }
 }

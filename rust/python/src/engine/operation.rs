@@ -180,9 +180,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    #[pyo3(signature = (cache, request, max_lookups = 10_000))]
-    fn resolve(py: Python<'_>, cache: &PageCache, request: &[u8], max_lookups: usize) -> PyResult<Self> {
-        Self::query(py, cache, request, |cache| ops::Operation::resolve(cache, request, max_lookups))
+    fn resolve(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+        Self::query(py, cache, request, |cache| ops::Operation::resolve(cache, request))
     }
 
     /// Return an operation for a `core.read` request. Its response is the result.
@@ -234,28 +233,20 @@ impl Operation {
     /// Return an operation that answers the body of `POST /v1/resolve/batch`: many paths of one root, on all cores.
     ///
     /// Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
-    /// path alone would have answered.
+    /// path alone would have answered. A limit of nodes (`limit_nodes`) is for all paths together.
     ///
     /// Args:
     ///     cache: The page cache.
     ///     request: The body.
-    ///     max_lookups: Bound of the look-ups for each path.
     ///     max_bytes: Bound of all outcomes together, in bytes.
     ///
     /// Raises:
     ///     InvalidInput: If the request is malformed. If a path is invalid, `details` is `{"index": ...}`.
     ///     TooLarge: If there are more than 1,000 paths.
     #[staticmethod]
-    fn resolve_batch(
-        py: Python<'_>,
-        cache: &PageCache,
-        request: &[u8],
-        max_lookups: usize,
-        max_bytes: usize,
-    ) -> PyResult<Self> {
+    fn resolve_batch(py: Python<'_>, cache: &PageCache, request: &[u8], max_bytes: usize) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
-        let limits = ops::BatchLimits { lookups: max_lookups, bytes: max_bytes };
-        let start = || Ok(ops::Operation::resolve_batch(cache, request, limits, for_each));
+        let start = || Ok(ops::Operation::resolve_batch(cache, request, max_bytes, for_each));
         let started = detach::run(py, Work::Json { bytes: request.len() }, start)?;
         let operation = started.map_err(|error| batch_exception(py, error))?;
         Ok(Self::new(operation, request.len() <= MAX_ATTACHED_BATCH_BYTES))
@@ -317,6 +308,14 @@ impl Operation {
     #[staticmethod]
     fn check_car(reader: &mut CarReader) -> Self {
         Self::new(ops::Operation::check_car(reader.take()), false)
+    }
+
+    /// Let the operation visit at most `nodes` nodes in all; beyond that, `poll` raises `TooLarge`.
+    ///
+    /// Writing 64 bytes of a response counts as one node, and starting a look-up of a resolve as 32. No limit is set
+    /// without this call.
+    fn limit_nodes(&mut self, nodes: u64) {
+        self.operation().limit_nodes(nodes);
     }
 
     /// Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.
