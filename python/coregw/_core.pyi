@@ -662,6 +662,18 @@ def read_cas_batch(body: bytes, max_payload: int) -> tuple[bool, list[tuple[str,
         TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
     """
 
+def read_get_batch(body: bytes) -> list[Cid]:
+    """Read a body of ``POST /v1/cas/car``, and return the CIDs that it names. O(bytes).
+
+    Args:
+        body: The JSON text.
+
+    Raises:
+        InvalidInput: If the request is malformed. If a CID is invalid, or is a root, the message names it, and
+            `details` is ``{"index": ...}``.
+        TooLarge: If there are more than 4,096 CIDs.
+    """
+
 def split_envelope(body: bytes) -> tuple[bytes, bytes]:
     """Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
 
@@ -936,6 +948,13 @@ class CarReader:
         Raises:
             InvalidInput: If they end inside the header or a block.
         """
+
+def payload_car_header() -> bytes:
+    """Return the header of a CAR of payloads, with its length. It names the empty payload.
+
+    >>> payload_car_header().hex()
+    '1aa265726f6f747381d82a580500015500006776657273696f6e01'
+    """
 
 def block_head(cid: CidLike, size: int) -> bytes:
     """Return the bytes before the `size` bytes of a block in a CAR: the length of CID and block, and the CID.

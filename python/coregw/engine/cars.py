@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, Need, Operation, PageCache, block_head
+from coregw._core import Need, Operation, PageCache, payload_car_header, read_get_batch
 from coregw.engine.driver import Driver
+from coregw.engine.frames import HeldPayload, find_payloads, payload_blocks
 from coregw.engine.spool import Spool, SpooledPayload
 from coregw.store import CHUNK_BYTES, Store, Stored
 
@@ -24,12 +26,6 @@ OUTPUT_BYTES: Final = 256 << 10
 
 SPOOL_WRITE_BYTES: Final = 1 << 20
 """Bytes that are hashed and spooled in one visit of a worker thread."""
-
-MAX_SMALL_BYTES: Final = 64 << 10
-"""Payloads up to this size are read several at once."""
-
-READS_AT_ONCE: Final = 32
-"""Small payloads that are read at once."""
 
 MAX_PUT_BYTES: Final = 8 << 20
 """Payloads are stored at once until they have this many bytes, so that they share syncs."""
@@ -88,26 +84,38 @@ class Cars:
             written, cids = polled.output or (b"", [])
             if written:
                 yield written
-            async for chunk in self._payload_blocks(cids):
-                yield chunk
+            held = await find_payloads(self._store, cids)
+            async with aclosing(payload_blocks(self._store, held, skip_damaged=False)) as blocks:
+                async for chunk in blocks:
+                    yield chunk
             polled = await self._driver.advance(operation)
 
-    async def _payload_blocks(self, cids: Sequence[Cid]) -> AsyncIterator[bytes]:
-        """The blocks of payloads, small ones together, without those that the store does not have."""
-        sizes = await self._store.stat_payloads([cid.multihash for cid in cids])
-        held = [(cid, size) for cid, size in zip(cids, sizes, strict=True) if size is not None]
-        small = [(cid, size) for cid, size in held if size <= MAX_SMALL_BYTES]
-        for at in range(0, len(small), READS_AT_ONCE):
-            yield b"".join(await asyncio.gather(*(self._small_block(*each) for each in small[at : at + READS_AT_ONCE])))
-        for cid, size in held:
-            if size > MAX_SMALL_BYTES:
-                yield block_head(cid, size)
-                async for chunk in self._store.read_payload(cid.multihash):
-                    yield chunk
+    # --- payloads alone -----------------------------------------------------------------------------------------------
 
-    async def _small_block(self, cid: Cid, size: int) -> bytes:
-        chunks = [chunk async for chunk in self._store.read_payload(cid.multihash)]
-        return b"".join([block_head(cid, size), *chunks])
+    async def export_payloads(self, request: bytes) -> AsyncGenerator[bytes, None]:
+        """Begin to write the payloads that a request names as a CAR, and return an iterator over its bytes.
+
+        The blocks come in the order of the request, without those of payloads that are not held, or that are found to
+        be damaged before their first byte is written. Memory is bounded whatever the size.
+
+        Args:
+            request: The JSON body of ``POST /v1/cas/car``.
+
+        Raises:
+            InvalidInput: If the request is malformed; the message names the CID.
+            TooLarge: If it names more than 4,096 payloads.
+            Unavailable: If the store does not answer.
+            StoreDamaged: If a row of the store is damaged. The iterator raises it for a payload of more than 1 MiB that
+                is found to be damaged after its first byte.
+        """
+        cids = await self._driver.call(len(request), read_get_batch, request)
+        return self._payload_parts(await find_payloads(self._store, cids))
+
+    async def _payload_parts(self, payloads: Sequence[HeldPayload]) -> AsyncGenerator[bytes, None]:
+        yield payload_car_header()
+        async with aclosing(payload_blocks(self._store, payloads, skip_damaged=True)) as blocks:
+            async for chunk in blocks:
+                yield chunk
 
     # --- import -------------------------------------------------------------------------------------------------------
 

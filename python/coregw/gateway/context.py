@@ -38,6 +38,7 @@ class Gateway:
         bodies: Reads request bodies.
         imports: The CAR imports in progress, most of which are being received.
         exports: The CAR exports in progress.
+        payload_streams: The answers with many payloads in progress.
         chunk_reads: Limits the chunks of payloads that are being read, or have been and are not sent yet.
         phase: Returns why the process is not serving clients, or None if it is.
     """
@@ -47,6 +48,7 @@ class Gateway:
     bodies: Bodies
     imports: Places
     exports: Places
+    payload_streams: Places
     chunk_reads: asyncio.Semaphore
     phase: Callable[[], str | None] = lambda: None
 
@@ -58,12 +60,14 @@ class Gateway:
         memory = BodyMemory(total, largest=largest, per_address=settings.share_of_address(total))
         imports = settings.share_of_address(settings.cars_at_once)
         exports = settings.share_of_address(settings.car_exports)
+        streams = settings.share_of_address(settings.payload_streams)
         return cls(
             engine,
             settings,
             Bodies(memory),
             Places("imports", max_spools(settings.connections), imports, time.monotonic),
             Places("exports", settings.car_exports, exports, time.monotonic),
+            Places("streams of payloads", settings.payload_streams, streams, time.monotonic),
             asyncio.Semaphore(_CHUNK_READS),
         )
 

@@ -97,6 +97,7 @@ def worker_settings(settings: Settings) -> Settings:
         heavy_requests=-(-settings.heavy_requests // count),
         cars_at_once=-(-settings.cars_at_once // count),
         car_exports=-(-settings.car_exports // count),
+        payload_streams=-(-settings.payload_streams // count),
         batches_at_once=-(-settings.batches_at_once // count),
     )
 

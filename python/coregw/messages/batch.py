@@ -13,6 +13,7 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_PATHS",
     "Block",
+    "GetBatchRequest",
     "HasBatchRequest",
     "HasBatchResult",
     "Presence",
@@ -86,6 +87,13 @@ class HasBatchResult(Message, frozen=True, kw_only=True):
 
     profile: Literal["cas.has-batch/v0alpha1"] = "cas.has-batch/v0alpha1"
     results: list[Presence]
+
+
+class GetBatchRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /v1/cas/car``: payloads to read."""
+
+    profile: Literal["cas.get-batch/v0alpha1"] = "cas.get-batch/v0alpha1"
+    cids: Annotated[list[str], _BLOCKS]
 
 
 class ResolveBatchRequest(Message, frozen=True, kw_only=True):

@@ -239,6 +239,16 @@ class Store(Protocol):
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """Look up payloads in one batch: the size of each in bytes, in the same order, None for an absent one."""
 
+    async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        """Read whole payloads of at most `CHUNK_BYTES` each in one batch: in the same order, None for an absent one.
+
+        All of them are in memory at once, so the caller bounds their number. O(n) look-ups.
+
+        Raises:
+            InvalidInput: One of them is longer than `CHUNK_BYTES`.
+            StoreDamaged: A part of one of them is missing or has the wrong size.
+        """
+
     def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Read the bytes `start` to `end` (exclusive) of a payload, in non-empty chunks of at most `CHUNK_BYTES`.
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from coregw.errors import InvalidInput
 from coregw.store import CHUNK_BYTES, Stored
 
-__all__ = ["check_listing", "check_payload_size", "check_range", "check_renewal", "key_range"]
+__all__ = ["check_listing", "check_payload_size", "check_range", "check_renewal", "check_whole_payload", "key_range"]
 
 
 def check_payload_size(data: bytes) -> None:
     """Raise `InvalidInput` if a payload is longer than `Store.put_payload` allows."""
     if len(data) > CHUNK_BYTES:
         raise InvalidInput(f"put_payload takes at most {CHUNK_BYTES:,} bytes, not {len(data):,}")
+
+
+def check_whole_payload(multihash: bytes, size: int) -> None:
+    """Raise `InvalidInput` if a payload is longer than `Store.get_payloads` reads."""
+    if size > CHUNK_BYTES:
+        limit = f"get_payloads reads at most {CHUNK_BYTES:,} bytes of each"
+        raise InvalidInput(f"the payload {multihash.hex()} has {size:,} bytes; {limit}")
 
 
 def check_range(start: int, end: int | None) -> None:

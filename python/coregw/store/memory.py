@@ -14,7 +14,7 @@ from typing import Self
 from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.ages import SLICE_SECONDS, Ages
-from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal
+from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal, check_whole_payload
 from coregw.store.clock import Clock
 from coregw.store.collection import Item, Usage
 
@@ -184,6 +184,13 @@ class MemoryStore:
         self._contents.require_open()
         found = [self._contents.payloads.get(multihash) for multihash in multihashes]
         return [None if payload is None else len(payload) for payload in found]
+
+    async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        self._contents.require_open()
+        found = [self._contents.payloads.get(multihash) for multihash in multihashes]
+        for multihash, payload in zip(multihashes, found, strict=True):
+            check_whole_payload(multihash, 0 if payload is None else len(payload))
+        return found
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         check_range(start, end)

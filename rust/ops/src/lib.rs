@@ -43,7 +43,7 @@ mod scan;
 mod transition;
 mod trees;
 
-pub use batch::{BatchError, CasBatch};
+pub use batch::{BatchError, CasBatch, read_get_batch};
 pub use diff::DiffRequest;
 pub use join::ForEach;
 pub use map_proof::{MapProofOutcome, verify_map_proof};

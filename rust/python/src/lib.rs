@@ -34,11 +34,11 @@ mod _core {
     #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
-    use crate::engine::batch::read_cas_batch;
+    use crate::engine::batch::{read_cas_batch, read_get_batch};
     #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};
     #[pymodule_export]
-    use crate::engine::car::{CarReader, block_cid, block_head};
+    use crate::engine::car::{CarReader, block_cid, block_head, payload_car_header};
     #[pymodule_export]
     use crate::engine::links::page_links;
     #[pymodule_export]

@@ -8,12 +8,13 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-__all__ = ["DESCRIPTION", "OCTETS", "Body", "Description", "Parameter"]
+__all__ = ["CAR", "DESCRIPTION", "OCTETS", "Body", "Description", "Parameter"]
 
 DESCRIPTION: Final = "coregw_description"
 """The key, in a Litestar handler's ``opt``, of its `Description`, or of one `Description` for each method."""
 
 OCTETS: Final = "application/octet-stream"
+CAR: Final = "application/vnd.ipld.car"
 
 Body = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
 """The struct of a JSON body, several structs of which it is one, or a media type."""

@@ -18,7 +18,7 @@ from coregw.gateway.http.requests import header
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["IMMUTABLE", "Representation"]
+__all__ = ["IMMUTABLE", "Representation", "gated"]
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 """The Cache-Control of responses that never change."""
@@ -80,7 +80,7 @@ class Representation(NamedTuple):
         else:
             async with gateway.chunk_reads:
                 small = await payloads.read_small(self.content, start, end)
-        return _gated(payloads.read(self.content, start, end), gateway.chunk_reads) if small is None else small
+        return gated(payloads.read(self.content, start, end), gateway.chunk_reads) if small is None else small
 
     def _headers(self) -> dict[str, str]:
         return {"ETag": self.etag, "Cache-Control": IMMUTABLE, "Accept-Ranges": "bytes", **self.extra_headers}
@@ -94,8 +94,13 @@ class Representation(NamedTuple):
         return len(self.content) if isinstance(self.content, bytes) else self.content.size
 
 
-async def _gated(chunks: AsyncIterator[bytes], reads: asyncio.Semaphore) -> AsyncGenerator[bytes, None]:
-    """Yield chunks, each read in turn. Otherwise the first chunks of all streams that begin would be held at once."""
+async def gated(chunks: AsyncIterator[bytes], reads: asyncio.Semaphore) -> AsyncGenerator[bytes, None]:
+    """Yield chunks, each read in turn. Otherwise the first chunks of all streams that begin would be held at once.
+
+    Args:
+        chunks: An asynchronous generator.
+        reads: `coregw.gateway.context.Gateway.chunk_reads`.
+    """
     async with aclosing(cast("AsyncGenerator[bytes, None]", chunks)) as open_chunks:
         while True:
             async with reads:

@@ -75,6 +75,7 @@ async def _stream(body: AsyncGenerator[bytes, None], receive: Receive, send: Sen
     try:
         async with aclosing(body) as chunks:
             async for chunk in chunks:
+                await asyncio.sleep(0)  # a store that never waits would keep the disconnection from being noticed
                 if disconnected.done():
                     return
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Final
 
 from coregw.errors import Unavailable
@@ -86,6 +87,22 @@ class Places:
         place = Place(peer, upload)
         self._taken.add(place)
         return place
+
+    async def occupy(self, chunks: AsyncGenerator[bytes, None], peer: Peer) -> AsyncGenerator[bytes, None]:
+        """Yield the chunks of a response, which has a place meanwhile.
+
+        Raises:
+            Unavailable: As `make_room`, at the first chunk.
+        """
+        async with aclosing(chunks):
+            place = self.take(peer)  # not earlier: a generator that is never started is never closed
+            try:
+                async for chunk in chunks:
+                    place.waits_since = self.now()
+                    yield chunk
+                    place.waits_since = None
+            finally:
+                self.leave(place)
 
     def leave(self, place: Place) -> None:
         """Give a place back. Idempotent."""

@@ -6,8 +6,6 @@ cached. A failure during the stream closes the connection, so that no client tak
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Final
 
 from litestar import Request, post, route
@@ -16,19 +14,17 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 from coregw._core import Cid
 from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
+from coregw.gateway.docs.description import CAR, DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import check_content_coding, header, is_media_type, query_parameters
 from coregw.gateway.limits.arrival import arrival_of
-from coregw.gateway.limits.peers import Peer, peer_of
-from coregw.gateway.limits.places import Places
+from coregw.gateway.limits.peers import peer_of
 from coregw.gateway.settings import MIB
 from coregw.messages.car import CarTaken
 
 __all__ = ["handlers"]
 
-_CAR: Final = "application/vnd.ipld.car"
-_TYPE: Final = f"{_CAR}; version=1"
+_TYPE: Final = f"{CAR}; version=1"
 _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
 _MEMORY_FACTOR: Final = 12  # the shortest block has 5 bytes, and takes 60 of memory
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
@@ -51,7 +47,7 @@ _HEADERS: Final = {
     opt={
         DESCRIPTION: Description(
             "A held root as CARv1: the nodes of its tree in preorder, then those of held roots nested in it.",
-            answer=_CAR,
+            answer=CAR,
             codes=_CODES,
             query=_QUERY,
             headers=_HEADERS,
@@ -70,7 +66,7 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
         "Cache-Control": "no-cache",
         "Accept-Ranges": "none",
     }
-    return Reply(_placed(chunks, gateway.exports, peer), media_type=_TYPE, headers=headers)
+    return Reply(gateway.exports.occupy(chunks, peer), media_type=_TYPE, headers=headers)
 
 
 @post(
@@ -79,7 +75,7 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
         DESCRIPTION: Description(
             "Imports the roots of a CARv1, and its payloads: all of it, checked, or nothing.",
             status=201,
-            request=_CAR,
+            request=CAR,
             answer=CarTaken,
             codes=("too_large", "unsupported_media_type", "storage_full"),
         )
@@ -106,19 +102,6 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     return json_reply(imported, 201)
 
 
-async def _placed(chunks: AsyncGenerator[bytes, None], exports: Places, peer: Peer) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks of an export, which has a place meanwhile."""
-    async with aclosing(chunks):
-        place = exports.take(peer)  # not earlier: a generator that is never started is never closed
-        try:
-            async for chunk in chunks:
-                place.waits_since = exports.now()
-                yield chunk
-                place.waits_since = None
-        finally:
-            exports.leave(place)
-
-
 def _with_payloads(given: dict[str, str]) -> bool:
     """Return the ``payloads`` parameter. Raises `InvalidInput` unless it is ``true`` or ``false``."""
     value = given.get("payloads", "false")
@@ -130,7 +113,7 @@ def _with_payloads(given: dict[str, str]) -> bool:
 def _check_type(request: Request[Any, Any, Any]) -> None:
     """Check that the body is a CARv1. Raises `InvalidInput` (code ``unsupported_media_type``) if it is not."""
     given = header(request.scope, b"content-type") or ""
-    if not is_media_type(given, _CAR, "version", "1"):
+    if not is_media_type(given, CAR, "version", "1"):
         found = f"Content-Type is {given!r:.200}" if given else "no Content-Type"
         message = f"{found}, expected {_TYPE}"
         raise InvalidInput(message, code="unsupported_media_type")

@@ -1,4 +1,4 @@
-"""Immutable payloads: upload, download, HEAD.
+"""Immutable payloads: upload, download one by one or many at once, HEAD.
 
 Payloads are stored by multihash, so a CID of any codec reads them; an identity CID contains its payload, which is
 always held. The gateway does not hash what it sends, since clients do.
@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import OCTETS, Description, Parameter
-from coregw.gateway.http.content import IMMUTABLE, Representation
+from coregw.gateway.docs.description import CAR, OCTETS, Description, Parameter
+from coregw.gateway.http.content import IMMUTABLE, Representation, gated
 from coregw.gateway.http.dispatch import hot_route
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import check_content_coding, declared_length, query_parameters
+from coregw.gateway.limits.peers import peer_of
 from coregw.messages import CasCreated, encode
+from coregw.messages.batch import GetBatchRequest
 from coregw.store import CHUNK_BYTES
 
 if TYPE_CHECKING:
@@ -65,6 +67,27 @@ async def put_payload(gateway: Gateway, scope: HTTPScope, receive: Receive) -> R
 
 
 @hot_route(
+    "POST",
+    "/v1/cas/car",
+    Description(
+        "The bytes of up to 4,096 payloads as CARv1, in the requested order, without those that are not held.",
+        request=GetBatchRequest,
+        answer=CAR,
+        codes=("invalid_cid", "kind_mismatch", "too_large", "unknown_profile", "unsupported_media_type"),
+        headers={"Cache-Control": "`no-cache`: which payloads are held may change.", "Accept-Ranges": "`none`."},
+    ),
+)
+async def get_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+    """``POST /v1/cas/car``, streamed. A failure during the stream closes the connection."""
+    peer = peer_of(scope)
+    async with gateway.json_body(scope, receive, gateway.settings.json_body_bytes) as body:
+        chunks = await gateway.engine.cars.export_payloads(body)
+    gateway.payload_streams.make_room(peer)
+    parts = gateway.payload_streams.occupy(gated(chunks, gateway.chunk_reads), peer)
+    return Reply(parts, media_type=f"{CAR}; version=1", headers={"Cache-Control": "no-cache", "Accept-Ranges": "none"})
+
+
+@hot_route(
     "GET",
     "/v1/cas/{cid}",
     Description(
@@ -103,4 +126,4 @@ async def _find(gateway: Gateway, scope: HTTPScope) -> Representation:
     return Representation(payload, OCTETS, f'"{payload.cid}"')
 
 
-hot: Final = (put_payload, get_payload, head_payload)
+hot: Final = (put_payload, get_payloads, get_payload, head_payload)

@@ -15,7 +15,7 @@ from typing import Final
 
 from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES
-from coregw.store.arguments import check_payload_size, check_range
+from coregw.store.arguments import check_payload_size, check_range, check_whole_payload
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
@@ -77,6 +77,14 @@ class Payloads:
         renewed = iter(await self._committer.submit(renew, reads=rows, size=0, durable=True))
         return [None if size is None else next(renewed) for size in sizes]
 
+    async def get(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        """See `coregw.store.Store.get_payloads`."""
+        epoch = self._reader.epoch
+        payloads = await self._reader.run(lambda database: _get_whole(database, multihashes))
+        found = [key for key, payload in zip(multihashes, payloads, strict=True) if payload is not None]
+        await self._reader.wait_durable(Family.PAYLOADS, found, epoch)
+        return payloads
+
     async def read(self, multihash: bytes, start: int, end: int | None) -> AsyncIterator[bytes]:
         """See `coregw.store.Store.read_payload`."""
         check_range(start, end)
@@ -133,6 +141,31 @@ def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow
         return row, None
     (chunk,) = database.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
     return row, chunk
+
+
+def _get_whole(database: Database, multihashes: Sequence[bytes]) -> list[bytes | None]:
+    """Read payloads of one chunk each: their rows in one batch, then their chunks in another."""
+    values = database.get(Family.PAYLOADS, multihashes)
+    rows = [
+        None if value is None else PayloadRow.decode(multihash, value)
+        for multihash, value in zip(multihashes, values, strict=True)
+    ]
+    for multihash, row in zip(multihashes, rows, strict=True):
+        check_whole_payload(multihash, 0 if row is None else row.size)
+    chunks = iter(database.get(Family.CHUNKS, [chunk_key(row.upload_id, 0) for row in rows if row and row.size]))
+    return [
+        _whole(database, multihash, row, next(chunks) if row and row.size else b"")
+        for multihash, row in zip(multihashes, rows, strict=True)
+    ]
+
+
+def _whole(database: Database, multihash: bytes, row: PayloadRow | None, chunk: bytes | None) -> bytes | None:
+    """Return the chunk of a payload that has one; None if the payload is absent, or was removed meanwhile."""
+    if row is None:
+        return None
+    if chunk is None and database.get(Family.PAYLOADS, [multihash]) != [row.encode()]:
+        return None
+    return _checked(multihash, row, 0, chunk) if row.size else b""
 
 
 def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None) -> bytes:

@@ -234,6 +234,9 @@ class RocksStore:
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         return await self._payloads.stat(multihashes)
 
+    async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        return await self._payloads.get(multihashes)
+
     def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         return self._payloads.read(multihash, start, end)
 

@@ -34,6 +34,7 @@ class LifecycleContract(AsyncContract):
             store.delete(Table.RECORDS, [KEY]),
             store.put_payload(KEY, b"data"),
             store.stat_payloads([KEY]),
+            store.get_payloads([KEY]),
             anext(store.read_payload(KEY)),
             writer.commit(KEY),
         ):

@@ -16,7 +16,7 @@ _SIZES = [0, 1, 1000, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_B
 
 
 class PayloadContract(AsyncContract):
-    """Tests of `begin_payload`, `put_payload`, `stat_payloads` and `read_payload`. Needs the fixture `store`."""
+    """Tests of uploads (`begin_payload`, `put_payload`) and of reads of payloads. Needs the fixture `store`."""
 
     # --- uploads ------------------------------------------------------------------------------------------------------
 
@@ -122,6 +122,18 @@ class PayloadContract(AsyncContract):
         assert await store.stat_payloads([]) == []
         with pytest.raises(PayloadNotFound, match=unknown.hex()):
             await read(store, unknown)
+
+    async def test_payloads_of_at_most_a_chunk_are_read_in_one_batch(self, store: Store) -> None:
+        datas = [random_bytes(size, seed) for seed, size in enumerate([0, 1, 1000, CHUNK_BYTES - 1, CHUNK_BYTES] * 3)]
+        for data in datas:
+            await upload(store, data)
+        names = [multihash_of(data) for data in datas]
+        unknown = multihash_of(b"unknown")
+        assert await store.get_payloads([*names, unknown, *reversed(names)]) == [*datas, None, *reversed(datas)]
+        assert await store.get_payloads([]) == []
+        await upload(store, random_bytes(CHUNK_BYTES + 1))
+        with pytest.raises(InvalidInput, match="1,048,577 bytes; get_payloads reads at most 1,048,576"):
+            await store.get_payloads([names[0], multihash_of(random_bytes(CHUNK_BYTES + 1))])
 
     async def test_a_payload_is_read_concurrently_and_resumed(self, store: Store) -> None:
         data = random_bytes(3 * CHUNK_BYTES)

@@ -20,9 +20,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from coregw.errors import CoregwError, Unavailable
+from coregw.errors import CoregwError, PayloadNotFound, Unavailable
 from coregw.store import CHUNK_BYTES, Stored, Table
-from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal
+from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal, check_whole_payload
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
 from coregw.store.rocksdb.replica import Replica
@@ -120,6 +120,23 @@ class RemoteStore:
             next(told) if value is None else PayloadRow.decode(multihash, value).size
             for multihash, value in zip(multihashes, shown, strict=True)
         ]
+
+    async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        values = await self._read_replica(Family.PAYLOADS, multihashes)
+        rows = [
+            None if value is None else PayloadRow.decode(multihash, value)
+            for multihash, value in zip(multihashes, values, strict=True)
+        ]
+        for multihash, row in zip(multihashes, rows, strict=True):
+            check_whole_payload(multihash, 0 if row is None else row.size)
+        shown = [row for row in rows if row is not None and row.size]
+        chunks = iter(await self._read_replica(Family.CHUNKS, [chunk_key(row.upload_id, 0) for row in shown]))
+        payloads: list[bytes | None] = [b"" if row is None or not row.size else next(chunks) for row in rows]
+        for index, (multihash, row) in enumerate(zip(multihashes, rows, strict=True)):
+            payload = payloads[index]
+            if row is None or payload is None or len(payload) != row.size:  # the owner decides what that means
+                payloads[index] = await self._get_from_owner(multihash)
+        return payloads
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         check_range(start, end)
@@ -220,6 +237,17 @@ class RemoteStore:
 
     async def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - the call's annotation has the type
         return await self._connection.call(name, *arguments)
+
+    async def _get_from_owner(self, multihash: bytes) -> bytes | None:
+        (size,) = await self._call("stat_payloads", [multihash])
+        if size is None:
+            return None
+        check_whole_payload(multihash, size)
+        try:
+            payload: bytes = await self._call("read_piece", multihash, 0, size)
+        except PayloadNotFound:  # removed meanwhile
+            return None
+        return payload
 
     async def _read_replica(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         self._connection.require_open()

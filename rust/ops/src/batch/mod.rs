@@ -5,4 +5,4 @@ mod payloads;
 mod resolves;
 
 pub use error::BatchError;
-pub use payloads::CasBatch;
+pub use payloads::{CasBatch, read_get_batch};

@@ -15,6 +15,7 @@ use crate::message::{self, shown};
 
 const PUT: &str = "cas.put-batch/v0alpha1";
 const HAS: &str = "cas.has-batch/v0alpha1";
+const GET: &str = "cas.get-batch/v0alpha1";
 /// The limit on the blocks, or CIDs, of one batch.
 const MAX_BLOCKS: usize = 4096;
 /// The limit on the payloads of one batch together, in bytes.
@@ -118,12 +119,7 @@ impl CasBatch {
         let request: CasBatchRequest<'_> = message::request(body)?;
         match (&*request.profile, request.blocks, request.cids) {
             (PUT, Some(blocks), None) => payloads(&blocks, max_payload).map(Self::Put),
-            (HAS, None, Some(cids)) => {
-                let cid = |(index, TextMember(text)): (usize, &TextMember<'_>)| {
-                    Cid::from_text(text).map_err(|error| BatchError::of_item("cids", index, error))
-                };
-                cids.iter().enumerate().map(cid).collect::<Result<_, _>>().map(Self::Has)
-            }
+            (HAS, None, Some(cids)) => parsed(&cids).map(Self::Has),
             (PUT, ..) => Err(Error::request(format!("a batch of profile {PUT} has the member \"blocks\"")).into()),
             (HAS, ..) => Err(Error::request(format!("a batch of profile {HAS} has the member \"cids\"")).into()),
             (other, ..) => {
@@ -132,6 +128,36 @@ impl CasBatch {
             }
         }
     }
+}
+
+/// Reads a request for the bytes of payloads, as a CAR.
+///
+/// # Errors
+/// [`Error::Input`] if the request is malformed, names more than 4,096 CIDs, or names a root. It names the CID.
+pub fn read_get_batch(body: &[u8]) -> Result<Vec<Cid>, BatchError> {
+    let request: CasBatchRequest<'_> = message::request(body)?;
+    match (&*request.profile, request.blocks, request.cids) {
+        (GET, None, Some(cids)) => {
+            let cids = parsed(&cids)?;
+            if let Some(index) = cids.iter().position(|cid| cid.root().is_some()) {
+                let error = Error::input(InputCode::KindMismatch, format!("{} is a root, not a payload", cids[index]));
+                return Err(BatchError::of_item("cids", index, error));
+            }
+            Ok(cids)
+        }
+        (GET, ..) => Err(Error::request(format!("a request of profile {GET} has the member \"cids\"")).into()),
+        (other, ..) => {
+            let what = format!("profile: {:?} is not {GET:?}", shown(other));
+            Err(Error::input(InputCode::UnknownProfile, what).into())
+        }
+    }
+}
+
+fn parsed(cids: &[CidText<'_>]) -> Result<Vec<Cid>, BatchError> {
+    let cid = |(index, TextMember(text)): (usize, &CidText<'_>)| {
+        Cid::from_text(text).map_err(|error| BatchError::of_item("cids", index, error))
+    };
+    cids.iter().enumerate().map(cid).collect()
 }
 
 fn payloads(blocks: &[Block<'_>], max_payload: usize) -> Result<Vec<(Cid, Vec<u8>)>, BatchError> {

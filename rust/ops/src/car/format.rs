@@ -1,5 +1,9 @@
 //! The bytes of a CARv1 outside its blocks: the header in DAG-CBOR, and what precedes a block.
 
+use std::sync::LazyLock;
+
+use coregw_core::codec::Codec;
+use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Error, Result, varint};
 
 use crate::cbor;
@@ -11,7 +15,7 @@ const VERSION: &[u8] = b"\x67version\x01";
 /// A link in DAG-CBOR: tag 42 and a byte string, whose first byte is 0.
 const LINK: &[u8] = &[0xd8, 0x2a];
 
-/// The header of a CAR with one root, including its length.
+/// The header of a CAR that names one CID, including its length.
 pub(super) fn header(root: &Cid) -> Vec<u8> {
     let cid = root.as_bytes();
     let link = [LINK, &[0x58, cid.len() as u8 + 1, 0], cid].concat();
@@ -20,6 +24,15 @@ pub(super) fn header(root: &Cid) -> Vec<u8> {
     varint::write(&mut out, cbor.len() as u64);
     out.extend_from_slice(&cbor);
     out
+}
+
+/// The header of a CAR of payloads. CARv1 demands a root, and payloads have none: it names the empty payload.
+pub fn payload_car_header() -> &'static [u8] {
+    static HEADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let empty = payload::cid(&[], Codec::RAW, Function::Identity);
+        header(&empty.expect("an identity CID can contain nothing"))
+    });
+    &HEADER
 }
 
 /// What precedes the `len` bytes of a block: the length of CID and bytes together, and the CID.

@@ -16,7 +16,9 @@ mod format;
 mod import;
 mod index;
 mod pages;
+mod payloads;
 mod reader;
 
-pub use format::{block_cid, block_head};
+pub use format::{block_cid, block_head, payload_car_header};
+pub use payloads::{PayloadPart, PayloadReader};
 pub use reader::{CarLimits, CarReader};

@@ -5,7 +5,7 @@ use coregw_ops::{BatchError, CasBatch};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::cid::text;
+use crate::cid::{Cid, text};
 use crate::detach::{self, Work};
 use crate::errors::exception;
 
@@ -32,6 +32,21 @@ pub fn read_cas_batch<'py>(py: Python<'py>, body: &[u8], max_payload: usize) -> 
         CasBatch::Put(blocks) => (true, blocks.into_iter().map(|(cid, data)| payload(cid, Some(data))).collect()),
         CasBatch::Has(cids) => (false, cids.into_iter().map(|cid| payload(cid, None)).collect()),
     })
+}
+
+/// Read a body of ``POST /v1/cas/car``, and return the CIDs that it names. O(bytes).
+///
+/// Args:
+///     body: The JSON text.
+///
+/// Raises:
+///     InvalidInput: If the request is malformed. If a CID is invalid, or is a root, the message names it, and
+///         `details` is ``{"index": ...}``.
+///     TooLarge: If there are more than 4,096 CIDs.
+#[pyfunction]
+pub fn read_get_batch(py: Python<'_>, body: &[u8]) -> PyResult<Vec<Cid>> {
+    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_get_batch(body)))?;
+    read.map(|cids| cids.into_iter().map(Cid).collect()).map_err(|refused| batch_exception(py, refused))
 }
 
 /// A CID, its multihash, and the payload unless it is only looked up.

@@ -1,0 +1,112 @@
+"""Payloads as the blocks of a CAR, in order: small ones read and sent together, large ones chunk by chunk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Final, NamedTuple, cast
+
+from coregw._core import Cid, block_head
+from coregw.errors import PayloadNotFound, StoreDamaged
+from coregw.store import CHUNK_BYTES, Store
+
+__all__ = ["HeldPayload", "find_payloads", "payload_blocks"]
+
+_log = logging.getLogger(__name__)
+
+_BATCH_BYTES: Final = 1 << 20
+"""Payloads are read and sent together up to this many bytes."""
+
+_IDENTITY: Final = "identity"
+"""The hash function whose digest is the payload itself."""
+
+
+class HeldPayload(NamedTuple):
+    """A payload and its size in bytes."""
+
+    cid: Cid
+    size: int
+
+
+async def find_payloads(store: Store, cids: Sequence[Cid]) -> list[HeldPayload]:
+    """Return which of these payloads are held, in the same order. One batch of look-ups."""
+    sizes = iter(await store.stat_payloads([cid.multihash for cid in cids if cid.hash_name != _IDENTITY]))
+    found = [(cid, len(cid.digest) if cid.hash_name == _IDENTITY else next(sizes)) for cid in cids]
+    return [HeldPayload(cid, size) for cid, size in found if size is not None]
+
+
+async def payload_blocks(
+    store: Store, payloads: Sequence[HeldPayload], *, skip_damaged: bool
+) -> AsyncGenerator[bytes, None]:
+    """Yield the blocks of payloads in order, without those that were removed meanwhile.
+
+    A chunk has at most 1 MiB and the heads of its blocks: a part of a payload of more than 1 MiB, or the blocks of
+    several others. The store is read only as fast as the chunks are consumed.
+
+    Args:
+        store: The store.
+        payloads: What `find_payloads` has found.
+        skip_damaged: Whether a payload is left out, and reported in the log, if it is found to be damaged before its
+            first byte is yielded.
+
+    Raises:
+        StoreDamaged: A part of a payload is missing or has the wrong size.
+        PayloadNotFound: A payload of more than 1 MiB was removed after its first byte was yielded.
+    """
+    batch: list[HeldPayload] = []
+    total = 0
+    for payload in payloads:
+        if batch and total + payload.size > _BATCH_BYTES:
+            yield await _small_blocks(store, batch, skip_damaged=skip_damaged)
+            batch, total = [], 0
+        if payload.size <= CHUNK_BYTES:
+            batch.append(payload)
+            total += payload.size
+        else:
+            async for chunk in _large_block(store, payload, skip_damaged=skip_damaged):
+                yield chunk
+    if batch:
+        yield await _small_blocks(store, batch, skip_damaged=skip_damaged)
+
+
+async def _small_blocks(store: Store, payloads: Sequence[HeldPayload], *, skip_damaged: bool) -> bytes:
+    stored = [cid.multihash for cid, _ in payloads if cid.hash_name != _IDENTITY]
+    try:
+        found = iter(await store.get_payloads(stored))
+    except StoreDamaged:
+        if not skip_damaged:
+            raise
+        found = iter([await _get_undamaged(store, multihash) for multihash in stored])
+    parts: list[bytes] = []
+    for cid, _ in payloads:
+        data = cid.digest if cid.hash_name == _IDENTITY else next(found)
+        if data is not None:
+            parts += block_head(cid, len(data)), data
+    return b"".join(parts)
+
+
+async def _get_undamaged(store: Store, multihash: bytes) -> bytes | None:
+    try:
+        (payload,) = await store.get_payloads([multihash])
+    except StoreDamaged as error:
+        _log.error("left out of a response: %s", error.message)
+        return None
+    return payload
+
+
+async def _large_block(store: Store, payload: HeldPayload, *, skip_damaged: bool) -> AsyncIterator[bytes]:
+    chunks = cast("AsyncGenerator[bytes, None]", store.read_payload(payload.cid.multihash))
+    async with aclosing(chunks):
+        try:
+            first = await anext(chunks)
+        except PayloadNotFound:
+            return
+        except StoreDamaged as error:
+            if not skip_damaged:
+                raise
+            _log.error("left out of a response: %s", error.message)
+            return
+        yield block_head(payload.cid, payload.size) + first
+        async for chunk in chunks:
+            yield chunk
