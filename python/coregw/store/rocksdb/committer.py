@@ -12,8 +12,7 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -50,6 +49,7 @@ class Transaction:
 
     def __init__(self, read: dict[Row, bytes | None], epoch: int) -> None:
         self._rows = read
+        self._families_read = {row.family for row in read}
         self._epoch = epoch
         self.writes: list[Write] = []
 
@@ -65,6 +65,14 @@ class Transaction:
     def put(self, row: Row, value: bytes) -> None:
         """Write a row."""
         self._write(row, value)
+
+    def put_all(self, family: Family, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows of one family."""
+        if family in self._families_read:
+            for key, value in pairs:
+                self._write(Row(family, key), value)
+        else:
+            self.writes += [(family, key, value) for key, value in pairs]
 
     def delete(self, row: Row) -> None:
         """Delete a row."""
@@ -218,8 +226,11 @@ class Committer:
                 self._reopen()
         elif time.monotonic() >= self._next_tick:
             self._next_tick = time.monotonic() + _TICK_SECONDS
-            with self._fault_on_error():
+            try:
                 self._database.refresh_mark()
+            except Exception as error:
+                self._note_fault(error)
+                raise
 
     def _reopen(self) -> None:
         self._outage.is_new = False
@@ -236,18 +247,12 @@ class Committer:
         self._note_sync()
         self._outage.ends()
 
-    @contextmanager
-    def _fault_on_error(self) -> Iterator[None]:
+    def _note_fault(self, error: Exception) -> None:
         """Stop all writes after a failed write or sync until the database is reopened."""
-        try:
-            yield
-        except WriteStalled:
-            raise
-        except Exception as error:
+        if not isinstance(error, WriteStalled):
             self._outage.begins(error, needs_reopening=True)
             if self._outage.is_failure:
                 self.figures.failures += 1
-            raise
 
     def _next_group(self) -> tuple[list[_Request], bool]:
         """Take the queued requests in order, up to about `_GROUP_BYTES`. The flag is False after the last one.
@@ -280,10 +285,14 @@ class Committer:
             }
             # Pages are readable before they are durable, and whoever found one may refer to it.
             self._unsynced_pages += [write for write in transaction.writes if write[0] is Family.PAGES]
-            with self._fault_on_error():
+            try:
                 self._database.write(transaction.writes)
+            except Exception as error:
+                self._note_fault(error)
+                raise
             self._unsynced_bytes += sum(request.size for request in accepted) + len(transaction.writes)
-        _settle(request for request in group if request.error is not None or not request.durable)
+        if len(accepted) < len(group) or not all(request.durable for request in accepted):
+            _settle(request for request in group if request.error is not None or not request.durable)
         # Syncing the chunks of uploads in progress keeps the sync of a commit, which others wait for, short.
         if any(request.durable for request in accepted) or self._unsynced_bytes > _MAX_UNSYNCED_BYTES:
             self._sync()
@@ -325,8 +334,11 @@ class Committer:
 
     def _sync(self) -> None:
         began = time.perf_counter_ns()
-        with self._fault_on_error():
+        try:
             self._database.sync()
+        except Exception as error:
+            self._note_fault(error)
+            raise
         self.figures.sync_nanoseconds.add(time.perf_counter_ns() - began)
         self._note_sync()
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -180,7 +180,7 @@ class Database:
             WriteStalled: Nothing was written: RocksDB stalled writes for `STALL_SECONDS`.
             StorageFull, Unavailable: Whether the rows are written is not known, so `reopen` has to follow.
         """
-        with self._fault_on_error():
+        with translated(self.path, self._note_fault):
             self._write_when_possible(rows, ranges)
             if self._mark is not None:
                 self._mark.note_write()
@@ -192,7 +192,7 @@ class Database:
             StorageFull, Unavailable: Which writes since the last sync are durable is not known, and a repeated sync may
                 succeed without them: the operating system reports the loss of a page once. So `reopen` has to follow.
         """
-        with self._fault_on_error():
+        with translated(self.path, self._note_fault):
             if self._mark is not None:
                 self._mark.before_sync()
             self._require_root().flush_wal(True)
@@ -207,7 +207,7 @@ class Database:
         """
         if self._mark is None or not self._is_sound or self.read_only is not None or self.background_errors():
             return
-        with self._fault_on_error():
+        with translated(self.path, self._note_fault):
             try:
                 self._mark.refresh()
             except OSError as error:
@@ -399,20 +399,14 @@ class Database:
             raise Unavailable(f"the store in {self.path} is closed")
         return self._root
 
-    @contextmanager
-    def _fault_on_error(self) -> Iterator[None]:
-        """Translate errors, and note that nothing may be recorded as durable after one before `reopen`."""
-        try:
-            with translated(self.path):
-                yield
-        except WriteStalled:
-            raise
-        except BaseException as error:
-            self._is_sound = False
-            if isinstance(error, StoreDamaged) and self._compacts:
-                self._compacts = False
-                _log.error("compactions are disabled until the next start: %s; %s", error, _ADVICE)
-            raise
+    def _note_fault(self, error: BaseException) -> None:
+        """Note that nothing may be recorded as durable after an error before `reopen`."""
+        if isinstance(error, WriteStalled):
+            return
+        self._is_sound = False
+        if isinstance(error, StoreDamaged) and self._compacts:
+            self._compacts = False
+            _log.error("compactions are disabled until the next start: %s; %s", error, _ADVICE)
 
     def _write_when_possible(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]]) -> None:
         began = time.monotonic()
@@ -445,7 +439,7 @@ class Database:
         )
         self.sync()
         # An SST is out of reach of damage to the log: an epoch used twice would mix up payloads.
-        with self._fault_on_error():
+        with translated(self.path, self._note_fault):
             self._family(Family.META).flush()
         return epoch
 

@@ -22,13 +22,14 @@ class Gate:
     """Shared access for calls (``with gate``), and exclusive access for what must not overlap with any (`closed`)."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()  # taken directly where nobody waits: a condition's methods are Python functions
+        self._changed = threading.Condition(self._lock)
         self._inside = 0
         self._is_closed = False
         self._closer = 0
 
     def __enter__(self) -> None:
-        with self._changed:
+        with self._lock:
             if (
                 self._is_closed
                 and self._closer != threading.get_ident()
@@ -38,7 +39,7 @@ class Gate:
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
+        with self._lock:
             self._inside -= 1
             if self._is_closed:
                 self._changed.notify_all()

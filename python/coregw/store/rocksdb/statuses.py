@@ -7,8 +7,7 @@ rocksdict raises every status as a plain `Exception` with RocksDB's text, so the
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,21 +27,46 @@ class WriteStalled(Unavailable):
     """RocksDB would delay the write until it has flushed or compacted."""
 
 
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Raise the errors of rocksdict and of the system as classes of `coregw.errors`. `path` is the store's."""
-    try:
-        yield
-    except CoregwError:
-        raise
-    except OSError as error:
+class translated:  # noqa: N801 - used like `contextlib.suppress`
+    """Raise the errors of rocksdict and of the system as classes of `coregw.errors`. `path` is the store's.
+
+    A class, since each commit enters several: a generator costs a microsecond more.
+
+    Args:
+        path: The store's directory.
+        on_error: Called with what is raised, whatever it is.
+    """
+
+    __slots__ = ("_on_error", "_path")
+
+    def __init__(self, path: Path, on_error: Callable[[BaseException], None] | None = None) -> None:
+        self._path = path
+        self._on_error = on_error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None:
+            return
+        raised = _translate(error, self._path)
+        if self._on_error is not None:
+            self._on_error(raised)
+        if raised is not error:
+            raise raised from error
+
+
+def _translate(error: BaseException, path: Path) -> BaseException:
+    """Return an error of rocksdict or of the system as a class of `coregw.errors`, and any other one as it is."""
+    if isinstance(error, CoregwError):
+        return error
+    if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise StorageFull(f"the disk of the store in {path} is full") from error
-        raise Unavailable(f"the store in {path} failed: {error}") from error
-    except Exception as error:
-        if type(error) is not Exception and not isinstance(error, DbClosedError):
-            raise  # not rocksdict's: a bug in coregw
-        raise _meaning(error, path) from error
+            return StorageFull(f"the disk of the store in {path} is full")
+        return Unavailable(f"the store in {path} failed: {error}")
+    if type(error) is Exception or isinstance(error, DbClosedError):
+        return _meaning(error, path)
+    return error  # not rocksdict's: a bug in coregw
 
 
 def _meaning(error: Exception, path: Path) -> CoregwError:

@@ -69,10 +69,10 @@ class Dates:
         """Write rows of a table, those of roots with a date."""
         family, now = Family(table), self.ages.clock.now()
         if table is Table.PAGES:
-            self.ages.recent.add((key for key, _ in pairs), now)
-        for key, value in pairs:
-            stored = RootRow(now, value).encode() if table is Table.ROOTS else value
-            transaction.put(Row(family, key), stored)
+            self.ages.recent.add([key for key, _ in pairs], now)
+        elif table is Table.ROOTS:
+            pairs = [(key, RootRow(now, value).encode()) for key, value in pairs]
+        transaction.put_all(family, pairs)
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""

@@ -133,7 +133,8 @@ def sync_directory(path: Path) -> None:
 
 def _encode(sequence: int, durable: Durable) -> bytes:
     logs = durable.logs[-_MAX_LOGS:]
-    body = _HEAD.pack(_MAGIC, sequence, *durable.manifest, len(logs)) + b"".join(_EXTENT.pack(*log) for log in logs)
+    numbers = [number for log in logs for number in log]
+    body = struct.pack(f"{_HEAD.format}{len(numbers)}Q", _MAGIC, sequence, *durable.manifest, len(logs), *numbers)
     return body + _CRC.pack(zlib.crc32(body))
 
 

@@ -20,7 +20,7 @@ __all__ = ["HighWaterMark"]
 class HighWaterMark:
     """The mark of an open database, for its only writer. Every method raises OSError.
 
-    A write costs one fstat, a sync one write of less than a page.
+    A write costs one lseek, a sync one write of less than a page.
 
     Args:
         database: RocksDB's directory. Nothing may be writing to its logs now.
@@ -46,7 +46,7 @@ class HighWaterMark:
 
     def note_write(self) -> None:
         """Find out to which log RocksDB has appended a batch. Call it after each write, before the next one."""
-        size = os.fstat(self._descriptor).st_size
+        size = os.lseek(self._descriptor, 0, os.SEEK_END)
         if size == self._log.size:  # RocksDB has begun another log
             numbers = log_numbers(self._database)
             self._ended += [number for number in numbers if self._log.number <= number < numbers[-1]]
