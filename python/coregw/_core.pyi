@@ -1,4 +1,6 @@
-"""The Rust extension: trees, proofs, verification, and operations on stored pages. Does no I/O.
+"""The Rust extension: trees, proofs, verification, and operations on stored pages.
+
+It does no I/O, but for the files that `hash_files` reads and the temporary file of an `ArcSorter`.
 
 Results contain CIDs as text (``b...``); arguments take text in any multibase of protocol section 1, the binary form as
 ``bytes``, or a `Cid`. A path is a sequence of segments or the text form ``"docs/readme"``. Long work releases the GIL.
@@ -850,6 +852,16 @@ class Operation:
             InvalidInput: If the request is malformed; the message names the arc.
         """
     @staticmethod
+    def build_root(cache: PageCache, arcs: ArcSorter, suite: str) -> Operation:
+        """Return an operation that makes and stores the map of arcs that are sorted, page by page. O(n) hashing.
+
+        Its response is `{"root": ...}`. Its root is recorded at the end: if it raises `InvalidInput`, naming a path that
+        two arcs have, only pages are stored, which are garbage.
+
+        Raises:
+            InvalidInput: If the arcs have not ended, or `suite` is unknown.
+        """
+    @staticmethod
     def mutate(cache: PageCache, base_root: CidLike, request: bytes) -> Operation:
         """Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.
 
@@ -907,6 +919,82 @@ class Operation:
         """Supply whether the store has a record of each root of the need, in its order."""
     def supply_bytes(self, data: bytes) -> None:
         """Supply the bytes of the need's span."""
+
+@final
+class ArcSorter:
+    """Sorts the arcs of a map of any size, in memory for about four runs, and a temporary file for the others.
+
+    The file has no name, and disappears with the sorter or the process. `end` comes after all arcs, and before `root`,
+    `lines` and `Operation.build_root`, which may each be used any number of times. After an exception, the sorter must
+    not be used any more.
+
+    Args:
+        folder: Where the file is; None is the system's folder for temporary files.
+        format: What `feed` reads: ``ndjson``, lines of ``["path", "CID"]``; or ``tsv``, lines of a path, a tab and a CID.
+        run_bytes: Memory of a run, in bytes.
+
+    Raises:
+        InvalidInput: If `format` is another.
+
+    >>> sorter = ArcSorter()
+    >>> sorter.add({"b": payload_cid(b"1"), "a": payload_cid(b"2")})
+    >>> sorter.feed(b'["c","bafkqaaa"]')
+    >>> sorter.end()
+    >>> sorter.root() == Map({"a": payload_cid(b"2"), "b": payload_cid(b"1"), "c": "bafkqaaa"}).root
+    True
+    """
+
+    def __new__(
+        cls, folder: str | os.PathLike[str] | None = None, format: str = "ndjson", run_bytes: int = 33554432
+    ) -> ArcSorter: ...
+    def feed(self, data: bytes) -> None:
+        """Read the next bytes of lines of arcs. O(bytes); a full run is sorted in a thread of its own.
+
+        Raises:
+            InvalidInput: If a line is malformed (code ``invalid_path`` or ``invalid_cid`` if only that is). The message
+                names its number. Or if a path occurred twice.
+            OSError: If the file cannot be written.
+        """
+    def add(self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]]) -> None:
+        """Add arcs. O(arcs); a full run is sorted in a thread of its own.
+
+        Args:
+            arcs: A mapping from path to CID, or pairs of the two.
+
+        Raises:
+            InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``); the message names the
+                arc. Or if a path occurred twice.
+            OSError: If the file cannot be written.
+        """
+    def end(self) -> None:
+        """Note that all arcs have come, and wait until they are sorted.
+
+        Raises:
+            InvalidInput: If the last line is malformed, or a path occurred twice.
+            OSError: If the file cannot be written.
+        """
+    @property
+    def arcs(self) -> int:
+        """The number of arcs so far."""
+    @property
+    def spooled_bytes(self) -> int:
+        """The bytes of the temporary file."""
+    def root(self, suite: str = "sha2-256") -> str:
+        """Return the root of the map of all arcs, as text. O(n) hashing, in memory for some pages.
+
+        Raises:
+            InvalidInput: If two arcs have the same path; the message names it. If `suite` is unknown.
+            TooLarge: If too many paths of thousands of bytes continue each other.
+        """
+    def lines(self, size: int) -> SortedLines:
+        """Return an iterator over all arcs in key order, as chunks of lines of ``["path","CID"]``, about `size` bytes each."""
+
+@final
+class SortedLines(Iterator[bytes]):
+    """Iterates over sorted arcs as chunks of lines."""
+
+    def __iter__(self) -> SortedLines: ...
+    def __next__(self) -> bytes: ...
 
 @final
 class CarReader:

@@ -250,6 +250,15 @@ pub(crate) fn check(key: &[u8]) -> Result<(), &'static str> {
 
 const SLASH: &str = "a key has a '/' in a segment";
 
+/// Decodes a key into the text form of its path. O(bytes).
+///
+/// # Errors
+/// Why the bytes are not a key.
+pub fn text_of(key: &[u8]) -> Result<String, &'static str> {
+    check(key)?;
+    Ok(segments(key).join("/"))
+}
+
 /// Decodes a key that [`check`] accepts into its segments.
 pub(crate) fn segments(key: &[u8]) -> Vec<String> {
     let mut out = Vec::new();

@@ -2,12 +2,24 @@
 
 use std::sync::Arc;
 
-use coregw_core::{Arcs, PageCache, Result, Suite, map};
+use coregw_core::{Arcs, MapBuilder, PageCache, Result, Suite, map};
 use serde::Serialize;
 
 use crate::json::{self, objects};
 use crate::run::Operation;
-use crate::trees::Trees;
+use crate::trees::{MAX_STORE_BYTES, Trees};
+
+/// Arcs in key order, from wherever they were sorted.
+pub trait SortedArcs: Send {
+    /// Gives the next arcs to `builder`, about `count`. Returns whether more follow.
+    ///
+    /// # Errors
+    /// The builder's errors; [`coregw_core::Error::Damaged`] if the arcs cannot be read.
+    fn push_next(&mut self, builder: &mut MapBuilder, count: usize) -> Result<bool>;
+}
+
+/// Arcs that are built into a tree between two checks of the budget.
+const ARCS_AT_ONCE: usize = 1024;
 
 #[derive(Debug, Serialize)]
 #[serde(remote = "Self")]
@@ -28,6 +40,34 @@ impl Operation {
         let (arcs, suite) = json::create_root(request)?;
         Ok(Self::new(|slot| create_root(Trees { cache, slot }, arcs, suite)))
     }
+
+    /// Stores the map of sorted arcs, in memory for some pages: its pages as they are complete, and its record at the end.
+    /// O(n) hashing.
+    ///
+    /// The operation fails with [`coregw_core::Error::Input`], naming the path, if two arcs have the same one; pages may
+    /// be stored then, but no record.
+    pub fn build_root(cache: Arc<PageCache>, suite: Suite, arcs: Box<dyn SortedArcs>) -> Self {
+        Self::new(|slot| build_root(Trees { cache, slot }, suite, arcs))
+    }
+}
+
+async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -> Result<String> {
+    let mut builder = MapBuilder::new(suite);
+    let (mut pages, mut bytes) = (Vec::new(), 0);
+    while arcs.push_next(&mut builder, ARCS_AT_ONCE)? {
+        let complete = builder.take_pages();
+        bytes += complete.iter().map(|(_, page)| page.len()).sum::<usize>();
+        pages.extend(complete);
+        if bytes >= MAX_STORE_BYTES {
+            trees.slot.store(std::mem::take(&mut pages), Vec::new(), Vec::new()).await;
+            bytes = 0;
+        }
+        trees.spend(2 * ARCS_AT_ONCE as u64).await?;
+    }
+    let map::NewMap { root, pages: last, .. } = builder.finish()?;
+    pages.extend(last);
+    trees.store(pages, &[root], &[]).await;
+    Ok(json::write(&CreateRootResult { root: root.cid().text() }))
 }
 
 async fn create_root(trees: Trees, arcs: Arcs, suite: Suite) -> Result<String> {

@@ -44,6 +44,7 @@ mod transition;
 mod trees;
 
 pub use batch::{BatchError, CasBatch, read_get_batch};
+pub use create_root::SortedArcs;
 pub use diff::DiffRequest;
 pub use join::ForEach;
 pub use map_proof::{MapProofOutcome, verify_map_proof};

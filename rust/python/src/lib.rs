@@ -17,6 +17,7 @@ mod parallel;
 mod path;
 mod payload;
 mod results;
+mod sorting;
 mod tuples;
 mod verify;
 
@@ -25,7 +26,8 @@ mod verify;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O.
+/// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O, but for the files that
+/// `hash_files` reads and the temporary file of an `ArcSorter`.
 #[pyo3::pymodule]
 mod _core {
     use pyo3::prelude::*;
@@ -60,6 +62,8 @@ mod _core {
         check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
         verify_transition,
     };
+    #[pymodule_export]
+    use crate::sorting::{ArcSorter, SortedLines};
     use crate::tuples;
     #[pymodule_export]
     use crate::verify::{

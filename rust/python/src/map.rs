@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 use core::{Arcs, Cid, Key, Keys, Missing, Snapshot, Suite, Window};
 use coregw_core as core;
 use coregw_ops::json;
-use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyMapping, PyNotImplemented, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyMapping, PyNotImplemented, PyString, PyTuple, PyType};
 
-use crate::cid::{cid, hash, text};
-use crate::convert::{self, ArgumentError, type_name};
+use crate::cid::{hash, text};
+use crate::convert::{self, ArgumentError};
 use crate::detach::{self, Work};
 use crate::errors::{call, not_found};
 use crate::path::{self, PathLike};
+use crate::sorting::pairs;
 use crate::{change, parallel, tuples};
 
 /// A whole map in memory, from paths to targets (protocol section 3). Immutable; hashable by its root.
@@ -310,39 +311,12 @@ fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
         let body = body.as_bytes();
         return detach::run(given.py(), Work::JsonArcs { bytes: body.len() }, || json::arcs(body));
     }
-    let pairs = match given.cast::<PyMapping>() {
-        Ok(mapping) => mapping.call_method0("items")?,
-        Err(_) => given.clone(),
-    };
-    let mut arcs = Arcs::default();
+    let items = pairs::pairs(given)?;
+    let mut collected = Arcs::default();
     let count = convert::held_len(given);
-    arcs.try_reserve(count, count.saturating_mul(TYPICAL_ARC_BYTES)).map_err(|_| PyMemoryError::new_err(()))?;
-    convert::for_each(&pairs, |index, item| {
-        let Some((path, target)) = pair(&item)? else {
-            let found = type_name(&item);
-            return Err(PyTypeError::new_err(format!("arc {index} is a pair of a path and a CID, not {found}")));
-        };
-        let key = path::key(&path).map_err(|error| error.within(format_args!("arc {index}")))?;
-        let target = cid(&target).map_err(|error| error.within(format_args!("arc {:?}", key.text())))?;
-        let bytes = key.as_bytes().len() + target.as_bytes().len();
-        arcs.try_reserve(1, bytes).map_err(|_| PyMemoryError::new_err(()))?;
-        arcs.push(&key, &target);
-        Ok(())
-    })?;
-    Ok(arcs)
-}
-
-/// The two items of a pair, in the forms that `dict` takes; None for any other value.
-fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
-    if let Ok(pair) = item.cast::<PyTuple>()
-        && pair.len() == 2
-    {
-        return Ok(Some((pair.get_item(0)?, pair.get_item(1)?)));
-    }
-    match item.cast::<PyList>() {
-        Ok(pair) if pair.len() == 2 => Ok(Some((pair.get_item(0)?, pair.get_item(1)?))),
-        _ => Ok(None),
-    }
+    collected.try_reserve(count, count.saturating_mul(TYPICAL_ARC_BYTES)).map_err(|_| PyMemoryError::new_err(()))?;
+    convert::for_each(&items, |index, item| pairs::push_pair(index, &item, &mut collected))?;
+    Ok(collected)
 }
 
 /// The entries of a map in key order, listed in pages.

@@ -149,7 +149,12 @@ impl Arcs {
 
     /// The arcs as pairs of a key and a binary CID, in the order in which they are; key order once they are sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.arcs.iter().map(|arc| {
+        self.iter_from(0)
+    }
+
+    /// The arcs from this index on, at most the number of arcs, as [`Arcs::iter`] gives them.
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.arcs[index..].iter().map(|arc| {
             let (key, rest) = self.bytes[arc.offset as usize..].split_at(usize::from(arc.key_len));
             (key, &rest[..usize::from(arc.target_len)])
         })

@@ -272,7 +272,7 @@ impl MapBuilder {
             return Err(Error::input(InputCode::TooLarge, what));
         }
         key::check(key).map_err(|why| Error::damaged(format!("sorted arcs: {why}")))?;
-        Cid::from_bytes(target).map_err(|error| Error::damaged(format!("sorted arcs: {error}")))?;
+        Cid::check(target).map_err(|why| Error::damaged(format!("sorted arcs: the target of an arc: {why}")))?;
         self.growing.push(key, target).map_err(|interrupt| interrupt.in_build(ARCS))
     }
 

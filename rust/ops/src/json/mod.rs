@@ -4,6 +4,7 @@
 
 mod arcs;
 mod array;
+mod lines;
 mod object;
 mod part;
 mod refusal;
@@ -12,6 +13,7 @@ mod text;
 mod writer;
 
 pub use arcs::{arcs, create_root};
+pub use lines::{ArcLines, LineFormat, MAX_LINE_BYTES, write_line};
 pub use strict::{Integers, check};
 
 pub(crate) use array::array;

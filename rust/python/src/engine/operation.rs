@@ -14,6 +14,7 @@ use crate::engine::batch::batch_exception;
 use crate::engine::cache::{PageCache, root_bytes, root_of};
 use crate::engine::car::CarReader;
 use crate::errors::call;
+use crate::sorting::ArcSorter;
 use crate::{parallel, results};
 
 /// What an `Operation` waits for. Exactly one of its attributes is set; `budget` is False unless it is the one.
@@ -264,6 +265,20 @@ impl Operation {
         let work = Work::JsonArcs { bytes: request.len() };
         let operation = detach::run(py, work, || ops::Operation::create_root(cache, request))?;
         Ok(Self::new(operation, false))
+    }
+
+    /// Return an operation that makes and stores the map of arcs that are sorted, page by page. O(n) hashing.
+    ///
+    /// Its response is `{"root": ...}`. Its root is recorded at the end: if it raises `InvalidInput`, naming a path that
+    /// two arcs have, only pages are stored, which are garbage.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the arcs have not ended, or `suite` is unknown.
+    #[staticmethod]
+    fn build_root(cache: &PageCache, arcs: &ArcSorter, suite: &str) -> PyResult<Self> {
+        let suite = call(|| core::Suite::from_name(suite))?;
+        let reader = Box::new(arcs.reader()?);
+        Ok(Self::new(ops::Operation::build_root(Arc::clone(&cache.0), suite, reader), false))
     }
 
     /// Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.

@@ -1,7 +1,7 @@
 //! `hash_files`: the targets of files, as `coregw add` stores them, computed on all cores.
 
 pub mod attributes;
-mod signals;
+pub mod signals;
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 const CHECK_MILLISECONDS: u64 = 50;
 
 /// Looks for signals while the GIL is released.
-pub(super) struct Signals {
+pub struct Signals {
     /// Python handles signals in its main thread only. If any thread of the work is that one, it is the caller.
     caller: ThreadId,
     began: Instant,
@@ -21,7 +21,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             caller: thread::current().id(),
             began: Instant::now(),
@@ -32,7 +32,7 @@ impl Signals {
     }
 
     /// Whether a signal handler has raised an exception. Only the caller's thread attaches to Python, and rarely.
-    pub(super) fn is_interrupted(&self) -> bool {
+    pub fn is_interrupted(&self) -> bool {
         let now = self.began.elapsed().as_millis() as u64;
         if thread::current().id() == self.caller && now >= self.last_check.load(Ordering::Relaxed) + CHECK_MILLISECONDS
         {
@@ -46,7 +46,7 @@ impl Signals {
     }
 
     /// The exception that a signal handler has raised.
-    pub(super) fn result(self) -> PyResult<()> {
+    pub fn result(self) -> PyResult<()> {
         self.raised.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
