@@ -855,8 +855,8 @@ class Operation:
     def build_root(cache: PageCache, arcs: ArcSorter, suite: str) -> Operation:
         """Return an operation that makes and stores the map of arcs that are sorted, page by page. O(n) hashing.
 
-        Its response is `{"root": ...}`. Its root is recorded at the end: if it raises `InvalidInput`, naming a path that
-        two arcs have, only pages are stored, which are garbage.
+        Its response is `{"root": ...}`. Its root is recorded at the end: if it raises `InvalidInput`, naming a path
+        that two arcs have, only pages are stored, which are garbage.
 
         Raises:
             InvalidInput: If the arcs have not ended, or `suite` is unknown.
@@ -930,7 +930,7 @@ class ArcSorter:
 
     Args:
         folder: Where the file is; None is the system's folder for temporary files.
-        format: What `feed` reads: ``ndjson``, lines of ``["path", "CID"]``; or ``tsv``, lines of a path, a tab and a CID.
+        format: What `feed` reads, ``ndjson`` (lines of ``["path", "CID"]``) or ``tsv`` (a path, a tab and a CID).
         run_bytes: Memory of a run, in bytes.
 
     Raises:
@@ -962,8 +962,8 @@ class ArcSorter:
             arcs: A mapping from path to CID, or pairs of the two.
 
         Raises:
-            InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``); the message names the
-                arc. Or if a path occurred twice.
+            InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``); the message names
+                the arc. Or if a path occurred twice.
             OSError: If the file cannot be written.
         """
     def end(self) -> None:
@@ -987,7 +987,7 @@ class ArcSorter:
             TooLarge: If too many paths of thousands of bytes continue each other.
         """
     def lines(self, size: int) -> SortedLines:
-        """Return an iterator over all arcs in key order, as chunks of lines of ``["path","CID"]``, about `size` bytes each."""
+        """Iterate over all arcs in key order: chunks of lines of ``["path","CID"]``, about `size` bytes."""
 
 @final
 class SortedLines(Iterator[bytes]):

@@ -269,8 +269,8 @@ impl Operation {
 
     /// Return an operation that makes and stores the map of arcs that are sorted, page by page. O(n) hashing.
     ///
-    /// Its response is `{"root": ...}`. Its root is recorded at the end: if it raises `InvalidInput`, naming a path that
-    /// two arcs have, only pages are stored, which are garbage.
+    /// Its response is `{"root": ...}`. Its root is recorded at the end: if it raises `InvalidInput`, naming a path
+    /// that two arcs have, only pages are stored, which are garbage.
     ///
     /// Raises:
     ///     InvalidInput: If the arcs have not ended, or `suite` is unknown.

@@ -46,7 +46,7 @@ const RUN_BYTES: usize = 32 << 20;
 ///
 /// Args:
 ///     folder: Where the file is; None is the system's folder for temporary files.
-///     format: What `feed` reads: ``ndjson``, lines of ``["path", "CID"]``; or ``tsv``, lines of a path, a tab and a CID.
+///     format: What `feed` reads, ``ndjson`` (lines of ``["path", "CID"]``) or ``tsv`` (a path, a tab and a CID).
 ///     run_bytes: Memory of a run, in bytes.
 ///
 /// Raises:
@@ -140,8 +140,8 @@ impl ArcSorter {
     ///     arcs: A mapping from path to CID, or pairs of the two.
     ///
     /// Raises:
-    ///     InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``); the message names the
-    ///         arc. Or if a path occurred twice.
+    ///     InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``); the message names
+    ///         the arc. Or if a path occurred twice.
     ///     OSError: If the file cannot be written.
     fn add(&mut self, py: Python<'_>, arcs: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_open()?;
@@ -198,7 +198,7 @@ impl ArcSorter {
         Ok(text(py, &root.cid()))
     }
 
-    /// Return an iterator over all arcs in key order, as chunks of lines of ``["path","CID"]``, about `size` bytes each.
+    /// Iterate over all arcs in key order: chunks of lines of ``["path","CID"]``, about `size` bytes.
     fn lines(&self, size: usize) -> PyResult<SortedLines> {
         Ok(SortedLines { reader: self.reader()?, size, more: true })
     }
