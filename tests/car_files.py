@@ -21,9 +21,13 @@ def cid(codec: int, data: bytes) -> bytes:
 
 
 def header(*roots: bytes) -> bytes:
-    links = b"".join(b"\xd8\x2a\x58" + bytes([len(root) + 1, 0]) + root for root in roots)
+    links = b"".join(b"\xd8\x2a" + _cbor_bytes(b"\0" + root) for root in roots)
     cbor = b"\xa2\x65roots" + bytes([0x80 + len(roots)]) + links + b"\x67version\x01"
     return varint(len(cbor)) + cbor
+
+
+def _cbor_bytes(data: bytes) -> bytes:
+    return (bytes([0x40 + len(data)]) if len(data) < 24 else bytes([0x58, len(data)])) + data
 
 
 def block(name: bytes, data: bytes) -> bytes:

@@ -102,7 +102,7 @@ async def test_durable_writes_are_acknowledged_after_their_sync(
         put_roots(store, [b"root"]),
         store.compare_and_set(Table.RECORDS, b"key", None, b"value"),
         store.delete(Table.RECORDS, [b"key"]),
-        store.put_payload(multihash_of(b"short"), b"short"),
+        store.put_payloads([(multihash_of(b"short"), b"short")]),
         upload(store, b"payload"),
         upload(store, bytes(2 * CHUNK_BYTES)),
     ):

@@ -77,11 +77,11 @@ async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
     clock = Clock(monotonic=lambda: 0.0, wall=NOW.timestamp)
     async with await open_store(tmp_path, clock=clock) as store:
         await store.put({Table.PAGES: [(bytes(32), b"page")], Table.ROOTS: [(b"\x01root", b"")]})
-        await store.put_payload(SHORT, b"short")
+        await store.put_payloads([(SHORT, b"short")])
         async with store.begin_payload() as writer:
             await writer.write(b"x" * (CHUNK_BYTES + 3))
             await writer.commit(LONG)
-        await store.put_payload(EMPTY, b"")
+        await store.put_payloads([(EMPTY, b"")])
         records = RecordTable(store)
         await records.publish("docs", "main", b"\x01root", None, NOW)
         await records.publish("docs", "main", b"\x01other", 1, NOW)

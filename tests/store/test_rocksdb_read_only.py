@@ -58,7 +58,7 @@ async def test_every_write_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with await read_only(tmp_path) as store:
         for write in (
             lambda: put_roots(store, [b"t" * 38]),
-            lambda: store.put_payload(multihash_of(b"x"), b"x"),
+            lambda: store.put_payloads([(multihash_of(b"x"), b"x")]),
             lambda: store.compare_and_set(Table.RECORDS, KEY, b"record", b"other"),
             lambda: store.delete(Table.RECORDS, [KEY]),
             lambda: upload(store, random_bytes(1, 3_000_000)),

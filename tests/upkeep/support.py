@@ -53,7 +53,7 @@ class Site:
     async def put(self, data: bytes) -> str:
         """Store a payload; its CID."""
         cid = payload_cid(data)
-        await self.store.put_payload(Cid(cid).multihash, data)
+        await self.store.put_payloads([(Cid(cid).multihash, data)])
         return cid
 
     async def has(self, cid: str) -> bool:

@@ -228,7 +228,7 @@ async def test_a_page_that_does_not_match_its_digest_fails_the_check(
 async def test_a_payload_that_does_not_match_its_multihash_fails_the_check(
     store: RocksStore, destination: Path
 ) -> None:
-    await store.put_payload(multihash_of(b"one"), b"two")
+    await store.put_payloads([(multihash_of(b"one"), b"two")])
     await backed_up(store, destination)
     with pytest.raises(StoreDamaged, match="damaged payload"):
         await verified(destination)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from coregw._core import Need, Operation, PageCache, payload_car_header, read_get_batch
 from coregw.engine.driver import Driver
 from coregw.engine.frames import HeldPayload, find_payloads, payload_blocks
-from coregw.engine.spool import Spool, SpooledPayload
+from coregw.engine.spool import ReceivedCar, ReceivedPayload, Spool, WholeCar
 from coregw.store import CHUNK_BYTES, Store, Stored
 
 __all__ = ["CarLimits", "Cars"]
@@ -26,9 +26,6 @@ OUTPUT_BYTES: Final = 256 << 10
 
 SPOOL_WRITE_BYTES: Final = 1 << 20
 """Bytes that are hashed and spooled in one visit of a worker thread."""
-
-MAX_PUT_BYTES: Final = 8 << 20
-"""Payloads are stored at once until they have this many bytes, so that they share syncs."""
 
 
 class CarLimits(NamedTuple):
@@ -145,10 +142,23 @@ class Cars:
             async with self._imports:
                 while await self._driver.in_worker_to_end(spool.check_more):
                     pass
-                operation = Operation.import_car(self._cache, spool.reader)
-                operation.since = await self._store.put({}, durable=False)  # its payloads are older than its roots
-                while isinstance(polled := await self._driver.advance(operation, read=spool.read), Need):
-                    await self._store_payloads(spool, polled.payloads or [])
+                return await self._store_all(spool)
+
+    async def import_whole(self, body: bytes) -> bytes:
+        """Store a CAR that is in memory, as `import_car` does."""
+        limits = self._limits
+        async with self._imports:
+            car = WholeCar(body, limits.payload_bytes, limits.blocks)
+            if await self._driver.in_worker(car.check):
+                return await self._store_all(car)
+        return await self.import_car(_one_chunk(body))
+
+    async def _store_all(self, car: ReceivedCar) -> bytes:
+        """Check the trees of a CAR whose blocks are checked, and store everything; return the response."""
+        operation = Operation.import_car(self._cache, car.reader)
+        operation.since = await self._store.put({}, durable=False)  # its payloads are older than its roots
+        while isinstance(polled := await self._driver.advance(operation, read=car.read), Need):
+            await self._store_payloads(car, polled.payloads or [])
         return polled
 
     async def _receive(self, chunks: AsyncIterator[bytes], spool: Spool) -> None:
@@ -162,28 +172,29 @@ class Cars:
                 received, size = [], 0
         await self._driver.in_worker_to_end(spool.write, b"".join(received))
 
-    async def _store_payloads(self, spool: Spool, blocks: Sequence[tuple[int, int]]) -> None:
-        """Store the payloads that are not held, small ones together."""
-        payloads = await self._driver.in_worker_to_end(lambda: [spool.payload(*block) for block in blocks])
-        sizes = await self._store.renew(Stored.PAYLOADS, [payload.cid.multihash for payload in payloads])
-        group: list[SpooledPayload] = []
-        for payload in (payload for payload, size in zip(payloads, sizes, strict=True) if size is None):
-            group.append(payload)
-            if sum(each.size for each in group) > MAX_PUT_BYTES:
-                await self._put_all(spool, group)
-                group = []
-        await self._put_all(spool, group)
+    async def _store_payloads(self, car: ReceivedCar, blocks: Sequence[tuple[int, int]]) -> None:
+        """Store payloads: those of one chunk in one step, longer ones as uploads if they are not held."""
 
-    async def _put_all(self, spool: Spool, payloads: Sequence[SpooledPayload]) -> None:
-        puts = (self._put(spool, payload) for payload in payloads)
-        outcomes = await asyncio.gather(*puts, return_exceptions=True)  # so that none is still in progress
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
+        def prepare() -> tuple[list[tuple[bytes, bytes]], list[ReceivedPayload]]:
+            payloads = [car.payload(*block) for block in blocks]
+            short = [payload for payload in payloads if payload.size <= CHUNK_BYTES]
+            return car.data(short), [payload for payload in payloads if payload.size > CHUNK_BYTES]
 
-    async def _put(self, spool: Spool, payload: SpooledPayload) -> None:
+        short, long = await self._driver.in_worker_to_end(prepare)
+        if short:
+            await self._store.put_payloads(short)
+        if long:
+            sizes = await self._store.renew(Stored.PAYLOADS, [payload.multihash for payload in long])
+            for payload in (payload for payload, size in zip(long, sizes, strict=True) if size is None):
+                await self._upload(car, payload)
+
+    async def _upload(self, car: ReceivedCar, payload: ReceivedPayload) -> None:
         async with self._store.begin_payload() as writer:
             for at in range(payload.start, payload.end, CHUNK_BYTES):
                 end = min(at + CHUNK_BYTES, payload.end)
-                await writer.write(await self._driver.in_worker_to_end(spool.read, at, end))
-            await writer.commit(payload.cid.multihash)
+                await writer.write(await self._driver.in_worker_to_end(car.read, at, end))
+            await writer.commit(payload.multihash)
+
+
+async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    yield body

@@ -103,7 +103,7 @@ class Payloads:
             hasher.update(data)
             cid = hasher.cid()
             if hash_name != IDENTITY:
-                await self._store.put_payload(Cid(cid).multihash, data)
+                await self._store.put_payloads([(Cid(cid).multihash, data)])
         return cid
 
     async def batch(self, request: bytes, largest: int) -> bytes:
@@ -158,7 +158,8 @@ class Payloads:
     async def _put_one(self, payload: BatchPayload) -> bool:
         data = payload.data or b""
         if len(data) <= CHUNK_BYTES:
-            return await self._store.put_payload(payload.multihash, data)
+            (is_new,) = await self._store.put_payloads([(payload.multihash, data)])
+            return is_new
         async with self._store.begin_payload() as writer:
             await writer.write(data)
             return await writer.commit(payload.multihash)

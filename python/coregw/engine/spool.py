@@ -1,18 +1,23 @@
-"""The spool of an imported CAR: an unnamed file with its bytes, whose frames are checked as they arrive."""
+"""The bytes of a CAR that is imported: a short one in memory, any other in a spool.
+
+A spool is an unnamed file, whose frames are checked as they arrive.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from coregw._core import CarReader, Cid, block_cid
-from coregw.errors import StorageFull, Unavailable
+from coregw._core import CarReader, block_cid
+from coregw.errors import StorageFull, TooLarge, Unavailable
 
-__all__ = ["Spool", "SpooledPayload"]
+__all__ = ["ReceivedCar", "ReceivedPayload", "Spool", "WholeCar"]
 
 MAX_CID_BYTES: Final = 160
 """No binary CID is longer: an identity CID holds a payload of at most 128 bytes."""
@@ -28,10 +33,14 @@ SLICE_BYTES: Final = 64 << 10
 """Bytes that are checked at once as they arrive; they may have 13,000 blocks."""
 
 
-class SpooledPayload(NamedTuple):
-    """A payload in the spool: its CID, and where its bytes start and end."""
+MAX_WHOLE_BLOCKS: Final = 65_536
+"""Blocks of a CAR that is imported from memory. They take 4 MiB of memory."""
 
-    cid: Cid
+
+class ReceivedPayload(NamedTuple):
+    """A payload of a CAR: its multihash, and where its bytes start and end."""
+
+    multihash: bytes
     start: int
     end: int
 
@@ -41,7 +50,60 @@ class SpooledPayload(NamedTuple):
         return self.end - self.start
 
 
-class Spool:
+class ReceivedCar(ABC):
+    """The bytes of a CAR, and the reader that checks them."""
+
+    reader: CarReader
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to `end` (exclusive), fewer at the end of the CAR."""
+
+    def payload(self, start: int, end: int) -> ReceivedPayload:
+        """Return the payload whose block, CID and data, is from `start` to `end`."""
+        cid = block_cid(self.read(start, min(start + MAX_CID_BYTES, end)))
+        return ReceivedPayload(cid.multihash, start + len(bytes(cid)), end)
+
+    def data(self, payloads: Sequence[ReceivedPayload]) -> list[tuple[bytes, bytes]]:
+        """Return the multihash and the bytes of payloads."""
+        return [(each.multihash, self.read(each.start, each.end)) for each in payloads]
+
+
+class WholeCar(ReceivedCar):
+    """A CAR in memory.
+
+    Args:
+        body: Its bytes.
+        payload_bytes: Bound of one payload, in bytes.
+        blocks: Bound of the number of blocks.
+    """
+
+    def __init__(self, body: bytes, payload_bytes: int, blocks: int) -> None:
+        self.reader = CarReader(payload_bytes, min(blocks, MAX_WHOLE_BLOCKS))
+        self._blocks = blocks
+        self._body = body
+
+    def check(self) -> bool:
+        """Check the hashes of all blocks, unless there are more than `MAX_WHOLE_BLOCKS`: then return false. O(bytes).
+
+        Raises:
+            InvalidInput: If the bytes are not a CAR, or a block has another hash.
+            TooLarge: If a limit is exceeded.
+        """
+        try:
+            self.reader.feed(self._body)
+        except TooLarge:
+            if self.reader.blocks < MAX_WHOLE_BLOCKS or self._blocks <= MAX_WHOLE_BLOCKS:
+                raise
+            return False
+        return True
+
+    def read(self, start: int, end: int) -> bytes:
+        """See `ReceivedCar.read`."""
+        return self._body[start:end]
+
+
+class Spool(ReceivedCar):
     """A context manager; its file is deleted on exit. All methods but `read` are for one thread at a time.
 
     Args:
@@ -57,7 +119,7 @@ class Spool:
     def __init__(self, folder: Path | None, reserve_bytes: int, payload_bytes: int, blocks: int) -> None:
         self._reserve_bytes = reserve_bytes
         self._size = 0
-        self.reader: Final = CarReader(payload_bytes, blocks)
+        self.reader = CarReader(payload_bytes, blocks)
         try:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `__exit__`
         except OSError as error:
@@ -110,13 +172,8 @@ class Spool:
             self.reader.feed(data[at : at + SLICE_BYTES])
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end` (exclusive), fewer at the end of the file."""
+        """See `ReceivedCar.read`."""
         return os.pread(self._file.fileno(), end - start, start)
-
-    def payload(self, start: int, end: int) -> SpooledPayload:
-        """Return the payload whose block, CID and data, is from `start` to `end`."""
-        cid = block_cid(self.read(start, min(start + MAX_CID_BYTES, end)))
-        return SpooledPayload(cid, start + len(bytes(cid)), end)
 
 
 def _unavailable(error: OSError) -> Unavailable:

@@ -15,13 +15,16 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-__all__ = ["CHUNK_BYTES", "MAX_PUT_BYTES", "PayloadWriter", "Store", "Stored", "Table"]
+__all__ = ["CHUNK_BYTES", "MAX_PAYLOADS_BYTES", "MAX_PUT_BYTES", "PayloadWriter", "Store", "Stored", "Table"]
 
 CHUNK_BYTES: Final = 1 << 20
 """The largest piece that `Store.read_payload` yields, and the size of the chunks in which stores keep payloads."""
 
 MAX_PUT_BYTES: Final = 1 << 20
 """The largest total size of the rows of one `Store.put`, give or take one row."""
+
+MAX_PAYLOADS_BYTES: Final = 4 << 20
+"""The largest total size of the payloads of one `Store.put_payloads`, give or take one payload."""
 
 
 class Table(StrEnum):
@@ -222,18 +225,18 @@ class Store(Protocol):
     def begin_payload(self) -> PayloadWriter:
         """Start an upload. Nothing is stored before its first `PayloadWriter.write`."""
 
-    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
-        """Store a payload of at most `CHUNK_BYTES`; cheaper than an upload with one write and a commit.
+    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        """Store payloads of at most `CHUNK_BYTES` each in one atomic step; cheaper than uploads.
 
         Args:
-            multihash: The binary multihash of `data`. The store does not check it.
-            data: The payload.
+            payloads: Pairs of a binary multihash and the payload, together at most about `MAX_PAYLOADS_BYTES`. The
+                store does not check the multihashes.
 
         Returns:
-            As `PayloadWriter.commit`.
+            For each, in the same order, as `PayloadWriter.commit`; of equal payloads only the first can be new.
 
         Raises:
-            InvalidInput: `data` is longer than `CHUNK_BYTES`.
+            InvalidInput: A payload is longer than `CHUNK_BYTES`; nothing is stored.
         """
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coregw.errors import InvalidInput
 from coregw.store import CHUNK_BYTES, Stored
 
-__all__ = ["check_listing", "check_payload_size", "check_range", "check_renewal", "check_whole_payload", "key_range"]
+__all__ = ["check_listing", "check_payload_sizes", "check_range", "check_renewal", "check_whole_payload", "key_range"]
 
 
-def check_payload_size(data: bytes) -> None:
-    """Raise `InvalidInput` if a payload is longer than `Store.put_payload` allows."""
-    if len(data) > CHUNK_BYTES:
-        raise InvalidInput(f"put_payload takes at most {CHUNK_BYTES:,} bytes, not {len(data):,}")
+def check_payload_sizes(payloads: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raise `InvalidInput` if a payload is longer than `Store.put_payloads` allows."""
+    for _, data in payloads:
+        if len(data) > CHUNK_BYTES:
+            raise InvalidInput(f"put_payloads takes payloads of at most {CHUNK_BYTES:,} bytes, not {len(data):,}")
 
 
 def check_whole_payload(multihash: bytes, size: int) -> None:

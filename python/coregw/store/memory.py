@@ -14,7 +14,7 @@ from typing import Self
 from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.ages import SLICE_SECONDS, Ages
-from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal, check_whole_payload
+from coregw.store.arguments import check_listing, check_payload_sizes, check_range, check_renewal, check_whole_payload
 from coregw.store.clock import Clock
 from coregw.store.collection import Item, Usage
 
@@ -173,12 +173,12 @@ class MemoryStore:
         self._contents.require_open()
         return MemoryPayloadWriter(self._contents)
 
-    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
-        check_payload_size(data)
+    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        check_payload_sizes(payloads)
         self._contents.require_open()
-        if multihash not in self._contents.payloads:
-            self._contents.reserve(len(data))
-        return self._contents.put_payload(multihash, data)
+        new = {multihash: data for multihash, data in payloads if multihash not in self._contents.payloads}
+        self._contents.reserve(sum(map(len, new.values())))
+        return [self._contents.put_payload(multihash, data) for multihash, data in payloads]
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         self._contents.require_open()

@@ -22,8 +22,9 @@ def export(client: httpx2.Client, root: str, payloads: bool = True) -> bytes:
     return answer.content
 
 
-def take(client: httpx2.Client, car: bytes) -> httpx2.Response:
-    return client.post("/v1/car", content=car, headers=TYPE)
+def take(client: httpx2.Client, car: bytes, *, is_spooled: bool = False) -> httpx2.Response:
+    """Import a CAR; one without a declared length is spooled."""
+    return client.post("/v1/car", content=iter([car]) if is_spooled else car, headers=TYPE)
 
 
 def post(client: httpx2.Client, path: str, body: object) -> httpx2.Response:

@@ -82,7 +82,26 @@ def test_an_imported_export_gives_the_same_roots_and_answers(
         assert payload.content == f"round trip {suite} {count} {i}".encode()
     listing = {"profile": "core.scan/v0alpha1", "root": root, "prefix": []}
     assert post(other, "/v1/scan", listing).json() == post(client, "/v1/scan", listing).json()
-    assert take(other, car).json() == taken.json()
+    assert take(other, car, is_spooled=True).json() == taken.json()
+    assert export(other, root) == car
+
+
+@pytest.mark.parametrize("is_spooled", [False, True])
+@pytest.mark.parametrize("no_root", [(), (b"\x01\x55\0\0",)])
+def test_a_car_of_payloads_alone_names_no_root(
+    client: httpx2.Client, no_root: tuple[bytes, ...], is_spooled: bool
+) -> None:
+    marker = f"alone {len(no_root)} {is_spooled} ".encode()
+    datas = [marker + bytes(size) for size in (0, 1, 100, (1 << 20) - len(marker), 1 << 20, 3 << 20)]
+    car = header(*no_root) + b"".join(block(cid(RAW, data), data) for data in [*datas, datas[0]])
+    answer = take(client, car, is_spooled=is_spooled)
+    assert (answer.status_code, answer.json()) == (201, {"roots": [], "blocks": len(datas) + 1, "bytes": len(car)})
+    assert [client.get(f"/v1/cas/{Cid(cid(RAW, data)).text}").content for data in datas] == datas
+
+
+def test_a_car_in_memory_with_many_blocks_is_spooled(client: httpx2.Client) -> None:
+    car = header() + b"".join(block(cid(RAW, data), data) for data in (b"%d" % (i % 1000) for i in range(70_000)))
+    assert take(client, car).json() == {"roots": [], "blocks": 70_000, "bytes": len(car)}
 
 
 def test_an_imported_root_can_be_mutated_like_the_original(client: httpx2.Client, other: httpx2.Client) -> None:
@@ -242,7 +261,7 @@ def test_an_import_that_cannot_be_spooled_is_unavailable(
 
     with serving.thread(MemoryStore()) as url, httpx2.Client(base_url=url, timeout=60) as session:
         monkeypatch.setattr("coregw.engine.spool.tempfile.TemporaryFile", refuse)
-        expect_refusal(take(session, header(EMPTY) + block(EMPTY, b"\0")), 503, "unavailable")
+        expect_refusal(take(session, header(EMPTY) + block(EMPTY, b"\0"), is_spooled=True), 503, "unavailable")
         monkeypatch.undo()
         assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201
 

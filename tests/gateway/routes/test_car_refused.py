@@ -35,8 +35,9 @@ def refuses(
     session, store = empty_store
 
     def check(car: bytes, status: int, code: str, words: str) -> None:
-        message = expect_refusal(take(session, car), status, code)
-        assert words in message
+        for is_spooled in (False, True):
+            message = expect_refusal(take(session, car, is_spooled=is_spooled), status, code)
+            assert words in message
         assert kept(store) == (0, 0, 0)
 
     return check
@@ -114,7 +115,10 @@ def test_trees_of_another_shape_store_nothing(refuses: Refused) -> None:
         (b"\0", "the header: it has no bytes"),
         (b"\xff" * 9, "the header: its length"),
         (b"\xff\xff\xff\xff\x0f", "longer than 64 KiB"),
-        (header(), "names no roots"),
+        (header() + block(EMPTY, b"\0"), "not reachable from any root"),
+        (header(b"\x01\x55\0\0") + block(EMPTY, b"\0"), "not reachable from any root"),
+        (header(b"\x01\x55\0\0", EMPTY) + block(EMPTY, b"\0"), "root 0 is bafkqaaa: a payload"),
+        (header(b"\x01\x55\0\x01x"), "a payload, not a map or list"),
         (header(cid(RAW, b"x")), "a payload, not a map or list"),
         (header(EMPTY).replace(b"version\x01", b"version\x02"), "DAG-CBOR"),
         (header(EMPTY)[:1] + b"\xa2\x67version\x01" + header(EMPTY)[2:-9], "DAG-CBOR"),

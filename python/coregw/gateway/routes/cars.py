@@ -16,7 +16,13 @@ from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import CAR, DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import check_content_coding, header, is_media_type, query_parameters
+from coregw.gateway.http.requests import (
+    check_content_coding,
+    declared_length,
+    header,
+    is_media_type,
+    query_parameters,
+)
 from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.peers import peer_of
 from coregw.gateway.settings import MIB
@@ -26,6 +32,7 @@ __all__ = ["handlers"]
 
 _TYPE: Final = f"{CAR}; version=1"
 _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
+_MAX_WHOLE_BYTES: Final = 16 * MIB  # of an upload that is kept in memory
 _MEMORY_FACTOR: Final = 12  # the shortest block has 5 bytes, and takes 60 of memory
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 _QUERY: Final = {
@@ -82,10 +89,14 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
     },
 )
 async def take_car(request: Request[Any, Any, Any]) -> Reply:
-    """``POST /v1/car``."""
+    """``POST /v1/car``. A short CAR is kept in memory, any other is spooled."""
     gateway = Gateway.of(request)
     query_parameters(request.scope)
     _check_type(request)
+    length = declared_length(request.scope)
+    if length is not None and length <= _MAX_WHOLE_BYTES:
+        async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.car_bytes) as whole:
+            return json_reply(await gateway.engine.cars.import_whole(whole), 201)
     place = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         body = gateway.bodies.streamed(

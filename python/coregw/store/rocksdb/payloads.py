@@ -15,7 +15,7 @@ from typing import Final
 
 from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES
-from coregw.store.arguments import check_payload_size, check_range, check_whole_payload
+from coregw.store.arguments import check_payload_sizes, check_range, check_whole_payload
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
@@ -51,11 +51,12 @@ class Payloads:
         self._reader.require_open()
         return RocksPayloadWriter(self._committer, self._dates, next(self._ids))
 
-    async def put(self, multihash: bytes, data: bytes) -> bool:
-        """See `coregw.store.Store.put_payload`."""
-        check_payload_size(data)
+    async def put(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        """See `coregw.store.Store.put_payloads`."""
+        check_payload_sizes(payloads)
         self._reader.require_open()
-        return await _put_one_chunk(self._committer, self._dates, next(self._ids), multihash, data)
+        uploads = [(next(self._ids), multihash, data) for multihash, data in payloads]
+        return await _put_chunks(self._committer, self._dates, uploads)
 
     async def stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """See `coregw.store.Store.stat_payloads`."""
@@ -112,23 +113,32 @@ class Payloads:
             raise PayloadNotFound(f"the payload of the multihash {multihash.hex()} was removed while it was read")
 
 
-def _put_one_chunk(
-    committer: Committer, dates: Dates, upload: bytes, multihash: bytes, data: bytes
-) -> asyncio.Future[bool]:
-    """Queue a payload of at most one chunk, in one atomic batch; the result is whether it is newly stored."""
-    payload = Row(Family.PAYLOADS, multihash)
-    row = PayloadRow(upload, len(data)).encode()
+def _put_chunks(
+    committer: Committer, dates: Dates, uploads: Sequence[tuple[bytes, bytes, bytes]]
+) -> asyncio.Future[list[bool]]:
+    """Queue payloads of at most one chunk, in one atomic batch; the result is which of them are newly stored.
 
-    def put(transaction: Transaction) -> bool:
-        dates.date_payload(transaction, multihash)
-        if transaction.get(payload) is not None:
+    Args:
+        committer: The writer.
+        dates: The dates of its rows.
+        uploads: For each payload a new upload id, its multihash, and its bytes.
+    """
+    rows = [Row(Family.PAYLOADS, multihash) for _, multihash, _ in uploads]
+
+    def put(transaction: Transaction) -> list[bool]:
+        return [put_one(transaction, row, upload, data) for row, (upload, _, data) in zip(rows, uploads, strict=True)]
+
+    def put_one(transaction: Transaction, row: Row, upload: bytes, data: bytes) -> bool:
+        dates.date_payload(transaction, row.key)
+        if transaction.get(row) is not None:
             return False
         if data:
             transaction.put(Row(Family.CHUNKS, chunk_key(upload, 0)), data)
-        transaction.put(payload, row)
+        transaction.put(row, PayloadRow(upload, len(data)).encode())
         return True
 
-    return committer.submit(put, reads=(payload,), size=len(data) + _ROW_BYTES, durable=True)
+    size = sum(len(data) + _ROW_BYTES for _, _, data in uploads)
+    return committer.submit(put, reads=rows, size=size, durable=True)
 
 
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
@@ -200,7 +210,8 @@ class RocksPayloadWriter(ChunkWriter):
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
         if not self._sent:
-            return await _put_one_chunk(self._committer, self._dates, self._upload, multihash, last)
+            (is_new,) = await _put_chunks(self._committer, self._dates, [(self._upload, multihash, last)])
+            return is_new
         self._multihash = multihash
         payload = Row(Family.PAYLOADS, multihash)
 

@@ -228,8 +228,8 @@ class RocksStore:
     def begin_payload(self) -> RocksPayloadWriter:
         return self._payloads.begin()
 
-    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
-        return await self._payloads.put(multihash, data)
+    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        return await self._payloads.put(payloads)
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         return await self._payloads.stat(multihashes)

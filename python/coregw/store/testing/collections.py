@@ -29,7 +29,7 @@ class RenewalContract(AsyncContract):
         await store.put({ROOTS: [(A, b""), (B, b"value")]})
         data = random_bytes(CHUNK_BYTES + 1)
         await upload(store, data)
-        await store.put_payload(C, b"")
+        await store.put_payloads([(C, b"")])
         assert await store.renew(Stored.ROOTS, [B, C, A, B]) == [0, None, 0, 0]
         assert await store.renew(Stored.PAYLOADS, [A, multihash_of(data), C]) == [None, len(data), 0]
         assert await store.get(ROOTS, [A, B]) == [b"", b"value"]
@@ -71,7 +71,7 @@ class CollectionContract(AsyncContract):
 
     async def test_items_are_listed_in_byte_order(self, store: CollectableStore) -> None:
         await store.put({PAGES: [(B, b"page b"), (A, b"page a")], ROOTS: [(C, b""), (A, b"")]})
-        await store.put_payload(C, b"payload")
+        await store.put_payloads([(C, b"payload")])
         async with store.collect(60) as collection:
             assert [item.key for item in await collection.list_items(Stored.PAGES, None, 9)] == [A, B]
             assert [item.key for item in await collection.list_items(Stored.ROOTS, None, 1)] == [A]
@@ -149,7 +149,7 @@ class CollectionContract(AsyncContract):
     async def test_old_payloads_are_removed_and_can_be_stored_again(self, store: CollectableStore, size: int) -> None:
         data = random_bytes(size)
         await upload(store, data)
-        await store.put_payload(A, b"renewed")
+        await store.put_payloads([(A, b"renewed")])
         await older()
         async with store.collect(0) as collection:
             assert await store.renew(Stored.PAYLOADS, [A]) == [7]
@@ -171,5 +171,5 @@ class CollectionContract(AsyncContract):
 
     async def test_usage_counts_what_is_stored(self, store: CollectableStore) -> None:
         before = (await store.usage()).data
-        await store.put_payload(A, random_bytes(CHUNK_BYTES))
+        await store.put_payloads([(A, random_bytes(CHUNK_BYTES))])
         assert (await store.usage()).data >= before + CHUNK_BYTES // 2

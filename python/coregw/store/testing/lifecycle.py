@@ -32,7 +32,7 @@ class LifecycleContract(AsyncContract):
             store.compare_and_set(Table.RECORDS, KEY, None, b"value"),
             store.list_rows(Table.RECORDS, KEY, None, 1),
             store.delete(Table.RECORDS, [KEY]),
-            store.put_payload(KEY, b"data"),
+            store.put_payloads([(KEY, b"data")]),
             store.stat_payloads([KEY]),
             store.get_payloads([KEY]),
             anext(store.read_payload(KEY)),
@@ -70,7 +70,7 @@ class FullStoreContract(AsyncContract):
 
     async def test_put_payload_is_refused(self, full_store: Store) -> None:
         with pytest.raises(StorageFull):
-            await full_store.put_payload(multihash_of(b"data"), b"data")
+            await full_store.put_payloads([(multihash_of(b"data"), b"data")])
         assert await full_store.stat_payloads([multihash_of(b"data")]) == [None]
 
     @pytest.mark.parametrize("size", [10, 3 * CHUNK_BYTES])

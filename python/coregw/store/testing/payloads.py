@@ -16,7 +16,7 @@ _SIZES = [0, 1, 1000, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_B
 
 
 class PayloadContract(AsyncContract):
-    """Tests of uploads (`begin_payload`, `put_payload`) and of reads of payloads. Needs the fixture `store`."""
+    """Tests of uploads (`begin_payload`, `put_payloads`) and of reads of payloads. Needs the fixture `store`."""
 
     # --- uploads ------------------------------------------------------------------------------------------------------
 
@@ -38,19 +38,22 @@ class PayloadContract(AsyncContract):
         assert await read(store, multihash_of(data)) == data
 
     @pytest.mark.parametrize("size", [0, 1, 4096, CHUNK_BYTES])
-    async def test_put_payload_stores_what_an_upload_would(self, store: Store, size: int) -> None:
-        data = random_bytes(size)
-        assert await store.put_payload(multihash_of(data), data)
-        assert not await store.put_payload(multihash_of(data), data)
+    async def test_put_payloads_stores_what_uploads_would(self, store: Store, size: int) -> None:
+        data, other = random_bytes(size), b"other"
+        pairs = [(multihash_of(each), each) for each in (data, other, data)]
+        assert await store.put_payloads([]) == []
+        assert await store.put_payloads(pairs) == [True, True, False]
+        assert await store.put_payloads(pairs) == [False, False, False]
         assert not await upload(store, data)
+        assert await read(store, multihash_of(other)) == other
         assert await store.stat_payloads([multihash_of(data)]) == [size]
         assert await read(store, multihash_of(data)) == data
 
-    async def test_put_payload_refuses_more_than_a_chunk(self, store: Store) -> None:
-        data = random_bytes(CHUNK_BYTES + 1)
+    async def test_put_payloads_refuses_all_if_one_has_more_than_a_chunk(self, store: Store) -> None:
+        datas = [b"short", random_bytes(CHUNK_BYTES + 1)]
         with pytest.raises(InvalidInput, match="at most 1,048,576 bytes, not 1,048,577"):
-            await store.put_payload(multihash_of(data), data)
-        assert await store.stat_payloads([multihash_of(data)]) == [None]
+            await store.put_payloads([(multihash_of(data), data) for data in datas])
+        assert await store.stat_payloads([multihash_of(data) for data in datas]) == [None, None]
 
     @pytest.mark.parametrize("size", [10, 2 * CHUNK_BYTES])
     async def test_a_second_upload_of_the_same_bytes_is_not_new(self, store: Store, size: int) -> None:

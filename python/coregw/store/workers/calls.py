@@ -122,7 +122,7 @@ _STORE_CALLS: Final[dict[str, Call]] = {
         "list_rows",
         "delete",
         "renew",
-        "put_payload",
+        "put_payloads",
         "stat_payloads",
         "healthy",
         "obstacles",

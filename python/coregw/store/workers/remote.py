@@ -22,7 +22,7 @@ import msgspec
 
 from coregw.errors import CoregwError, PayloadNotFound, Unavailable
 from coregw.store import CHUNK_BYTES, Stored, Table
-from coregw.store.arguments import check_listing, check_payload_size, check_range, check_renewal, check_whole_payload
+from coregw.store.arguments import check_listing, check_payload_sizes, check_range, check_renewal, check_whole_payload
 from coregw.store.chunks import ChunkWriter
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
 from coregw.store.rocksdb.replica import Replica
@@ -198,10 +198,10 @@ class RemoteStore:
         self._connection.require_open()
         return RemotePayloadWriter(self._connection)
 
-    async def put_payload(self, multihash: bytes, data: bytes) -> bool:
-        check_payload_size(data)
-        is_new: bool = await self._call("put_payload", multihash, data)
-        return is_new
+    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        check_payload_sizes(payloads)
+        are_new: list[bool] = await self._call("put_payloads", payloads)
+        return are_new
 
     async def healthy(self) -> bool:
         try:

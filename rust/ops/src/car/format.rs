@@ -15,6 +15,9 @@ const VERSION: &[u8] = b"\x67version\x01";
 /// A link in DAG-CBOR: tag 42 and a byte string, whose first byte is 0.
 const LINK: &[u8] = &[0xd8, 0x2a];
 
+/// The empty payload in binary form, `bafkqaaa`.
+const EMPTY_PAYLOAD: &[u8] = &[0x01, 0x55, 0x00, 0x00];
+
 /// The header of a CAR that names one CID, including its length.
 pub(super) fn header(root: &Cid) -> Vec<u8> {
     let cid = root.as_bytes();
@@ -33,6 +36,11 @@ pub fn payload_car_header() -> &'static [u8] {
         header(&empty.expect("an identity CID can contain nothing"))
     });
     &HEADER
+}
+
+/// Whether a header that names these is that of a CAR of payloads: it names nothing, or only the empty payload.
+pub(super) fn names_no_root(cids: &[Cid]) -> bool {
+    cids.is_empty() || matches!(cids, [only] if only.as_bytes() == EMPTY_PAYLOAD)
 }
 
 /// What precedes the `len` bytes of a block: the length of CID and bytes together, and the CID.

@@ -13,7 +13,9 @@ use crate::run::{Operation, Slot};
 use crate::trees::{MAX_STORE_BYTES, Trees};
 
 /// Payloads to store at once.
-const PAYLOADS_AT_ONCE: usize = 64;
+const PAYLOADS_AT_ONCE: usize = 4096;
+/// Bytes of payloads to store at once; a longer payload is stored alone.
+const PAYLOAD_BYTES_AT_ONCE: u64 = 4 << 20;
 /// Root records to store at once.
 const ROOTS_AT_ONCE: usize = 4096;
 
@@ -75,9 +77,18 @@ async fn import(trees: Trees, reader: CarReader) -> Result<String> {
 }
 
 async fn store_payloads(slot: &Slot, whole: &WholeTrees) {
-    for records in whole.index.payloads.chunks(PAYLOADS_AT_ONCE) {
-        let block = |record: &super::index::PayloadRecord| record.offset..record.offset + u64::from(record.len);
-        slot.payloads(records.iter().map(block).collect()).await;
+    let (mut blocks, mut bytes) = (Vec::new(), 0);
+    for record in &whole.index.payloads {
+        let len = u64::from(record.len);
+        if blocks.len() == PAYLOADS_AT_ONCE || (bytes + len > PAYLOAD_BYTES_AT_ONCE && !blocks.is_empty()) {
+            slot.payloads(std::mem::take(&mut blocks)).await;
+            bytes = 0;
+        }
+        blocks.push(record.offset..record.offset + len);
+        bytes += len;
+    }
+    if !blocks.is_empty() {
+        slot.payloads(blocks).await;
     }
 }
 

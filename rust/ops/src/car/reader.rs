@@ -7,7 +7,7 @@ use coregw_core::internals::block::{Block, MAX_BLOCK};
 use coregw_core::payload::{self, Check};
 use coregw_core::{Error, InputCode, Result, varint};
 
-use super::format::read_header;
+use super::format::{names_no_root, read_header};
 use super::index::{Index, NodeRecord, PayloadRecord};
 
 /// The limit on the length of a header: about 1,500 roots.
@@ -179,13 +179,12 @@ impl CarReader {
 
     fn header(&mut self) -> Result<()> {
         let cids = read_header(&self.buffer).map_err(|why| self.refuse(why))?;
-        if cids.is_empty() {
-            return Err(self.refuse("it names no roots"));
-        }
         let root = |(i, cid): (usize, &Cid)| {
             cid.root().ok_or_else(|| self.refuse(&format!("root {i} is {cid}: a payload, not a map or list")))
         };
-        self.roots = Some(cids.iter().enumerate().map(root).collect::<Result<_>>()?);
+        let no_root = names_no_root(&cids);
+        self.roots =
+            Some(if no_root { Vec::new() } else { cids.iter().enumerate().map(root).collect::<Result<_>>()? });
         self.next();
         Ok(())
     }
