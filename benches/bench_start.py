@@ -21,7 +21,7 @@ import report
 from big_map import BigMap, big_map, key
 
 SERVE = [sys.executable, "-m", "coregw", "serve", "--port", "0", "--set", "log_level=error", "--data"]
-SERVER_MODULES = ("litestar", "uvicorn", "rocksdict", "httpx2", "rich")
+SERVER_MODULES = ("litestar", "uvicorn", "rocksdict", "pycurl", "rich")
 
 
 def python(code: str) -> str:

@@ -209,7 +209,7 @@ def test_a_server_command_without_its_extra_is_one_line(command: str, missing: s
     assert output == f'coregw: coregw {command} needs the "server" extra: pip install "coregw[server]"\n'
 
 
-@pytest.mark.parametrize("missing", ["httpx2", "tenacity", "msgspec"])
+@pytest.mark.parametrize("missing", ["pycurl", "msgspec"])
 def test_a_client_command_without_its_extra_is_one_line(missing: str) -> None:
     output = without(missing, command="ls bafkqaaa")
     assert output == 'coregw: coregw ls needs the "cli" extra: pip install "coregw[cli]"\n'

@@ -134,25 +134,27 @@ __all__ = [
 ]
 
 
-_CLIENTS = {"AsyncClient", "Client"}
+_CLIENTS = {"AsyncClient": "coregw.client.aio", "Client": "coregw.client.sync"}
 
 
 def __getattr__(name: str) -> object:
     """Import the clients on first use. Raises `ImportError`, naming the extra, if they can't be imported."""
     if name not in _CLIENTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     try:
-        from coregw import client
+        client: object = getattr(import_module(_CLIENTS[name]), name)
     except ModuleNotFoundError as error:
         from coregw.extras import missing_extra
 
         raise missing_extra(error, f"coregw.{name}", "client") from error
-    globals().update(AsyncClient=client.AsyncClient, Client=client.Client)
-    return globals()[name]
+    globals()[name] = client
+    return client
 
 
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    missing = set() if find_spec("httpx2") else _CLIENTS  # so that help() works without the extra
+    missing = set() if find_spec("pycurl") else _CLIENTS.keys()  # so that help() works without the extra
     return sorted({*globals(), *__all__} - missing)

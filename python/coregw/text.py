@@ -15,6 +15,8 @@ _MAX_NAME_CHARACTERS: Final = 4096
 def printable(text: str, limit: int = _MAX_CHARACTERS) -> str:
     """Return `text` on one line, with control characters escaped, cut to `limit` characters."""
     short = text if len(text) <= limit else text[: limit - 1] + "…"
+    if short.isprintable():
+        return short
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in short)
 
 

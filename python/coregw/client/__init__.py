@@ -2,11 +2,24 @@
 
 ``query`` holds the queries with their verifiers, ``operations`` what both clients send and check, ``exchange`` and
 ``transport`` the HTTP side, ``folders`` whole folders. Which roots to trust is the caller's decision.
+
+The names are imported on first use, so that a blocking client loads no asyncio.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from coregw.extras import missing_extra
 
 try:
+    import msgspec  # noqa: F401 - what every client needs, so that a missing extra is reported at once
+    import pycurl  # noqa: F401
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.client", "client") from error
+
+if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
     from coregw.client.operations.car import ExportedCar, ImportedCar
     from coregw.client.operations.diff import Difference
@@ -14,8 +27,6 @@ try:
     from coregw.client.query import Proven, Query
     from coregw.client.settings import ClientSettings
     from coregw.client.sync import Client
-except ModuleNotFoundError as error:
-    raise missing_extra(error, "coregw.client", "client") from error
 
 __all__ = [
     "AsyncClient",
@@ -29,3 +40,25 @@ __all__ = [
     "Proven",
     "Query",
 ]
+
+_MODULES = {
+    "AsyncClient": "aio",
+    "Client": "sync",
+    "ClientSettings": "settings",
+    "Difference": "operations.diff",
+    "Entry": "operations.tree",
+    "ExportedCar": "operations.car",
+    "ImportedCar": "operations.car",
+    "Leaf": "operations.tree",
+    "Proven": "query",
+    "Query": "query",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name on first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,21 +1,17 @@
-"""The asyncio client: drives ``operations`` over httpx2. What is sent and verified is decided there."""
+"""The asyncio client: drives ``operations`` over libcurl. What is sent and verified is decided there."""
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
-import anyio
 import anyio.to_thread
-import httpx2
-import tenacity
 
 from coregw import _core
-from coregw.client.exchange import Answer, Attempt, Body, Call
+from coregw.client.exchange import Answer, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
 from coregw.client.operations import mutate as mutations
@@ -23,7 +19,9 @@ from coregw.client.operations import root as roots
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
-from coregw.client.transport import http_options, retries, transport_errors
+from coregw.client.transport.address import Address
+from coregw.client.transport.asynchronous import AsyncTransport
+from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 from coregw.messages import Delta, MutationReceipt
 
@@ -53,13 +51,13 @@ class AsyncClient:
 
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
-        self._http = httpx2.AsyncClient(**http_options(base_url, self.settings))
-        self._retrying = tenacity.AsyncRetrying(**retries(self.settings))
+        self._address = Address.parse(base_url)
+        self._transport = AsyncTransport(self._address, self.settings)
 
     @property
     def base_url(self) -> str:
         """The gateway's address, without credentials and a trailing slash."""
-        return str(self._http.base_url).rstrip("/")
+        return self._address.url
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,7 +69,7 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._transport.aclose()
 
     # Payloads and new roots
 
@@ -234,43 +232,12 @@ class AsyncClient:
             steps.close()
 
     async def _outcome(self, call: Call) -> Answer | CoregwError:
-        try:
-            return await self._retrying.copy()(self._exchange, call)
-        except CoregwError as error:
-            return error
-
-    async def _exchange(self, call: Call) -> Answer:
-        attempt = Attempt(call, self.settings)
-        body = call.content
-        with _scope_of(attempt) as scope, transport_errors(call, attempt, self._http.base_url):
-            content = body if body is None or isinstance(body, bytes) else _chunks(attempt, scope, body)
-            async with self._http.stream(
-                call.method, call.path, params=call.params, headers=call.headers, content=content
-            ) as response:
-                attempt.start(response.status_code, response.headers)
-                async for chunk in response.aiter_raw():
-                    attempt.feed(chunk)
-                    _postpone(scope, attempt)
-        if scope.cancelled_caught:
-            raise attempt.overdue()
-        return attempt.end()
-
-
-async def _chunks(attempt: Attempt, scope: anyio.CancelScope, body: Body) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks of a body, produced in a worker thread because reading a file blocks."""
-    with closing(attempt.chunks(body)) as chunks:
-        while (chunk := await anyio.to_thread.run_sync(next, chunks, None)) is not None:
-            _postpone(scope, attempt)
-            yield chunk
-
-
-def _scope_of(attempt: Attempt) -> anyio.CancelScope:
-    """Return a scope that is cancelled at the attempt's deadline."""
-    scope = anyio.CancelScope()
-    _postpone(scope, attempt)
-    return scope
-
-
-def _postpone(scope: anyio.CancelScope, attempt: Attempt) -> None:
-    """Move the deadline of a scope to that of the attempt, from one clock to another."""
-    scope.deadline = anyio.current_time() + attempt.deadline - time.monotonic()
+        retries = Retries(self.settings)
+        while True:
+            try:
+                return await self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error)
+                if wait is None:
+                    return error
+            await asyncio.sleep(wait)

@@ -20,7 +20,7 @@ class ClientSettings:
         connect_seconds: Timeout of a connection attempt.
         idle_seconds: Timeout between two chunks, sent or received.
         answer_seconds: Timeout of one whole exchange, from connecting to the last byte of the answer, so that a gateway
-            that sends byte by byte does not hold a client. The name lookup of a blocking client is not included.
+            that sends byte by byte does not hold a client.
         stream_bytes_per_second: A streamed body (a CAR file, or a payload in a file), sent or received, gets one second
             more for this many bytes.
         connections: Maximum number of connections, open and kept alive.

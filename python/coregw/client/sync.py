@@ -1,18 +1,15 @@
-"""The blocking client: drives ``operations`` over httpx2. What is sent and verified is decided there."""
+"""The blocking client: drives ``operations`` over libcurl. What is sent and verified is decided there."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
-import httpx2
-import tenacity
-
 from coregw import _core
-from coregw.client.deadline import enforce_deadlines, until
-from coregw.client.exchange import Answer, Attempt, Call
+from coregw.client.exchange import Answer, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
 from coregw.client.operations import mutate as mutations
@@ -20,7 +17,9 @@ from coregw.client.operations import root as roots
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
-from coregw.client.transport import http_options, retries, transport_errors
+from coregw.client.transport.address import Address
+from coregw.client.transport.blocking import BlockingTransport
+from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 from coregw.messages import Delta, MutationReceipt
 
@@ -50,14 +49,13 @@ class Client:
 
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
-        self._http = httpx2.Client(**http_options(base_url, self.settings))
-        enforce_deadlines(self._http)
-        self._retrying = tenacity.Retrying(**retries(self.settings))
+        self._address = Address.parse(base_url)
+        self._transport = BlockingTransport(self._address, self.settings)
 
     @property
     def base_url(self) -> str:
         """The gateway's address, without credentials and a trailing slash."""
-        return str(self._http.base_url).rstrip("/")
+        return self._address.url
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +67,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._transport.close()
 
     # Payloads and new roots
 
@@ -232,23 +230,12 @@ class Client:
             steps.close()
 
     def _outcome(self, call: Call) -> Answer | CoregwError:
-        try:
-            return self._retrying.copy()(self._exchange, call)
-        except CoregwError as error:
-            return error
-
-    def _exchange(self, call: Call) -> Answer:
-        attempt = Attempt(call, self.settings)
-        body = call.content
-        content = body if body is None or isinstance(body, bytes) else attempt.chunks(body)
-        with (
-            transport_errors(call, attempt, self._http.base_url),
-            until(lambda: attempt.deadline),
-            self._http.stream(
-                call.method, call.path, params=call.params, headers=call.headers, content=content
-            ) as response,
-        ):
-            attempt.start(response.status_code, response.headers)
-            for chunk in response.iter_raw():
-                attempt.feed(chunk)
-        return attempt.end()
+        retries = Retries(self.settings)
+        while True:
+            try:
+                return self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error)
+                if wait is None:
+                    return error
+            time.sleep(wait)

@@ -1,0 +1,99 @@
+"""The asyncio driver: one libcurl multi handle on the event loop, for all connections of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import anyio.to_thread
+import pycurl
+
+from coregw.client.exchange import Answer, Attempt, Call
+from coregw.client.settings import ClientSettings
+from coregw.client.transport.address import Address
+from coregw.client.transport.handle import Handle
+from coregw.client.transport.options import milliseconds
+
+__all__ = ["AsyncTransport"]
+
+
+class AsyncTransport:
+    """Exchanges over at most ``connections`` connections, by the tasks of one event loop.
+
+    Args:
+        address: The gateway's address.
+        settings: The client's settings.
+    """
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self._address = address
+        self._settings = settings
+        self._multi = pycurl.AsyncCurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, settings.connections)
+        self._idle: list[Handle] = []
+        self._free = asyncio.BoundedSemaphore(settings.connections)
+
+    async def exchange(self, call: Call) -> Answer:
+        """Attempt a call once.
+
+        Raises:
+            CoregwError: The gateway answered with an error, or its answer is refused.
+            Unavailable: It did not answer in time.
+        """
+        attempt = Attempt(call, self._settings)
+        async with self._free:
+            handle = self._idle.pop() if self._idle else self._handle()
+            handle.begin(call, attempt)
+            is_bounded = handle.chunks is None and call.sink is None  # its deadline stays where it is
+            left = attempt.deadline - time.monotonic()
+            handle.curl.setopt(pycurl.TIMEOUT_MS, milliseconds(left) if is_bounded else 0)
+            future = self._multi.add_handle(handle.curl)
+            try:
+                if not is_bounded:
+                    await self._stream(handle, attempt, future)
+                await future
+                answer = handle.end()
+            except pycurl.error as error:
+                if is_bounded and time.monotonic() >= attempt.deadline:
+                    raise attempt.overdue() from None
+                raise handle.failure(error) from None
+            finally:
+                if not future.done():
+                    self._multi.remove_handle(handle.curl)
+                handle.release()
+            self._idle.append(handle)
+            return answer
+
+    async def aclose(self) -> None:
+        """Close the connections. What is in progress is cancelled."""
+        await self._multi.aclose()
+        while self._idle:
+            self._idle.pop().curl.close()
+
+    def _handle(self) -> Handle:
+        return Handle(self._address, self._settings, is_live=True)
+
+    async def _stream(self, handle: Handle, attempt: Attempt, transfer: asyncio.Future[pycurl.Curl]) -> None:
+        """Supply the body, and watch a deadline that every chunk postpones.
+
+        Raises:
+            Unavailable: The deadline has passed.
+        """
+        wake = asyncio.Event()
+        handle.on_starved = wake.set
+        transfer.add_done_callback(lambda _: wake.set())
+        while not transfer.done():
+            wake.clear()
+            if handle.is_starved and handle.chunks is not None:
+                # in a worker thread, because reading a file blocks
+                chunk = await anyio.to_thread.run_sync(next, handle.chunks, None)
+                if not transfer.done():
+                    handle.supply(chunk)
+            left = attempt.deadline - time.monotonic()
+            if left <= 0:
+                raise attempt.overdue()
+            timer = asyncio.get_running_loop().call_later(left, wake.set)
+            try:
+                await wake.wait()
+            finally:
+                timer.cancel()

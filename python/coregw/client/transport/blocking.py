@@ -1,0 +1,181 @@
+"""The blocking driver: a libcurl multi handle per connection, and a poll loop that keeps to deadlines.
+
+libcurl's own blocking call would neither end at a deadline that moves nor return for a signal; its `select` is limited
+to descriptors below 1024.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import threading
+import time
+from typing import Final
+
+import pycurl
+
+from coregw.client.exchange import Answer, Attempt, Call
+from coregw.client.settings import ClientSettings
+from coregw.client.transport.address import Address
+from coregw.client.transport.handle import Handle
+
+__all__ = ["BlockingTransport"]
+
+_abandoned: Final[list[_Connection]] = []
+"""Connections of the parent process, in a child: never closed there, since that would end their TLS sessions."""
+
+
+class BlockingTransport:
+    """Exchanges over at most ``connections`` connections. Safe to share between threads, and to use after a fork.
+
+    Args:
+        address: The gateway's address.
+        settings: The client's settings.
+    """
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self._address = address
+        self._settings = settings
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._idle: list[_Connection] = []
+        self._free = threading.BoundedSemaphore(self._settings.connections)
+
+    def exchange(self, call: Call) -> Answer:
+        """Attempt a call once.
+
+        Raises:
+            CoregwError: The gateway answered with an error, or its answer is refused.
+            Unavailable: It did not answer in time.
+        """
+        if self._process != os.getpid():
+            _abandoned.extend(self._idle)
+            self._start()
+        attempt = Attempt(call, self._settings)
+        if not self._free.acquire(timeout=max(0.0, min(attempt.deadline - time.monotonic(), threading.TIMEOUT_MAX))):
+            raise attempt.overdue()
+        try:
+            connection = self._connection()
+            try:
+                answer = connection.exchange(call, attempt)
+            except BaseException:
+                connection.close()
+                raise
+            self._idle.append(connection)
+        finally:
+            self._free.release()
+        if self._closed:
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        """Close the connections, those in use when their exchanges end."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _connection(self) -> _Connection:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        try:
+            return self._idle.pop()  # the one used last, whose connection is the least likely to have expired
+        except IndexError:
+            return _Connection(self._address, self._settings)
+
+
+class _Connection:
+    """A multi handle that carries one transfer at a time, so it keeps one connection."""
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self._idle_seconds = settings.idle_seconds
+        self._handle = Handle(address, settings, is_live=False)
+        self._poller = select.poll()
+        self._timers: list[int] = []
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, 1)
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._timers.append)
+
+    def exchange(self, call: Call, attempt: Attempt) -> Answer:
+        """Attempt a call. After an exception, close the connection."""
+        handle = self._handle
+        handle.begin(call, attempt)
+        try:
+            self._multi.add_handle(handle.curl)
+            try:
+                self._drive(attempt)
+                _, _, failed = self._multi.info_read()
+                if failed:
+                    _, code, message = failed[0]
+                    raise pycurl.error(code, message)
+                return handle.end()
+            except pycurl.error as error:
+                raise handle.failure(error) from None
+            finally:
+                self._multi.remove_handle(handle.curl)
+        finally:
+            handle.release()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._multi.close()
+        self._handle.curl.close()
+
+    def _drive(self, attempt: Attempt) -> None:
+        """Let libcurl send and receive until the transfer ends.
+
+        Raises:
+            pycurl.error: libcurl failed.
+            Unavailable: The attempt's deadline has passed, or nothing was sent or received for ``idle_seconds``.
+        """
+        handle, multi, timers, poll = self._handle, self._multi, self._timers, self._poller.poll
+        expires = math.inf  # when libcurl wants to be called without an event
+        now = active = time.monotonic()
+        is_running = 1
+        while is_running:
+            if timers:
+                delay = timers[-1] / 1000
+                timers.clear()
+                expires = math.inf if delay < 0 else now + delay
+            events: list[tuple[int, int]] = []
+            if expires > now:
+                wait = min(expires, attempt.deadline, active + self._idle_seconds) - now
+                events = poll(max(0, math.ceil(wait * 1000)))
+            for descriptor, event in events:
+                _, is_running = multi.socket_action(descriptor, _ready(event))
+            if not events and expires <= now:
+                expires = math.inf
+                _, is_running = multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            handle.process()
+            if handle.is_starved and handle.chunks is not None:
+                handle.supply(next(handle.chunks, None))
+            now = time.monotonic()
+            if events:
+                active = now
+            if not is_running:
+                return
+            if now >= attempt.deadline:
+                raise attempt.overdue()
+            if now >= active + self._idle_seconds and handle.has_connected():
+                raise handle.idle()
+
+    def _watch(self, what: int, descriptor: int, multi: object, data: object) -> None:
+        """Take which events of a socket libcurl waits for; its `M_SOCKETFUNCTION`."""
+        if what == pycurl.POLL_REMOVE:
+            self._poller.unregister(descriptor)
+        else:
+            reads = select.POLLIN if what & pycurl.POLL_IN else 0
+            writes = select.POLLOUT if what & pycurl.POLL_OUT else 0
+            self._poller.register(descriptor, reads | writes)
+
+
+def _ready(event: int) -> int:
+    """Return a poll event in libcurl's terms. A hang-up is read, so that libcurl finds what arrived before it."""
+    readable = pycurl.CSELECT_IN if event & (select.POLLIN | select.POLLHUP) else 0
+    writable = pycurl.CSELECT_OUT if event & select.POLLOUT else 0
+    failed = pycurl.CSELECT_ERR if event & (select.POLLERR | select.POLLNVAL) else 0
+    return int(readable | writable | failed)

@@ -1,0 +1,29 @@
+"""When a call is repeated: only after transient failures, with exponential backoff and jitter."""
+
+from __future__ import annotations
+
+import random
+
+from coregw.client.exchange import is_retryable
+from coregw.client.settings import ClientSettings
+from coregw.errors import CoregwError
+
+__all__ = ["Retries"]
+
+
+class Retries:
+    """The retries of one call."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._failed = 0
+
+    def wait_seconds(self, error: CoregwError) -> float | None:
+        """Return how long to wait before the next attempt, or None if the call has failed."""
+        settings = self._settings
+        self._failed += 1
+        if self._failed >= settings.attempts or not is_retryable(error):
+            return None
+        backoff = settings.backoff_seconds * 2.0 ** min(self._failed - 1, 60)
+        jitter = random.uniform(0, settings.backoff_seconds)  # noqa: S311 - not for cryptography
+        return min(backoff + jitter, settings.backoff_max_seconds)

@@ -1,0 +1,202 @@
+"""What both clients owe to their transport: heads, forks, threads, signals, and streams in both directions."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio
+import pytest
+
+import coregw
+from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.errors import InvalidInput, TooLarge, Unavailable
+from gateways import read_head, scripted_gateway
+
+DATA = b"the payload"
+CID = coregw.payload_cid(DATA)
+ONCE = ClientSettings(attempts=1)
+MIB = 1 << 20
+
+
+def blocking(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+    with Client(url, settings) as client:
+        return getattr(client, method)(*arguments)
+
+
+def asyncio(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+    async def call() -> object:
+        async with AsyncClient(url, settings) as client:
+            return await getattr(client, method)(*arguments)
+
+    return anyio.run(call)
+
+
+both_clients = pytest.mark.parametrize("call", [blocking, asyncio])
+Call = Callable[..., object]
+
+
+def sending(*pieces: bytes) -> Callable[[socket.socket], None]:
+    """Answers with these bytes, each piece as a segment of its own."""
+
+    def script(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        read_head(connection)
+        for piece in pieces:
+            connection.sendall(piece)
+
+    return script
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DATA)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(DATA), DATA)
+
+
+@both_clients
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 X\r\nLink: y\r\n\r\n", OK, DATA], id="1xx"),
+        pytest.param([b"HTTP/1.1 103 X\r\n\r\nHTTP/1.1 102 X\r\n\r\n" + OK + DATA], id="1xx in one segment"),
+        pytest.param([OK[:5], OK[5:30], OK[30:], DATA[:1], DATA[1:]], id="pieces"),
+        pytest.param([CHUNKED + b"Content-Length: 1\r\nX: HTTP/1.1 500\r\n\r\n"], id="trailers"),
+        pytest.param([b"HTTP/1.0 200 OK\r\n\r\n", DATA], id="until the connection ends"),
+        pytest.param([b"HTTP/1.1 200 OK\nContent-Length: %d\n\n" % len(DATA), DATA], id="bare line feeds"),
+    ],
+)
+def test_every_form_of_an_answer_is_read(call: Call, pieces: list[bytes]) -> None:
+    with scripted_gateway(sending(*pieces)) as url:
+        assert call(url, ONCE, "get_payload", CID) == DATA
+
+
+@both_clients
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([b""], id="nothing"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Le"], id="half a head"),
+        pytest.param([OK, DATA[:-1]], id="half a body"),
+        pytest.param([CHUNKED[:-3]], id="half a chunked body"),
+        pytest.param([b"SSH-2.0-OpenSSH\r\n"], id="another protocol"),
+        pytest.param([b"HTTP/1.1 103 X\r\n\r\n"], id="informational answers alone"),
+    ],
+)
+def test_an_incomplete_answer_is_unavailable(call: Call, pieces: list[bytes]) -> None:
+    with scripted_gateway(sending(*pieces)) as url, pytest.raises(Unavailable, match=f"gateway {url}: "):
+        call(url, ONCE, "get_payload", CID)
+
+
+@both_clients
+def test_an_answer_that_declares_too_much_is_refused_before_its_body(call: Call) -> None:
+    def script(connection: socket.socket) -> None:
+        read_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+        connection.recv(1)  # until the client disconnects
+
+    with scripted_gateway(script) as url, pytest.raises(TooLarge):
+        call(url, ONCE, "get_payload", CID, 11)
+
+
+@both_clients
+def test_a_redirect_is_not_followed(call: Call) -> None:
+    moved = b"HTTP/1.1 307 X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"
+    with scripted_gateway(sending(moved)) as url, pytest.raises(coregw.CoregwError, match="answered 307"):
+        call(url, ONCE, "get_payload", CID)
+
+
+@both_clients
+def test_a_call_after_closing_is_an_error(call: Call, gateway: str) -> None:
+    with Client(gateway) as client:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        client.get_payload(CID)
+
+
+@both_clients
+def test_a_hostile_argument_adds_no_header(call: Call) -> None:
+    with pytest.raises(InvalidInput):
+        call("http://127.0.0.1:1/a\r\nX-Evil: 1", ONCE, "get_payload", CID)
+
+
+class Body(io.RawIOBase):
+    """A sink that counts its writes."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def tell(self) -> int:
+        return sum(self.sizes)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return 0
+
+    def truncate(self, size: int | None = None) -> int:
+        return 0
+
+    def write(self, chunk: bytes) -> int:  # type: ignore[override]
+        self.sizes.append(len(chunk))
+        return len(chunk)
+
+
+def test_a_blocking_download_arrives_in_large_chunks(client: Client) -> None:
+    data = os.urandom(8 * MIB)
+    body = Body()
+    assert client.download(client.put_payload(data), body) == len(data)  # type: ignore[arg-type]
+    assert len(body.sizes) < len(data) / (32 << 10)
+
+
+def test_threads_share_a_client(gateway: str) -> None:
+    few = ClientSettings(connections=3)
+    with Client(gateway, few) as client, ThreadPoolExecutor(8) as pool:
+        payloads = [b"%d" % number for number in range(100)]
+        cids = list(pool.map(client.put_payload, payloads))
+        assert list(pool.map(client.get_payload, cids)) == payloads
+
+
+def test_a_forked_child_and_its_parent_keep_their_connections(gateway: str) -> None:
+    with Client(gateway) as client:
+        cid = client.put_payload(DATA)
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                is_right = False
+                try:
+                    is_right = client.get_payload(cid) == DATA
+                    client.close()
+                finally:
+                    os._exit(0 if is_right else 1)
+            assert client.get_payload(cid) == DATA
+            assert os.waitpid(child, 0)[1] == 0
+        assert client.get_payload(cid) == DATA
+
+
+def test_a_signal_interrupts_a_blocking_call(gateway: str) -> None:
+    def script(connection: socket.socket) -> None:
+        read_head(connection)
+        os.kill(os.getpid(), signal.SIGINT)  # handled in the main thread, where the test runs
+        connection.recv(1)
+
+    with scripted_gateway(script) as url, Client(url) as client, pytest.raises(KeyboardInterrupt):
+        client.get_payload(CID)
+
+
+def test_a_connection_is_kept_and_replaced_when_the_gateway_closes_it() -> None:
+    accepted = threading.Semaphore(0)
+
+    def script(connection: socket.socket) -> None:
+        accepted.release()
+        for _ in range(2):
+            read_head(connection)
+            connection.sendall(OK + DATA)
+
+    with scripted_gateway(script) as url, Client(url, ONCE) as client:
+        for _ in range(4):
+            assert client.get_payload(CID) == DATA
+    assert accepted.acquire(blocking=False)
+    assert accepted.acquire(blocking=False)
+    assert not accepted.acquire(blocking=False)
