@@ -46,9 +46,11 @@ def main() -> None:
     for i, case in enumerate(cases("folders.json")):
         if "record" in case:
             write("attributes", f"record-{i}", bytes.fromhex(case["record"]))
+    # The longest key, with a node at every bit of it: its proof is the longest there is.
+    write("long", "longest", bytes([0, 0, 1, 0, 1, 0, 0, 36]))
     # The other targets make trees and requests of their input; random bytes make small ones of every kind.
     dice = random.Random(1)  # noqa: S311 - seeded on purpose
-    for target in ("cars", "changes", "forged", "mutations", "pages", "results", "stored"):
+    for target in ("cars", "changes", "forged", "long", "mutations", "pages", "results", "stored"):
         for i in range(40):
             write(target, f"random-{i}", dice.randbytes(dice.choice((20, 60, 200, 600))))
 
