@@ -21,6 +21,9 @@ from openapi_outline import outline
 
 EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "docs" / "examples.json"
 PINNED = Path(__file__).parent / "gateway" / "docs" / "openapi.txt"
+PINNED_MANAGEMENT = PINNED.with_name("management.txt")
+
+JSON_LINES = "application/x-ndjson"
 
 VARYING = {"published_at", "frozen_at", "version"}
 """Members of responses whose values differ in every run."""
@@ -93,15 +96,17 @@ def settled(value: object) -> object:
     return [settled(each) for each in value] if isinstance(value, list) else value
 
 
-def _ask() -> tuple[dict[str, Any], list[httpx2.Response]]:
-    """Return the document of a new gateway, and its responses to the examples."""
+def _ask() -> tuple[dict[str, Any], dict[str, Any], list[httpx2.Response]]:
+    """Return the documents of a new gateway and of its management, and its responses to the examples."""
     with (
         tempfile.TemporaryDirectory() as folder,
         serving.process(Path(folder) / "data", serving.ADMIN) as gateway,
         httpx2.Client(base_url=gateway.url, timeout=60) as client,
     ):
         document = client.get("/openapi.json").json()
-        return document, [answer for _, _, answer in replay(client, document, serving.ADMIN_TOKEN)]
+        with serving.control(Path(folder) / "data") as control:
+            management = control.get("/openapi.json").json()
+        return document, management, [answer for _, _, answer in replay(client, document, serving.ADMIN_TOKEN)]
 
 
 def _body(answer: httpx2.Response) -> dict[str, object]:
@@ -116,7 +121,7 @@ def renew() -> None:
     """Record the responses of all examples, then the document."""
     examples = json.loads(EXAMPLES.read_text("utf-8"))
     for _ in range(2):  # the second document contains the responses of the first pass
-        document, answers = _ask()
+        document, management, answers = _ask()
         assert len(answers) == len(examples), "an example names an unknown operation"
         for example, answer in zip(examples, answers, strict=True):
             recorded = {"status": answer.status_code} | _body(answer)
@@ -127,6 +132,7 @@ def renew() -> None:
         lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in examples)
         EXAMPLES.write_text(f"[\n{lines}\n]\n", "utf-8")
     PINNED.write_text(outline(document), "utf-8")
+    PINNED_MANAGEMENT.write_text(outline(management), "utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def outline(document: JsonObject) -> str:
     lines.append("")
     for code, example in components.pop("examples").items():
         lines.append(f"error {code}: {example['value']['message']}")
-    lines += ["", *(f"example {operation} {name}" for operation, name in rest.pop("x-examples"))]
+    lines += ["", *(f"example {operation} {name}" for operation, name in rest.pop("x-examples", []))]
     lines += ["", f"components:{_left(components)}", f"document:{_left(rest)}"]
     return "\n".join(lines) + "\n"
 

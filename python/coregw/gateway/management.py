@@ -25,6 +25,7 @@ from coregw.errors import Unavailable
 from coregw.gateway.app import Guarded
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import CONTROL_SOCKET, listen_for_control
+from coregw.gateway.docs.document import MANAGEMENT, build_document
 from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.dispatch import Dispatcher
 from coregw.gateway.http.origins import ANY
@@ -35,7 +36,7 @@ from coregw.gateway.logs import AccessLog
 from coregw.gateway.maintenance import backup, flush, fsck, gc, heal, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
-from coregw.gateway.routes import health, metrics
+from coregw.gateway.routes import health, metrics, openapi
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
@@ -111,13 +112,17 @@ def _app(management: Management, token: AccessToken | None, *, is_open: bool) ->
     handlers = [handler for group in _GROUPS for handler in group.handlers]
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
     litestar = Litestar(
-        route_handlers=[*health.handlers, *metrics.handlers, *(restricted if is_open or token is not None else [])],
+        route_handlers=[
+            *(handler for group in (health, metrics, openapi) for handler in group.handlers),
+            *(restricted if is_open or token is not None else []),
+        ],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
         state=State({"gateway": management.gateway, "management": management}),
         openapi_config=None,
         logging_config=None,
         debug=False,
     )
+    litestar.state["openapi"] = build_document((), litestar, MANAGEMENT)
     served = litestar if token is None else Guarded(litestar, token)
     app = Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
     return AccessLog(app) if management.gateway.settings.access_log else app

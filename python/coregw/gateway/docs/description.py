@@ -8,13 +8,14 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-__all__ = ["CAR", "DESCRIPTION", "OCTETS", "Body", "Description", "Parameter"]
+__all__ = ["CAR", "DESCRIPTION", "JSON_LINES", "OCTETS", "Body", "Description", "Parameter"]
 
 DESCRIPTION: Final = "coregw_description"
 """The key, in a Litestar handler's ``opt``, of its `Description`, or of one `Description` for each method."""
 
 OCTETS: Final = "application/octet-stream"
 CAR: Final = "application/vnd.ipld.car"
+JSON_LINES: Final = "application/x-ndjson"
 
 Body = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
 """The struct of a JSON body, several structs of which it is one, or a media type."""
@@ -46,7 +47,9 @@ class Description:
         status: The status of a success.
         request: The request body, or None.
         answer: The body of a success, or None.
+        result: The result of a long operation, whose response is JSON lines (`coregw.gateway.maintenance.operations`).
         structs: Structs that `request` or `answer` refer to by name, besides their fields' types.
+        is_body_required: Whether the request must have a body, if it may have one.
         codes: Error codes besides those that every route has.
         query: Query parameters by name: their meaning, or a `Parameter` if they are not plain text.
         request_headers: Names of the request headers that matter; `coregw.gateway.docs.document` describes them.
@@ -59,7 +62,9 @@ class Description:
     status: int = 200
     request: Body | None = None
     answer: Body | None = None
+    result: type[msgspec.Struct] | None = None
     structs: tuple[type[msgspec.Struct], ...] = ()
+    is_body_required: bool = True
     codes: tuple[str, ...] = ()
     query: Mapping[str, str | Parameter] = field(default_factory=dict)
     request_headers: tuple[str, ...] = ()

@@ -17,15 +17,16 @@ from litestar.routes import HTTPRoute
 
 from coregw._core import __version__
 from coregw.errors import ERROR_CODES
-from coregw.gateway.docs.description import DESCRIPTION, Body, Description, Parameter
+from coregw.gateway.docs.description import DESCRIPTION, JSON_LINES, Body, Description, Parameter
 from coregw.gateway.docs.examples import Example, all_examples
 from coregw.gateway.http.dispatch import HotRoute
 from coregw.messages import Error
+from coregw.messages.progress import Progress
 
 if TYPE_CHECKING:
     from litestar import Litestar
 
-__all__ = ["Operation", "build_document", "operations_of"]
+__all__ = ["MANAGEMENT", "Operation", "build_document", "operations_of"]
 
 _TEXT: Final[Mapping[str, object]] = {"type": "string"}
 _NAME: Final[Mapping[str, object]] = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
@@ -66,6 +67,16 @@ is a 404 `route_not_found`, a known path with another method a 405 `method_not_a
 Malformed HTTP, or a request head past its limit, is a 400 `invalid_request` on all paths.
 
 The examples work: sent to a new gateway in the order of `x-examples`, each gets the response of the same name."""
+
+MANAGEMENT: Final = """\
+The management of a gateway: health, metrics, published roots, and maintenance. On the control socket no route needs a
+token; by TCP all routes below `/admin` need it, and do not exist in a gateway without one.
+
+A long operation responds with JSON lines: `{"progress": {…}}` at least once a second, then `{"result": {…}}` or
+`{"error": {…}}`. Closing the connection cancels it. One of each kind runs at a time; another is a 503 `unavailable`.
+
+Every error of every route has the body `Error`."""
+"""The description of the document of the management addresses."""
 
 
 class Operation(NamedTuple):
@@ -117,8 +128,11 @@ def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
             yield Operation(method, path, description.operation_id or name, handler.fn.__module__, description)
 
 
-def build_document(hot: Iterable[HotRoute], litestar: Litestar) -> bytes:
-    """Return the document of all routes as JSON."""
+def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _ABOUT) -> bytes:
+    """Return the document of all routes as JSON; `about` describes it.
+
+    Examples are listed in ``x-examples`` unless it is that of the management addresses: they need the other routes.
+    """
     operations = [_DocumentedOperation(each) for each in operations_of(hot, litestar)]
     paths: dict[str, dict[str, Any]] = {}
     structs: dict[str, type[msgspec.Struct]] = {"Error": Error}
@@ -126,7 +140,8 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar) -> bytes:
     for each in operations:
         paths.setdefault(each.operation.path, {})[each.operation.method.lower()] = each.document()
         description = each.operation.description
-        named = (*_structs_of(description.request), *_structs_of(description.answer), *description.structs)
+        streamed = () if description.result is None else (description.result, Progress)
+        named = (*_structs_of(description.request), *_structs_of(description.answer), *description.structs, *streamed)
         structs |= {kind.__name__: kind for kind in named}
         tags[each.tag] = each.about_tag
     names = {each.operation.name for each in operations}
@@ -135,7 +150,7 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar) -> bytes:
         "info": {
             "title": "coregw",
             "version": __version__,
-            "description": _ABOUT,
+            "description": about,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "tags": [{"name": name, "description": about} for name, about in sorted(tags.items())],
@@ -147,8 +162,9 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar) -> bytes:
             },
             "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
         },
-        "x-examples": [[each.operation, each.name] for each in all_examples() if each.operation in names],
     }
+    if about is not MANAGEMENT:
+        document["x-examples"] = [[each.operation, each.name] for each in all_examples() if each.operation in names]
     return msgspec.json.encode(document)
 
 
@@ -177,7 +193,8 @@ class _DocumentedOperation:
             documented["security"] = [{_BEARER: []}]
         if self._description.request is not None:
             sent = {each.name: each.document(each.sent) for each in self._examples if each.sent is not None}
-            documented["requestBody"] = {"required": True, "content": _content(self._description.request, sent)}
+            content = _content(self._description.request, sent)
+            documented["requestBody"] = {"required": self._description.is_body_required, "content": content}
         return documented
 
     def _parameters(self) -> list[dict[str, Any]]:
@@ -219,6 +236,8 @@ class _DocumentedOperation:
                 documented[str(status)]["headers"] = _headers(description.headers)
             if description.answer is not None and status < 300 and self.operation.method != "HEAD":
                 documented[str(status)]["content"] = _content(description.answer, self._answers(status))
+            if description.result is not None and status < 300:
+                documented[str(status)]["content"] = {JSON_LINES: {"schema": _lines(description.result)}}
         return documented
 
     def _errors(self) -> dict[str, Any]:
@@ -267,6 +286,21 @@ def _content(body: Body, examples: Mapping[str, object]) -> dict[str, Any]:
         return {body: {**shown}}
     refs = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _structs_of(body)]
     return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}, **shown}}
+
+
+def _lines(result: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the schema of a line of a long operation's response."""
+    members: dict[str, type[msgspec.Struct]] = {"progress": Progress, "result": result, "error": Error}
+    return {
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {name: {"$ref": f"#/components/schemas/{kind.__name__}"}},
+                "required": [name],
+            }
+            for name, kind in members.items()
+        ]
+    }
 
 
 def _schemas(structs: list[type[msgspec.Struct]]) -> dict[str, Any]:

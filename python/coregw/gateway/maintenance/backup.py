@@ -9,6 +9,7 @@ import msgspec
 from litestar import Request, post
 
 from coregw.errors import InvalidInput
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.maintenance.operations import Report
@@ -32,7 +33,17 @@ class BackupRequest(Message, frozen=True, kw_only=True):
     keep: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_KEEP
 
 
-@post("/backup")
+@post(
+    "/backup",
+    opt={
+        DESCRIPTION: Description(
+            "Backs the store up to a directory of the gateway's machine; by the control socket only.",
+            request=BackupRequest,
+            result=BackedUp,
+            codes=("unauthorized", "too_large", "unsupported_media_type", "storage_full"),
+        )
+    },
+)
 async def backup(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/backup``.
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from litestar import Request, post
 
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
@@ -22,7 +23,14 @@ class Flushed(Message, frozen=True, kw_only=True):
     flushed: bool = True
 
 
-@post("/flush")
+@post(
+    "/flush",
+    opt={
+        DESCRIPTION: Description(
+            "Flushes the memtables, so that the next start replays no log.", result=Flushed, codes=("unauthorized",)
+        )
+    },
+)
 async def flush(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/flush``. The body is ignored."""
     query_parameters(request.scope)

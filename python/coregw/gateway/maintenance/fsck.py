@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from litestar import Request, post
 
 from coregw.errors import CoregwError
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
@@ -24,7 +25,14 @@ _PAUSE_SECONDS: Final = 60.0
 """The time between two rounds of the scrub."""
 
 
-@post("/fsck")
+@post(
+    "/fsck",
+    opt={
+        DESCRIPTION: Description(
+            "Checks the whole store, and names everything that is damaged.", result=CheckResult, codes=("unauthorized",)
+        )
+    },
+)
 async def fsck(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/fsck``. The body is ignored."""
     query_parameters(request.scope)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from litestar import Request, get, post
 
 from coregw.errors import CoregwError, InvalidInput
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
@@ -17,6 +18,7 @@ from coregw.messages import decode, encode
 from coregw.messages.maintenance import (
     CollectRequest,
     GarbageCollected,
+    PinnedRoot,
     PinnedRoots,
     PinRequest,
     UnpinRequest,
@@ -33,9 +35,21 @@ logger = logging.getLogger("coregw.gc")
 
 _MAX_BODY_BYTES: Final = 64 << 10
 _UNCACHED: Final = {"Cache-Control": "no-store"}
+_BODY_CODES: Final = ("unauthorized", "too_large", "unsupported_media_type")
 
 
-@post("/gc")
+@post(
+    "/gc",
+    opt={
+        DESCRIPTION: Description(
+            "Removes what no published, pinned or recent root needs.",
+            request=CollectRequest,
+            is_body_required=False,
+            result=GarbageCollected,
+            codes=("unauthorized", "too_large"),
+        )
+    },
+)
 async def gc(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/gc``. Without a body, everything is as the settings say."""
     query_parameters(request.scope)
@@ -45,14 +59,24 @@ async def gc(request: Request[Any, Any, Any]) -> Reply:
     return management.operations.stream(request.scope, "gc", _collecting(management, asked))
 
 
-@get("/pins")
+@get("/pins", opt={DESCRIPTION: Description("The pins, by name.", answer=PinnedRoots, codes=("unauthorized",))})
 async def list_pins(request: Request[Any, Any, Any]) -> Reply:
     """``GET /admin/v1/maintenance/pins``."""
     query_parameters(request.scope)
     return _reply(PinnedRoots(pins=await Pins(Management.of(request).gateway.engine.store).all()))
 
 
-@post("/pins")
+@post(
+    "/pins",
+    opt={
+        DESCRIPTION: Description(
+            "Pins a held root, so that no collection of garbage removes it.",
+            request=PinRequest,
+            answer=PinnedRoot,
+            codes=(*_BODY_CODES, "invalid_cid", "kind_mismatch", "root_not_found", "storage_full"),
+        )
+    },
+)
 async def pin(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/pins``."""
     management = Management.of(request)
@@ -61,7 +85,14 @@ async def pin(request: Request[Any, Any, Any]) -> Reply:
     return _reply(await Pins(management.gateway.engine.store).add(asked.root, asked.name, asked.expires_at))
 
 
-@post("/pins/remove")
+@post(
+    "/pins/remove",
+    opt={
+        DESCRIPTION: Description(
+            "Removes a pin.", request=UnpinRequest, answer=PinnedRoot, codes=(*_BODY_CODES, "record_not_found")
+        )
+    },
+)
 async def unpin(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/pins/remove``."""
     management = Management.of(request)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Request, post
 
 from coregw.errors import InvalidInput
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.maintenance.operations import Report
@@ -25,7 +26,17 @@ class HealRequest(Message, frozen=True, kw_only=True):
     directory: str
 
 
-@post("/heal")
+@post(
+    "/heal",
+    opt={
+        DESCRIPTION: Description(
+            "Restores what the store has lost, from files that `coregw heal` has put into the data directory.",
+            request=HealRequest,
+            result=Restored,
+            codes=("unauthorized", "too_large", "unsupported_media_type", "storage_full"),
+        )
+    },
+)
 async def heal(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/heal``. Everything is checked against its CID."""
     management = Management.of(request)

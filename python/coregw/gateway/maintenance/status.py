@@ -9,6 +9,7 @@ from typing import Any, Final
 from litestar import Request, get
 
 from coregw._core import __version__
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
@@ -42,7 +43,16 @@ class Status(Message, frozen=True, kw_only=True):
     operations: list[RunningOperation]
 
 
-@get("/status")
+@get(
+    "/status",
+    opt={
+        DESCRIPTION: Description(
+            "Version, processes, addresses, and the long operations in progress.",
+            answer=Status,
+            codes=("unauthorized",),
+        )
+    },
+)
 async def status(request: Request[Any, Any, Any]) -> Reply:
     """``GET /admin/v1/maintenance/status``."""
     query_parameters(request.scope)

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coregw import __version__
 from coregw.errors import CoregwError
+from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
@@ -23,7 +24,14 @@ from coregw.store.rocksdb import RocksStore
 __all__ = ["handlers"]
 
 
-@get("/metrics")
+@get(
+    "/metrics",
+    opt={
+        DESCRIPTION: Description(
+            "What all processes of the gateway have counted, in Prometheus' text format.", answer="text/plain"
+        )
+    },
+)
 async def metrics(request: Request[Any, Any, Any]) -> Reply:
     """``GET /metrics``. If the store does not answer in time, its sizes are left out."""
     query_parameters(request.scope)
