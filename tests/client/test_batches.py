@@ -22,6 +22,8 @@ def changed(change: Callable[[Results], object]) -> Callable[[Reply], Reply]:
 
     def lie(reply: Reply) -> Reply:
         document = json.loads(reply.body)
+        if "results" not in document:
+            return reply
         change(document["results"])
         return reply.with_body(json.dumps(document).encode())
 
@@ -88,26 +90,65 @@ def test_cid_that_does_not_match_the_bytes_is_refused(liar: Liar) -> None:
     ids=["one less", "one more", "none"],
 )
 def test_too_few_or_too_many_results_are_refused(liar: Liar, client: Client, lie: Callable[[Results], object]) -> None:
-    root = client.create_root({"a": coregw.payload_cid(b"a"), "b": coregw.payload_cid(b"b")})
+    root = nested(client)
     lying = liar(changed(lie))
     with pytest.raises(ProofError, match="requested"):
         lying.put_payloads([b"a", b"b"])
     with pytest.raises(ProofError, match="requested"):
         lying.has_payloads([coregw.payload_cid(b"a")] * 2)
     with pytest.raises(ProofError, match="requested"):
-        lying.resolve_many(root, ["a", "b"])
+        lying.resolve_many(root, ["inner/a", "inner/b"])
 
 
-def test_many_paths_are_resolved_in_order(client: Client) -> None:
-    arcs = {f"folder/{number}": coregw.payload_cid(str(number).encode()) for number in range(2500)}
-    root = client.create_root(arcs)
-    assert client.resolve_many(root, arcs) == list(arcs.values())
-    assert client.resolve_many(root, [["folder", "7"], "folder/none", "", "x"]) == [arcs["folder/7"], None, root, None]
+def nested(client: Client) -> str:
+    """Create a map with the payloads "a" and "b" in a map nested in it."""
+    inner = client.create_root({name: coregw.payload_cid(name.encode()) for name in "ab"})
+    return client.create_root({"inner": inner})
+
+
+def test_many_paths_are_resolved_in_order(liar: Liar, client: Client) -> None:
+    arcs = {f"folder/{number}": coregw.payload_cid(str(number).encode()) for number in range(5000)}
+    listed = client.create_list([arcs["folder/1"]])
+    root = client.create_root(arcs | {"map": nested(client), "list": listed})
+    recorder = Recorder()
+    recorded = liar(recorder)
+    assert recorded.resolve_many(root, arcs) == list(arcs.values())
+    assert [path for path, _ in recorder.requests] == ["/v1/map-proof"] * 2
+    recorder.requests.clear()
+    paths: list[str | list[str]] = [["folder", "7"], "folder/none", "", "map/inner/b", "list/0", "map/x", "folder/7"]
+    b, seven = coregw.payload_cid(b"b"), arcs["folder/7"]
+    assert recorded.resolve_many(root, paths) == [seven, None, root, b, arcs["folder/1"], None, seven]
+    assert recorder.requests == [("/v1/map-proof", 0), ("/v1/resolve/batch", 5)]
+    recorder.requests.clear()
+    assert recorded.resolve_many(listed, ["0", "1"]) == [arcs["folder/1"], None]
+    assert recorder.requests == [("/v1/resolve/batch", 2)]
     assert client.resolve_many(root, []) == []
     with pytest.raises(InvalidInput):
         client.resolve_many(root, ["a//b"])
     with pytest.raises(RootNotFound):
         client.resolve_many(coregw.Map({"never": root}).root, ["never"])
+
+
+def test_many_keys_are_proven_present_or_absent(liar: Liar, client: Client) -> None:
+    arcs = {f"folder/{number}": coregw.payload_cid(str(number).encode()) for number in range(100)}
+    root = client.create_root(arcs | {"map": nested(client)})
+    paths = ["folder/7", "none", "map/inner", "folder/7", "folder"]
+    assert client.prove_keys(root, paths) == [arcs["folder/7"], None, None, arcs["folder/7"], None]
+    assert client.prove_keys(root, []) == []
+    with pytest.raises(InvalidInput):
+        client.prove_keys(root, [""])
+    with pytest.raises(InvalidInput):
+        client.prove_keys(client.create_list([]), ["0"])
+
+    def lie(reply: Reply) -> Reply:
+        document = json.loads(reply.body)
+        document["targets"] = document["targets"][::-1]
+        return reply.with_body(json.dumps(document).encode())
+
+    with pytest.raises(ProofError):
+        liar(lie).prove_keys(root, paths)
+    with pytest.raises(ProofError):
+        liar(lie).resolve_many(root, paths)
 
 
 def _swapped(results: Results) -> None:
@@ -124,21 +165,25 @@ def _both(results: Results) -> None:
 
 @pytest.mark.parametrize("lie", [_swapped, _retargeted, _both, lambda results: results[0].clear()])
 def test_a_result_that_is_not_proven_is_refused(liar: Liar, client: Client, lie: Callable[[Results], object]) -> None:
-    root = client.create_root({"a": coregw.payload_cid(b"a"), "b": coregw.payload_cid(b"b")})
+    root = nested(client)
     with pytest.raises(ProofError):
-        liar(changed(lie)).resolve_many(root, ["a", "b"])
+        liar(changed(lie)).resolve_many(root, ["inner/a", "inner/b"])
 
 
 def test_a_batch_whose_answer_is_too_large_is_split_in_halves(liar: Liar, client: Client) -> None:
     arcs = {f"{number:02}": coregw.payload_cid(bytes([number])) for number in range(40)}
-    root = client.create_root(arcs)
-    recorder = Recorder()
-    narrow = liar(recorder, ClientSettings(max_result_bytes=20_000))
-    assert narrow.resolve_many(root, arcs) == list(arcs.values())
-    assert recorder.requests[0] == ("/v1/resolve/batch", 40)
-    assert len(recorder.requests) > 2
-    with pytest.raises(TooLarge):
-        liar(recorder, ClientSettings(max_result_bytes=100)).resolve_many(root, arcs)
+    inner = client.create_root(arcs)
+    root = client.create_root({"inner": inner})
+    for paths, asked, route in (
+        (arcs, inner, "/v1/map-proof"),
+        ([f"inner/{path}" for path in arcs], root, "/v1/resolve/batch"),
+    ):
+        recorder = Recorder()
+        narrow = liar(recorder, ClientSettings(max_result_bytes=5_000))
+        assert narrow.resolve_many(asked, paths) == list(arcs.values())
+        assert [path for path, _ in recorder.requests].count(route) > 2
+        with pytest.raises(TooLarge):
+            liar(recorder, ClientSettings(max_result_bytes=100)).resolve_many(asked, paths)
 
 
 @pytest.mark.anyio

@@ -15,6 +15,7 @@ from coregw.client.exchange import Answer, Call
 from coregw.client.operations import batch, car, lookup, payload, tree
 from coregw.client.operations import diff as diffs
 from coregw.client.operations import mutate as mutations
+from coregw.client.operations import paths as many
 from coregw.client.operations import root as roots
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
@@ -121,8 +122,8 @@ class AsyncClient:
         return await self._run(lookup.value(self.settings, resolve(root, path)))
 
     async def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
-        """Return the target of each path, None where nothing is found; see `operations.batch.resolve_many`."""
-        return await self._run(batch.resolve_many(self.settings, root, paths))
+        """Return the target of each path, None where nothing is found; see `operations.paths.resolve_many`."""
+        return await self._run(many.resolve_many(self.settings, root, paths))
 
     async def read_key(self, root: CidLike, path: PathLike) -> str:
         """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
@@ -139,6 +140,10 @@ class AsyncClient:
     async def prove_key(self, root: CidLike, path: PathLike) -> str | None:
         """Return the target of a key of a map, or None if the key is proven absent."""
         return await self._run(lookup.value(self.settings, map_proof(root, path)))
+
+    async def prove_keys(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
+        """Return the target of each key of a map, None where it is proven absent; see `operations.paths.prove_keys`."""
+        return await self._run(many.prove_keys(self.settings, root, paths))
 
     async def scan(
         self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
