@@ -10,6 +10,7 @@ import pytest
 pytest.register_assert_rewrite("coregw.store.testing")
 
 from coregw.store.rocksdb import RocksStore, open_store  # noqa: E402 - after the registration
+from store.rocksdb_support import RESERVE, ControlledDatabase  # noqa: E402
 
 
 @pytest.fixture
@@ -21,4 +22,15 @@ def anyio_backend() -> str:
 async def rocks(tmp_path: Path) -> AsyncIterator[RocksStore]:
     """A RocksDB store."""
     async with await open_store(tmp_path / "store") as made:
+        yield made
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> ControlledDatabase:
+    return ControlledDatabase(tmp_path / "store")
+
+
+@pytest.fixture
+async def store(database: ControlledDatabase) -> AsyncIterator[RocksStore]:
+    async with RocksStore(database, reserve_bytes=RESERVE, read_threads=2) as made:
         yield made

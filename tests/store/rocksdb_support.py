@@ -6,11 +6,14 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from coregw.store import CHUNK_BYTES, Store, Table
-from coregw.store.rocksdb import RocksStore
+from coregw.store.rocksdb import CACHE_BYTES, RocksStore
+from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.mark.file import MARK
 from coregw.store.testing.support import multihash_of, read
@@ -136,3 +139,43 @@ def flip_bit_in_ssts(path: Path, pattern: bytes) -> int:
             flip_bit(table, position)
             changed += 1
     return changed
+
+
+ROOM, NO_ROOM = 1 << 40, 0
+RESERVE = 1 << 20
+
+
+class ControlledDatabase(Database):
+    """A database whose syncs are counted and can be held up or fail, and whose disk can be full."""
+
+    def __init__(self, path: Path) -> None:
+        self.syncs = 0
+        self.free = ROOM
+        self.error: Exception | None = None
+        self.is_waiting = threading.Event()
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        super().__init__(path, CACHE_BYTES, salvage=False)
+        self.syncs = 0
+
+    def sync(self) -> None:
+        self.syncs += 1
+        self.is_waiting.set()
+        assert self.may_sync.wait(30)
+        if self.error is not None:
+            raise self.error
+        super().sync()
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    async def hold(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        """Start `work`, and return when it waits for its sync, which waits for `release`."""
+        self.may_sync.clear()
+        self.is_waiting.clear()
+        task = asyncio.create_task(work)
+        assert await asyncio.to_thread(self.is_waiting.wait, 30)
+        return task
+
+    def release(self) -> None:
+        self.may_sync.set()

@@ -1,84 +1,31 @@
-"""Group commit of the RocksDB store: shared syncs, durable before visible, aborted uploads, full disks and stalls."""
+"""Group commit of the RocksDB store: shared syncs, durable before visible, and aborted uploads."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rocksdict import Rdict
 
-from coregw.errors import InvalidInput, StorageFull, Unavailable
+from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
-from coregw.store.rocksdb import CACHE_BYTES, RocksStore
-from coregw.store.rocksdb.database import Database
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store.testing.support import multihash_of, random_bytes, upload
 from store.rocksdb_support import (
+    RESERVE,
+    ControlledDatabase,
     are_held,
     assert_payloads_are_whole,
+    flip_bit_in_ssts,
     get_pages,
-    kill_after,
     put_pages,
     put_roots,
     writes_resumed,
 )
-from stores import opened
 
 pytestmark = pytest.mark.anyio
-
-ROOM, NO_ROOM = 1 << 40, 0
-RESERVE = 1 << 20
-
-
-class ControlledDatabase(Database):
-    """A database whose syncs are counted and can be held up or fail, and whose disk can be full."""
-
-    def __init__(self, path: Path) -> None:
-        self.syncs = 0
-        self.free = ROOM
-        self.error: Exception | None = None
-        self.is_waiting = threading.Event()
-        self.may_sync = threading.Event()
-        self.may_sync.set()
-        super().__init__(path, CACHE_BYTES, salvage=False)
-        self.syncs = 0
-
-    def sync(self) -> None:
-        self.syncs += 1
-        self.is_waiting.set()
-        assert self.may_sync.wait(30)
-        if self.error is not None:
-            raise self.error
-        super().sync()
-
-    def free_bytes(self) -> int:
-        return self.free
-
-    async def hold(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        """Start `work`, and return when it waits for its sync, which waits for `release`."""
-        self.may_sync.clear()
-        self.is_waiting.clear()
-        task = asyncio.create_task(work)
-        assert await asyncio.to_thread(self.is_waiting.wait, 30)
-        return task
-
-    def release(self) -> None:
-        self.may_sync.set()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> ControlledDatabase:
-    return ControlledDatabase(tmp_path / "store")
-
-
-@pytest.fixture
-async def store(database: ControlledDatabase) -> AsyncIterator[RocksStore]:
-    async with RocksStore(database, reserve_bytes=RESERVE, read_threads=2) as made:
-        yield made
 
 
 # --- syncs ------------------------------------------------------------------------------------------------------------
@@ -205,6 +152,26 @@ async def test_a_write_whose_caller_is_cancelled_still_happens(store: RocksStore
     assert await are_held(store, [b"root"]) == [True]
 
 
+async def test_a_damaged_row_fails_the_requests_that_read_it_and_not_others_of_their_group(tmp_path: Path) -> None:
+    data = [b"payload %d" % i for i in range(3)]
+    async with await open_store(tmp_path / "store") as before:
+        assert await upload(before, data[0])
+    assert flip_bit_in_ssts(
+        tmp_path / "store", b"\x14" + multihash_of(data[0])
+    )  # the payload's row, after the length of its value
+    database = ControlledDatabase(tmp_path / "store")
+    async with RocksStore(database, reserve_bytes=RESERVE, read_threads=2) as store:
+        first = await database.hold(upload(store, b"first"))
+        others = [asyncio.ensure_future(store.put_payloads([(multihash_of(each), each)])) for each in data]
+        await asyncio.sleep(0)
+        database.release()
+        await first
+        results = await asyncio.gather(*others, return_exceptions=True)
+        assert isinstance(results[0], StoreDamaged)
+        assert results[1:] == [[True], [True]]
+        assert database.syncs == 2
+
+
 # --- aborted uploads --------------------------------------------------------------------------------------------------
 
 
@@ -251,152 +218,3 @@ async def test_a_cancelled_commit_stores_the_whole_payload_or_nothing(
 async def test_the_chunks_of_duplicate_uploads_are_deleted(store: RocksStore) -> None:
     await asyncio.gather(*(upload(store, bytes(3 * CHUNK_BYTES)) for _ in range(5)))
     assert await assert_payloads_are_whole(store) == 1
-
-
-# --- full disks -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_commit_without_room_leaves_nothing(store: RocksStore, database: ControlledDatabase) -> None:
-    data = bytes(3 * CHUNK_BYTES)
-    with pytest.raises(StorageFull):
-        async with store.begin_payload() as writer:
-            await writer.write(data)
-            database.free = NO_ROOM
-            await writer.commit(multihash_of(data))
-    assert await assert_payloads_are_whole(store) == 0
-
-
-async def test_a_chunk_without_room_fails_the_next_call_of_its_upload_and_leaves_nothing(
-    store: RocksStore, database: ControlledDatabase
-) -> None:
-    with pytest.raises(StorageFull):
-        async with store.begin_payload() as writer:
-            await writer.write(bytes(CHUNK_BYTES + 1))
-            database.free = NO_ROOM
-            for _ in range(3):
-                await writer.write(bytes(CHUNK_BYTES))
-    assert await assert_payloads_are_whole(store) == 0
-
-
-async def test_rows_are_deleted_without_room(store: RocksStore, database: ControlledDatabase) -> None:
-    await store.put({Table.RECORDS: [(b"key", b"value")]})
-    database.free = NO_ROOM
-    await store.delete(Table.RECORDS, [b"key"])
-    assert await store.get(Table.RECORDS, [b"key"]) == [None]
-
-
-async def test_writes_succeed_again_when_there_is_room(store: RocksStore, database: ControlledDatabase) -> None:
-    database.free = NO_ROOM
-    with pytest.raises(StorageFull, match="0 bytes free, less than the reserve of 1,048,576"):
-        await upload(store, b"data")
-    database.free = ROOM
-    assert await upload(store, b"data")
-
-
-async def test_a_store_whose_files_cannot_grow_keeps_what_was_acknowledged(tmp_path: Path) -> None:
-    # A limit of 2 MiB on files fails a write in its middle, as a full disk does.
-    printed = kill_after(
-        tmp_path,
-        """
-        import resource
-        store = await open_store(path)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
-        for i in range(1000):
-            try:
-                await upload(store, random.Random(i).randbytes(100_000))
-            except Exception as error:
-                say(type(error).__name__)
-                break
-            say(i)
-        names = [multihash_of(random.Random(each).randbytes(100_000)) for each in range(i)]
-        assert await store.stat_payloads(names) == [100_000] * i
-        try:
-            await put_roots(store, [b"root"])
-            say("stored")
-        except Exception as error:
-            say(type(error).__name__)
-        await asyncio.sleep(60)
-        """,
-        lambda lines: "StorageFull\n" in lines[:-1],
-    )
-    acknowledged = [int(line) for line in printed if line.isdecimal()]
-    assert len(acknowledged) > 10
-    assert printed[-1] in ("StorageFull", "Unavailable", "stored")
-    async with opened("rocksdb", tmp_path) as store:
-        assert isinstance(store, RocksStore)
-        for i in acknowledged:
-            assert len(await read(store, multihash_of(random.Random(i).randbytes(100_000)))) == 100_000
-        await assert_payloads_are_whole(store)
-        assert await are_held(store, [b"root"]) == [printed[-1] == "stored"]
-
-
-# --- stalls and queues ------------------------------------------------------------------------------------------------
-
-
-class StallingRdict:
-    """rocksdict's database, whose writes RocksDB refuses with a stall some number of times."""
-
-    stalls = 0
-
-    def __init__(self, *arguments: object) -> None:
-        self._inner = Rdict(*arguments)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-    def write(self, batch: object, options: object) -> None:
-        if StallingRdict.stalls:
-            StallingRdict.stalls -= 1
-            raise Exception("Result incomplete: Write stall")
-        self._inner.write(batch, options)
-
-
-@pytest.fixture
-async def stalling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RocksStore]:
-    monkeypatch.setattr("coregw.store.rocksdb.database.Rdict", StallingRdict)
-    async with opened("rocksdb", tmp_path / "stalling") as store:
-        assert isinstance(store, RocksStore)
-        yield store
-        StallingRdict.stalls = 0
-
-
-async def test_a_stalled_write_is_repeated_until_rocksdb_accepts_it(stalling: RocksStore) -> None:
-    StallingRdict.stalls = 3
-    assert await upload(stalling, b"data")
-    assert StallingRdict.stalls == 0
-    assert await read(stalling, multihash_of(b"data")) == b"data"
-
-
-async def test_a_write_that_stays_stalled_is_unavailable(stalling: RocksStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coregw.store.rocksdb.database.STALL_SECONDS", 0.01)
-    StallingRdict.stalls = 1 << 30
-    with pytest.raises(Unavailable, match="does not keep up"):
-        await put_roots(stalling, [b"root"])
-    StallingRdict.stalls = 0
-    assert await are_held(stalling, [b"root"]) == [False]
-
-
-async def test_a_full_queue_refuses_writes(
-    store: RocksStore, database: ControlledDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("coregw.store.rocksdb.committer.MAX_WAITING", 3)
-    first = await database.hold(put_roots(store, [b"root"]))
-    waiting = [asyncio.ensure_future(put_roots(store, [b"root %d" % i])) for i in range(5)]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    database.release()
-    results = await asyncio.gather(first, *waiting, return_exceptions=True)
-    assert [type(result) for result in results] == [type(None)] * 4 + [Unavailable] * 2
-
-
-async def test_an_upload_that_lost_a_chunk_has_ended(store: RocksStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = random_bytes(3 * CHUNK_BYTES)
-    async with store.begin_payload() as writer:
-        with monkeypatch.context() as patched:
-            patched.setattr("coregw.store.rocksdb.committer.MAX_WAITING", 0)
-            with pytest.raises(Unavailable):
-                await writer.write(data)
-        with pytest.raises(InvalidInput, match="ended"):
-            await writer.write(data)
-        with pytest.raises(InvalidInput, match="ended"):
-            await writer.commit(multihash_of(data))
-    assert await store.stat_payloads([multihash_of(data)]) == [None]

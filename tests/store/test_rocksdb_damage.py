@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -53,6 +54,29 @@ async def test_a_missing_directory_is_created_with_its_parents(tmp_path: Path) -
         "format": 1,
         "state": "ready",
     }
+
+
+async def test_the_entries_of_created_directories_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut after the first acknowledged write must not take away a directory on the way to it."""
+    synced: list[tuple[Path, set[str]]] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            synced.append((path, {entry.name for entry in path.iterdir()}))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    await (await open_store(tmp_path / "some" / "where")).close()
+    for directory, entry in [
+        (tmp_path, "some"),
+        (tmp_path / "some", "where"),
+        (tmp_path / "some" / "where", MARKER),
+        (tmp_path / "some" / "where", "rocksdb"),
+        (tmp_path / "some" / "where" / "rocksdb", "coregw-mark"),
+    ]:
+        assert any(path == directory and entry in entries for path, entries in synced), (directory, entry, synced)
 
 
 async def test_a_created_directory_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store.rocksdb.layout import EPOCH_KEY, UNDATED_KEY
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import are_held, flip_bit, log_file, put_roots, run_until_dead
+from store.rocksdb_support import are_held, flip_bit, flip_bit_in_ssts, log_file, put_roots, run_until_dead
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ async def stored(path: Path) -> None:
 async def read_only(path: Path) -> RocksStore:
     with pytest.raises(StoreDamaged):
         await open_store(path)
-    store = await open_store(path, read_only_if_damaged=True)
+    store = await open_store(path, read_only_if_needed=True)
     assert store.read_only is not None
     assert str(path) in store.read_only
     assert "coregw fsck --repair" in store.read_only
@@ -99,7 +100,7 @@ async def test_a_read_only_store_is_locked(tmp_path: Path) -> None:
     printed = run_until_dead(
         tmp_path,
         """
-        store = await open_store(path, read_only_if_damaged=True)
+        store = await open_store(path, read_only_if_needed=True)
         import subprocess
         command = [sys.executable, "-P", "-m", "coregw", "fsck", "--repair", "--data", path]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -114,4 +115,49 @@ async def test_without_a_manifest_nothing_can_be_read_and_the_error_says_what_to
     await stored(tmp_path)
     next((tmp_path / "rocksdb").glob("MANIFEST-*")).unlink()
     with pytest.raises(StoreDamaged, match="coregw fsck --repair"):
-        await open_store(tmp_path, read_only_if_damaged=True)
+        await open_store(tmp_path, read_only_if_needed=True)
+
+
+async def test_a_full_disk_at_the_start_allows_reads_and_writes_resume_when_there_is_room(tmp_path: Path) -> None:
+    await stored(tmp_path)
+    # A limit on the size of files fails all writes of RocksDB, as a full disk does.
+    printed = run_until_dead(
+        tmp_path,
+        """
+        import resource
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+        try:
+            await open_store(path)
+        except Exception as error:
+            refused = type(error).__name__
+        store = await open_store(path, read_only_if_needed=True)
+        seen = await store.get(Table.ROOTS, [b"r" * 38])
+        obstacles = await store.obstacles()
+        try:
+            await put_roots(store, [b"s" * 38])
+        except Exception as error:
+            failed = type(error).__name__
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        while store.read_only is not None:
+            await asyncio.sleep(0.05)
+        await put_roots(store, [b"s" * 38])
+        say(refused, seen, failed, await store.obstacles(), await store.healthy())
+        say(obstacles[0])
+        die()
+        """,
+    )
+    assert printed[0] == "StorageFull [b''] StorageFull [] True"
+    assert printed[1].startswith("the store is read-only, until its disk has room: ")
+    async with await open_store(tmp_path) as store:
+        assert await are_held(store, [ROOT, b"s" * 38]) == [True, True]
+        assert await read(store, multihash_of(PAYLOAD)) == PAYLOAD
+
+
+@pytest.mark.parametrize("key", [EPOCH_KEY, UNDATED_KEY])
+async def test_a_damaged_row_of_the_database_itself_leaves_a_store_to_read(tmp_path: Path, key: bytes) -> None:
+    await stored(tmp_path)
+    assert flip_bit_in_ssts(tmp_path, key)
+    async with await read_only(tmp_path) as store:
+        assert await are_held(store, [ROOT, b"s" * 38]) == [True, False]
+        assert await read(store, multihash_of(PAYLOAD)) == PAYLOAD

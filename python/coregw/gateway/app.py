@@ -55,7 +55,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             slice_seconds=settings.gc_slice_seconds,
             read_threads=settings.store_threads,
             salvage=settings.salvage,
-            read_only_if_damaged=True,
+            read_only_if_needed=True,
         )
     return Engine(
         store,

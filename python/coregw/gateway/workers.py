@@ -115,7 +115,7 @@ async def _run(
             slice_seconds=settings.gc_slice_seconds,
             read_threads=settings.store_threads,
             salvage=settings.salvage,
-            read_only_if_damaged=True,
+            read_only_if_needed=True,
         )
         engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
         try:

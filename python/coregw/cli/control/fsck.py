@@ -62,8 +62,7 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
         click.echo(json.dumps(_built(result)))
     else:
         _show(result)
-    sound = result.is_sound if not repair else result.repaired.is_sound  # type: ignore[union-attr]
-    raise Exit(0 if sound else EXIT_DAMAGED)
+    raise Exit(0 if result.is_sound else EXIT_DAMAGED)
 
 
 def _check(data: Path, report: Report, rate: int | None) -> CheckResult:

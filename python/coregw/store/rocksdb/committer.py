@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from coregw.errors import StorageFull, Unavailable
+from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.figures import CommitFigures
 from coregw.store.rocksdb.layout import Family, Row
@@ -119,13 +119,16 @@ class Committer:
         self.figures: Final = CommitFigures()
         self._next_tick = 0.0
         self._outage = Outage(database.path)
+        if database.read_only is not None and database.read_only.is_temporary:
+            self._outage.begins(database.read_only.error(), needs_reopening=True)
         self._thread = threading.Thread(target=self._run, name="coregw-committer", daemon=True)
         self._thread.start()
 
     @property
     def has_failed(self) -> bool:
         """Whether nothing can be written, other than for lack of room."""
-        return self._outage.is_failure or self._database.read_only is not None
+        state = self._database.read_only
+        return self._outage.is_failure or (state is not None and not state.is_temporary)
 
     @property
     def epoch(self) -> int:
@@ -158,8 +161,8 @@ class Committer:
         """
         if self._is_closed:
             raise Unavailable("the store is closed")
-        if self._database.read_only is not None:
-            raise Unavailable(self._database.read_only.reason)
+        if (state := self._database.read_only) is not None:
+            raise state.error()
         if self._queue.qsize() >= MAX_WAITING:
             raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
@@ -218,8 +221,9 @@ class Committer:
 
     def _tick(self) -> None:
         """Reopen a database that cannot write, at once and then every `_TICK_SECONDS`; otherwise refresh its mark."""
-        if self._database.read_only is not None:
-            self._outage.begins(Unavailable(self._database.read_only.reason), needs_reopening=False)
+        state = self._database.read_only
+        if state is not None and not state.is_temporary:
+            self._outage.begins(state.error(), needs_reopening=False)
         elif self._outage.needs_reopening:
             if self._outage.is_new or time.monotonic() >= self._next_tick:
                 self._next_tick = time.monotonic() + _TICK_SECONDS
@@ -236,7 +240,9 @@ class Committer:
         self._outage.is_new = False
         try:
             self._database.reopen()
-            if self._database.read_only is not None:
+            if (state := self._database.read_only) is not None:
+                if state.is_temporary:
+                    self._outage.goes_on(state.error())
                 return
             if self._unsynced_pages:
                 self._database.write(self._unsynced_pages)
@@ -301,15 +307,7 @@ class Committer:
 
     def _perform(self, group: Sequence[_Request]) -> Transaction:
         """Run the actions of a group on the rows that they read. An action's error is stored in its request."""
-        wanted: defaultdict[Family, set[Row]] = defaultdict(set)
-        for request in group:
-            for row in request.reads:
-                wanted[row.family].add(row)
-        found: dict[Row, bytes | None] = {}
-        for family, rows in wanted.items():
-            ordered = sorted(rows)
-            values = self._database.get(family, [row.key for row in ordered])
-            found.update(zip(ordered, values, strict=True))
+        found, unreadable = self._read(group)
         transaction = Transaction(found, self.epoch)
         full = self._full() if any(request.size for request in group) else None
         if full is not None:
@@ -318,10 +316,33 @@ class Committer:
             try:
                 if full is not None and request.size:
                     raise full
+                if unreadable and (damaged := unreadable.keys() & set(request.reads)):
+                    raise unreadable[min(damaged)]
                 request.result = request.action(transaction)
             except Exception as error:  # noqa: BLE001 - it concerns this request, not the group
                 request.error = error
         return transaction
+
+    def _read(self, group: Sequence[_Request]) -> tuple[dict[Row, bytes | None], dict[Row, StoreDamaged]]:
+        """Read the rows that a group's actions may get. Damaged ones are returned with their errors."""
+        wanted: defaultdict[Family, set[Row]] = defaultdict(set)
+        for request in group:
+            for row in request.reads:
+                wanted[row.family].add(row)
+        found: dict[Row, bytes | None] = {}
+        unreadable: dict[Row, StoreDamaged] = {}
+        for family, rows in wanted.items():
+            ordered = sorted(rows)
+            try:
+                values = self._database.get(family, [row.key for row in ordered])
+                found.update(zip(ordered, values, strict=True))
+            except StoreDamaged:  # of some row; the requests that read others must not fail with it
+                for row in ordered:
+                    try:
+                        (found[row],) = self._database.get(family, [row.key])
+                    except StoreDamaged as error:
+                        unreadable[row] = error
+        return found, unreadable
 
     def _full(self) -> StorageFull | None:
         if self._quota_bytes and (used := self._database.data_bytes()) >= self._quota_bytes:

@@ -52,7 +52,7 @@ async def open_store(
     salvage: bool = False,
     slice_seconds: float = SLICE_SECONDS,
     clock: Clock | None = None,
-    read_only_if_damaged: bool = False,
+    read_only_if_needed: bool = False,
 ) -> RocksStore:
     """Open the store in a directory, which is created if it is missing or empty.
 
@@ -69,9 +69,10 @@ async def open_store(
             lost, so leave this decision to an operator.
         slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
         clock: The clock that dates roots and payloads; None is the system's.
-        read_only_if_damaged: Open a damaged store for reading, as far as RocksDB can read it; all writes raise
-            `Unavailable`. If acknowledged writes may be lost, what is absent raises `Unavailable` as well, and so does
-            every read of `Table.RECORDS`.
+        read_only_if_needed: Open a store whose disk is full for reading; writes raise `StorageFull` until there is
+            room, and succeed some seconds later. Open a damaged store for reading, as far as RocksDB can read it; all
+            writes raise `Unavailable`. If acknowledged writes may be lost, what is absent raises `Unavailable` as well,
+            and so does every read of `Table.RECORDS`.
 
     Raises:
         InvalidInput: The path is not a directory, or the directory holds something other than a store.
@@ -84,7 +85,7 @@ async def open_store(
         Path(path),
         cache_bytes,
         salvage=salvage,
-        read_only_if_damaged=read_only_if_damaged,
+        read_only_if_needed=read_only_if_needed,
         clock=clock,
     )
     return RocksStore(
@@ -136,7 +137,7 @@ class RocksStore:
 
     @property
     def read_only(self) -> str | None:
-        """Why nothing can be written, since the store is damaged; None if it is not."""
+        """Why nothing can be written, since the store is damaged or its disk was full at the start; None if neither."""
         state = self._database.read_only
         return None if state is None else state.reason
 

@@ -190,6 +190,11 @@ class RepairResult(Message, frozen=True, kw_only=True):
     recovered_payloads: list[str]
     recovered_roots: list[str]
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was lost."""
+        return self.repaired.is_sound
+
 
 def payload_cid(multihash: bytes) -> str:
     """Return the CID, with the codec ``raw``, of the payload with a binary multihash; as hex if it is malformed."""

@@ -1,5 +1,5 @@
-"""A damaged database, opened for reading only: with what RocksDB can read of it, and without any work of its own."""
+"""A database that cannot be written to, opened for reading: what RocksDB can read of it, without work of its own."""
 
-from coregw.store.rocksdb.readonly.opening import ReadOnly, open_read_only
+from coregw.store.rocksdb.readonly.opening import Cause, ReadOnly, open_read_only
 
-__all__ = ["ReadOnly", "open_read_only"]
+__all__ = ["Cause", "ReadOnly", "open_read_only"]

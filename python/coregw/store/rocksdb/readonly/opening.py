@@ -1,4 +1,4 @@
-"""Opening a damaged database for reading, and what may be concluded from rows that are not in it."""
+"""Opening a database for reading that is damaged or whose disk is full, and what may be concluded from absent rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from rocksdict import AccessType, Cache, DBRecoveryMode, Options, Rdict
 
-from coregw.errors import CoregwError, StoreDamaged, Unavailable
+from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, prepare
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
@@ -19,7 +19,10 @@ from coregw.store.rocksdb.raw.files import FileBytes
 from coregw.store.rocksdb.raw.logs import read_log
 from coregw.store.rocksdb.statuses import translated
 
-__all__ = ["ReadOnly", "open_read_only"]
+__all__ = ["Cause", "ReadOnly", "open_read_only"]
+
+Cause = StoreDamaged | StorageFull
+"""Why a database cannot be opened for writing."""
 
 _LOCK: Final = "LOCK"
 _FOLDER: Final = "workers/read-only"
@@ -30,20 +33,30 @@ class ReadOnly:
 
     Args:
         path: The store's directory.
-        damage: What is damaged.
+        cause: What is damaged, or that the disk is full.
         is_lossy: Whether rows may be missing that were acknowledged, or be older than that.
     """
 
-    def __init__(self, path: Path, damage: StoreDamaged, *, is_lossy: bool) -> None:
+    def __init__(self, path: Path, cause: Cause, *, is_lossy: bool) -> None:
         self._path = path
-        self._damage = damage
+        self._cause = cause
         self._is_lossy = is_lossy
         self._lock = -1
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether it ends when the disk has room again."""
+        return isinstance(self._cause, StorageFull)
+
+    @property
     def reason(self) -> str:
         """Why nothing can be written, for people."""
-        return f"the store is read-only, since it is damaged: {' '.join(self._damage.message.split())}"
+        since = "until its disk has room" if self.is_temporary else "since it is damaged"
+        return f"the store is read-only, {since}: {' '.join(self._cause.message.split())}"
+
+    def error(self) -> CoregwError:
+        """The error of a write."""
+        return StorageFull(self.reason) if self.is_temporary else Unavailable(self.reason)
 
     def lock(self) -> None:
         """Take the lock of the database, which RocksDB does not take for reading. Raises `Unavailable`."""
@@ -68,19 +81,19 @@ class ReadOnly:
             raise Unavailable(f"the newest writes may be lost, so this cannot be answered: {self.reason}")
 
 
-def open_read_only(path: Path, cache_bytes: int, damage: StoreDamaged) -> tuple[Rdict, ReadOnly]:
-    """Open a database that cannot be opened for writing.
+def open_read_only(path: Path, cache_bytes: int, cause: Cause) -> tuple[Rdict, ReadOnly]:
+    """Open a database that cannot be opened for writing, since it is damaged or its disk is full.
 
     Damaged or missing SSTs do not prevent that: what needs them fails when it is read. If logs are damaged, rows may be
-    missing.
+    missing. On a full disk nothing is written, and the rows of the logs stay in memory.
 
     Raises:
-        StoreDamaged: `damage`, if it cannot be opened for reading either.
+        StoreDamaged, StorageFull: `cause`, if it cannot be opened for reading either.
         Unavailable: If another process has the store open.
     """
     may_be_incomplete = _may_be_incomplete(path)
     for mode, options, is_lossy in _modes(path, is_lossy=may_be_incomplete):
-        state = ReadOnly(path, damage, is_lossy=is_lossy)
+        state = ReadOnly(path, cause, is_lossy=is_lossy)
         state.lock()
         try:
             with translated(path):
@@ -89,7 +102,9 @@ def open_read_only(path: Path, cache_bytes: int, damage: StoreDamaged) -> tuple[
             state.release()
         else:
             return root, state
-    raise damage
+        if state.is_temporary:
+            break  # the other modes create files
+    raise cause
 
 
 def _modes(path: Path, *, is_lossy: bool) -> Iterator[tuple[AccessType, Options, bool]]:

@@ -1,0 +1,241 @@
+"""Rows of an open database: batched reads, writes that never block inside RocksDB, and syncs.
+
+Every call blocks, so call it in worker threads. Errors are classes of `coregw.errors`. `coregw.store.rocksdb.layout`
+describes the rows; `coregw.store.rocksdb.committer` is the only writer.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from rocksdict import ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
+
+from coregw.errors import StorageFull, StoreDamaged, Unavailable
+from coregw.store.rocksdb.database.gate import Gate
+from coregw.store.rocksdb.directory import SPARE_BYTES
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.mark import HighWaterMark
+from coregw.store.rocksdb.readonly import ReadOnly
+from coregw.store.rocksdb.statuses import WriteStalled, translated
+
+__all__ = ["ADVICE", "STALL_SECONDS", "Rows", "Write", "advised"]
+
+_log = logging.getLogger(__name__)
+
+Write = tuple[Family, bytes, bytes | None]
+"""A row to put, or to delete if the value is None."""
+
+STALL_SECONDS: Final = 60.0
+"""The longest time that a write waits for RocksDB to flush or compact."""
+
+_STALL_PAUSE_SECONDS: Final = 0.002
+_FAULT_STALL_SECONDS: Final = 2.0
+"""A write that waits this long after a failed flush or compaction succeeds only after the database is reopened."""
+
+ADVICE: Final = "repair it with `coregw fsck --repair`, restore a backup, or open what is left with COREGW_SALVAGE=true"
+_SIZES: Final = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
+
+
+class Rows:
+    """Reads, writes and syncs of a database. Reads may come from any number of threads; the rest from one at a time.
+
+    A read must hold no snapshot and no iterator of RocksDB outside of the calls here: reopening waits for these calls,
+    and RocksDB stays locked as long as one of its objects lives.
+
+    Args:
+        path: The store's directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.read_only: ReadOnly | None = None
+        """Why nothing can be written, if so."""
+        self._gate = Gate()
+        self._root: Rdict | None = None
+        self._families: dict[Family, Rdict] = {}
+        self._handles: dict[Family, ColumnFamily] = {}
+        self._mark: HighWaterMark | None = None
+        self._is_sound = True
+        self._compacts = True
+        self._write_options = WriteOptions()
+        # rocksdict holds the GIL during a write. A write that RocksDB would delay fails at once instead, so the wait
+        # happens in `write`, where other threads can run.
+        self._write_options.no_slowdown = True
+
+    def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Read the values of `keys` in one batch, None for an absent one. The GIL is released."""
+        if not keys:
+            return []
+        with self._gate, translated(self.path):
+            values = cast("list[bytes | None]", self._family(family).get(list(keys)))
+        if self.read_only is not None:
+            self.read_only.check(family, values)
+        return values
+
+    def scan(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """Read the first `limit` rows from `start` to `end` (exclusive), in key order. The GIL is held."""
+        options = ReadOptions()
+        if end is not None:
+            options.set_iterate_upper_bound(end)
+        found: list[tuple[bytes, bytes]] = []
+        with self._gate, translated(self.path):
+            rows = self._family(family).iter(options)
+            try:
+                rows.seek(start)
+                while len(found) < limit and _is_valid(rows):
+                    found.append((rows.key(), rows.value()))
+                    rows.next()
+            finally:
+                del rows  # before the gate, and not with the traceback of an error
+        if self.read_only is not None:
+            self.read_only.check(family, [None])
+        return found
+
+    def keys(self, family: Family) -> Iterator[bytes]:
+        """Iterate over all keys of a family. The GIL is held, and `reopen` waits."""
+        with self._gate, translated(self.path):
+            rows = self._family(family).iter()
+            try:
+                rows.seek_to_first()
+                while _is_valid(rows):
+                    yield rows.key()
+                    rows.next()
+            finally:
+                del rows
+
+    def write(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]] = ()) -> None:
+        """Delete key ranges, then write rows, atomically; durable after the next `sync`.
+
+        Raises:
+            WriteStalled: Nothing was written: RocksDB stalled writes for `STALL_SECONDS`.
+            StorageFull, Unavailable: Whether the rows are written is not known, so `reopen` has to follow.
+        """
+        with translated(self.path, self.note_fault):
+            self._write_when_possible(rows, ranges)
+            if self._mark is not None:
+                self._mark.note_write()
+
+    def sync(self) -> None:
+        """Make everything written so far durable. The GIL is released.
+
+        Raises:
+            StorageFull, Unavailable: Which writes since the last sync are durable is not known, and a repeated sync may
+                succeed without them: the operating system reports the loss of a page once. So `reopen` has to follow.
+        """
+        with translated(self.path, self.note_fault):
+            if self._mark is not None:
+                self._mark.before_sync()
+            self._require_root().flush_wal(True)
+            if self._mark is not None:
+                self._mark.note_sync()
+
+    def refresh_mark(self) -> None:
+        """Bring the high-water mark up to date with RocksDB's work in the background, durably.
+
+        Raises:
+            StorageFull, Unavailable: As `sync`.
+        """
+        if self._mark is None or not self._is_sound or self.read_only is not None or self.background_errors():
+            return
+        with translated(self.path, self.note_fault):
+            try:
+                self._mark.refresh()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):  # nothing was synced: the next call may succeed
+                    raise
+
+    def flush(self, *families: Family) -> None:
+        """Flush the memtables of families, by default of all, to SSTs. The GIL is released; nearly free if empty."""
+        if self.read_only is not None:
+            raise self.read_only.error()
+        with self._gate, translated(self.path):
+            for family in families or tuple(self._families):
+                self._family(family).flush()
+
+    def background_errors(self) -> int:
+        """The number of RocksDB's failed flushes and compactions since the database was opened."""
+        with self._gate, translated(self.path):
+            return self._require_root().property_int_value("rocksdb.background-errors") or 0
+
+    def data_bytes(self) -> int:
+        """The size of all SSTs and memtables. Takes some microseconds."""
+        with self._gate, translated(self.path):
+            return sum(family.property_int_value(name) or 0 for family in self._families.values() for name in _SIZES)
+
+    def free_bytes(self) -> int:
+        """The free space on the disk that this user may use."""
+        return shutil.disk_usage(self.path).free
+
+    def become_read_only(self, damage: StoreDamaged) -> None:
+        """Write nothing any more, since a write met damage. Reads go on with what RocksDB has open."""
+        if self.read_only is None:
+            self.read_only = ReadOnly(self.path, advised(damage), is_lossy=False)
+
+    def _family(self, family: Family) -> Rdict:
+        try:
+            return self._families[family]
+        except KeyError:
+            raise Unavailable(f"the store in {self.path} is closed") from None
+
+    def _require_root(self) -> Rdict:
+        if self._root is None:
+            raise Unavailable(f"the store in {self.path} is closed")
+        return self._root
+
+    def note_fault(self, error: BaseException) -> None:
+        """Note that nothing may be recorded as durable after an error before `reopen`."""
+        if isinstance(error, WriteStalled):
+            return
+        self._is_sound = False
+        if isinstance(error, StoreDamaged) and self._compacts:
+            self._compacts = False
+            _log.error("compactions are disabled until the next start: %s; %s", error, ADVICE)
+
+    def _write_when_possible(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]]) -> None:
+        began = time.monotonic()
+        while not self._try_write(rows, ranges):
+            waited = time.monotonic() - began
+            if waited > _FAULT_STALL_SECONDS and self.background_errors():
+                if self.free_bytes() < SPARE_BYTES:
+                    raise StorageFull(f"the disk of the store in {self.path} is full")
+                raise Unavailable(f"the store in {self.path} cannot write SSTs")
+            if waited > STALL_SECONDS:
+                raise WriteStalled(f"the disk of {self.path} does not keep up: a write waited {STALL_SECONDS:.0f} s")
+            time.sleep(_STALL_PAUSE_SECONDS)
+
+    def _try_write(self, rows: Iterable[Write], ranges: Iterable[tuple[Family, bytes, bytes]]) -> bool:
+        """Whether RocksDB accepted the rows; False if it would have delayed the caller."""
+        self._require_root()
+        batch = WriteBatch(raw_mode=True)  # consumed by a write, even one that fails
+        for family, start, end in ranges:
+            batch.delete_range(start, end, self._handles[family])
+        for family, key, value in rows:
+            if value is None:
+                batch.delete(key, self._handles[family])
+            else:
+                batch.put(key, value, self._handles[family])
+        try:
+            with translated(self.path):
+                self._require_root().write(batch, self._write_options)
+        except WriteStalled:
+            return False
+        return True
+
+
+def advised(damage: StoreDamaged) -> StoreDamaged:
+    """The same error, with what an operator can do."""
+    return StoreDamaged(damage.message if ADVICE in damage.message else f"{damage.message}; {ADVICE}")
+
+
+def _is_valid(rows: RdictIter) -> bool:
+    """Whether the iterator is at a row. A damaged block also ends an iteration, so the status is checked then."""
+    if rows.valid():
+        return True
+    rows.status()
+    return False
