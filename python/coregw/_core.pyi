@@ -363,6 +363,37 @@ def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256")
     2
     """
 
+def files_car(
+    parts: Sequence[tuple[str | os.PathLike[str], int, int, CidLike]],
+) -> tuple[bytes, list[int]]:
+    """Return a CAR of payloads that are parts of files, which are read and checked on all cores with the GIL released.
+
+    O(bytes).
+
+    Args:
+        parts: For each payload its file, the offset of its first byte, its length in bytes, and its CID.
+
+    Returns:
+        The CAR, and the indices of the parts that could not be read or have another hash. If there are any, the CAR is
+        empty: make another one without them.
+
+    >>> files_car([("/does/not/exist", 0, 5, payload_cid(b"hello"))])
+    (b'', [0])
+    """
+
+def lists_car(lists: Sequence[List]) -> bytes:
+    """Return a CAR whose roots are these lists, with the nodes of their trees. O(nodes).
+
+    Args:
+        lists: At most 1,400, so that readers accept the header.
+
+    >>> small = List([payload_cid(b"a")], [1])
+    >>> reader = CarReader(1, 10)
+    >>> reader.feed(lists_car([small]))
+    >>> reader.roots == [small.root]
+    True
+    """
+
 def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: bytes) -> list[str | None]:
     """Verify one proof of many paths of a map: a multiproof (protocol section 4, *get(keys)*).
 

@@ -50,6 +50,8 @@ mod _core {
     #[pymodule_export]
     use crate::files::hash_files;
     #[pymodule_export]
+    use crate::files::upload::{files_car, lists_car};
+    #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]
     use crate::map::Map;

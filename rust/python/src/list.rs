@@ -36,7 +36,7 @@ use crate::tuples;
 /// >>> len(l), l.total_size, l[-1] == payload_cid(b"world!")
 /// (2, 11, True)
 #[pyclass(frozen, sequence, module = "coregw")]
-pub struct List(Snapshot);
+pub struct List(pub(crate) Snapshot);
 
 #[pymethods]
 impl List {

@@ -127,7 +127,7 @@ impl Export {
             written: Recent::new(),
             named: Recent::new(),
             loaded: HashMap::new(),
-            out: header(&root.cid()),
+            out: header(&[root.cid()]),
             last_node: Vec::new(),
             payloads: Vec::new(),
             block: Vec::new(),

@@ -18,12 +18,19 @@ const LINK: &[u8] = &[0xd8, 0x2a];
 /// The empty payload in binary form, `bafkqaaa`.
 const EMPTY_PAYLOAD: &[u8] = &[0x01, 0x55, 0x00, 0x00];
 
-/// The header of a CAR that names one CID, including its length.
-pub(super) fn header(root: &Cid) -> Vec<u8> {
-    let cid = root.as_bytes();
-    let link = [LINK, &[0x58, cid.len() as u8 + 1, 0], cid].concat();
-    let cbor = [ROOTS, &[0x81], &link, VERSION].concat();
-    let mut out = Vec::with_capacity(2 + cbor.len());
+/// The header of a CAR that names these CIDs, including its length.
+pub(super) fn header(roots: &[Cid]) -> Vec<u8> {
+    let mut cbor = ROOTS.to_vec();
+    cbor::write_head(&mut cbor, cbor::ARRAY, roots.len() as u64);
+    for root in roots {
+        let cid = root.as_bytes();
+        cbor.extend_from_slice(LINK);
+        cbor::write_head(&mut cbor, cbor::BYTES, cid.len() as u64 + 1);
+        cbor.push(0);
+        cbor.extend_from_slice(cid);
+    }
+    cbor.extend_from_slice(VERSION);
+    let mut out = Vec::with_capacity(4 + cbor.len());
     varint::write(&mut out, cbor.len() as u64);
     out.extend_from_slice(&cbor);
     out
@@ -33,7 +40,7 @@ pub(super) fn header(root: &Cid) -> Vec<u8> {
 pub fn payload_car_header() -> &'static [u8] {
     static HEADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let empty = payload::cid(&[], Codec::RAW, Function::Identity);
-        header(&empty.expect("an identity CID can contain nothing"))
+        header(&[empty.expect("an identity CID can contain nothing")])
     });
     &HEADER
 }
@@ -85,7 +92,7 @@ mod tests {
     #[test]
     fn only_the_canonical_form_of_a_header_is_read() {
         let root = RootCid { kind: Kind::Map, suite: Suite::Sha2_256, digest: Digest([5; 32]) }.cid();
-        let header = header(&root);
+        let header = header(&[root]);
         let (len, n) = varint::read(&header).expect("a varint");
         let cbor = &header[n..];
         assert_eq!(len as usize, cbor.len());

@@ -15,10 +15,12 @@ mod export;
 mod format;
 mod import;
 mod index;
+mod lists;
 mod pages;
 mod payloads;
 mod reader;
 
 pub use format::{block_cid, block_head, payload_car_header};
+pub use lists::lists_car;
 pub use payloads::{PayloadPart, PayloadReader};
 pub use reader::{CarLimits, CarReader};

@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod signals;
+pub mod upload;
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};

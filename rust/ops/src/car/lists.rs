@@ -1,0 +1,52 @@
+//! A CAR of lists that are in memory, as a client sends them.
+
+use coregw_core::internals::arena::{Node, State};
+use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, Tag};
+use coregw_core::{Error, Kind, Page, Result, RootCid, Snapshot};
+
+use super::format::{block_head, header};
+
+/// The CAR whose roots are these lists, with the nodes of their trees. O(nodes).
+///
+/// # Errors
+/// [`Error::Input`] if one of them is a map.
+pub fn lists_car(lists: &[Snapshot]) -> Result<Vec<u8>> {
+    let roots: Vec<_> = lists.iter().map(|list| list.root().cid()).collect();
+    let mut out = header(&roots);
+    let mut block = Vec::new();
+    for list in lists {
+        let root = list.root();
+        if root.kind != Kind::List {
+            return Err(Error::request(format!("{root} is not a list")));
+        }
+        for page in list.pages() {
+            for node in &page.arena.nodes {
+                if encode(&page, node, &mut block)? {
+                    let name = RootCid { digest: node.sum.digest, ..root }.cid();
+                    out.extend_from_slice(&block_head(&name, block.len() as u64));
+                    out.extend_from_slice(&block);
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Encodes a node of a list (protocol section 3); false for a stub, whose node is in another page.
+fn encode(page: &Page, node: &Node, block: &mut Vec<u8>) -> Result<bool> {
+    block.clear();
+    match node.state {
+        State::Stub { .. } => return Ok(false),
+        State::Remote { .. } => return Err(Error::damaged("a tree in memory lacks a page")),
+        State::Leaf { target, target_len, .. } => {
+            let start = target as usize;
+            ListLeaf { measure: node.sum.measure, target: &page.arena.bytes[start..start + usize::from(target_len)] }
+                .write(block);
+        }
+        State::Inner { left, right, .. } => {
+            ListInner { children: [&page.arena.node(left).sum, &page.arena.node(right).sum] }.write(block);
+        }
+        State::Empty => Tag(0x10).write(block),
+    }
+    Ok(true)
+}
