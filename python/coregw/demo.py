@@ -33,7 +33,7 @@ from rich.table import Table
 
 import coregw
 from coregw.client import AsyncClient, Client, Proven, query
-from coregw.client.folders.add import Added, add_folder
+from coregw.client.folders.add import Added, AddProgress, add_folder
 from coregw.errors import CoregwError, ProofError
 from coregw.folders.survey import Survey, survey
 from coregw.text import display_name
@@ -109,7 +109,7 @@ async def _add(console: Console, url: str, found: Survey, report: Report) -> Add
     async with AsyncClient(url) as client:
         with report.phase("add"), _progress(console, "adding", len(found.sources)) as advance:
             stored = _Counter(advance, found)
-            added = await add_folder(client, found, progress=stored.add, workers=WORKERS)
+            added = await add_folder(client, found, progress=AddProgress(sent=stored.add))
     for skipped in added.skipped:
         console.print(f"  [yellow]skipped[/] {escape(display_name(skipped.file))}: {skipped.why}")
     large = f", {added.lists:,} of them lists of chunks" if added.lists else ""

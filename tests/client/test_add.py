@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,7 @@ import coregw
 from coregw.client import AsyncClient, Client
 from coregw.client.folders.add import Added, add_folder
 from coregw.client.folders.parallel import for_each
-from coregw.client.folders.reader import ChunkReader, SkipFile
-from coregw.errors import Conflict, InvalidInput
+from coregw.errors import InvalidInput, ProofError
 from coregw.folders.survey import CHUNK_BYTES, Source, survey
 from gateways import Reply, lying_gateway
 
@@ -102,9 +102,7 @@ def test_a_symbolic_link_given_as_the_file_is_followed_and_keeps_its_name(tmp_pa
     (tmp_path / "link").symlink_to("real")
     (source,) = survey(tmp_path / "link").sources
     assert source.path == "link"
-    reader = ChunkReader(source)
-    assert reader.read() == b"content"
-    reader.close()
+    assert source.file == (tmp_path / "real").resolve()
 
 
 def test_surveying_a_missing_path_or_a_special_file_is_an_error(tmp_path: Path) -> None:
@@ -115,56 +113,20 @@ def test_surveying_a_missing_path_or_a_special_file_is_an_error(tmp_path: Path) 
         survey(tmp_path / "pipe")
 
 
-def test_unreadable_files_and_folders_are_skipped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("x")
+def test_unreadable_folders_are_skipped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").mkdir()
-    real_open, real_scandir = os.open, os.scandir
-
-    def deny(path: Path, *rest: int) -> int:  # root may read everything, whatever the modes are
-        if Path(path).name == "file":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real_open(path, *rest)
+    real_scandir = os.scandir
 
     def deny_listing(path: Path) -> Iterator[os.DirEntry[str]]:
-        if Path(path).name == "secret":
+        if Path(path).name == "secret":  # root may read everything, whatever the modes are
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_scandir(path)
 
-    monkeypatch.setattr(os, "open", deny)
     monkeypatch.setattr(os, "scandir", deny_listing)
-    with pytest.raises(SkipFile) as skip:
-        ChunkReader(Source(tmp_path / "file", "file", 1)).read()
-    assert skip.value.skipped.why == "permission denied"
     found = survey(tmp_path)
     assert [(skipped.file.name, skipped.why) for skipped in found.skipped] == [("secret", "permission denied")]
     with pytest.raises(PermissionError):
         survey(tmp_path / "secret")
-
-
-@pytest.mark.parametrize("became", ["gone", "link", "pipe", "folder"])
-def test_a_file_replaced_after_the_survey_is_skipped(tmp_path: Path, became: str) -> None:
-    path = tmp_path / "file"
-    if became == "link":
-        path.symlink_to("/etc/passwd")
-    elif became == "pipe":
-        os.mkfifo(path)
-    elif became == "folder":
-        path.mkdir()
-    with pytest.raises(SkipFile) as skip:
-        ChunkReader(Source(path, "file", 1)).read()
-    expected = {"gone": "no such file or directory", "link": "a symbolic link"}.get(became, "not a regular file")
-    assert skip.value.skipped == (path, expected)
-
-
-def test_a_chunk_reader_detects_that_its_file_changed(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"before")
-    reader = ChunkReader(Source(path, "file", 6))
-    assert reader.read() == b"before"
-    assert not reader.has_changed()
-    path.write_bytes(b"after and longer")
-    assert reader.has_changed()
-    reader.close()
 
 
 async def test_files_become_payloads_or_measured_lists(gateway: str, tmp_path: Path) -> None:
@@ -215,16 +177,70 @@ async def test_a_file_that_changes_once_is_read_again(gateway: str, tmp_path: Pa
     assert added.arcs == {"file": coregw.payload_cid(b"after")}
 
 
-async def test_a_file_that_keeps_changing_is_an_error_that_names_it(gateway: str, tmp_path: Path) -> None:
+async def test_a_file_that_keeps_changing_is_skipped_and_the_others_are_added(gateway: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"0")
+    path.write_bytes(os.urandom(8))
+    (tmp_path / "other").write_bytes(b"other")
 
     def change(reply: Reply) -> Reply:
         if reply.path.startswith("/v1/cas"):
-            path.write_bytes(path.read_bytes() + b"+")
+            path.write_bytes(os.urandom(8))
         return reply
 
-    with lying_gateway(change, gateway) as url, pytest.raises(Conflict, match=f"{path}: changed each of the 3 times"):
+    with lying_gateway(change, gateway) as url:
+        added = await add(url, tmp_path)
+    assert added.arcs == {"other": coregw.payload_cid(b"other")}
+    assert added.skipped == [(path, "kept changing while it was sent")]
+
+
+async def test_a_growing_file_is_added_as_it_was_when_it_was_read(gateway: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(BIG + b"start")
+
+    def grow(reply: Reply) -> Reply:
+        with path.open("ab") as log:
+            log.write(b"a line\n")
+        return reply
+
+    with lying_gateway(grow, gateway) as url:
+        added = await add(url, tmp_path)
+    chunks = [coregw.payload_cid(BIG), coregw.payload_cid(b"start")]
+    assert added.arcs == {"log": coregw.List(chunks, [CHUNK_BYTES, 5]).root}
+
+
+async def test_nothing_that_was_acknowledged_is_sent_again_after_an_interruption(
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datas = [f"{number} {tmp_path}".encode() * 500 for number in range(40)]
+    for number, data in enumerate(datas):
+        (tmp_path / str(number)).write_bytes(data)
+    (tmp_path / "again").write_bytes(datas[0])
+    monkeypatch.setattr("coregw.client.folders.add.CAR_BYTES", sum(map(len, datas)) // 20)
+    taken: list[int] = []
+
+    def interrupt(reply: Reply) -> Reply:
+        if reply.path == "/v1/car" and reply.status == 201:
+            if len(taken) == 3:
+                return reply.with_body(b'{"error":"invalid_request","message":"enough"}', 400)
+            taken.append(json.loads(reply.body)["blocks"])
+        return reply
+
+    with lying_gateway(interrupt, gateway) as url, pytest.raises(InvalidInput, match="enough"):
+        await add(url, tmp_path)
+    added = await add(gateway, tmp_path)
+    assert 0 < added.sent <= sum(map(len, sorted(datas, key=len)[sum(taken) :]))
+    assert (await add(gateway, tmp_path)).sent == 0
+    with Client(gateway) as client:
+        assert [client.get_payload(added.arcs[str(number)]) for number in range(40)] == datas
+
+
+@pytest.mark.parametrize("body", [b'{"roots":[],"blocks":1,"bytes":7}', b"{}", b""])
+async def test_an_answer_that_acknowledges_something_else_is_refused(gateway: str, tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "file").write_bytes(os.urandom(100))
+    with (
+        lying_gateway(lambda reply: reply.with_body(body) if reply.path == "/v1/car" else reply, gateway) as url,
+        pytest.raises(ProofError, match="send 1 payloads"),
+    ):
         await add(url, tmp_path)
 
 

@@ -10,9 +10,8 @@ import rich_click as click
 from coregw.cli.common import async_client, counted, gateway_option, progress, report_skipped, suite_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coregw.client.folders.add import Added
+    from coregw.client.folders.add import Added, AddProgress
+    from coregw.folders.stat_cache import StatCache
     from coregw.folders.survey import Survey
 
 __all__ = ["command"]
@@ -22,7 +21,8 @@ __all__ = ["command"]
 @click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path))
 @suite_option
 @gateway_option
-def command(path: Path, suite: str, gateway: str) -> None:
+@click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
+def command(path: Path, suite: str, gateway: str, *, use_cache: bool) -> None:
     """Add a folder, or one file, and print the candidate root.
 
     Each file becomes a payload, or a list of 1 MiB chunks if it is larger than 1 MiB; the folder becomes one map from
@@ -34,20 +34,24 @@ def command(path: Path, suite: str, gateway: str) -> None:
     """
     import anyio
 
-    from coregw.folders.survey import survey
+    from coregw.client.folders.add import AddProgress
+    from coregw.folders.stat_cache import StatCache
+    from coregw.folders.survey import CHUNK_BYTES, survey
 
     found = survey(path)
     with progress(f"adding {counted(len(found.sources), 'file')}") as (set_total, advance):
         set_total(found.total_bytes)
-        added = anyio.run(_add, gateway, found, suite, advance)
+        callbacks = AddProgress(advance, lambda count: set_total(found.total_bytes + count), advance)
+        cache = StatCache.of(path, f"{suite} {CHUNK_BYTES}") if use_cache else None
+        added = anyio.run(_add, gateway, found, suite, callbacks, cache)
     report_skipped(path, added.skipped)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
     click.echo(f"coregw: added {counted(len(added.arcs), 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
     click.echo(added.root)
 
 
-async def _add(gateway: str, found: Survey, suite: str, advance: Callable[[int], None]) -> Added:
+async def _add(gateway: str, found: Survey, suite: str, callbacks: AddProgress, cache: StatCache | None) -> Added:
     from coregw.client.folders.add import add_folder
 
     async with async_client(gateway) as client:
-        return await add_folder(client, found, suite, advance)
+        return await add_folder(client, found, suite, callbacks, cache)

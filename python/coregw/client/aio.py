@@ -203,6 +203,10 @@ class AsyncClient:
             await self._run(new.fetch())
             return await anyio.to_thread.run_sync(new.finish)
 
+    async def put_car(self, data: bytes, what: str = "send a CAR") -> None:
+        """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
+        await self._run(car.put_car(self.settings, data, what))
+
     async def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
     ) -> car.ImportedCar:

@@ -201,6 +201,10 @@ class Client:
             self._run(new.fetch())
             return new.finish()
 
+    def put_car(self, data: bytes, what: str = "send a CAR") -> None:
+        """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
+        self._run(car.put_car(self.settings, data, what))
+
     def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
     ) -> car.ImportedCar:

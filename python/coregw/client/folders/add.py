@@ -1,28 +1,42 @@
 """Adding a folder: each file becomes a payload or a measured list, the folder one map of their paths.
 
-A file of at most 1 MiB is one raw payload; a larger one is a list of 1 MiB chunks, measured in bytes. The map has no
-entries for folders: an empty folder leaves no trace, and a folder without files is the empty map.
+```
+survey ─► hash (all cores) ─► root ─► held completely? ──yes─► done: one request
+                                            │ no
+                                            ▼
+             which payloads are held? ─► CARs of the others, several in flight ─► lists ─► map
+```
+
+Whatever is interrupted goes on where it was: payloads that were acknowledged are held, and are not sent again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 import anyio.to_thread
 
 from coregw import _core
 from coregw.client.aio import AsyncClient
+from coregw.client.folders.local import LocalFolder, Part
 from coregw.client.folders.parallel import for_each
-from coregw.client.folders.reader import ChunkReader, SkipFile
-from coregw.errors import Conflict
-from coregw.folders.survey import CHUNK_BYTES, Skipped, Source, Survey
-from coregw.text import display_name
+from coregw.folders.stat_cache import StatCache
+from coregw.folders.survey import CHUNK_BYTES, Skipped, Survey
 
-__all__ = ["Added", "add_folder"]
+__all__ = ["AddProgress", "Added", "add_folder"]
 
-WORKERS = 8
-_MAX_READS = 3
+CAR_BYTES: Final = 8 << 20
+"""The payloads of one CAR have at most this many bytes, give or take one."""
+
+CARS_IN_FLIGHT: Final = 3
+
+_CIDS_AT_ONCE: Final = 4096
+_QUESTIONS_IN_FLIGHT: Final = 2
+_LISTS_AT_ONCE: Final = 500
+_MAX_ATTEMPTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,7 @@ class Added:
         arcs: The target of every file's path.
         lists: Number of targets that are lists.
         bytes: Total size of all files.
+        sent: Number of bytes of payloads that were sent.
         skipped: What was left out, and why.
     """
 
@@ -41,94 +56,153 @@ class Added:
     arcs: dict[str, str]
     lists: int
     bytes: int
+    sent: int
     skipped: list[Skipped]
+
+
+def _ignore(count: int) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AddProgress:
+    """Callbacks of `add_folder`; all of them count bytes of files.
+
+    Attributes:
+        hashed: Called for files whose targets are known.
+        sending: Called with the number of bytes that are to be sent.
+        sent: Called for bytes that the gateway has acknowledged.
+    """
+
+    hashed: Callable[[int], None] = field(default=_ignore)
+    sending: Callable[[int], None] = field(default=_ignore)
+    sent: Callable[[int], None] = field(default=_ignore)
 
 
 async def add_folder(
     client: AsyncClient,
     found: Survey,
     suite: str = "sha2-256",
-    progress: Callable[[int], None] = lambda count: None,
-    workers: int = WORKERS,
+    progress: AddProgress = AddProgress(),
+    cache: StatCache | None = None,
 ) -> Added:
     """Store every file of a survey and create the map of their paths.
+
+    O(bytes) of files that the cache does not know. Some 50 MiB of memory hold what is in flight; the rest grows with
+    the number of files. A file is read once more if its payloads have to be sent. If it changed meanwhile, its new
+    bytes are added; if it grew, those that it had. A file that keeps changing is skipped.
 
     Args:
         client: The client to send with.
         found: The files to add.
         suite: The suite of the map and of the lists.
-        progress: Called with the size in bytes of each chunk that is stored.
-        workers: Maximum number of files in progress; each holds at most one chunk in memory.
+        progress: Callbacks.
+        cache: What is known of the files since the last time; saved at the end. None reads all files.
 
     Raises:
-        Conflict: A file kept changing while it was read.
-        ProofError: The gateway's CIDs are not those computed here.
+        ProofError: The gateway's answers are not those that follow from what was sent.
         Unavailable: The gateway can't be reached, or can't store more.
     """
-    upload = _FolderUpload(client, suite, progress, [*found.skipped])
-    await for_each(found.sources, upload.add, workers)
-    arcs = {source.path: upload.targets[source.path] for source in found.sources if source.path in upload.targets}
-    root = await client.create_root(arcs, suite)
-    lists = sum(_core.Cid(target).kind == "list" for target in arcs.values())
-    return Added(root, arcs, lists, upload.bytes, upload.skipped)
+    folder = LocalFolder(found, suite, cache or StatCache.none(), progress.hashed)
+    try:
+        await anyio.to_thread.run_sync(folder.read_all, abandon_on_cancel=True)
+    finally:
+        folder.is_stopped.set()
+    upload = _Upload(client, folder, suite, progress)
+    for attempt in range(_MAX_ATTEMPTS):
+        if not (changed := await upload.send()):
+            break
+        follow_up = folder.read_again if attempt < _MAX_ATTEMPTS - 1 else folder.leave_out
+        await anyio.to_thread.run_sync(follow_up, changed)
+    root = await client.create_root(folder.arcs, suite)
+    await anyio.to_thread.run_sync(folder.save, root)
+    lists = sum(_core.Cid(target).kind == "list" for target in folder.arcs.values())
+    return Added(root, folder.arcs, lists, folder.bytes, upload.sent, folder.skipped)
 
 
-class _FolderUpload:
-    """The state of one `add_folder`: what is stored so far."""
+class _Upload:
+    """The state of one `add_folder`: what the gateway has acknowledged."""
 
-    def __init__(
-        self, client: AsyncClient, suite: str, progress: Callable[[int], None], skipped: list[Skipped]
-    ) -> None:
-        self.targets: dict[str, str] = {}
-        self.bytes = 0
-        self.skipped = skipped
+    def __init__(self, client: AsyncClient, folder: LocalFolder, suite: str, progress: AddProgress) -> None:
+        self.sent = 0
         self._client = client
+        self._folder = folder
         self._suite = suite
         self._progress = progress
-        self._stored: set[str] = set()
-        self._empty_root: str | None = None
+        self._held: set[str] = set()
 
-    async def add(self, source: Source) -> None:
-        """Store one file; record it as skipped if it can't be read."""
-        try:
-            chunks = await self._store_one_version(source)
-        except SkipFile as skip:
-            self.skipped.append(skip.skipped)
-            return
-        self.bytes += sum(size for _, size in chunks)
-        self.targets[source.path] = chunks[0][0] if len(chunks) == 1 else await self._store_list(chunks)
+    async def send(self) -> set[str]:
+        """Send all payloads and lists that the gateway lacks; return targets whose files have other bytes meanwhile."""
+        targets = [target for target in self._folder.contents if target not in self._held]
+        changed = set(await anyio.to_thread.run_sync(self._folder.learn_chunks, targets))
+        owners: dict[str, tuple[str, Part]] = {}
+        for target in targets:
+            if target not in changed:
+                for part in self._folder.contents[target].parts():
+                    owners.setdefault(part[3], (target, part))
+        missing = await self._missing([cid for cid in owners if cid not in self._held])
+        self._progress.sending(sum(owners[cid][1][2] for cid in missing))
 
-    async def _store_one_version(self, source: Source) -> list[tuple[str, int]]:
-        """Store the chunks of one version of the file, reading again if it changed meanwhile."""
-        for _ in range(_MAX_READS):
-            reader = ChunkReader(source)
-            try:
-                chunks = await self._store_chunks(reader)
-                if not reader.has_changed():
-                    return chunks
-            finally:
-                reader.close()
-        raise Conflict(f"{display_name(source.file)}: changed each of the {_MAX_READS} times that it was read")
+        async def send(parts: list[Part]) -> None:
+            failed = await self._send_parts(parts)
+            changed.update(owners[part[3]][0] for part in failed)
 
-    async def _store_chunks(self, reader: ChunkReader) -> list[tuple[str, int]]:
-        chunks: list[tuple[str, int]] = []
-        while True:
-            data = await anyio.to_thread.run_sync(reader.read)
-            if data or not chunks:
-                chunks.append((await self._store_payload(data), len(data)))
-            if len(data) < CHUNK_BYTES:
-                return chunks
+        await for_each(_groups(owners[cid][1] for cid in missing), send, CARS_IN_FLIGHT)
+        await self._send_lists([target for target in targets if target not in changed])
+        self._held.update(target for target in targets if target not in changed)
+        return changed
 
-    async def _store_payload(self, data: bytes) -> str:
-        cid = _core.payload_cid(data)
-        if cid not in self._stored:
-            await self._client.put_payload(data)
-            self._stored.add(cid)
-        self._progress(len(data))
-        return cid
+    async def _missing(self, cids: list[str]) -> list[str]:
+        """Those of these payloads that the gateway does not hold."""
+        missing: dict[int, list[str]] = {}
 
-    async def _store_list(self, chunks: list[tuple[str, int]]) -> str:
-        if self._empty_root is None:
-            self._empty_root = await self._client.create_root({}, self._suite)
-        targets, sizes = zip(*chunks, strict=True)
-        return await self._client.create_list(targets, sizes, base=self._empty_root)
+        async def ask(start: int) -> None:
+            batch = cids[start : start + _CIDS_AT_ONCE]
+            held = await self._client.has_payloads(batch)
+            self._held.update(cid for cid, is_held in zip(batch, held, strict=True) if is_held)
+            missing[start] = [cid for cid, is_held in zip(batch, held, strict=True) if not is_held]
+
+        await for_each(range(0, len(cids), _CIDS_AT_ONCE), ask, _QUESTIONS_IN_FLIGHT)
+        return [cid for start in sorted(missing) for cid in missing[start]]
+
+    async def _send_parts(self, parts: list[Part]) -> list[Part]:
+        """Send payloads in one CAR; return those that their files do not have any more."""
+        failed: list[Part] = []
+        while parts:
+            car, indices = await anyio.to_thread.run_sync(_core.files_car, parts)
+            if not indices:
+                await self._client.put_car(car, f"send {len(parts)} payloads")
+                size = sum(part[2] for part in parts)
+                self.sent += size
+                self._progress.sent(size)
+                self._held.update(part[3] for part in parts)
+                break
+            lost = set(indices)
+            failed += [part for index, part in enumerate(parts) if index in lost]
+            parts = [part for index, part in enumerate(parts) if index not in lost]
+        return failed
+
+    async def _send_lists(self, targets: list[str]) -> None:
+        contents = [self._folder.contents[target] for target in targets]
+        lists = [content for content in contents if content.size > CHUNK_BYTES]
+        for start in range(0, len(lists), _LISTS_AT_ONCE):
+            trees = []
+            for content in lists[start : start + _LISTS_AT_ONCE]:
+                parts = list(content.parts())
+                trees.append(_core.List([part[3] for part in parts], [part[2] for part in parts], self._suite))
+            car = await anyio.to_thread.run_sync(partial(_core.lists_car, trees))
+            await self._client.put_car(car, f"send {len(trees)} lists")
+
+
+def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Group payloads into CARs."""
+    group: list[Part] = []
+    size = 0
+    for part in parts:
+        if group and size + part[2] > CAR_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += part[2]
+    if group:
+        yield group

@@ -25,7 +25,7 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import Conflict, InvalidInput, ProofError, TooLarge
 from coregw.messages.car import CarTaken
 
-__all__ = ["ExportedCar", "ImportedCar", "NewCar", "import_car"]
+__all__ = ["ExportedCar", "ImportedCar", "NewCar", "import_car", "put_car"]
 
 CAR_TYPE = "application/vnd.ipld.car; version=1"
 
@@ -225,6 +225,25 @@ class _Upload:
             yield
         except InvalidInput as error:
             raise type(error)(f"{self._name}: {error.message}", code=error.code) from None
+
+
+def put_car(settings: ClientSettings, car: bytes, what: str) -> Steps[None]:
+    """Send a CAR that is in memory to the gateway, which imports all of it or nothing.
+
+    Args:
+        settings: The client's settings.
+        car: The CAR, made here.
+        what: The call in words, for messages.
+
+    Raises:
+        InvalidInput: The gateway says that it is not a valid CAR.
+        ProofError: The gateway's answer describes something other than this CAR.
+        TooLarge: The CAR exceeds a limit of the gateway.
+    """
+    call = Call("POST", "/v1/car", settings.max_result_bytes, what, content=car, content_type=CAR_TYPE)
+    answer: Answer = yield call
+    if decode(call, answer, CarTaken).bytes != len(car):
+        raise ProofError(f"{what}: the gateway imported something other than this CAR", check="car")
 
 
 def import_car(settings: ClientSettings, path: Path, name: str | None, progress: Advance | None) -> Steps[ImportedCar]:

@@ -1,0 +1,156 @@
+"""The files of a survey, hashed: their targets in the folder's map, and where the bytes of each payload are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from coregw import _core
+from coregw.folders.stat_cache import StatCache
+from coregw.folders.survey import CHUNK_BYTES, Skipped, Source, Survey, why_unreadable
+
+__all__ = ["Content", "LocalFolder", "Part"]
+
+_FILES_AT_ONCE: Final = 256
+"""Files in one call of the extension: enough to keep all cores busy, few enough for progress and interruption."""
+
+_T = TypeVar("_T")
+
+Part = tuple[Path, int, int, str]
+"""A payload: the file that it is in, its first byte, its length, and its CID."""
+
+
+class Content(NamedTuple):
+    """The bytes of a target: a file that has them, their number, and the CIDs of their payloads, if these are known."""
+
+    file: Path
+    size: int
+    chunks: tuple[str, ...] | None
+
+    def parts(self) -> Iterator[Part]:
+        """The payloads. `chunks` must be known."""
+        for number, cid in enumerate(self.chunks or ()):
+            start = number * CHUNK_BYTES
+            yield self.file, start, min(CHUNK_BYTES, self.size - start), cid
+
+
+class LocalFolder:
+    """The files of a survey as they were read. Blocking; for one thread at a time.
+
+    Args:
+        found: The files.
+        suite: The suite of the map and of the lists.
+        cache: What is known of the files.
+        progress: Called with the number of bytes of files whose target is known.
+
+    Attributes:
+        arcs: The target of every file's path.
+        contents: The bytes of each target.
+        bytes: Total size of all files.
+        skipped: What was left out, and why.
+    """
+
+    def __init__(self, found: Survey, suite: str, cache: StatCache, progress: Callable[[int], None]) -> None:
+        self.arcs: dict[str, str] = {}
+        self.contents: dict[str, Content] = {}
+        self.bytes = 0
+        self.skipped = [*found.skipped]
+        self.is_stopped: Final = threading.Event()
+        self._sources = found.sources
+        self._suite = suite
+        self._cache = cache
+        self._progress = progress
+        self._sizes: dict[str, int] = {}
+
+    def read_all(self) -> None:
+        """Hash all files that the cache does not know. O(bytes), on all cores; ends early if `is_stopped` is set."""
+        unknown: list[tuple[Source, os.stat_result]] = []
+        for source in self._sources:
+            try:
+                status = source.file.lstat()
+            except OSError as error:
+                self.skipped.append(Skipped(source.file, why_unreadable(error)))
+                continue
+            target = self._cache.find(source.path, status)
+            if target is None:
+                unknown.append((source, status))
+            else:
+                is_list = status.st_size > CHUNK_BYTES
+                self._take(source, target, status.st_size, None if is_list else (target,))
+                self._cache.note(source.path, status, target)
+        for batch in _batches(unknown, _FILES_AT_ONCE):
+            if self.is_stopped.is_set():
+                return
+            self._read(batch)
+
+    def read_again(self, targets: Iterable[str]) -> None:
+        """Hash the files that had these targets, since one of them has other bytes meanwhile."""
+        stale = set(targets)
+        for target in stale:
+            self.contents.pop(target, None)
+        again = [source for source in self._sources if self.arcs.get(source.path) in stale]
+        for source in again:
+            del self.arcs[source.path]
+            self.bytes -= self._sizes.pop(source.path)
+        for batch in _batches([(source, None) for source in again], _FILES_AT_ONCE):
+            self._read(batch)
+
+    def leave_out(self, targets: Iterable[str]) -> None:
+        """Skip the files that have these targets, since they keep changing."""
+        stale = set(targets)
+        for source in [source for source in self._sources if self.arcs.get(source.path) in stale]:
+            del self.arcs[source.path]
+            self.bytes -= self._sizes.pop(source.path)
+            self.skipped.append(Skipped(source.file, "kept changing while it was sent"))
+
+    def learn_chunks(self, targets: Iterable[str]) -> list[str]:
+        """Find out the payloads of lists that are known from the cache alone; return those that have other bytes."""
+        lists = [target for target in targets if self.contents[target].chunks is None]
+        changed = []
+        for batch in _batches(lists, _FILES_AT_ONCE):
+            files = [self.contents[target].file for target in batch]
+            for target, hashed in zip(batch, _core.hash_files(files, self._suite), strict=True):
+                if hashed.target == target:
+                    self.contents[target] = self.contents[target]._replace(chunks=tuple(hashed.chunks))
+                else:
+                    changed.append(target)
+        return changed
+
+    def save(self, root: str) -> None:
+        """Write the cache, for the next time."""
+        self._cache.save(root, self.contents)
+
+    def _read(self, batch: Sequence[tuple[Source, os.stat_result | None]]) -> None:
+        hashed_files = _core.hash_files([source.file for source, _ in batch], self._suite)
+        for (source, status), hashed in zip(batch, hashed_files, strict=True):
+            if hashed.target is None:
+                self.skipped.append(Skipped(source.file, _why(hashed.failure)))
+                continue
+            self._take(source, hashed.target, hashed.size, tuple(hashed.chunks))
+            if status is not None:
+                self._cache.note(source.path, status, hashed.target)
+
+    def _take(self, source: Source, target: str, size: int, chunks: tuple[str, ...] | None) -> None:
+        self.arcs[source.path] = target
+        self._sizes[source.path] = size
+        known = self.contents.get(target)
+        if known is None or known.chunks is None:
+            self.contents[target] = Content(source.file, size, chunks)
+        self.bytes += size
+        self._progress(size)
+
+
+def _why(failure: int | str | None) -> str:
+    if failure == "changing":
+        return "changed each of the times that it was read"
+    return why_unreadable(OSError(failure, os.strerror(failure))) if isinstance(failure, int) else str(failure)
+
+
+def _batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch

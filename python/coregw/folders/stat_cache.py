@@ -1,0 +1,150 @@
+"""What is known of a folder's files since they were added last: their state, and the target of their bytes.
+
+Like git's index: a file whose inode, size, and times of modification and change are those of the cache is not read
+again. A cache is an optimisation only. If it is missing, damaged, or of another folder, all files are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+__all__ = ["StatCache", "cache_folder"]
+
+_MAGIC: Final = b"coregw stat 1\n"
+_DIGEST_BYTES: Final = 32
+_RACY_NANOSECONDS: Final = 2_000_000_000
+"""The coarsest timestamps of common file systems (FAT)."""
+
+
+class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    path: str
+    inode: int
+    size: int
+    mtime: int
+    ctime: int
+    target: str
+
+
+class _Content(msgspec.Struct, array_like=True, frozen=True):
+    folder: bytes
+    options: str
+    began: int
+    root: str
+    entries: list[_Entry]
+
+
+class Known(NamedTuple):
+    """The state of a file when it was read, and its target."""
+
+    inode: int
+    size: int
+    mtime: int
+    ctime: int
+    target: str
+
+
+class StatCache:
+    """The cache of one folder.
+
+    Args:
+        file: Where it is kept; None keeps nothing, and knows nothing.
+        folder: The absolute path of the folder.
+        options: Whatever else the targets depend on.
+
+    Attributes:
+        root: The root of the folder when it was added last; None if that is not known.
+        targets: The target of each path below that root.
+    """
+
+    def __init__(self, file: Path | None, folder: Path, options: str) -> None:
+        self._file = file
+        self._folder = os.fsencode(folder)
+        self._options = options
+        self._began = time.time_ns()
+        self._new: list[_Entry] = []
+        content = self._read()
+        self.root = content.root if content is not None else None
+        self.targets = {entry.path: entry.target for entry in content.entries} if content is not None else {}
+        # A file that changed just before it was read may have changed again just after, with the same times.
+        before = content.began - _RACY_NANOSECONDS if content is not None else 0
+        self._known = {
+            entry.path: (entry.inode, entry.size, entry.mtime, entry.ctime)
+            for entry in (content.entries if content is not None else ())
+            if entry.mtime < before and entry.ctime < before
+        }
+
+    @classmethod
+    def of(cls, folder: Path, options: str) -> Self:
+        """Open the cache of a folder in the user's folder for caches. Never fails: it may know nothing."""
+        absolute = Path(os.path.abspath(folder))  # noqa: PTH100 - does not resolve links
+        name = hashlib.sha256(b"\0".join([os.fsencode(absolute), options.encode()])).hexdigest()
+        return cls(cache_folder() / "stat" / name, absolute, options)
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return a cache that knows nothing and keeps nothing."""
+        return cls(None, Path(), "")
+
+    def find(self, path: str, status: os.stat_result) -> str | None:
+        """Return the target of a file that has not changed since it was read; None if it has to be read."""
+        state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return self.targets[path] if self._known.get(path) == state else None
+
+    def note(self, path: str, status: os.stat_result, target: str) -> None:
+        """Note the target of a file, and its state before it was read, for `save`."""
+        state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        self._new.append(_Entry(path, *state, target))
+
+    def save(self, root: str, targets: Iterable[str]) -> None:
+        """Replace the cache, atomically. A failure is ignored.
+
+        Args:
+            root: The root of the folder.
+            targets: The targets that were noted wrongly are left out if they are not among these.
+        """
+        if self._file is None:
+            return
+        valid = set(targets)
+        entries = [entry for entry in self._new if entry.target in valid]
+        body = msgspec.msgpack.encode(_Content(self._folder, self._options, self._began, root, entries))
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = self._file.with_name(f"{self._file.name}.{secrets.token_hex(4)}")
+            try:
+                partial.write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+                partial.replace(self._file)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def _read(self) -> _Content | None:
+        if self._file is None:
+            return None
+        try:
+            data = self._file.read_bytes()
+        except OSError:
+            return None
+        start = len(_MAGIC) + _DIGEST_BYTES
+        body = memoryview(data)[start:]
+        if data[:start] != _MAGIC + hashlib.sha256(body).digest():
+            return None
+        try:
+            content = msgspec.msgpack.decode(body, type=_Content)
+        except msgspec.MsgspecError:
+            return None
+        return content if (content.folder, content.options) == (self._folder, self._options) else None
+
+
+def cache_folder() -> Path:
+    """The folder of coregw's caches: in ``$XDG_CACHE_HOME``, else in ``~/.cache``."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    above = Path(given) if given.startswith("/") else Path.home() / ".cache"
+    return above / "coregw"
