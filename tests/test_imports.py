@@ -47,7 +47,8 @@ STARTS_PLANTS = {"coregw.cli.serve", "coregw.cli.serve_plants"}
 
 # The crates of the workspace that each crate may depend on.
 MAY_DEPEND: dict[str, set[str]] = {
-    "coregw-core": set(),
+    "coregw-core": {"coregw-lanes"},
+    "coregw-lanes": set(),
     "coregw-ops": {"coregw-core"},
     "coregw-python": {"coregw-core", "coregw-ops"},
 }

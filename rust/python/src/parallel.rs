@@ -8,24 +8,40 @@ use std::thread;
 const ITEMS_PER_THREAD: usize = 64;
 /// Items that a thread takes at a time: few enough that no thread waits long for the last ones of another.
 const ITEMS_PER_SHARE: usize = 16;
+/// The same for work that is done on several items at a time: all but the last few of a share fill its lanes.
+const ITEMS_PER_WIDE_SHARE: usize = 128;
 
 /// The results of `work` for each of `items`, in their order. A panic of `work` is resumed in the caller.
 pub fn map<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_SHARE, work)
+    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_SHARE, one_by_one(work))
+}
+
+/// The results of `work`, which takes several items and returns a result for each, for all of `items`, in their order.
+pub fn map_shares<I: Sync, O: Send>(items: &[I], work: impl Fn(&[I]) -> Vec<O> + Sync) -> Vec<O> {
+    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_WIDE_SHARE, work)
 }
 
 /// The same for items that take long, or for very different times.
 pub fn map_each<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    run(items, items.len(), 1, work)
+    run(items, items.len(), 1, one_by_one(work))
 }
 
-fn run<I: Sync, O: Send>(items: &[I], max_threads: usize, share: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+fn one_by_one<I, O>(work: impl Fn(&I) -> O) -> impl Fn(&[I]) -> Vec<O> {
+    move |items| items.iter().map(&work).collect()
+}
+
+fn run<I: Sync, O: Send>(
+    items: &[I],
+    max_threads: usize,
+    share: usize,
+    work: impl Fn(&[I]) -> Vec<O> + Sync,
+) -> Vec<O> {
     // Reads files where the cores of a container are limited, so it is done once.
     static CORES: OnceLock<usize> = OnceLock::new();
     let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
     let threads = cores.min(max_threads);
     if threads <= 1 {
-        return items.iter().map(work).collect();
+        return work(items);
     }
     let mut results: Vec<Option<O>> = items.iter().map(|_| None).collect();
     // Threads take shares from a queue: a core that is also used by others must not delay the rest.
@@ -33,7 +49,7 @@ fn run<I: Sync, O: Send>(items: &[I], max_threads: usize, share: usize, work: im
     let next_share = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work_through = || {
         while let Some((items, results)) = next_share() {
-            items.iter().zip(results).for_each(|(item, result)| *result = Some(work(item)));
+            work(items).into_iter().zip(results).for_each(|(done, result)| *result = Some(done));
         }
     };
     thread::scope(|scope| {

@@ -82,15 +82,28 @@ pub fn verify_key_many<'py>(
         }
     }
     let targets = detach::run(py, Work::Proofs { count: pairs.len() }, || {
-        let verified = parallel::map(&pairs, |(path, proof)| {
-            let target = verify::key(&root, &*path.key()?, proof, verify::PROOF_LIMIT)?;
-            Ok(target.map(|target| target.text()))
-        });
+        let verified = parallel::map_shares(&pairs, |pairs| verify_share(&root, pairs));
         let named = |(index, target): (usize, core::Result<_>)| target.map_err(|error| in_item(error, index));
         let targets = verified.into_iter().enumerate().map(named).collect::<core::Result<Vec<Option<String>>>>();
         targets.map_err(|error| first_malformed_path(&pairs).unwrap_or(error))
     })?;
     Ok(targets.into_iter().map(|target| target.map(|target| PyString::new(py, &target))).collect())
+}
+
+/// The results of `verify_key` for some of the pairs. A proof whose path is malformed is not read.
+fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &[u8])]) -> Vec<core::Result<Option<String>>> {
+    let keys: Vec<_> = pairs.iter().map(|(path, _)| path.key()).collect();
+    let proofs: Vec<_> =
+        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, *proof))).collect();
+    let mut verified = match verify::each_key(root, &proofs, verify::PROOF_LIMIT) {
+        Ok(verified) => verified.into_iter(),
+        Err(error) => return pairs.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let result = |key: &core::Result<_>| match key {
+        Ok(_) => Ok(verified.next().expect("a result for each proof")?.map(|target| target.text())),
+        Err(error) => Err(error.clone()),
+    };
+    keys.iter().map(result).collect()
 }
 
 fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(PendingKey<'a>, &'a [u8]), ArgumentError> {

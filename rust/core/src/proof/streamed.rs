@@ -11,6 +11,8 @@
 //!   ●   ▢
 //! ```
 
+use coregw_lanes::LANES;
+
 use crate::bits::Side;
 use crate::id::cid::Cid;
 use crate::id::suite::{Digest, Suite};
@@ -51,6 +53,10 @@ struct Streamed<'p> {
     reader: PrunedReader<'p>,
     last: Last<'p>,
     above: Vec<Above>,
+    /// The count of the node whose encoding the encoder holds.
+    count: u64,
+    /// The target of the key, if it was found.
+    target: Option<&'p [u8]>,
 }
 
 /// What the proof of one key shows.
@@ -64,16 +70,88 @@ pub(crate) struct KeyProof {
 /// Reads the proof of one key, which must show the nodes that the key's descent visits and no others. O(depth) hashes.
 #[inline(always)]
 pub(crate) fn read(suite: Suite, key: &[u8], proof: &[u8]) -> Attempt<KeyProof> {
-    let reader = PrunedReader { bytes: proof, at: 0 };
-    let mut nodes = Streamed { reader, last: Last::Empty, above: Vec::with_capacity(DEPTH) };
-    let landing = descend(&mut nodes, (), 0, &mut ToKey(key))?;
     let mut encoder = Encoder::new(suite);
-    encoder.put(0, key);
-    let (sum, target) = nodes.end(&landing, &mut encoder)?;
-    let sum = nodes.ascend(sum, &mut encoder)?;
-    match nodes.reader.at == proof.len() {
-        true => Ok(KeyProof { digest: sum.digest, target: target.map(Cid::trusted) }),
-        false => Err(Fault { why: "bytes follow the tree", at: nodes.reader.at }.into()),
+    let mut nodes = Streamed::begin(key, proof, &mut encoder)?;
+    loop {
+        let digest = encoder.hash();
+        if !nodes.has_next(digest, &mut encoder)? {
+            return Ok(nodes.shown(digest));
+        }
+    }
+}
+
+/// Reads proofs of single keys as [`read`] does, in lanes: one node of each of several proofs is hashed at a time.
+///
+/// ```text
+/// lane 0   proof 0 ● ● ● ● ●   proof 2 ● ● ● ● …      a lane whose proof has ended takes the next one
+/// lane 1   proof 1 ● ● ● ● ● ● ●   proof 3 ● ● …
+/// ```
+pub(crate) fn read_many<'p>(
+    suite: Suite,
+    proofs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])>,
+) -> Vec<Attempt<KeyProof>> {
+    let mut results: Vec<Option<Attempt<KeyProof>>> = (0..proofs.len()).map(|_| None).collect();
+    let mut lanes: Vec<_> = (0..LANES.min(proofs.len())).map(|_| Lane::idle(suite)).collect();
+    let mut proofs = proofs.enumerate();
+    let mut digests = [[0; 32]; LANES];
+    loop {
+        for lane in lanes.iter_mut().filter(|lane| lane.nodes.is_none()) {
+            lane.take_next(&mut proofs, &mut results);
+        }
+        lanes.retain(|lane| lane.nodes.is_some());
+        if lanes.is_empty() {
+            return results.into_iter().map(|result| result.expect("every proof was read to its end")).collect();
+        }
+        Encoder::hash_many(suite, lanes.iter_mut().map(|lane| &mut lane.encoder), &mut digests);
+        for (lane, digest) in lanes.iter_mut().zip(&digests) {
+            lane.advance(Digest(*digest), &mut results);
+        }
+    }
+}
+
+/// A place in which proofs are read one after the other, beside others.
+struct Lane<'p> {
+    /// The place of the proof among the results.
+    item: usize,
+    /// The proof, until it has ended.
+    nodes: Option<Streamed<'p>>,
+    encoder: Encoder,
+}
+
+impl<'p> Lane<'p> {
+    fn idle(suite: Suite) -> Self {
+        Self { item: 0, nodes: None, encoder: Encoder::new(suite) }
+    }
+
+    /// Begins the next proof, if there is one that is not malformed at its start.
+    fn take_next(
+        &mut self,
+        proofs: &mut impl Iterator<Item = (usize, (&'p [u8], &'p [u8]))>,
+        results: &mut [Option<Attempt<KeyProof>>],
+    ) {
+        for (item, (key, proof)) in proofs {
+            match Streamed::begin(key, proof, &mut self.encoder) {
+                Ok(nodes) => {
+                    (self.item, self.nodes) = (item, Some(nodes));
+                    return;
+                }
+                Err(interrupt) => results[item] = Some(Err(interrupt)),
+            }
+        }
+    }
+
+    /// Takes the digest of the encoding. At the end of the proof, the lane becomes idle.
+    #[inline]
+    fn advance(&mut self, digest: Digest, results: &mut [Option<Attempt<KeyProof>>]) {
+        let Some(nodes) = &mut self.nodes else {
+            return;
+        };
+        results[self.item] = match nodes.has_next(digest, &mut self.encoder) {
+            Ok(true) => return,
+            Ok(false) => Some(Ok(nodes.shown(digest))),
+            Err(interrupt) => Some(Err(interrupt)),
+        };
+        self.nodes = None;
     }
 }
 
@@ -117,6 +195,17 @@ impl<'p> Nodes for Streamed<'p> {
 }
 
 impl<'p> Streamed<'p> {
+    /// Descends to the key, and encodes the last node.
+    #[inline(always)]
+    fn begin(key: &[u8], proof: &'p [u8], encoder: &mut Encoder) -> Attempt<Self> {
+        let reader = PrunedReader { bytes: proof, at: 0 };
+        let mut nodes = Self { reader, last: Last::Empty, above: Vec::with_capacity(DEPTH), count: 0, target: None };
+        let landing = descend(&mut nodes, (), 0, &mut ToKey(key))?;
+        encoder.put(0, key);
+        nodes.end(&landing, encoder)?;
+        Ok(nodes)
+    }
+
     /// Reads a sibling of the path, which must be a stub.
     #[inline(always)]
     fn stub(&mut self) -> Attempt<Stub> {
@@ -138,51 +227,60 @@ impl<'p> Streamed<'p> {
         Summary { count: stub.count, measure: stub.count, digest }
     }
 
-    /// Hashes the node where the descent ended, whose path is the key up to `floor`.
+    /// Encodes the node where the descent ended, whose path is the key up to `floor`.
     #[inline(always)]
-    fn end(&mut self, landing: &Landing<()>, encoder: &mut Encoder) -> Attempt<(Summary, Option<&'p [u8]>)> {
+    fn end(&mut self, landing: &Landing<()>, encoder: &mut Encoder) -> Attempt<()> {
         match self.last {
             Last::Leaf { tail, key_len, target } => {
-                let is_found = landing.end == End::Found;
-                if !is_found {
+                if landing.end == End::Found {
+                    self.target = Some(target);
+                } else {
                     encoder.put(landing.floor, tail);
                     let at = self.reader.at;
                     key::check(encoder.path(key_len)).map_err(|why| Fault { why, at })?;
                 }
-                let digest = encoder.map_leaf(key_len, target);
-                Ok((Summary { count: 1, measure: 1, digest }, is_found.then_some(target)))
+                encoder.write_map_leaf(key_len, target);
+                self.count = 1;
             }
             Last::Inner { bit, label } => {
                 encoder.put(landing.floor, label);
                 let [left, right] = [self.stub()?, self.stub()?].map(|stub| self.summary(stub));
-                Ok((self.join(encoder, bit, &left, &right)?, None))
+                self.join(encoder, bit, &left, &right)?;
             }
-            Last::Empty => Ok((Summary { count: 0, measure: 0, digest: encoder.map_empty() }, None)),
+            Last::Empty => encoder.write_map_empty(),
         }
+        Ok(())
     }
 
-    /// Computes the summary of the top from that of the last node.
+    /// Takes the digest of the encoding, and encodes the node above it. Returns false if that was the top.
     #[inline(always)]
-    fn ascend(&mut self, mut sum: Summary, encoder: &mut Encoder) -> Attempt<Summary> {
-        while let Some(Above { bit, left }) = self.above.pop() {
-            sum = match left {
-                Some(left) => self.join(encoder, bit, &self.summary(left), &sum)?,
-                None => {
-                    let right = self.stub()?;
-                    self.join(encoder, bit, &sum, &self.summary(right))?
-                }
-            };
+    fn has_next(&mut self, digest: Digest, encoder: &mut Encoder) -> Attempt<bool> {
+        let sum = Summary { count: self.count, measure: self.count, digest };
+        match self.above.pop() {
+            Some(Above { bit, left: Some(left) }) => self.join(encoder, bit, &self.summary(left), &sum)?,
+            Some(Above { bit, left: None }) => {
+                let right = self.stub()?;
+                self.join(encoder, bit, &sum, &self.summary(right))?;
+            }
+            None if self.reader.at == self.reader.bytes.len() => return Ok(false),
+            None => return Err(Fault { why: "bytes follow the tree", at: self.reader.at }.into()),
         }
-        Ok(sum)
+        Ok(true)
+    }
+
+    /// What the proof shows, after its top was hashed.
+    fn shown(&self, digest: Digest) -> KeyProof {
+        KeyProof { digest, target: self.target.map(Cid::trusted) }
     }
 
     #[inline(always)]
-    fn join(&self, encoder: &mut Encoder, bit: u32, left: &Summary, right: &Summary) -> Attempt<Summary> {
-        let count = left.count + right.count;
-        if count >= SUM_LIMIT {
+    fn join(&mut self, encoder: &mut Encoder, bit: u32, left: &Summary, right: &Summary) -> Attempt<()> {
+        self.count = left.count + right.count;
+        if self.count >= SUM_LIMIT {
             return Err(Fault { why: "counts that sum to 2^53 or more", at: self.reader.at }.into());
         }
-        Ok(Summary { count, measure: count, digest: encoder.map_inner(bit, left, right) })
+        encoder.write_map_inner(bit, left, right);
+        Ok(())
     }
 }
 

@@ -83,6 +83,13 @@ fn agree_on_tampered(root: &RootCid, key: &Key, proof: &[u8]) -> usize {
     proofs
 }
 
+/// Verifies proofs in lanes and one by one: the results are the same, the errors included.
+fn agree_in_lanes(root: &RootCid, proofs: &[(&Key, &[u8])]) {
+    let limit = 3000;
+    let alone: Vec<_> = proofs.iter().map(|(key, proof)| verify::key(root, key, proof, limit)).collect();
+    assert_eq!(verify::each_key(root, proofs, limit), Ok(alone));
+}
+
 /// Few letters and long repeats, so that keys diverge early, late, and inside bytes.
 fn paths() -> impl Strategy<Value = BTreeSet<String>> {
     let segment = prop_oneof![4 => "[a-cq]{1,4}", 2 => "[0-9a-f]{24}", 1 => (1usize..200).prop_map(|n| "x".repeat(n))];
@@ -103,6 +110,24 @@ proptest! {
             prop_assert!(agree(&tree.root(), key, &proofs[i]));
             // A proof of another key is one of this key only if it ends at the same node.
             agree(&tree.root(), key, &proofs[i / 2]);
+        }
+        // Valid and malformed ones, side by side and of different lengths.
+        let mut others = proofs.clone();
+        for (i, proof) in others.iter_mut().enumerate().filter(|(i, _)| i % 3 > 0) {
+            let at = i * 31 % proof.len();
+            match i % 9 {
+                1 => proof.truncate(at),
+                2 => proof.insert(at, 1),
+                4 => proof[0] ^= 1,
+                5 => proof.push(0),
+                7 => proof.resize(3001, 0),
+                _ => proof[at] ^= 1 << (i % 8),
+            }
+        }
+        for proofs in [&proofs, &others] {
+            let pairs: Vec<_> = asked.iter().zip(proofs).map(|(key, proof)| (key, &proof[..])).collect();
+            agree_in_lanes(&tree.root(), &pairs);
+            agree_in_lanes(&tree.root(), &pairs[..pairs.len() / 2]);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! list inner  12 || varint(count) || varint(measure) || digest || varint(count) || varint(measure) || digest
 //! ```
 
-use sha2::block_api::compress256;
+use coregw_lanes as lanes;
 
 use crate::bits::{self, Side, copy, top_bits};
 use crate::id::cid::MAX_LEN;
@@ -65,7 +65,7 @@ impl Out for Vec<u8> {
 /// Space before the path: a tag and the varint of a bit or of a key's length.
 const HEAD: usize = 4;
 /// Space after the path: a target and its length (longer than two counts and digests), and the padding of SHA-256.
-const TAIL: usize = 2 + MAX_LEN + PADDING.len() + 8;
+const TAIL: usize = 2 + MAX_LEN + lanes::PADDING_BYTES + 8;
 
 /// The buffer in which encodings are assembled.
 ///
@@ -76,6 +76,7 @@ const TAIL: usize = 2 + MAX_LEN + PADDING.len() + 8;
 struct Line {
     /// The path starts at [`HEAD`].
     buffer: Vec<u8>,
+    start: usize,
     /// End of the encoding so far.
     end: usize,
 }
@@ -101,24 +102,19 @@ impl Out for Line {
 }
 
 impl Line {
-    /// Hashes the encoding that begins at `start`.
+    /// Hashes the encoding.
     #[inline(always)]
-    fn hash(&mut self, start: usize, suite: Suite) -> Digest {
-        let len = self.end - start;
+    fn hash(&mut self, suite: Suite) -> Digest {
         match suite {
-            Suite::Blake3 => suite.digest(&self.buffer[start..self.end]),
-            Suite::Sha2_256 => {
-                let blocks = (len + 9).div_ceil(64);
-                let message = &mut self.buffer[start..start + len + PADDING.len()];
-                message[len..].copy_from_slice(&PADDING);
-                message[64 * blocks - 8..64 * blocks].copy_from_slice(&(8 * len as u64).to_be_bytes());
-                let mut state = SHA256_START;
-                compress256(&mut state, &message.as_chunks().0[..blocks]);
-                // All words at once: a 16-byte load of bytes that were stored four at a time would stall.
-                let words = state.map(u32::to_be_bytes);
-                Digest(words.as_flattened().try_into().expect("eight words are 32 bytes"))
-            }
+            Suite::Blake3 => suite.digest(&self.buffer[self.start..self.end]),
+            Suite::Sha2_256 => Digest(lanes::hash_one(self.padded())),
         }
+    }
+
+    /// The encoding, padded for SHA-256.
+    #[inline(always)]
+    fn padded(&mut self) -> &[[u8; lanes::BLOCK_BYTES]] {
+        lanes::pad(&mut self.buffer[self.start..], self.end - self.start)
     }
 
     /// Writes a tag and a varint of at most three bytes just before the path, and returns where they start.
@@ -142,17 +138,6 @@ impl Line {
     }
 }
 
-/// The padding of a SHA-256 message before its length (FIPS 180-4, section 5.1.1).
-const PADDING: [u8; 72] = {
-    let mut padding = [0; 72];
-    padding[0] = 0x80;
-    padding
-};
-
-/// The initial hash value of SHA-256 (FIPS 180-4, section 5.3.3).
-const SHA256_START: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
-
 /// Computes node digests, sharing one path buffer.
 ///
 /// The bytes of the path are part of the encoding of every map node on it. So encodings are assembled around the path,
@@ -166,7 +151,7 @@ impl Encoder {
     pub fn new(suite: Suite) -> Self {
         let mut buffer = Vec::with_capacity(512);
         buffer.resize(448, 0);
-        Self { suite, line: Line { buffer, end: 0 } }
+        Self { suite, line: Line { buffer, start: 0, end: 0 } }
     }
 
     /// Ensures capacity for a path of so many bytes and the rest of an encoding.
@@ -209,7 +194,13 @@ impl Encoder {
     }
 
     pub fn map_empty(&mut self) -> Digest {
-        self.digest(|line| line.byte(0x00))
+        self.write_map_empty();
+        self.hash()
+    }
+
+    /// Assembles the encoding of the empty map.
+    pub fn write_map_empty(&mut self) {
+        self.write(|line| line.byte(0x00));
     }
 
     pub fn list_empty(&mut self) -> Digest {
@@ -219,20 +210,33 @@ impl Encoder {
     /// The digest of the leaf whose key is the first `len` bytes of the path.
     #[inline]
     pub fn map_leaf(&mut self, len: usize, target: &[u8]) -> Digest {
-        self.reach(len);
-        let start = self.line.head(0x01, len as u32);
-        self.line.end = HEAD + len;
-        self.line.varint(target.len() as u64);
-        self.line.bytes(target);
-        self.line.hash(start, self.suite)
+        self.write_map_leaf(len, target);
+        self.hash()
     }
 
     /// The digest of the inner node whose prefix is the first `bit` bits of the path.
     #[inline(always)]
     pub fn map_inner(&mut self, bit: u32, left: &Summary, right: &Summary) -> Digest {
+        self.write_map_inner(bit, left, right);
+        self.hash()
+    }
+
+    /// Assembles the encoding of [`Self::map_leaf`].
+    #[inline(always)]
+    pub fn write_map_leaf(&mut self, len: usize, target: &[u8]) {
+        self.reach(len);
+        self.line.start = self.line.head(0x01, len as u32);
+        self.line.end = HEAD + len;
+        self.line.varint(target.len() as u64);
+        self.line.bytes(target);
+    }
+
+    /// Assembles the encoding of [`Self::map_inner`].
+    #[inline(always)]
+    pub fn write_map_inner(&mut self, bit: u32, left: &Summary, right: &Summary) {
         let end = HEAD + bit.div_ceil(8) as usize;
         self.reach(end - HEAD);
-        let start = self.line.head(0x02, bit);
+        self.line.start = self.line.head(0x02, bit);
         if !bit.is_multiple_of(8) {
             self.line.buffer[end - 1] &= top_bits(bit % 8);
         }
@@ -241,7 +245,6 @@ impl Encoder {
             self.line.varint(child.count);
             self.line.digest(&child.digest);
         }
-        self.line.hash(start, self.suite)
     }
 
     #[inline]
@@ -256,9 +259,36 @@ impl Encoder {
 
     #[inline(always)]
     fn digest(&mut self, write: impl FnOnce(&mut Line)) -> Digest {
-        self.line.end = 0;
+        self.write(write);
+        self.hash()
+    }
+
+    #[inline(always)]
+    fn write(&mut self, write: impl FnOnce(&mut Line)) {
+        (self.line.start, self.line.end) = (0, 0);
         write(&mut self.line);
-        self.line.hash(0, self.suite)
+    }
+
+    /// Hashes the encoding that was assembled last.
+    #[inline(always)]
+    pub fn hash(&mut self) -> Digest {
+        self.line.hash(self.suite)
+    }
+
+    /// Hashes the encodings that encoders of one suite have assembled last, at most [`lanes::LANES`].
+    #[inline]
+    pub fn hash_many<'a>(suite: Suite, encoders: impl Iterator<Item = &'a mut Self>, digests: &mut [lanes::Digest]) {
+        match suite {
+            Suite::Blake3 => encoders.zip(digests).for_each(|(encoder, digest)| *digest = encoder.hash().0),
+            Suite::Sha2_256 => {
+                let (mut messages, mut count): ([&[_]; lanes::LANES], _) = ([&[]; lanes::LANES], 0);
+                for (encoder, message) in encoders.zip(&mut messages) {
+                    *message = encoder.line.padded();
+                    count += 1;
+                }
+                lanes::hash_padded(&messages[..count], &mut digests[..count]);
+            }
+        }
     }
 }
 
