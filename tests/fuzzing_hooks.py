@@ -1,4 +1,4 @@
-"""Hooks of schemathesis: CARs as request bodies, and CIDs that the gateway holds instead of most generated strings."""
+"""Hooks of schemathesis: CARs and lines as request bodies, and CIDs that the gateway holds instead of most generated strings."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _with_cids(value: Any, *, is_cid: bool) -> Any:  # noqa: ANN401
 
 
 @schemathesis.serializer("application/vnd.ipld.car")
-def car(_: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Return bytes unchanged, and anything else as text: not a CAR, but sent as one."""
+@schemathesis.serializer("application/x-ndjson")
+def plain(_: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ANN401 - any JSON
+    """Return bytes unchanged, and anything else as text: no CAR and no lines of arcs, but sent as such."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

@@ -70,6 +70,42 @@ async def is_held(site: Site, root: str) -> bool:
     return (await site.store.get(Table.ROOTS, [binary(root)])) != [None]
 
 
+# --- maps of streamed arcs --------------------------------------------------------------------------------------------
+
+
+async def _lines(arcs: dict[str, str]) -> AsyncIterator[bytes]:
+    yield "".join(f'["{path}","{target}"]\n' for path, target in arcs.items()).encode()
+
+
+async def test_a_map_whose_first_pages_are_collected_before_its_last_ones_is_stored_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, collections, removed = site.store.put, 0, 0
+
+    async def put_before_a_collection(*arguments: object) -> int:
+        nonlocal collections, removed
+        now = await put(*arguments)  # type: ignore[arg-type]
+        if collections < collect_times:
+            collections += 1
+            site.time.seconds += 1
+            removed += (await site.collect(grace=0)).pages_removed
+        return now
+
+    arcs = many(30_000)
+    monkeypatch.setattr(site.store, "put", put_before_a_collection)
+    collect_times = 2
+    answer = await site.engine.builds.build_root(_lines(arcs), "sha2-256")
+    root = coregw.Map(arcs).root
+    assert (answer.decode(), collections, removed > 0) == (f'{{"root":"{root}"}}', 2, True)
+    assert await site.resolve(root, "folder", "00000") == A
+    assert await site.export(root) > 1_000_000
+    collect_times = 1000
+    with pytest.raises(Unavailable, match="garbage was collected"):
+        await site.engine.builds.build_root(_lines(many(30_000, B)), "sha2-256")
+    monkeypatch.setattr(site.store, "put", put)
+    assert not await is_held(site, coregw.Map(many(30_000, B)).root)
+
+
 # --- changes of old roots ---------------------------------------------------------------------------------------------
 
 

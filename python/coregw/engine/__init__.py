@@ -20,6 +20,7 @@ from coregw.extras import missing_extra
 from coregw.store import Store
 
 try:
+    from coregw.engine.builds import BuildLimits, Builds
     from coregw.engine.cars import CarLimits, Cars
     from coregw.engine.driver import Driver
     from coregw.engine.payloads import Payloads, StoredPayload
@@ -28,7 +29,17 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
-__all__ = ["CarLimits", "Cars", "Engine", "EngineFigures", "Payloads", "Publications", "StoredPayload"]
+__all__ = [
+    "BuildLimits",
+    "Builds",
+    "CarLimits",
+    "Cars",
+    "Engine",
+    "EngineFigures",
+    "Payloads",
+    "Publications",
+    "StoredPayload",
+]
 
 
 class EngineFigures(NamedTuple):
@@ -68,6 +79,7 @@ class Engine:
         batches_at_once: int = 8,
         batch_answer_bytes: int = 16 << 20,
         cars: CarLimits = CarLimits(),  # noqa: B008 - a tuple
+        builds: BuildLimits = BuildLimits(),  # noqa: B008 - a tuple
     ) -> None:
         """Wrap a store, which `close` closes.
 
@@ -84,6 +96,7 @@ class Engine:
             batches_at_once: Batches of resolves in progress at once.
             batch_answer_bytes: Bound of the answer to a batch of resolves.
             cars: Limits of CAR imports and exports.
+            builds: Limits of maps that are made of streamed arcs.
         """
         self.store: Final = store
         """The store, for services that keep rows of their own in it."""
@@ -103,6 +116,7 @@ class Engine:
         self.payloads: Final = Payloads(store, self._driver)
         self.publications: Final = Publications(store)
         self.cars: Final = Cars(store, self._driver, self._cache, cars)
+        self.builds: Final = Builds(store, self._driver, self._cache, builds)
 
     async def close(self) -> None:
         """Wait for worker threads and close the store. Idempotent."""

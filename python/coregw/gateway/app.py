@@ -13,7 +13,7 @@ from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
-from coregw.engine import CarLimits, Engine
+from coregw.engine import BuildLimits, CarLimits, Engine
 from coregw.errors import Unauthorized
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import build_document
@@ -57,6 +57,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             salvage=settings.salvage,
             read_only_if_needed=True,
         )
+    spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
     return Engine(
         store,
         cache_bytes=settings.cache_bytes,
@@ -72,7 +73,14 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             payload_bytes=min(settings.payload_bytes, 2**32 - 1),
             blocks=settings.car_blocks,
             at_once=settings.cars_at_once,
-            spool=settings.data if settings.data.is_dir() else None,  # a store in memory has no directory
+            spool=spool,
+            reserve_bytes=settings.reserve_bytes,
+        ),
+        builds=BuildLimits(
+            at_once=settings.heavy_requests,
+            run_bytes=settings.build_run_bytes,
+            spool=spool,
+            spool_bytes=settings.build_spool_bytes,
             reserve_bytes=settings.reserve_bytes,
         ),
     )

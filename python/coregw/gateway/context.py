@@ -38,6 +38,7 @@ class Gateway:
         bodies: Reads request bodies.
         imports: The CAR imports in progress, most of which are being received.
         exports: The CAR exports in progress.
+        builds: The maps in progress whose arcs are streamed, most of which are being received.
         payload_streams: The answers with many payloads in progress.
         chunk_reads: Limits the chunks of payloads that are being read, or have been and are not sent yet.
         phase: Returns why the process is not serving clients, or None if it is.
@@ -48,6 +49,7 @@ class Gateway:
     bodies: Bodies
     imports: Places
     exports: Places
+    builds: Places
     payload_streams: Places
     chunk_reads: asyncio.Semaphore
     phase: Callable[[], str | None] = lambda: None
@@ -67,6 +69,7 @@ class Gateway:
             Bodies(memory),
             Places("imports", max_spools(settings.connections), imports, time.monotonic),
             Places("exports", settings.car_exports, exports, time.monotonic),
+            Places("builds", settings.builds, settings.share_of_address(settings.builds), time.monotonic),
             Places("streams of payloads", settings.payload_streams, streams, time.monotonic),
             asyncio.Semaphore(_CHUNK_READS),
         )

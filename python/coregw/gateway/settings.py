@@ -89,6 +89,9 @@ class Settings:
     json_body_bytes: int = _setting(MIB, "Largest JSON body of resolve, read, scan and map-proof.", least=1)
     verify_body_bytes: int = _setting(24 * MIB, "Largest body of the verify routes (16 MiB of proof).", least=1)
     roots_body_bytes: int = _setting(256 * MIB, "Largest body of POST /v1/roots.", least=1)
+    build_body_bytes: int = _setting(16 * GIB, "Largest body of POST /v1/roots as lines of arcs.", least=1)
+    build_spool_bytes: int = _setting(64 * GIB, "Temporary files in the data directory that sort such bodies.", least=1)
+    builds: int = _setting(8, "Concurrent bodies of lines of arcs; more replace stalled ones, or get 503.", least=1)
     mutation_body_bytes: int = _setting(64 * MIB, "Largest body of POST /v1/roots/{root}/mutations.", least=1)
     payload_bytes: int = _setting(64 * MIB, "Largest payload of POST /v1/cas.", least=1)
     car_bytes: int = _setting(4 * GIB, "Largest CAR of POST /v1/car; spooled to the data directory.", least=1)
@@ -183,6 +186,11 @@ class Settings:
     def gc_slice_seconds(self) -> float:
         """How exactly the store remembers when pages were put: an eighth of the grace period, 1 to 300 seconds."""
         return min(300.0, max(1.0, self.gc_grace_seconds / 8))
+
+    @property
+    def build_run_bytes(self) -> int:
+        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 32 MiB at most."""
+        return min(32 * MIB, max(64 * KIB, self.buffered_bytes // 32))
 
     def environ(self) -> dict[str, str]:
         """Return the variables from which `load` restores these settings in another process."""

@@ -96,6 +96,8 @@ def worker_settings(settings: Settings) -> Settings:
         connections=-(-settings.connections // count),
         heavy_requests=-(-settings.heavy_requests // count),
         cars_at_once=-(-settings.cars_at_once // count),
+        builds=-(-settings.builds // count),
+        build_spool_bytes=max(1, settings.build_spool_bytes // count),
         car_exports=-(-settings.car_exports // count),
         payload_streams=-(-settings.payload_streams // count),
         batches_at_once=-(-settings.batches_at_once // count),

@@ -46,6 +46,7 @@ class Description:
         summary: One line.
         status: The status of a success.
         request: The request body, or None.
+        streamed: Another media type of the request body, which is streamed; empty for none.
         answer: The body of a success, or None.
         result: The result of a long operation, whose response is JSON lines (`coregw.gateway.maintenance.operations`).
         structs: Structs that `request` or `answer` refer to by name, besides their fields' types.
@@ -61,6 +62,7 @@ class Description:
     summary: str
     status: int = 200
     request: Body | None = None
+    streamed: str = ""
     answer: Body | None = None
     result: type[msgspec.Struct] | None = None
     structs: tuple[type[msgspec.Struct], ...] = ()

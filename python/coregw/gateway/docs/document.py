@@ -192,10 +192,17 @@ class _DocumentedOperation:
         if "unauthorized" in self._description.codes:
             documented["security"] = [{_BEARER: []}]
         if self._description.request is not None:
-            sent = {each.name: each.document(each.sent) for each in self._examples if each.sent is not None}
-            content = _content(self._description.request, sent)
+            content = self._request_content(self._description.request)
             documented["requestBody"] = {"required": self._description.is_body_required, "content": content}
         return documented
+
+    def _request_content(self, body: Body) -> dict[str, Any]:
+        """Return the content of the request body. In another media type than JSON, an example is text."""
+        streamed = self._description.streamed
+        sent = {each.name: each.document(each.sent) for each in self._examples if each.sent is not None}
+        lines = {name: each for name, each in sent.items() if streamed and isinstance(each["value"], str)}
+        content = _content(body, {name: each for name, each in sent.items() if name not in lines})
+        return content | (_content(streamed, lines) if streamed else {})
 
     def _parameters(self) -> list[dict[str, Any]]:
         query = {

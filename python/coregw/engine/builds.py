@@ -1,0 +1,153 @@
+"""Maps of any size, from arcs that arrive as a stream of lines in any order.
+
+The arcs are sorted while they arrive, in runs of bounded memory that are spooled to a temporary file. When all have
+come, the runs are merged, and the map is built and stored page by page; its root is recorded last, durably. A build
+that fails, or whose process dies, leaves a part of the pages, which no root needs: garbage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final, NamedTuple, ParamSpec
+
+from coregw._core import ArcSorter, Operation, PageCache
+from coregw.engine.driver import Driver
+from coregw.errors import StorageFull, Unavailable
+from coregw.store import Store
+
+__all__ = ["BuildLimits", "Builds"]
+
+P = ParamSpec("P")
+
+_FEED_BYTES: Final = 1 << 20
+"""Bytes of lines that are read in one visit of a worker thread."""
+
+_ATTEMPTS: Final = 3
+"""How often a map is built whose first pages were collected as garbage before its last ones were stored."""
+
+
+class BuildLimits(NamedTuple):
+    """Limits of builds.
+
+    Attributes:
+        at_once: Builds that are merged and stored at once; more wait, when they have arrived.
+        run_bytes: Memory of one run of arcs. A build needs four times as much while its arcs arrive.
+        spool: The folder of temporary files; None is the system's.
+        spool_bytes: Bound of the temporary files of all builds together.
+        reserve_bytes: Free space on that disk below which nothing more is spooled.
+    """
+
+    at_once: int = 2
+    run_bytes: int = 32 << 20
+    spool: Path | None = None
+    spool_bytes: int = 64 << 30
+    reserve_bytes: int = 0
+
+
+class Builds:
+    """The builds of one store, ``engine.builds``."""
+
+    def __init__(self, store: Store, driver: Driver, cache: PageCache, limits: BuildLimits) -> None:
+        """Called by `Engine`."""
+        self._store = store
+        self._driver = driver
+        self._cache = cache
+        self._limits = limits
+        self._places = asyncio.Semaphore(limits.at_once)
+        self._spooled: dict[ArcSorter, int] = {}
+
+    async def build_root(self, chunks: AsyncIterator[bytes], suite: str, form: str = "ndjson") -> bytes:
+        """Make the map of arcs (protocol section 5, *roots*), and return ``{"root": ...}``; durable on return.
+
+        O(n log n), in memory for a few runs and pages, whatever the number of arcs.
+
+        Args:
+            chunks: The lines, cut anywhere. An exception of the iterator passes through, and nothing is stored.
+            suite: The suite of the map.
+            form: ``ndjson`` or ``tsv``.
+
+        Raises:
+            InvalidInput: If a line is malformed (the message names its number), a path occurs twice (the message names
+                it), or the suite is unknown.
+            TooLarge: If too many paths of thousands of bytes continue each other.
+            StorageFull: If the store or the temporary files would exceed their limits.
+            Unavailable: If the store cannot write, or collections of garbage removed pages of the map again and again.
+        """
+        sorter = ArcSorter(self._limits.spool, form, self._limits.run_bytes)
+        self._spooled[sorter] = 0
+        try:
+            await self._receive(sorter, chunks)
+            async with self._places:
+                return await self._store_map(sorter, suite)
+        finally:
+            del self._spooled[sorter]
+
+    async def _receive(self, sorter: ArcSorter, chunks: AsyncIterator[bytes]) -> None:
+        """Sort the arcs of the chunks; while some are read, the next ones arrive."""
+        reading: asyncio.Future[None] | None = None
+        received: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in chunks:
+                received.append(chunk)
+                size += len(chunk)
+                if size >= _FEED_BYTES:
+                    if reading is not None:
+                        await reading
+                    reading = self._start_feeding(sorter, b"".join(received))
+                    received, size = [], 0
+            if reading is not None:
+                await reading
+        finally:
+            if reading is not None and not reading.done():
+                await asyncio.wait([reading])
+        await self._start_feeding(sorter, b"".join(received))
+        await self._driver.in_worker_to_end(_named, sorter.end)
+
+    def _start_feeding(self, sorter: ArcSorter, data: bytes) -> asyncio.Future[None]:
+        self._check_space(sorter, len(data))
+        return asyncio.ensure_future(self._driver.in_worker_to_end(_named, sorter.feed, data))
+
+    def _check_space(self, sorter: ArcSorter, size: int) -> None:
+        limits = self._limits
+        self._spooled[sorter] = sorter.spooled_bytes
+        if sum(self._spooled.values()) + limits.run_bytes + size > limits.spool_bytes:
+            raise StorageFull(f"the temporary files of all builds would take more than {limits.spool_bytes} bytes")
+        if limits.spool is not None:
+            disk = os.statvfs(limits.spool)
+            if disk.f_bavail * disk.f_frsize < limits.reserve_bytes + limits.run_bytes + size:
+                raise _full()
+
+    async def _store_map(self, sorter: ArcSorter, suite: str) -> bytes:
+        """Build and store the map; again if pages of it were removed before its root was recorded.
+
+        A collection spares pages that were put lately, but not for as long as the largest maps may take.
+        """
+        for _ in range(_ATTEMPTS - 1):
+            expiries = self._store.expiries
+            try:
+                return await self._driver.drive_to_end(Operation.build_root(self._cache, sorter, suite))
+            except StorageFull:
+                raise
+            except Unavailable:
+                if self._store.expiries == expiries:
+                    raise
+        return await self._driver.drive_to_end(Operation.build_root(self._cache, sorter, suite))
+
+
+def _named(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call a method of a sorter; what the operating system refuses raises `Unavailable`."""
+    try:
+        work(*args, **kwargs)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise _full() from error
+        raise Unavailable(f"the arcs cannot be spooled: {error.strerror}") from error
+
+
+def _full() -> StorageFull:
+    return StorageFull("there is not enough disk space to sort the arcs")
