@@ -1,4 +1,4 @@
-"""Hooks of schemathesis: CARs and lines as request bodies, and CIDs that the gateway holds instead of most generated strings."""
+"""Hooks of schemathesis: CARs and lines as request bodies, and CIDs that the gateway holds instead of most strings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,16 @@ def _with_cids(value: Any, *, is_cid: bool) -> Any:  # noqa: ANN401
 
 
 @schemathesis.serializer("application/vnd.ipld.car")
+def car(_: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ANN401 - any JSON
+    """Return bytes unchanged, and anything else as text: not a CAR, but sent as one."""
+    return _bytes(value)
+
+
 @schemathesis.serializer("application/x-ndjson")
-def plain(_: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Return bytes unchanged, and anything else as text: no CAR and no lines of arcs, but sent as such."""
+def lines(_: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ANN401 - any JSON
+    """Return text as it is, the lines of an example; anything else is sent as if it were lines."""
+    return _bytes(value)
+
+
+def _bytes(value: Any) -> bytes:  # noqa: ANN401
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

@@ -48,7 +48,8 @@ def test_all_bodies_are_json_except_payload_bytes(document: dict[str, Any]) -> N
         operation = document["paths"][path][method.lower()]
         bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
         kinds = {kind for body in bodies for kind in body.get("content", {})}
-        assert kinds <= {"application/json", "application/octet-stream"}
+        assert kinds <= {"application/json", "application/octet-stream", "application/x-ndjson"}
+        assert ("application/x-ndjson" in kinds) == ((method, path) == ("POST", "/v1/roots"))
         assert ("application/octet-stream" in kinds) == (path.startswith("/v1/cas") and method != "HEAD")
 
 
