@@ -339,6 +339,150 @@ def decode_attributes(target: CidLike, payload: bytes | None = None) -> Attribut
     b'go'
     """
 
+def files_match(
+    files: Sequence[tuple[str | os.PathLike[str], Sequence[tuple[CidLike, int | None]]]],
+) -> list[bool]:
+    """Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
+
+    A file that is missing, can't be read or is no regular file does not match. Symbolic links are not followed.
+
+    Args:
+        files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may
+            be None.
+
+    >>> files_match([("/does/not/exist", [("bafkqaaa", 0)])])
+    [False]
+    """
+
+class FolderWriter:
+    """Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
+
+    First the paths are added, then `start` makes the folders, and each `request` names payloads whose bytes are given
+    to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside the folder is
+    touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is written to.
+
+    Args:
+        folder: The folder, which exists.
+        incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
+            path then. None: files are created at their paths.
+
+    Raises:
+        OSError: If a folder can't be opened.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], incomplete: str | os.PathLike[str] | None = None) -> None: ...
+    def add_folder(
+        self, segments: Sequence[str], mode: int | None = None, mtime_ns: int | None = None, exists: bool = False
+    ) -> None:
+        """Add a folder; no segments are the folder itself. The folders above a path are added with it.
+
+        Args:
+            segments: The path.
+            mode: Its permissions, set by `finish`; None leaves those of a new folder. Bits above 0o777 are ignored.
+            mtime_ns: Its time of modification, set by `finish`.
+            exists: Whether it exists already.
+
+        Raises:
+            InvalidInput: If a segment can't be a file name (code ``invalid_path``).
+        """
+
+    def add_file(
+        self,
+        segments: Sequence[str],
+        parts: Sequence[tuple[CidLike, int | None]],
+        mode: int | None = None,
+        mtime_ns: int | None = None,
+        replaces: bool = False,
+    ) -> None:
+        """Add a file that consists of payloads.
+
+        Args:
+            segments: The path.
+            parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
+            mode: As for `add_folder`.
+            mtime_ns: As for `add_folder`.
+            replaces: Whether what has the path is replaced, if the writer has a folder for incomplete files.
+
+        Raises:
+            InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
+        """
+
+    def keep_file(self, segments: Sequence[str], mode: int | None = None, mtime_ns: int | None = None) -> None:
+        """Add a file that exists with the right content: `finish` sets its attributes where they differ.
+
+        Args:
+            segments: The path.
+            mode: As for `add_folder`.
+            mtime_ns: As for `add_folder`.
+        """
+
+    def add_link(
+        self, segments: Sequence[str], target: bytes, mtime_ns: int | None = None, replaces: bool = False
+    ) -> None:
+        """Add a symbolic link, which `finish` makes. Its target is not checked."""
+
+    def start(self) -> None:
+        """Make the folders, write the payloads that are in their CIDs, and start the threads. Nothing is added later.
+
+        Raises:
+            InvalidInput: If a path can't be made here, or exists (code ``invalid_path``); the message names it.
+            OSError: If the system refuses something.
+        """
+
+    def request(self, max_bytes: int, max_payload_bytes: int) -> PayloadSink | None:
+        """Return the sink of the next payloads to request, or None if all have been.
+
+        Args:
+            max_bytes: The payloads have about so many bytes together, or are a single one.
+            max_payload_bytes: Limit on one payload.
+        """
+
+    def finish(self) -> None:
+        """Make the links and set the attributes of folders, when all payloads are written.
+
+        Raises:
+            InvalidInput, OSError: As `start`.
+        """
+
+    @property
+    def written(self) -> int:
+        """Bytes written to files so far."""
+
+    def close(self) -> None:
+        """Stop writing, and wait until the threads have ended. Idempotent."""
+
+class PayloadSink:
+    """Takes the answer to one request of a `FolderWriter`: a CAR with the payloads that `cids` names."""
+
+    @property
+    def cids(self) -> list[str]:
+        """The CIDs to request, in this order."""
+
+    @property
+    def size(self) -> int | None:
+        """The sum of the sizes of the payloads; None if one of them is not known."""
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
+
+        Waits, with the GIL released, while 32 MiB of all sinks wait for threads.
+
+        Raises:
+            ProofError: If bytes that were taken before are not the requested payloads.
+            InvalidInput: If a path can't be made here, or a file's parts have other sizes; the message names the path.
+            OSError: If the system refuses something.
+        """
+
+    def restart(self) -> None:
+        """Forget what has been taken: the answer is sent again from its start."""
+
+    def finish(self) -> list[str]:
+        """Wait until all that has been taken is written, and return the CIDs of the payloads that did not come.
+
+        Raises:
+            ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
+        """
+
 def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256") -> list[HashedFile]:
     """Hash files on all cores, with the GIL released, and return the target that each has in a folder's map.
 
@@ -1072,7 +1216,7 @@ def payload_car_header() -> bytes:
     """Return the header of a CAR of payloads, with its length. It names the empty payload.
 
     >>> payload_car_header().hex()
-    '1aa265726f6f747381d82a580500015500006776657273696f6e01'
+    '19a265726f6f747381d82a4500015500006776657273696f6e01'
     """
 
 def block_head(cid: CidLike, size: int) -> bytes:

@@ -9,10 +9,11 @@ import anyio
 import pytest
 
 import coregw
-from coregw.client import AsyncClient, Client, Leaf
-from coregw.client.files import create_file
-from coregw.client.folders.restore import Restored, check_names, restore_folder
+from coregw.client import AsyncClient, Client
+from coregw.client.folders.names import check_names
+from coregw.client.folders.restore import Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError
+from coregw.folders.attributes import FolderEntry
 from gateways import lying_gateway, names
 
 
@@ -109,41 +110,21 @@ def test_a_nested_map_below_a_file_is_refused(gateway: str, client: Client, stor
 
 @pytest.mark.parametrize("mark", ["\\", ":"])
 def test_a_platforms_second_path_separator_is_refused(monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
-    leaf = Leaf([f"a{mark}b"], cid("x"))
-    check_names([leaf])
+    entry = FolderEntry((f"a{mark}b",), "file", cid("x"), None)
+    check_names([entry])
     monkeypatch.setattr(os, "altsep", mark)
     with pytest.raises(InvalidInput, match="can't be a file name"):
-        check_names([leaf])
+        check_names([entry])
 
 
-@pytest.mark.parametrize("arcs", [["README", "readme"], ["Docs/a", "docs/b"]], ids=["files", "folders"])
-def test_names_that_clash_on_a_case_insensitive_file_system_are_refused_and_named(
-    gateway: str, client: Client, stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arcs: list[str]
-) -> None:
-    real_mkdir = Path.mkdir
-
-    def caseless(path: Path) -> Path:
-        return path.with_name(path.name.lower())
-
-    monkeypatch.setattr("coregw.client.folders.restore.create_file", lambda path: create_file(caseless(path)))
-    monkeypatch.setattr(Path, "mkdir", lambda path, *args, **kwargs: real_mkdir(caseless(path), *args, **kwargs))
-    root = client.create_root(dict.fromkeys(arcs, stored))
-    with pytest.raises(InvalidInput, match=r"(?i)(readme|docs): another path of the tree has the same name"):
-        restore(gateway, root, tmp_path / "out")
-    assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize("what", ["file", "full folder", "link to a file", "link to nothing"])
-def test_a_destination_that_is_not_an_empty_folder_is_not_touched(
+@pytest.mark.parametrize("what", ["file", "link to a file", "link to nothing"])
+def test_a_destination_that_is_not_a_folder_is_not_touched(
     gateway: str, client: Client, stored: str, tmp_path: Path, what: str
 ) -> None:
     out = tmp_path / "out"
     (tmp_path / "mine").write_text("mine")
     if what == "file":
         out.write_text("mine")
-    elif what == "full folder":
-        out.mkdir()
-        (out / "mine").write_text("mine")
     else:
         out.symlink_to("mine" if what == "link to a file" else "nowhere")
     before = sorted(str(path) for path in tmp_path.rglob("*"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
+from click.exceptions import Exit
 
 from coregw.errors import InvalidInput
 
@@ -21,11 +23,15 @@ __all__ = [
     "client",
     "counted",
     "gateway_option",
+    "interruptible",
     "printable",
     "progress",
     "report_skipped",
     "suite_option",
 ]
+
+_SIGNALLED = 128
+"""Shells report a command that a signal has ended as this and the signal's number."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -95,7 +101,27 @@ def counted(count: int, noun: str) -> str:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that nothing unfinished is left. The exit code is 128 + signal."""
+    received = signal.SIGINT
+
+    def terminate(number: int, _: object) -> None:
+        nonlocal received
+        received = signal.Signals(number)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"coregw: interrupted ({received.name})", err=True)
+        raise Exit(_SIGNALLED + received) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[tuple[Callable[[int | None], None], Callable[[int], None]]]:
     """Show a progress bar of bytes on stderr, if that is a terminal. Yields ``set_total`` and ``advance``."""
     from rich.console import Console
     from rich.progress import (

@@ -1,4 +1,4 @@
-"""``coregw get``: write the verified tree of a root to a folder."""
+"""``coregw get``: write the verified tree of a root to a folder, or update one."""
 
 from __future__ import annotations
 
@@ -7,36 +7,63 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from coregw.cli.common import async_client, counted, gateway_option, progress
+from coregw.cli.common import async_client, counted, gateway_option, interruptible, printable, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coregw.client.folders.restore import Restored
 
+    Bar = tuple[Callable[[int | None], None], Callable[[int], None]]
+
 __all__ = ["command"]
 
 
-@click.command("get", short_help="Write the verified tree of ROOT to a new folder.")
+@click.command("get", short_help="Write the verified tree of ROOT to a folder, or update one.")
 @click.argument("root")
 @click.argument("dest", type=click.Path(path_type=Path))
+@click.option("--delete", is_flag=True, help="Delete what DEST has and the tree has not.")
+@click.option(
+    "--in-place", is_flag=True, help="Fill a new DEST file by file, so that a failed attempt can be continued."
+)
+@click.option("--owner", is_flag=True, help="Restore owners, and set-uid and set-gid bits.")
+@click.option("--xattrs", is_flag=True, help="Restore extended attributes.")
 @gateway_option
-def command(root: str, dest: Path, gateway: str) -> None:
-    """Write the tree of ROOT to the folder DEST, which must be new or empty.
+def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
+    """Write the tree of ROOT to the folder DEST.
 
     The listing and every byte are verified. Before anything is written, paths that can't be files here are refused by
     name: "." and "..", NUL and path separators, a file that is also a folder. So are names that clash on this file
-    system. DEST gets the whole tree or nothing.
+    system. Symbolic links that lead out of DEST are skipped and reported.
+
+    A new or empty DEST gets the whole tree or nothing. In any other DEST, files that have the right bytes stay; each
+    of the others is replaced when its new version is complete, so after a failure the same command continues. What the
+    tree does not have stays, unless --delete is given.
     """
     import anyio
 
-    with progress("getting the tree") as (_, advance):
-        done = anyio.run(_get, gateway, root, dest, advance)
-    click.echo(f"coregw: wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}", err=True)
+    with interruptible(), progress("getting the tree") as bar:
+        done = anyio.run(_get, gateway, root, dest, options, bar)
+    for each in done.skipped:
+        click.echo(f"coregw: skipped {printable(str(each.file))}: {each.why}", err=True)
+    kept = f", kept {counted(done.kept, 'file')}" if done.kept else ""
+    deleted = f", deleted {counted(done.deleted, 'item')}" if done.deleted else ""
+    wrote = f"wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}"
+    click.echo(f"coregw: {wrote}{kept}{deleted}", err=True)
 
 
-async def _get(gateway: str, root: str, dest: Path, advance: Callable[[int], None]) -> Restored:
-    from coregw.client.folders.restore import restore_folder
+async def _get(gateway: str, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
+    from coregw.client.folders.restore import Extras, restore_folder
 
+    set_total, advance = bar
     async with async_client(gateway) as client:
-        return await restore_folder(client, root, dest, progress=advance)
+        return await restore_folder(
+            client,
+            root,
+            dest,
+            delete=options["delete"],
+            in_place=options["in_place"],
+            extras=Extras(owners=options["owner"], xattrs=options["xattrs"]),
+            started=set_total,
+            progress=advance,
+        )

@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
+    from coregw.client.folders.restore import Restored
     from coregw.client.operations.car import ExportedCar, ImportedCar
     from coregw.client.operations.diff import Difference
     from coregw.client.operations.tree import Entry, Leaf
@@ -39,6 +40,7 @@ __all__ = [
     "Leaf",
     "Proven",
     "Query",
+    "Restored",
 ]
 
 _MODULES = {
@@ -52,6 +54,7 @@ _MODULES = {
     "Leaf": "operations.tree",
     "Proven": "query",
     "Query": "query",
+    "Restored": "folders.restore",
 }
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 import anyio.to_thread
 
@@ -25,6 +25,9 @@ from coregw.client.transport.asynchronous import AsyncTransport
 from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 from coregw.messages import Delta, MutationReceipt
+
+if TYPE_CHECKING:
+    from coregw.client.folders.restore import Restored
 
 __all__ = ["AsyncClient"]
 
@@ -157,6 +160,10 @@ class AsyncClient:
         """Return the verified bytes of a payload; see `operations.payload.get_payload`."""
         return await self._run(payload.get_payload(self.settings, cid, max_bytes))
 
+    async def get_payloads(self, request: _core.PayloadSink) -> None:
+        """Request payloads and give the answer to their sink; see `operations.payload.get_payloads`."""
+        await self._run(payload.get_payloads(self.settings, request))
+
     async def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
         """Stream a payload into an open file and return its size; see `operations.payload.download`."""
         return await self._run(payload.download(self.settings, cid, file, max_bytes))
@@ -172,6 +179,10 @@ class AsyncClient:
     async def list_size(self, target: CidLike) -> int:
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
         return await self._run(tree.list_size(self.settings, target))
+
+    async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
+        """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
+        return await self._run(tree.list_elements(self.settings, target))
 
     def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
@@ -212,6 +223,45 @@ class AsyncClient:
     ) -> car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
         return await self._run(car.import_car(self.settings, path, name, progress))
+
+    # Folders
+
+    async def get(
+        self,
+        root: CidLike,
+        dest: Path,
+        *,
+        delete: bool = False,
+        in_place: bool = False,
+        owners: bool = False,
+        xattrs: bool = False,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Restored:
+        """Write the verified tree of a map root to the folder `dest`, or update that.
+
+        A new or empty `dest` gets the whole tree or nothing. In any other, files that have the right bytes stay, and
+        each of the others is replaced when its new version is complete; so after a failure the same call continues.
+
+        Args:
+            root: A map root.
+            dest: The folder. Its parent must exist.
+            delete: Whether what `dest` has and the tree has not is deleted.
+            in_place: Whether a new `dest` is filled file by file as well.
+            owners: Whether owners, and set-uid and set-gid bits, are restored.
+            xattrs: Whether extended attributes are restored.
+            progress: Called with further numbers of bytes that were written or compared.
+
+        Raises:
+            InvalidInput: `root` is not a map root, or a path can't be made here; the message names it.
+            OSError: The file system refused an operation.
+            PayloadNotFound: The gateway does not hold a payload.
+        """
+        from coregw.client.folders.restore import Extras, restore_folder  # noqa: PLC0415 - few programs need it
+
+        extras = Extras(owners, xattrs)
+        return await restore_folder(
+            self, root, dest, delete=delete, in_place=in_place, extras=extras, progress=progress
+        )
 
     # Driving the operations
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from coregw import _core
 from coregw.client.exchange import Answer, Call
@@ -23,6 +23,9 @@ from coregw.client.transport.blocking import BlockingTransport
 from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 from coregw.messages import Delta, MutationReceipt
+
+if TYPE_CHECKING:
+    from coregw.client.folders.restore import Restored
 
 __all__ = ["Client"]
 
@@ -50,6 +53,7 @@ class Client:
 
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
+        self._given_url = base_url
         self._address = Address.parse(base_url)
         self._transport = BlockingTransport(self._address, self.settings)
 
@@ -171,6 +175,10 @@ class Client:
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
         return self._run(tree.list_size(self.settings, target))
 
+    def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
+        """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
+        return self._run(tree.list_elements(self.settings, target))
+
     def entries(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
         return self._stream(tree.entries(self.settings, root, prefix))
@@ -210,6 +218,42 @@ class Client:
     ) -> car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
         return self._run(car.import_car(self.settings, path, name, progress))
+
+    # Folders
+
+    def get(
+        self,
+        root: CidLike,
+        dest: Path,
+        *,
+        delete: bool = False,
+        in_place: bool = False,
+        owners: bool = False,
+        xattrs: bool = False,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Restored:
+        """Write the verified tree of a map root to the folder `dest`, or update that; see `AsyncClient.get`.
+
+        It works with connections of its own in another thread, which also calls `progress`.
+        """
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
+
+        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - the same
+
+        async def get() -> Restored:
+            async with AsyncClient(self._given_url, self.settings) as client:
+                return await client.get(
+                    root,
+                    dest,
+                    delete=delete,
+                    in_place=in_place,
+                    owners=owners,
+                    xattrs=xattrs,
+                    progress=progress,
+                )
+
+        with start_blocking_portal() as portal:
+            return portal.call(get)
 
     # Driving the operations
 

@@ -16,6 +16,7 @@ mod map;
 mod parallel;
 mod path;
 mod payload;
+mod restore;
 mod results;
 mod sorting;
 mod tuples;
@@ -59,6 +60,8 @@ mod _core {
     use crate::path::encode_key;
     #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
+    #[pymodule_export]
+    use crate::restore::{FolderWriter, PayloadSink, files_match};
     #[pymodule_export]
     use crate::results::{
         check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,

@@ -1,203 +1,306 @@
-"""Restoring a folder from a map root: all names are checked before anything is written, and all files appear or none.
+"""Restoring a folder from a map root: all names are proven and checked before anything is written.
 
-The tree is written into a temporary folder, which is renamed when it is complete; a failure or an interruption leaves
-nothing behind. Modes, times and owners are those of new files: a map holds names and bytes only.
+A new or empty destination gets the whole tree or nothing: the tree is written into a temporary folder, which is renamed
+when it is complete. A destination with content is updated: files that have the right bytes stay, and each of the others
+is replaced when its new version is complete, so that after a failure the next attempt continues.
+
+Payloads are requested many at a time, several requests in flight. Threads of the extension verify and write them
+(`coregw._core.FolderWriter`).
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, aclosing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+import anyio.to_thread
 
 from coregw import _core
-from coregw.client.aio import AsyncClient
-from coregw.client.files import create_file, reported_as
+from coregw.client.folders.destination import (
+    Existing,
+    check_destination,
+    incomplete_folder,
+    read_link,
+    remove,
+    staging,
+    survey_existing,
+)
+from coregw.client.folders.listing import PlannedFile, list_folder, list_parts
+from coregw.client.folders.names import check_names, refused, restorable_links
+from coregw.client.folders.owners import Extras, set_extras
 from coregw.client.folders.parallel import for_each
-from coregw.client.operations.tree import Leaf
+from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
-from coregw.errors import InvalidInput
-from coregw.text import printable
+from coregw.errors import InvalidInput, Unavailable
+from coregw.folders.attributes import FolderEntry
+from coregw.folders.survey import Skipped
 
-__all__ = ["Restored", "check_names", "restore_folder"]
+__all__ = ["Extras", "Restored", "restore_folder"]
 
-WORKERS = 8
+REQUESTS = 4
+"""Requests for payloads in flight."""
+
+REQUEST_BYTES = 8 << 20
+"""Payloads that one request asks for, in bytes, about."""
+
+COMPARED_BYTES = 256 << 20
+"""Bytes of existing files that are compared in one call."""
+
+COMPARED_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The number of files and bytes that were written."""
+    """What a restore has done.
+
+    Attributes:
+        files: Number of files that were written.
+        bytes: Number of bytes of these.
+        kept: Number of files that had the right bytes.
+        deleted: Number of files, links and folders that were deleted, those inside deleted folders not counted.
+        skipped: Symbolic links that were not made, and why.
+    """
 
     files: int
     bytes: int
+    kept: int = 0
+    deleted: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+class _Tree(NamedTuple):
+    """What is to be restored: nothing of it clashes, and the links stay inside."""
+
+    files: list[PlannedFile]
+    links: list[FolderEntry]
+    folders: list[FolderEntry]
+    skipped: list[FolderEntry]
 
 
 async def restore_folder(
-    client: AsyncClient,
+    client: PayloadSource,
     root: CidLike,
     destination: Path,
-    started: Callable[[int], None] = lambda files: None,
+    *,
+    delete: bool = False,
+    in_place: bool = False,
+    extras: Extras = Extras(),  # noqa: B008 - a tuple
+    started: Callable[[int | None], None] = lambda total: None,
     progress: Callable[[int], None] = lambda count: None,
-    workers: int = WORKERS,
 ) -> Restored:
-    """Write the tree of a map root to `destination`, which must be new or an empty folder.
+    """Write the tree of a map root to `destination`.
 
     Args:
         client: The client to fetch with.
         root: A map root; nested maps become folders.
-        destination: The folder to create or fill. Its parent must exist.
-        started: Called with the number of files, once all names are known and checked.
-        progress: Called with the size in bytes of each file that is written.
-        workers: Maximum number of files in progress.
+        destination: The folder to create, fill or update. Its parent must exist.
+        delete: Whether what `destination` has and the tree has not is deleted. Otherwise it stays, and a folder in the
+            place of a file, or the reverse, is refused.
+        in_place: Whether a new or empty destination is filled file by file as well, so that an attempt that fails can
+            be continued.
+        extras: What else is restored: owners, extended attributes.
+        started: Called with the number of bytes to write or compare, None if it is not known, once all names are known
+            and checked.
+        progress: Called with further numbers of bytes that were written or compared.
 
     Raises:
         InvalidInput: `root` is not a map root; a path can't be a file name here (code ``invalid_path``; the message
-            names it); a target is not a file; or `destination` is not empty.
+            names it); a target is not a file; or `destination` is not a folder.
         OSError: The file system refused an operation.
+        PayloadNotFound: The gateway does not hold a payload.
         ProofError: An answer is not proven.
     """
     cid = _core.Cid(root)
     if cid.kind != "map":
         raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
-    _check_destination(destination)
-    leaves: list[Leaf] = []
-    async with aclosing(client.walk(cid)) as found:
-        async for leaf in found:
-            leaves.append(leaf)  # noqa: PERF401 - aclosing needs the loop
-    check_names(leaves)
-    started(len(leaves))
-    total = 0
-    with _staging(destination) as folder:
-        writer = _Writer(folder)
-        for leaf in leaves:
-            writer.make_folders(leaf.segments[:-1])
+    has_content = check_destination(destination)
+    tree = await _tree(client, cid)
+    sizes = [file.size for file in tree.files]
+    started(None if None in sizes else sum(size or 0 for size in sizes))
+    skipped = [Skipped(destination.joinpath(*entry.segments), _WHY_SKIPPED) for entry in tree.skipped]
+    work = _Restore(client, destination, tree, extras, progress, skipped)
+    return await (work.update(delete=delete) if has_content or in_place else work.fill())
 
-        async def write(leaf: Leaf) -> None:
-            nonlocal total
-            with os.fdopen(writer.new_file(leaf.segments), "wb") as file:
-                if _core.Cid(leaf.target).kind == "cas":
-                    await client.download(leaf.target, file)  # streamed: it may be large
+
+_WHY_SKIPPED = "the link leads out of the folder"
+
+
+async def _tree(client: PayloadSource, root: _core.Cid) -> _Tree:
+    entries = await list_folder(client, root)
+    check_names(entries)
+    links, outside = restorable_links(entries)
+    folders = [entry for entry in entries if entry.kind in ("folder", "map")]
+    return _Tree(await list_parts(client, entries), links, folders, outside)
+
+
+class _Restore:
+    """One restore."""
+
+    def __init__(
+        self,
+        client: PayloadSource,
+        destination: Path,
+        tree: _Tree,
+        extras: Extras,
+        progress: Callable[[int], None],
+        skipped: list[Skipped],
+    ) -> None:
+        self._client = client
+        self._destination = destination
+        self._tree = tree
+        self._extras = extras
+        self._progress = progress
+        self._skipped = skipped
+        self._written = 0  # as last reported
+
+    async def fill(self) -> Restored:
+        """Write everything to a new or empty folder, at once."""
+        tree = self._tree
+        with staging(self._destination, self._finish_top_folders) as folder:
+            writer = _core.FolderWriter(folder)
+            for entry in tree.folders:
+                # A folder that nobody may write to can't be moved, so those at the top are finished after that.
+                is_moved = len(entry.segments) == 1
+                writer.add_folder(entry.segments, *((None, None) if is_moved else _attributes(entry)))
+            for file in tree.files:
+                writer.add_file(file.segments, file.parts, *_attributes(file))
+            for link in tree.links:
+                writer.add_link(link.segments, *_link(link))
+            await self._write(writer, folder)
+        return Restored(len(tree.files), writer.written, skipped=self._skipped)
+
+    async def update(self, *, delete: bool) -> Restored:
+        """Change what is different, one file after the other."""
+        tree, top = self._tree, self._destination
+        top.mkdir(exist_ok=True)
+        existing = await anyio.to_thread.run_sync(survey_existing, top)
+        in_the_way, surplus = _compare(tree, existing)
+        if in_the_way and not delete:
+            raise _in_the_way(top, in_the_way[0], existing)
+        right = await self._matching(existing)
+        with incomplete_folder(top) as incomplete:
+            await anyio.to_thread.run_sync(remove, top, in_the_way)
+            gone = {*in_the_way}
+            writer = _core.FolderWriter(top, incomplete)
+            for path in sorted(_folders(tree)):
+                if existing.get(path) == "folder":
+                    writer.add_folder(path, exists=True)
+            for entry in tree.folders:
+                writer.add_folder(entry.segments, *_attributes(entry))
+            for file in tree.files:
+                if file.segments in right:
+                    writer.keep_file(file.segments, *_attributes(file))
                 else:
-                    async with aclosing(client.contents(leaf.target)) as chunks:
-                        async for chunk in chunks:
-                            file.write(chunk)
-                size = file.tell()
-            total += size
-            progress(size)
+                    replaces = file.segments in existing and file.segments not in gone
+                    writer.add_file(file.segments, file.parts, *_attributes(file), replaces=replaces)
+            for link in tree.links:
+                replaces = link.segments in existing and link.segments not in gone
+                if existing.get(link.segments) != "link" or read_link(top, link.segments) != _link(link)[0]:
+                    writer.add_link(link.segments, *_link(link), replaces=replaces)
+            await self._write(writer, top, surplus if delete else ())
+        deleted = len(in_the_way) + (len(surplus) if delete else 0)
+        return Restored(len(tree.files) - len(right), writer.written, len(right), deleted, self._skipped)
 
-        await for_each(leaves, write, workers)
-    return Restored(len(leaves), total)
-
-
-def check_names(leaves: Sequence[Leaf]) -> None:
-    """Check that the leaves can be a tree of files.
-
-    Raises:
-        InvalidInput: A segment is ``.`` or ``..``, or contains a NUL or a path separator; a path occurs twice; or a
-            path is both a file and a folder (code ``invalid_path``). The message names the path.
-    """
-    files: set[tuple[str, ...]] = set()
-    folders: set[tuple[str, ...]] = set()
-    for leaf in leaves:
-        path = tuple(leaf.segments)
-        for segment in path:
-            if segment in (".", "..") or "\0" in segment or any(mark in segment for mark in _separators()):
-                raise _refused(path, f"{segment!r} can't be a file name")
-        if path in files:
-            raise _refused(path, "the tree has this path twice")
-        files.add(path)
-        folders.update(path[:cut] for cut in range(1, len(path)))
-    for path in sorted(files & folders):
-        raise _refused(path, "it is both a file and a folder")
-
-
-def _separators() -> set[str]:
-    return {mark for mark in ("/", os.sep, os.altsep) if mark}
-
-
-def _refused(path: Sequence[str], why: str) -> InvalidInput:
-    return InvalidInput(f"{printable('/'.join(path), 1000)}: {why}", code="invalid_path")
-
-
-def _check_destination(destination: Path) -> None:
-    if not os.path.lexists(destination):
-        if not destination.absolute().parent.is_dir():
-            raise InvalidInput(f"{destination.parent}: no such folder", code="invalid_path")
-        return
-    if not destination.is_dir():
-        raise InvalidInput(f"{destination}: exists and is not a folder", code="invalid_path")
-    with os.scandir(destination) as listing:
-        if next(listing, None) is not None:
-            raise InvalidInput(f"{destination}: the folder is not empty", code="invalid_path")
-
-
-@contextmanager
-def _staging(destination: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `destination` on success and is removed on failure."""
-    existed = destination.exists()
-    name = f".coregw-{secrets.token_hex(8)}.partial"
-    folder = destination / name if existed else destination.absolute().with_name(name)
-    with reported_as(destination):
-        folder.mkdir()
-    try:
-        yield folder
-        if existed:
-            # The folder must stay the same inode, as it may be a working directory: so its new content is moved up.
-            moves = [(child, destination / child.name) for child in sorted(folder.iterdir())]
-            for _, place in moves:
-                if os.path.lexists(place):
-                    raise InvalidInput(f"{place}: was created by somebody else meanwhile", code="invalid_path")
-            with ExitStack() as undo:
-                for child, place in moves:
-                    child.rename(place)
-                    undo.callback(place.rename, child)
-                undo.pop_all()
-            folder.rmdir()
-        else:
-            folder.rename(destination)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-class _Writer:
-    """Creates the folders and files of a tree. If one exists already, it was created for another path: a clash."""
-
-    def __init__(self, top: Path) -> None:
-        self._top = top
-        self._made: set[tuple[str, ...]] = {()}
-
-    def make_folders(self, segments: Sequence[str]) -> None:
-        for cut in range(1, len(segments) + 1):
-            path = tuple(segments[:cut])
-            if path in self._made:
-                continue
-            try:
-                self._top.joinpath(*path).mkdir()
-            except FileExistsError:
-                raise self._clash(path) from None
-            except OSError as error:
-                raise self._unnameable(path, error) from None
-            self._made.add(path)
-
-    def new_file(self, segments: Sequence[str]) -> int:
+    async def _write(self, writer: _core.FolderWriter, top: Path, surplus: Iterable[tuple[str, ...]] = ()) -> None:
+        """Fetch and write all files, then finish links and folders, and remove what is left over."""
         try:
-            return create_file(self._top.joinpath(*segments))
-        except InvalidInput:
-            raise self._clash(segments) from None
-        except OSError as error:
-            raise self._unnameable(segments, error) from None
+            await anyio.to_thread.run_sync(writer.start)
+            await for_each(range(REQUESTS), lambda _: self._fetch(writer), REQUESTS)
+            await anyio.to_thread.run_sync(remove, top, surplus)
+            await anyio.to_thread.run_sync(writer.finish)
+            if any(self._extras):
+                tree = self._tree
+                entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
+                await anyio.to_thread.run_sync(set_extras, top, entries, self._extras)
+        finally:
+            writer.close()
 
-    def _unnameable(self, path: Sequence[str], error: OSError) -> Exception:
-        """Return an error that names the path if the file system refuses the name, else the error itself."""
-        if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ):
-            return _refused(path, (error.strerror or "not a valid file name here").lower())
-        return error
+    async def _fetch(self, writer: _core.FolderWriter) -> None:
+        limit = self._client.settings.max_payload_bytes
+        while (request := writer.request(REQUEST_BYTES, limit)) is not None:
+            await self._client.get_payloads(request)
+            missing = await anyio.to_thread.run_sync(request.finish)
+            if missing:
+                await self._client.get_payload(missing[0])  # raises why
+                raise Unavailable(f"get {missing[0]}: left out of an answer, although the gateway holds it")
+            self._progress(writer.written - self._written)
+            self._written = writer.written
 
-    def _clash(self, path: Sequence[str]) -> InvalidInput:
-        return _refused(path, "another path of the tree has the same name on this file system")
+    async def _matching(self, existing: Existing) -> set[tuple[str, ...]]:
+        """Return the paths of the files that have the right bytes."""
+        right: set[tuple[str, ...]] = set()
+        candidates = [file for file in self._tree.files if existing.get(file.segments) == "file"]
+        while candidates:
+            batch: list[PlannedFile] = []
+            size = 0
+            while candidates and size < COMPARED_BYTES and len(batch) < COMPARED_FILES:
+                batch.append(candidates.pop())
+                size += batch[-1].size or 0
+            paths = [(self._destination.joinpath(*file.segments), file.parts) for file in batch]
+            matches = await anyio.to_thread.run_sync(_core.files_match, paths)
+            matching = [file for file, is_match in zip(batch, matches, strict=True) if is_match]
+            right.update(file.segments for file in matching)
+            self._progress(sum(file.size or 0 for file in matching))
+        return right
+
+    def _finish_top_folders(self, top: Path) -> None:
+        writer = _core.FolderWriter(top)
+        folders = [entry for entry in self._tree.folders if len(entry.segments) == 1]
+        for entry in folders:
+            writer.add_folder(entry.segments, *_attributes(entry), exists=True)
+        writer.start()
+        writer.finish()
+        writer.close()
+        if any(self._extras):
+            set_extras(top, folders, self._extras)
+
+
+def _attributes(entry: FolderEntry | PlannedFile) -> tuple[int | None, int | None]:
+    """Return the mode and the time of modification, as far as they are known."""
+    known = entry.attributes
+    return (None, None) if known is None else (known.mode, known.mtime_ns)
+
+
+def _link(entry: FolderEntry) -> tuple[bytes, int | None]:
+    """Return the target of a symbolic link, and its time of modification if that is known."""
+    known = entry.attributes
+    return (b"", None) if known is None or known.link is None else (known.link, known.mtime_ns)
+
+
+def _compare(tree: _Tree, existing: Existing) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return what has to go before the tree can be written, and what is not in the tree; without what is below it."""
+    leaves = {*(file.segments for file in tree.files), *(link.segments for link in tree.links)}
+    folders = _folders(tree)
+    in_the_way: list[tuple[str, ...]] = []
+    surplus: list[tuple[str, ...]] = []
+    for path in sorted(existing):
+        if _is_below(path, surplus[-1:]) or _is_below(path, in_the_way[-1:]):
+            continue
+        is_folder = existing[path] == "folder"
+        if path in (leaves if is_folder else folders):
+            in_the_way.append(path)
+        elif path not in leaves and path not in folders:
+            surplus.append(path)
+    return in_the_way, surplus
+
+
+def _folders(tree: _Tree) -> set[tuple[str, ...]]:
+    """Return the paths of all folders of a tree, those without an entry included."""
+    folders = {entry.segments for entry in tree.folders}
+    for path in [each.segments for group in (tree.files, tree.links, tree.folders) for each in group]:
+        above = path[:-1]
+        while above and above not in folders:
+            folders.add(above)
+            above = above[:-1]
+    return folders
+
+
+def _is_below(path: tuple[str, ...], tops: Sequence[tuple[str, ...]]) -> bool:
+    return any(path[: len(top)] == top for top in tops)
+
+
+def _in_the_way(top: Path, path: tuple[str, ...], existing: Existing) -> InvalidInput:
+    found, wanted = ("a folder", "a file") if existing[path] == "folder" else ("not a folder", "a folder")
+    return refused((str(top), *path), f"is {found}, but the tree has {wanted}; --delete replaces it")

@@ -13,9 +13,13 @@ from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError
-from coregw.messages import CasCreated
+from coregw.messages import CasCreated, encode
+from coregw.messages.batch import GetBatchRequest
 
-__all__ = ["download", "get_payload", "put_payload", "save_payload"]
+__all__ = ["download", "get_payload", "get_payloads", "put_payload", "save_payload"]
+
+_MAX_HEAD_BYTES = 160
+"""What precedes a payload in an answer with many, at most."""
 
 
 def put_payload(
@@ -59,6 +63,27 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
     if not _core.payload_matches(cid, answer.body):
         raise _wrong_hash(call)
     return answer.body
+
+
+def get_payloads(settings: ClientSettings, request: _core.PayloadSink) -> Steps[None]:
+    """Request the payloads that a sink wants in one answer, and stream that into the sink, which verifies them.
+
+    Payloads that the gateway does not hold are left out of the answer; `finish` of the sink names them.
+
+    Raises:
+        ProofError: The answer is not the requested payloads.
+        OSError: A file can't be written.
+    """
+    cids = request.cids
+    size = request.size if request.size is not None else len(cids) * settings.max_payload_bytes
+    limit = size + (len(cids) + 1) * _MAX_HEAD_BYTES
+
+    def restarted() -> _core.PayloadSink:
+        request.restart()
+        return request
+
+    body = encode(GetBatchRequest(cids=cids))
+    yield Call("POST", "/v1/cas/car", limit, f"get {len(cids):,} payloads", content=body, sink=restarted)
 
 
 def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:

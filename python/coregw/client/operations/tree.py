@@ -16,9 +16,10 @@ from coregw.client.query import CidLike, PathLike, map_proof, read_range, resolv
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
 
-__all__ = ["Entry", "Leaf", "children", "contents", "entries", "list_size", "locate", "walk"]
+__all__ = ["Entry", "Leaf", "children", "contents", "entries", "list_elements", "list_size", "locate", "walk"]
 
 _PAGE_ENTRIES = 1000
+_WINDOW_ELEMENTS = 8_000  # below the 10,000 that one answer may have
 
 
 class Entry(NamedTuple):
@@ -156,6 +157,25 @@ def list_size(settings: ClientSettings, target: CidLike) -> Steps[int]:
     return outcome.total_size
 
 
+def list_elements(settings: ClientSettings, target: CidLike) -> Steps[list[tuple[str, int]]]:
+    """Return the payloads of a file that is a list, with their sizes. One request for about 8,000 of them.
+
+    Raises:
+        InvalidInput: An element is not a payload (code ``kind_mismatch``).
+    """
+    cid = _core.Cid(target)
+    elements: list[tuple[str, int]] = []
+    start, total, window = 0, 1, settings.window_bytes
+    while start < total:
+        total, found, window = yield from _elements(settings, cid, start, window)
+        if not found:
+            break
+        elements += found
+        start += sum(size for _, size in found)
+        window = max(window, start // len(elements) * _WINDOW_ELEMENTS)
+    return elements
+
+
 def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
     """Yield the verified bytes of a file: a payload in one chunk, a measured list in one chunk per element.
 
@@ -172,6 +192,23 @@ def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
         return
     start, total, window = 0, 1, settings.window_bytes
     while start < total:
+        total, found, window = yield from _elements(settings, cid, start, window)
+        if not found:
+            break
+        for chunk, size in found:
+            yield Item((yield from _chunk(settings, cid, start, chunk, size)))
+            start += size
+
+
+def _elements(
+    settings: ClientSettings, cid: _core.Cid, start: int, window: int
+) -> Steps[tuple[int, list[tuple[str, int]], int]]:
+    """Request the elements of a list from byte `start` on, those within `window` bytes.
+
+    Returns:
+        The size of the whole list, the elements with their sizes, and the window that was not too large.
+    """
+    while True:
         try:
             part = yield from value(settings, read_range(cid, start, start + window))
         except TooLarge:
@@ -180,24 +217,24 @@ def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
                 raise
             window = max(1, window // 8)
             continue
-        if part.total_size is None or part.segments is None or part.sizes is None:
-            raise ProofError(f"{cid.text}: the answer is not a range", check="range")
-        total = part.total_size
-        if not part.segments:
-            break
-        if part.offset != start:
-            raise ProofError(f"{cid.text}: the range begins at {part.offset}, not at {start}", check="offset")
-        for chunk, size in zip(part.segments, part.sizes, strict=True):
-            yield Item((yield from _chunk(settings, cid, start, chunk, size)))
-            start += size
+        break
+    if part.total_size is None or part.segments is None or part.sizes is None:
+        raise ProofError(f"{cid.text}: the answer is not a range", check="range")
+    if part.segments and part.offset != start:
+        raise ProofError(f"{cid.text}: the range begins at {part.offset}, not at {start}", check="offset")
+    found = list(zip(part.segments, part.sizes, strict=True))
+    position = start
+    for target, size in found:
+        if _core.Cid(target).kind != "cas":
+            raise InvalidInput(
+                f"{cid.text} is not a file: the element at byte {position} is {target}, not a payload",
+                code="kind_mismatch",
+            )
+        position += size
+    return part.total_size, found, window
 
 
 def _chunk(settings: ClientSettings, listed: _core.Cid, position: int, target: str, size: int) -> Steps[bytes]:
-    if _core.Cid(target).kind != "cas":
-        raise InvalidInput(
-            f"{listed.text} is not a file: the element at byte {position} is {target}, not a payload",
-            code="kind_mismatch",
-        )
     data = yield from get_payload(settings, target)
     if len(data) != size:
         raise InvalidInput(

@@ -95,7 +95,7 @@ pub fn block_head<'py>(py: Python<'py>, cid: CidLike, size: &Bound<'py, PyAny>) 
 /// Return the header of a CAR of payloads, with its length. It names the empty payload.
 ///
 /// >>> payload_car_header().hex()
-/// '1aa265726f6f747381d82a580500015500006776657273696f6e01'
+/// '19a265726f6f747381d82a4500015500006776657273696f6e01'
 #[pyfunction]
 pub fn payload_car_header(py: Python<'_>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, car::payload_car_header())

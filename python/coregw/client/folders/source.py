@@ -1,0 +1,33 @@
+"""What restoring a folder needs of a client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from coregw import _core
+from coregw.client.operations.tree import Leaf
+from coregw.client.query import CidLike
+from coregw.client.settings import ClientSettings
+
+__all__ = ["PayloadSource"]
+
+
+class PayloadSource(Protocol):
+    """The methods of `coregw.client.AsyncClient` that list trees and fetch payloads."""
+
+    @property
+    def settings(self) -> ClientSettings:
+        """The client's limits."""
+
+    def entries(self, root: CidLike) -> AsyncGenerator[Leaf, None]:
+        """Yield every entry of one map."""
+
+    async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
+        """Return the payloads of a file that is a list, with their sizes."""
+
+    async def get_payload(self, cid: CidLike) -> bytes:
+        """Return the verified bytes of a payload."""
+
+    async def get_payloads(self, request: _core.PayloadSink) -> None:
+        """Request payloads and give the answer to their sink."""

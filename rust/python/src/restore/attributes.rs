@@ -1,0 +1,60 @@
+//! The attributes of a file that a `FolderWriter` sets: mode and time of modification.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{self, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Result;
+
+/// The bits of a mode that are set: permissions, without set-uid, set-gid and sticky.
+const PERMISSIONS: u32 = 0o777;
+
+/// What is known of a file, folder or link, beside its content. What is not known stays as the system made it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Attributes {
+    /// Permissions.
+    pub mode: Option<u32>,
+    /// Time of modification, in nanoseconds since 1970.
+    pub mtime: Option<i64>,
+}
+
+impl Attributes {
+    /// The mode to create a file with: no more permissions than it has in the end.
+    pub fn creation_mode(self) -> Mode {
+        Mode::from_raw_mode(self.mode.map_or(0o666, |mode| mode & PERMISSIONS | 0o600))
+    }
+
+    /// Sets what is known.
+    pub fn set(self, file: impl AsFd) -> Result<()> {
+        if let Some(mode) = self.mode {
+            fs::fchmod(&file, Mode::from_raw_mode(mode & PERMISSIONS))?;
+        }
+        if let Some(times) = self.times() {
+            fs::futimens(&file, &times)?;
+        }
+        Ok(())
+    }
+
+    /// Sets what differs.
+    pub fn update(self, file: impl AsFd) -> Result<()> {
+        let found = fs::fstat(&file)?;
+        let is_same = |mode: u32| mode & PERMISSIONS == found.st_mode & PERMISSIONS;
+        let found_mtime = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
+        let mode = self.mode.filter(|&mode| !is_same(mode));
+        let mtime = self.mtime.filter(|&mtime| i128::from(mtime) != found_mtime);
+        Self { mode, mtime }.set(file)
+    }
+
+    /// Whether there is nothing to set.
+    pub fn is_empty(self) -> bool {
+        self.mode.is_none() && self.mtime.is_none()
+    }
+
+    /// The times to set: that of access stays.
+    pub fn times(self) -> Option<Timestamps> {
+        const SECOND: i64 = 1_000_000_000;
+        self.mtime.map(|mtime| Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec: mtime.div_euclid(SECOND), tv_nsec: mtime.rem_euclid(SECOND) },
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! Access to the folders below one folder, and to nothing else: no symbolic link is followed.
+//!
+//! Every folder is opened from the top, name by name, with `O_NOFOLLOW`; names have no separators and are never `..`. So a
+//! link that somebody puts in the place of a folder leads to an error, and nothing is written where it points.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::failure::RestoreFailure;
+use super::lock::locked;
+use super::plan::{self, Folder, Kept, Placement, Plan, TOP};
+
+const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const READ_FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// The folder that everything is below, and the one for incomplete files.
+pub(super) struct Top {
+    top: OwnedFd,
+    incomplete: Option<OwnedFd>,
+}
+
+/// The folder that was opened last: files of one folder mostly follow each other.
+#[derive(Default)]
+pub(super) struct LastFolder(Option<(u32, OwnedFd)>);
+
+impl Top {
+    /// Opens both. The paths themselves are the caller's own, and may lead through links.
+    pub fn open(top: &std::path::Path, incomplete: Option<&std::path::Path>) -> Result<Self, RestoreFailure> {
+        let open = |path: &std::path::Path| {
+            fs::open(path, OPEN_FOLDER.difference(OFlags::NOFOLLOW), Mode::empty())
+                .map_err(|error| RestoreFailure::io(error, path.to_string_lossy()))
+        };
+        Ok(Self { top: open(top)?, incomplete: incomplete.map(open).transpose()? })
+    }
+
+    /// The folder `number` of a plan.
+    fn folder<'a>(
+        &'a self,
+        plan: &Plan,
+        number: u32,
+        last: &'a mut LastFolder,
+    ) -> Result<BorrowedFd<'a>, RestoreFailure> {
+        if number == TOP {
+            return Ok(self.top.as_fd());
+        }
+        if last.0.as_ref().is_none_or(|(cached, _)| *cached != number) {
+            last.0 = Some((number, self.open_folder(plan, number)?));
+        }
+        Ok(last.0.as_ref().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd()))
+    }
+
+    fn open_folder(&self, plan: &Plan, number: u32) -> Result<OwnedFd, RestoreFailure> {
+        let mut below = Vec::new();
+        let mut at = number;
+        while at != TOP {
+            below.push(at);
+            at = plan.folders[at as usize].parent;
+        }
+        let mut opened: Option<OwnedFd> = None;
+        for &each in below.iter().rev() {
+            let Folder { parent, name, .. } = &plan.folders[each as usize];
+            let parent_folder = opened.as_ref().map_or(self.top.as_fd(), |folder| folder.as_fd());
+            let folder = fs::openat(parent_folder, name, OPEN_FOLDER, Mode::empty());
+            opened = Some(folder.map_err(|error| failure(plan, *parent, name, error))?);
+        }
+        opened.map_or_else(|| self.top.try_clone().map_err(|error| RestoreFailure::os(&error, "")), Ok)
+    }
+
+    /// Makes the folders of a plan that do not exist.
+    pub fn make_folders(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+        let mut last = LastFolder::default();
+        for Folder { parent, name, .. } in plan.folders.iter().skip(1).filter(|folder| !folder.exists) {
+            let folder = self.folder(plan, *parent, &mut last)?;
+            fs::mkdirat(folder, name, Mode::from_raw_mode(0o777))
+                .map_err(|error| failure(plan, *parent, name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the attributes of folders: those below others first, since a change inside a folder changes its time.
+    pub fn finish_folders(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+        for (number, folder) in plan.folders.iter().enumerate().rev() {
+            if !folder.attributes.is_empty() {
+                let opened = self.open_folder(plan, number as u32)?;
+                folder.attributes.set(opened).map_err(|error| failure(plan, folder.parent, &folder.name, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a file of a plan for writing; the first call creates it.
+    pub fn open_file(&self, plan: &Plan, index: u32, last: &mut LastFolder) -> Result<File, RestoreFailure> {
+        let file = &plan.files[index as usize];
+        let (folder, name) = self.writing_place(plan, file.placement, (file.folder, &file.name), index, last)?;
+        let mut is_created = locked(&file.is_created);
+        let flags = if *is_created { OPEN_FILE } else { OPEN_FILE | OFlags::CREATE | OFlags::EXCL };
+        let opened = fs::openat(folder, &name, flags, file.attributes.creation_mode())
+            .map_err(|error| failure(plan, file.folder, &file.name, error))?;
+        *is_created = true;
+        Ok(opened.into())
+    }
+
+    /// Ends the writing of a complete file: sets its attributes, and gives it its name.
+    pub fn finish_file(
+        &self,
+        plan: &Plan,
+        index: u32,
+        opened: File,
+        last: &mut LastFolder,
+    ) -> Result<(), RestoreFailure> {
+        let plan::File { folder, name, attributes, placement, .. } = &plan.files[index as usize];
+        attributes.set(&opened).map_err(|error| failure(plan, *folder, name, error))?;
+        drop(opened);
+        self.publish(plan, *placement, (*folder, name), index, last)
+    }
+
+    /// Sets the attributes of files that stay, where they are others.
+    pub fn finish_kept(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+        let mut last = LastFolder::default();
+        for Kept { folder, name, attributes } in plan.kept.iter().filter(|kept| !kept.attributes.is_empty()) {
+            let parent = self.folder(plan, *folder, &mut last)?;
+            let set = fs::openat(parent, name, READ_FILE, Mode::empty()).and_then(|file| attributes.update(&file));
+            set.map_err(|error| failure(plan, *folder, name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the symbolic links of a plan.
+    pub fn make_links(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+        let mut last = LastFolder::default();
+        for (index, link) in plan.links.iter().enumerate() {
+            let (index, at) = ((plan.files.len() + index) as u32, (link.folder, &link.name));
+            let (folder, name) = self.writing_place(plan, link.placement, at, index, &mut last)?;
+            let made = fs::symlinkat(&link.target, folder, &name).and_then(|()| match link.attributes.times() {
+                Some(times) => fs::utimensat(folder, &name, &times, AtFlags::SYMLINK_NOFOLLOW),
+                None => Ok(()),
+            });
+            made.map_err(|error| failure(plan, link.folder, &link.name, error))?;
+            self.publish(plan, link.placement, at, index, &mut last)?;
+        }
+        Ok(())
+    }
+
+    /// The folder and the name under which an item is written.
+    fn writing_place<'a>(
+        &'a self,
+        plan: &Plan,
+        placement: Placement,
+        (folder, name): (u32, &CString),
+        index: u32,
+        last: &'a mut LastFolder,
+    ) -> Result<(BorrowedFd<'a>, CString), RestoreFailure> {
+        match &self.incomplete {
+            Some(incomplete) if placement != Placement::Direct => Ok((incomplete.as_fd(), temporary_name(index))),
+            _ => Ok((self.folder(plan, folder, last)?, name.clone())),
+        }
+    }
+
+    /// Gives a complete item its name, if it was written under another.
+    fn publish(
+        &self,
+        plan: &Plan,
+        placement: Placement,
+        (folder, name): (u32, &CString),
+        index: u32,
+        last: &mut LastFolder,
+    ) -> Result<(), RestoreFailure> {
+        let Some(incomplete) = self.incomplete.as_ref().filter(|_| placement != Placement::Direct) else {
+            return Ok(());
+        };
+        let (from, to) = (temporary_name(index), self.folder(plan, folder, last)?);
+        let renamed = match placement {
+            Placement::Replacing => fs::renameat(incomplete, &from, to, name),
+            _ => rename_new(incomplete.as_fd(), &from, to, name),
+        };
+        renamed.map_err(|error| failure(plan, folder, name, error))
+    }
+}
+
+/// Renames without replacing anything.
+fn rename_new(from: BorrowedFd<'_>, old: &CString, to: BorrowedFd<'_>, new: &CString) -> Result<(), Errno> {
+    match fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::linkat(from, old, to, new, AtFlags::empty())?;
+            fs::unlinkat(from, old, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
+}
+
+fn temporary_name(index: u32) -> CString {
+    CString::new(index.to_string()).unwrap_or_default()
+}
+
+/// The failure of an operation on an item of a plan.
+fn failure(plan: &Plan, folder: u32, name: &CString, error: Errno) -> RestoreFailure {
+    let path = plan.path(folder, name);
+    match error {
+        Errno::EXIST => RestoreFailure::Path(path, "something of this name exists, perhaps another path of the tree"),
+        Errno::NAMETOOLONG => RestoreFailure::Path(path, "file name too long"),
+        Errno::INVAL | Errno::ILSEQ => RestoreFailure::Path(path, "not a valid file name here"),
+        Errno::LOOP | Errno::NOTDIR => RestoreFailure::Path(path, "is not a folder"),
+        _ => RestoreFailure::io(error, path.into()),
+    }
+}

@@ -1,0 +1,153 @@
+//! One answer with payloads: its bytes in order, as they come, and the thread that works on them.
+//!
+//! Any number of lanes are open at once. A thread works on one lane at a time, and no lane has two threads, so the bytes
+//! of an answer are parsed, hashed and written in their order.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use coregw_core::Cid;
+use coregw_ops::car::{PayloadPart, PayloadReader};
+use pyo3::pybacked::PyBackedBytes;
+
+use super::failure::RestoreFailure;
+use super::folders::LastFolder;
+use super::lock::locked;
+use super::plan::PlannedPayload;
+use super::write::{check_size, write};
+use super::writing::{Job, Writing};
+
+/// Payloads up to this size are collected, and written in one call; longer ones are written as they come.
+const COLLECTED_BYTES: u64 = 1 << 20;
+
+/// One answer.
+pub(super) struct Lane {
+    inbox: Mutex<Inbox>,
+    idle: Condvar,
+    stream: Mutex<Stream>,
+    /// The payloads that were requested, as indices into the plan.
+    pub requested: Vec<u32>,
+    /// Limit on the size of one payload.
+    max_bytes: u64,
+}
+
+/// What has come and is not read yet.
+#[derive(Default)]
+struct Inbox {
+    chunks: VecDeque<PyBackedBytes>,
+    /// Whether the lane is in the queue for threads, or a thread works on it.
+    is_scheduled: bool,
+}
+
+/// What is read of the answer.
+struct Stream {
+    reader: PayloadReader,
+    /// The payload that is being collected.
+    collected: Vec<u8>,
+    last: LastFolder,
+}
+
+impl Lane {
+    /// A lane for the answer to a request for these payloads.
+    pub fn new(requested: Vec<u32>, max_bytes: u64, work: &Writing) -> Self {
+        let reader = reader(&requested, max_bytes, work);
+        let stream = Mutex::new(Stream { reader, collected: Vec::new(), last: LastFolder::default() });
+        Self { inbox: Mutex::default(), idle: Condvar::new(), stream, requested, max_bytes }
+    }
+
+    /// Takes the next bytes of the answer. They are worked on in a thread.
+    pub fn push(self: &Arc<Self>, chunk: PyBackedBytes, work: &Writing) {
+        if work.is_stopped() {
+            return;
+        }
+        work.waiting.fetch_add(chunk.len(), Ordering::Relaxed);
+        let mut inbox = locked(&self.inbox);
+        inbox.chunks.push_back(chunk);
+        if !inbox.is_scheduled {
+            inbox.is_scheduled = true;
+            work.schedule(self.clone());
+        }
+    }
+
+    /// Forgets what has come: the answer is sent again from its start.
+    pub fn restart(&self, work: &Writing) {
+        let dropped = std::mem::take(&mut locked(&self.inbox).chunks);
+        work.waiting.fetch_sub(dropped.iter().map(|chunk| chunk.len()).sum(), Ordering::Relaxed);
+        let mut stream = locked(&self.stream);
+        stream.reader = reader(&self.requested, self.max_bytes, work);
+        stream.collected.clear();
+    }
+
+    /// Waits until all that has come is worked on, and checks that the answer is complete.
+    pub fn finish(&self, work: &Writing) -> Result<(), RestoreFailure> {
+        let mut inbox = locked(&self.inbox);
+        while inbox.is_scheduled {
+            inbox = self.idle.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(inbox);
+        if work.is_stopped() { Ok(()) } else { Ok(locked(&self.stream).reader.check_end()?) }
+    }
+}
+
+impl Job for Lane {
+    fn run(&self, work: &Writing) {
+        let mut stream = locked(&self.stream);
+        loop {
+            let mut inbox = locked(&self.inbox);
+            let Some(chunk) = inbox.chunks.pop_front() else {
+                inbox.is_scheduled = false;
+                self.idle.notify_all();
+                return;
+            };
+            drop(inbox);
+            if !work.is_stopped() {
+                work.attempt(|| stream.read(&self.requested, &chunk, work));
+            }
+            work.taken(chunk.len());
+        }
+    }
+}
+
+fn reader(requested: &[u32], max_bytes: u64, work: &Writing) -> PayloadReader {
+    let cids = requested.iter().map(|&index| work.plan.payloads[index as usize].cid()).collect();
+    PayloadReader::new(cids, max_bytes)
+}
+
+impl Stream {
+    fn read(&mut self, requested: &[u32], chunk: &[u8], work: &Writing) -> Result<(), RestoreFailure> {
+        let Self { reader, collected, last } = self;
+        reader.feed(chunk, |part| {
+            let payload = &work.plan.payloads[requested[part.index] as usize];
+            // A repeated answer has payloads that the first one had.
+            if payload.is_done.load(Ordering::Acquire) { Ok(()) } else { take(payload, &part, collected, last, work) }
+        })
+    }
+}
+
+fn take(
+    payload: &PlannedPayload,
+    part: &PayloadPart<'_>,
+    collected: &mut Vec<u8>,
+    last: &mut LastFolder,
+    work: &Writing,
+) -> Result<(), RestoreFailure> {
+    if part.start == 0 {
+        check_size(payload, part.size, work)?;
+    }
+    if part.size > COLLECTED_BYTES || part.start == 0 && part.is_last {
+        return write(payload, part.start, part.bytes, part.is_last, last, work);
+    }
+    collected.extend_from_slice(part.bytes);
+    if part.is_last {
+        write(payload, 0, collected, true, last, work)?;
+        collected.clear();
+    }
+    Ok(())
+}
+
+/// The CIDs of payloads that an answer has left out.
+pub(super) fn missing(lane: &Lane, work: &Writing) -> Vec<Cid> {
+    let payloads = lane.requested.iter().map(|&index| &work.plan.payloads[index as usize]);
+    payloads.filter(|payload| !payload.is_done.load(Ordering::Acquire)).map(PlannedPayload::cid).collect()
+}

@@ -1,0 +1,342 @@
+"""`FolderWriter`: verified payloads to files, in any order, below one folder and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import coregw
+from car_files import block, header
+from coregw import _core
+from coregw.client.folders.names import leads_outside
+from coregw.errors import InvalidInput, ProofError, TooLarge
+from gateways import names
+
+MIB = 1 << 20
+LIMIT = 64 * MIB
+HEAD = header(bytes.fromhex("01550000"))
+
+
+def some_bytes(size: int, seed: int = 0) -> bytes:
+    return random.Random(size * 31 + seed).randbytes(size)
+
+
+def car(*datas: bytes) -> bytes:
+    return HEAD + b"".join(block(bytes(coregw.Cid(coregw.payload_cid(data))), data) for data in datas)
+
+
+def cid(data: bytes) -> str:
+    return coregw.payload_cid(data)
+
+
+class Answers:
+    """Answers the requests of a writer from known payloads."""
+
+    def __init__(self, datas: Sequence[bytes]) -> None:
+        self.datas = {cid(data): data for data in datas}
+        self.requests: list[list[str]] = []
+
+    def serve(self, writer: _core.FolderWriter, max_bytes: int, chunk: int) -> None:
+        sinks = []
+        while (sink := writer.request(max_bytes, LIMIT)) is not None:
+            self.requests.append(sink.cids)
+            sinks.append((sink, car(*(self.datas[each] for each in sink.cids))))
+        for at in range(0, max(len(answer) for _, answer in sinks), chunk):
+            for sink, answer in sinks:  # all at once, turn by turn
+                if at < len(answer):
+                    sink.write(answer[at : at + chunk])
+        for sink, _ in sinks:
+            assert sink.finish() == []
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("chunk", [777, 65_536, 10 * MIB])
+def test_files_are_written_from_answers_in_any_order(tmp_path: Path, chunk: int, staged: bool) -> None:
+    pieces = [some_bytes(size, seed) for seed, size in enumerate([MIB, MIB, 5, 3 * MIB + 1, 0, 70_000, MIB + 1])]
+    files = {
+        ("large",): [pieces[0], pieces[1], pieces[2]],
+        ("again", "large"): [pieces[1], pieces[0], pieces[0]],
+        ("again", "one"): [pieces[3]],
+        ("empty",): [pieces[4]],
+        ("small",): [pieces[5]],
+        ("a", "b", "c", "small"): [pieces[5]],
+        ("two",): [pieces[6], pieces[5]],
+        ("identity",): [b"in the CID"],
+    }
+    if chunk == 777:
+        files = {path: [piece for piece in parts if len(piece) < MIB + 2] for path, parts in files.items()}
+        files.pop(("again", "one"))
+    top, incomplete = tmp_path / "top", tmp_path / "incomplete"
+    top.mkdir()
+    incomplete.mkdir()
+    writer = _core.FolderWriter(top, incomplete if staged else None)
+    for path, parts in files.items():
+        named = [
+            (coregw.payload_cid(each, hash="identity" if path == ("identity",) else "sha2-256"), len(each))
+            for each in parts
+        ]
+        named[-1] = (named[-1][0], None)
+        writer.add_file(path, named)
+    writer.start()
+    answers = Answers([piece for parts in files.values() for piece in parts])
+    answers.serve(writer, MIB, chunk)
+    writer.finish()
+    writer.close()
+    assert {path.relative_to(top).parts: path.read_bytes() for path in top.rglob("*") if path.is_file()} == {
+        path: b"".join(parts) for path, parts in files.items()
+    }
+    assert names(incomplete) == []
+    asked = [each for request in answers.requests for each in request]
+    assert len(asked) == len({*asked}) == len({cid(each) for parts in files.values() for each in parts}) - 1
+    assert writer.written == sum(len(each) for parts in files.values() for each in parts)
+
+
+def new_writer(top: Path, files: dict[str, bytes], **options: bool) -> _core.FolderWriter:
+    writer = _core.FolderWriter(top)
+    for path, data in files.items():
+        writer.add_file(path.split("/"), [(cid(data), None)], **options)
+    writer.start()
+    return writer
+
+
+A, B, LONG = b"first", b"second", some_bytes(2 * MIB)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        car(B, A, LONG),
+        car(A, B[:-1]),
+        car(A, b"other"),
+        car(A, B, LONG)[:-1],
+        car(A, B, LONG) + b"\0",
+        HEAD + block(bytes(coregw.Cid(cid(A))), B),
+        HEAD + block(bytes(coregw.Cid(cid(LONG))), LONG[:-1] + b"?"),
+        HEAD[:-1],
+        b"",
+        b'{"error":"internal"}',
+    ],
+)
+def test_every_answer_but_the_requested_payloads_is_refused(tmp_path: Path, answer: bytes) -> None:
+    for chunk in (100_000, 10 * MIB):
+        (tmp_path / str(chunk)).mkdir()
+        writer = new_writer(tmp_path / str(chunk), {"a": A, "b": B, "long": LONG})
+        sink = writer.request(LIMIT, LIMIT)
+        assert sink is not None
+        assert sink.cids == [cid(A), cid(B), cid(LONG)]
+
+        def take(sink: _core.PayloadSink = sink, chunk: int = chunk) -> None:
+            for at in range(0, len(answer), chunk):
+                sink.write(answer[at : at + chunk])
+            sink.finish()
+
+        with pytest.raises(ProofError):
+            take()
+        with pytest.raises(InvalidInput, match="stopped"):
+            writer.finish()
+        writer.close()
+
+
+def test_what_is_left_out_is_named_and_what_is_too_long_refused(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path, {"a": A, "b": B, "long": LONG})
+    sink = writer.request(LIMIT, MIB)
+    assert sink is not None
+    sink.write(car(B))
+    assert sink.finish() == [cid(A), cid(LONG)]
+    assert writer.request(LIMIT, MIB) is None
+    sink.restart()
+    with pytest.raises(TooLarge, match="2097152 bytes; the limit is 1048576"):
+        _all(sink.write, sink.finish)(car(LONG))
+    writer.close()
+
+
+def _all(write: Callable[[bytes], None], finish: Callable[[], object]) -> Callable[[bytes], None]:
+    def take(data: bytes) -> None:
+        write(data)
+        finish()
+
+    return take
+
+
+def test_an_answer_that_was_cut_off_is_taken_again_from_its_start(tmp_path: Path) -> None:
+    writer = new_writer(tmp_path, {"a": A, "long": LONG, "b": B})
+    sink = writer.request(LIMIT, LIMIT)
+    assert sink is not None
+    whole = car(A, LONG, B)
+    for cut in (0, 20, 70, 90, MIB, 2 * MIB + 120, len(whole)):
+        sink.restart()
+        sink.write(whole[:cut])
+    assert sink.finish() == []
+    writer.close()
+    assert [(tmp_path / name).read_bytes() for name in ("a", "long", "b")] == [A, LONG, B]
+
+
+def test_a_payload_of_another_size_than_its_file_says_is_refused(tmp_path: Path) -> None:
+    writer = _core.FolderWriter(tmp_path)
+    writer.add_file(["d", "f"], [(cid(A), 5), (cid(B), 7), (cid(A), None)])
+    writer.start()
+    sink = writer.request(LIMIT, LIMIT)
+    assert sink is not None
+    with pytest.raises(InvalidInput, match=r"^d/f: at byte 5 are 7 bytes, but the payload \w+ has 6$"):
+        _all(sink.write, sink.finish)(car(A, B))
+    writer.close()
+
+
+@pytest.mark.parametrize("segment", ["", ".", "..", "a/b", "a\0b", "/", "../x"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, segment: str) -> None:
+    writer = _core.FolderWriter(tmp_path)
+    for path in ([segment], [segment, "x"], ["x", segment]):
+        with pytest.raises(InvalidInput, match="can't be a file name"):
+            writer.add_file(path, [(cid(A), None)])
+        with pytest.raises(InvalidInput, match="can't be a file name"):
+            writer.add_folder(path)
+        with pytest.raises(InvalidInput, match="can't be a file name"):
+            writer.add_link(path, b"x")
+    with pytest.raises(InvalidInput, match="needs a name"):
+        writer.add_file([], [(cid(A), None)])
+    with pytest.raises(InvalidInput, match="consists of payloads"):
+        writer.add_file(["x"], [(cid(A), None), (cid(B), None)])
+    assert names(tmp_path) == []
+
+
+def test_no_link_is_followed_and_nothing_that_exists_is_written_to(tmp_path: Path) -> None:
+    outside, top = tmp_path / "outside", tmp_path / "top"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"mine")
+
+    def attempt(path: str, **options: bool) -> None:
+        for left in incomplete.iterdir() if incomplete is not None else ():
+            left.unlink()
+        writer = _core.FolderWriter(top, incomplete)
+        if options.pop("folder", False):
+            writer.add_folder(path.split("/")[:-1], exists=True)
+        writer.add_file(path.split("/"), [(cid(A), None)], **options)
+        try:
+            writer.start()
+            sink = writer.request(LIMIT, LIMIT)
+            assert sink is not None
+            _all(sink.write, sink.finish)(car(A))
+        finally:
+            writer.close()
+
+    for incomplete in (None, tmp_path / "incomplete"):
+        if incomplete is not None:
+            incomplete.mkdir()
+        for target in ("../outside/file", "../outside/new", "nowhere"):
+            top.mkdir()
+            (top / "f").symlink_to(target)
+            with pytest.raises(InvalidInput, match="f: something of this name exists"):
+                attempt("f")
+            assert (top / "f").is_symlink()
+            (top / "f").unlink()
+            (top / "d").symlink_to("../outside")
+            with pytest.raises(InvalidInput, match="d: something of this name exists"):
+                attempt("d/file")
+            with pytest.raises(InvalidInput, match="d: is not a folder"):
+                attempt("d/file", folder=True)
+            (top / "d").unlink()
+            if incomplete is not None:
+                (top / "f").symlink_to(target)
+                attempt("f", replaces=True)
+                assert (top / "f").read_bytes() == A
+                assert not (top / "f").is_symlink()
+                (top / "f").unlink()
+            top.rmdir()
+    assert names(outside) == ["file"]
+    assert (outside / "file").read_bytes() == b"mine"
+
+
+def test_attributes_are_set_and_special_bits_are_not(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    (top / "kept").write_bytes(A)
+    writer = _core.FolderWriter(top)
+    modes = {"read": 0o400, "run": 0o755, "setuid": 0o6711, "none": 0o000}
+    for seconds, (name, mode) in enumerate(modes.items()):
+        writer.add_file(["d", name], [(cid(A), None)], mode, seconds * 1_000_000_000 + 7)
+    writer.add_folder(["d"], 0o555, -1)
+    writer.add_folder(["d", "empty"], 0o1777, 2**62)
+    writer.keep_file(["kept"], 0o640, 5)
+    writer.add_link(["d", "link"], b"../kept", 12)
+    writer.start()
+    sink = writer.request(LIMIT, LIMIT)
+    assert sink is not None
+    _all(sink.write, sink.finish)(car(A))
+    writer.finish()
+    writer.close()
+
+    def seen(*path: str) -> tuple[int, int]:
+        status = top.joinpath(*path).lstat()
+        return stat.S_IMODE(status.st_mode), status.st_mtime_ns
+
+    assert [seen("d", name) for name in modes] == [
+        (mode & 0o777, seconds * 1_000_000_000 + 7) for seconds, mode in enumerate(modes.values())
+    ]
+    assert seen("d") == (0o555, -1)
+    assert seen("d", "empty")[0] == 0o777
+    assert seen("kept") == (0o640, 5)
+    assert seen("d", "link")[1] == 12
+    assert (top / "d" / "link").readlink() == Path("../kept")
+    top.joinpath("d").chmod(0o700)
+
+
+def test_files_match_only_their_own_bytes(tmp_path: Path) -> None:
+    long = [some_bytes(MIB), some_bytes(MIB, 1), b"end"]
+    (tmp_path / "long").write_bytes(b"".join(long))
+    (tmp_path / "short").write_bytes(A)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "link").symlink_to("short")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    blake3 = coregw.payload_cid(A, hash="blake3")
+    sha512 = coregw.Cid(bytes([1, 0x55, 0x13, 64]) + hashlib.sha512(A).digest()).text
+    parts = [(cid(each), len(each)) for each in long]
+    cases: list[tuple[str, Sequence[tuple[str, int | None]], bool]] = [
+        ("long", parts, True),
+        ("long", [*parts[:-1], (parts[-1][0], None)], True),
+        ("long", parts[:-1], False),
+        ("long", [*parts, (cid(b""), 0)], True),
+        ("long", [parts[1], parts[0], parts[2]], False),
+        ("short", [(cid(A), None)], True),
+        ("short", [(cid(A), 5)], True),
+        ("short", [(cid(A), 6)], False),
+        ("short", [(blake3, None)], True),
+        ("short", [(sha512, None)], True),
+        ("short", [(coregw.payload_cid(A, hash="identity"), 5)], True),
+        ("short", [(cid(B), None)], False),
+        ("short", [(cid(A[:-1]), 4), (cid(A[-1:]), None)], True),
+        ("empty", [(cid(b""), None)], True),
+        ("empty", [(cid(A), None)], False),
+        *((name, [(cid(A), None)], False) for name in ("link", "folder", "pipe", "missing")),
+    ]
+    assert _core.files_match([(tmp_path / name, given) for name, given, _ in cases]) == [each for *_, each in cases]
+
+
+@pytest.mark.parametrize(
+    ("path", "links", "outside"),
+    [
+        ("l", {"l": "f"}, False),
+        ("l", {"l": "d/./f"}, False),
+        ("l", {"l": "/etc/passwd"}, True),
+        ("l", {"l": ".."}, True),
+        ("d/l", {"d/l": ".."}, False),
+        ("d/l", {"d/l": "../.."}, True),
+        ("d/l", {"d/l": "../x/../../y"}, True),
+        ("l", {"l": "a/../..", "a": "d/e"}, False),
+        ("l", {"l": "a/../../..", "a": "d/e"}, True),
+        ("l", {"l": "d/a/..", "d/a": "../.."}, True),
+        ("l", {"l": "l"}, True),
+        ("l", {"l": "m", "m": "l"}, True),
+        ("l", {"l": "a/" * 10 + "x", "a": "."}, False),
+        ("d/l", {"d/l": "a/../../x", "d/a": ".."}, True),
+    ],
+)
+def test_links_that_lead_out_are_told_from_others(path: str, links: dict[str, str], outside: bool) -> None:
+    targets = {tuple(each.split("/")): target.encode() for each, target in links.items()}
+    assert leads_outside(tuple(path.split("/")), targets) is outside
