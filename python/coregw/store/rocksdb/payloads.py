@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
@@ -81,7 +82,8 @@ class Payloads:
     async def get(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
         """See `coregw.store.Store.get_payloads`."""
         epoch = self._reader.epoch
-        payloads = await self._reader.run(lambda database: _get_whole(database, multihashes))
+        async with self._reader.bulk:
+            payloads = await self._reader.run(lambda database: _get_whole(database, multihashes))
         found = [key for key, payload in zip(multihashes, payloads, strict=True) if payload is not None]
         await self._reader.wait_durable(Family.PAYLOADS, found, epoch)
         return payloads
@@ -92,12 +94,15 @@ class Payloads:
         number = start // CHUNK_BYTES
         # The row and the first chunk in one visit of a worker thread: most payloads have no more.
         epoch = self._reader.epoch
-        row, chunk = await self._reader.run(lambda database: _find(database, multihash, number))
+        is_long = end is None or end - start > CHUNK_BYTES
+        async with self._reader.bulk if is_long else nullcontext():
+            row, chunk = await self._reader.run(lambda database: _find(database, multihash, number))
         await self._reader.wait_durable(Family.PAYLOADS, [multihash], epoch)
         stop = row.size if end is None else min(end, row.size)
         while start < stop:
             if chunk is None:
-                (chunk,) = await self._reader.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
+                async with self._reader.bulk:
+                    (chunk,) = await self._reader.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
             if chunk is None:
                 await self._require_held(multihash, row)
             chunk = _checked(multihash, row, number, chunk)

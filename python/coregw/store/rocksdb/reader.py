@@ -38,6 +38,9 @@ class Reader:
         self._committer = committer
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="coregw-read")
+        self.bulk: Final = asyncio.Semaphore(max(1, threads // 2))
+        """Held for each read of up to a chunk of payloads: some threads stay free for reads of a few small rows, which
+        would otherwise wait behind all downloads."""
         self._is_closed = False
 
     async def run(self, call: Callable[[Database], _T]) -> _T:

@@ -1,0 +1,53 @@
+"""Reads of a RocksDB store that run side by side: long ones leave threads to short ones."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coregw.store import CHUNK_BYTES, Table
+from coregw.store.rocksdb import RocksStore
+from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.layout import Family
+
+DOWNLOADS = 8
+
+
+@pytest.mark.anyio
+async def test_downloads_leave_threads_to_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytes(2 * CHUNK_BYTES)
+    multihash = b"\x12\x20" + hashlib.sha256(data).digest()
+    is_disk_slow, goes_on = threading.Event(), threading.Event()
+    get = Database.get
+
+    def slow(database: Database, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        if family is Family.CHUNKS and is_disk_slow.is_set():
+            goes_on.wait()
+        return get(database, family, keys)
+
+    monkeypatch.setattr(Database, "get", slow)
+    database = Database(tmp_path, 1 << 20, salvage=False)
+    async with RocksStore(database, reserve_bytes=0, read_threads=2) as store:
+        async with store.begin_payload() as writer:
+            await writer.write(data)
+            await writer.commit(multihash)
+        is_disk_slow.set()
+
+        async def download() -> int:
+            return sum([len(chunk) async for chunk in store.read_payload(multihash, 0, len(data))])
+
+        downloads = [asyncio.ensure_future(download()) for _ in range(DOWNLOADS)]
+        await asyncio.wait(downloads, timeout=0.1)
+        try:
+            async with asyncio.timeout(10):  # what waits behind the downloads would wait for ever
+                assert await store.healthy()
+                assert await store.get(Table.PAGES, [bytes(32)]) == [None]
+                assert await store.stat_payloads([multihash]) == [len(data)]
+        finally:
+            goes_on.set()
+        assert await asyncio.gather(*downloads) == [len(data)] * DOWNLOADS
