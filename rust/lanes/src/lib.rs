@@ -41,6 +41,15 @@ pub const fn blocks(len: usize) -> usize {
     (len + 9).div_ceil(BLOCK_BYTES)
 }
 
+/// Whether messages are hashed several at a time on this processor. O(1).
+#[inline]
+pub fn is_wide() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return avx512::is_available();
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
 /// The room that [`pad`] needs after a message, in bytes.
 pub const PADDING_BYTES: usize = PADDING.len();
 

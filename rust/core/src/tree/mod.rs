@@ -9,6 +9,7 @@ pub mod cut;
 pub(crate) mod descent;
 #[doc(hidden)]
 pub mod node;
+pub(crate) mod pending;
 #[doc(hidden)]
 pub mod pruned;
 pub(crate) mod reader;

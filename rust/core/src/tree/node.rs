@@ -154,6 +154,10 @@ impl Encoder {
         Self { suite, line: Line { buffer, start: 0, end: 0 } }
     }
 
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
     /// Ensures capacity for a path of so many bytes and the rest of an encoding.
     #[inline(always)]
     fn reach(&mut self, bytes: usize) {
@@ -249,12 +253,26 @@ impl Encoder {
 
     #[inline]
     pub fn list_leaf(&mut self, measure: u64, target: &[u8]) -> Digest {
-        self.digest(|line| ListLeaf { measure, target }.write(line))
+        self.write_list_leaf(measure, target);
+        self.hash()
     }
 
     #[inline]
     pub fn list_inner(&mut self, left: &Summary, right: &Summary) -> Digest {
-        self.digest(|line| ListInner { children: [left, right] }.write(line))
+        self.write_list_inner(left, right);
+        self.hash()
+    }
+
+    /// Assembles the encoding of [`Self::list_leaf`].
+    #[inline]
+    pub fn write_list_leaf(&mut self, measure: u64, target: &[u8]) {
+        self.write(|line| ListLeaf { measure, target }.write(line));
+    }
+
+    /// Assembles the encoding of [`Self::list_inner`].
+    #[inline]
+    pub fn write_list_inner(&mut self, left: &Summary, right: &Summary) {
+        self.write(|line| ListInner { children: [left, right] }.write(line));
     }
 
     #[inline(always)]
@@ -267,6 +285,12 @@ impl Encoder {
     fn write(&mut self, write: impl FnOnce(&mut Line)) {
         (self.line.start, self.line.end) = (0, 0);
         write(&mut self.line);
+    }
+
+    /// The encoding that was assembled last.
+    #[inline(always)]
+    pub fn encoding(&self) -> &[u8] {
+        &self.line.buffer[self.line.start..self.line.end]
     }
 
     /// Hashes the encoding that was assembled last.
@@ -392,33 +416,5 @@ pub fn left_count(n: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::key::MAX_KEY;
-
-    #[test]
-    fn digests_are_hashes_of_the_encodings() {
-        let sum = |count, byte| Summary { count, measure: count, digest: Digest([byte; 32]) };
-        let [left, right] = [sum(1, 3), sum(SUM_LIMIT - 1, 5)];
-        let key: Vec<u8> = (0..MAX_KEY).map(|i| i as u8 | 1).collect();
-        for suite in Suite::ALL {
-            let mut encoder = Encoder::new(suite);
-            for len in (0..400).chain([MAX_KEY]).rev() {
-                let (key, target) = (&key[..len], vec![9; 1 + len % MAX_LEN]);
-                encoder.put(0, key);
-                assert_eq!(encoder.path(len), key);
-                let leaf = bytes(&MapLeaf { key, target: &target });
-                assert_eq!(encoder.map_leaf(len, &target), suite.digest(&leaf), "{len}");
-                for bit in (8 * len as u32).saturating_sub(8)..8 * len as u32 {
-                    encoder.put(0, key);
-                    let inner =
-                        bytes(&MapInner { bit, path: &key[..bit.div_ceil(8) as usize], children: [&left, &right] });
-                    assert_eq!(encoder.map_inner(bit, &left, &right), suite.digest(&inner), "{bit}");
-                }
-            }
-            let list = bytes(&ListInner { children: [&left, &right] });
-            assert_eq!(encoder.list_inner(&left, &right), suite.digest(&list));
-            assert_eq!(encoder.map_empty(), suite.digest(&[0]));
-        }
-    }
-}
+#[path = "node_tests.rs"]
+mod tests;

@@ -21,6 +21,7 @@ use crate::key;
 use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut;
 use crate::tree::node::{Encoder, SUM_LIMIT, Summary, left_count};
+use crate::tree::pending::PendingNodes;
 use crate::tree::reader::PrunedReader;
 
 /// Whether stubs carry the fields that pages add.
@@ -38,6 +39,9 @@ const MIN_CHILD: usize = 7;
 
 /// The mean encoding of a node and its share of an inner node, in bytes; most nodes of a proof are stubs.
 const TYPICAL_CHILD: usize = 34;
+
+/// Shorter trees have few nodes on each level, or one path: they are hashed node by node.
+const MIN_WIDE: usize = 2048;
 
 /// The parent of the top node.
 const NONE: u32 = u32::MAX;
@@ -57,6 +61,8 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     encoder: &'a mut Encoder,
     stubs: u32,
     max_nodes: usize,
+    /// Nodes whose digests are computed together; None if each is computed at once.
+    pending: Option<PendingNodes>,
 }
 
 /// Decodes a whole pruned tree of fewer than 2^32 bytes into `arena`, which must be empty; the top is node 0.
@@ -88,12 +94,19 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
 
     fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder, max_nodes: usize) -> Self {
         let reader = PrunedReader { bytes, at: 0 };
-        Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0, max_nodes }
+        let pending = match bytes.len() {
+            0..MIN_WIDE => None,
+            len => PendingNodes::new(encoder.suite(), len),
+        };
+        Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0, max_nodes, pending }
     }
 
     fn run(mut self) -> Result<(), Fault> {
         loop {
             if self.node()? && self.close()? {
+                if let Some(pending) = &mut self.pending {
+                    pending.hash(self.arena);
+                }
                 return match self.reader.at == self.reader.bytes.len() {
                     true => Ok(()),
                     false => self.reader.fail("bytes follow the tree"),
@@ -196,12 +209,13 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let (target, target_len) = self.reader.target()?;
         self.encoder.put(self.floor, tail);
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
-        let digest = self.encoder.map_leaf(len, bytes);
+        self.encoder.write_map_leaf(len, bytes);
+        let tail = Tail { offset: at as u32, start: (len - tail.len()) as u16, len: tail.len() as u16 };
+        let sum = Summary { count: 1, measure: 1, digest: Digest::ZERO };
+        let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE)?;
+        self.hash(id);
         // After the hash, whose latency hides this check.
         key::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
-        let tail = Tail { offset: at as u32, start: (len - tail.len()) as u16, len: tail.len() as u16 };
-        let sum = Summary { count: 1, measure: 1, digest };
-        let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE)?;
         self.measure(id);
         Ok(())
     }
@@ -211,9 +225,10 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let measure = self.reader.amount("an element of measure 0", "a measure of 2^53 or more")?;
         let (target, target_len) = self.reader.target()?;
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
-        let digest = self.encoder.list_leaf(measure, bytes);
-        let sum = Summary { count: 1, measure, digest };
+        self.encoder.write_list_leaf(measure, bytes);
+        let sum = Summary { count: 1, measure, digest: Digest::ZERO };
         let id = self.push_shown(sum, State::Leaf { tail: Tail::NONE, target, target_len }, NONE)?;
+        self.hash(id);
         self.measure(id);
         Ok(())
     }
@@ -239,6 +254,15 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
             self.stubs += 1;
         }
         Ok(())
+    }
+
+    /// Hashes the encoding of a node, which the encoder holds: now, or together with others.
+    #[inline(always)]
+    fn hash(&mut self, id: NodeId) {
+        match &mut self.pending {
+            None => self.arena.node_mut(id).sum.digest = self.encoder.hash(),
+            Some(pending) => pending.add(self.arena, id, self.encoder.encoding(), !MAP),
+        }
     }
 
     #[inline(always)]
@@ -277,8 +301,13 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
             if !MAP && l.count != left_count(count) {
                 return self.reader.fail("a list of another shape than its count");
             }
-            let digest = if MAP { self.encoder.map_inner(bit, l, r) } else { self.encoder.list_inner(l, r) };
-            self.arena.node_mut(id).sum = Summary { count, measure, digest };
+            match Self::KIND {
+                Kind::Map => self.encoder.write_map_inner(bit, l, r),
+                Kind::List => self.encoder.write_list_inner(l, r),
+            }
+            let sum = &mut self.arena.node_mut(id).sum;
+            (sum.count, sum.measure) = (count, measure);
+            self.hash(id);
             if !MAP {
                 self.depth -= 1;
             }
