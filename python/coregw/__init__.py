@@ -67,7 +67,6 @@ from coregw.errors import (
     Unavailable,
     UnprovenAbsence,
 )
-from coregw.folders.tree import hash_tree, verify_tree
 from coregw.verify import (
     verify_diff,
     verify_map_proof,
@@ -79,6 +78,7 @@ from coregw.verify import (
 
 if TYPE_CHECKING:
     from coregw.client import AsyncClient, Client
+    from coregw.folders.tree import hash_tree, verify_tree
 
 __all__ = [
     "Applied",
@@ -135,22 +135,23 @@ __all__ = [
 
 
 _CLIENTS = {"AsyncClient": "coregw.client.aio", "Client": "coregw.client.sync"}
+_LAZY = _CLIENTS | dict.fromkeys(("hash_tree", "verify_tree"), "coregw.folders.tree")
 
 
 def __getattr__(name: str) -> object:
-    """Import the clients on first use. Raises `ImportError`, naming the extra, if they can't be imported."""
-    if name not in _CLIENTS:
+    """Import a name on first use. Raises `ImportError`, naming the extra, if it can't be imported."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     try:
-        client: object = getattr(import_module(_CLIENTS[name]), name)
+        value: object = getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
         from coregw.extras import missing_extra
 
         raise missing_extra(error, f"coregw.{name}", "client") from error
-    globals()[name] = client
-    return client
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -262,6 +262,34 @@ def test_the_command_imports_no_client_or_server_code_to_start(coregw: Start) ->
     assert coregw("--version").stdout.startswith(b"coregw")
 
 
+SLOW_TO_LOAD = {"anyio", "asyncio", "concurrent", "hashlib", "random", "rich", "rich_click", "ssl"}
+SERVER_MODULES = {"httpx2", "litestar", "rocksdict", "uvicorn", "uvloop"}
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a command has loaded when it ends."""
+    code = (
+        "import atexit, sys; atexit.register(lambda: print('', *sys.modules)); from coregw.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_short_command_loads_only_what_it_uses(gateway: str) -> None:
+    with Client(gateway) as client:
+        root = client.create_root({"docs/readme": client.put_payload(b"short\n")})
+    loaded = loaded_by("cat", root, "docs/readme", "--gateway", gateway)
+    assert "coregw.client.transport.blocking" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & (SLOW_TO_LOAD | SERVER_MODULES)
+    operations = {name.rpartition(".")[2] for name in loaded if name.startswith("coregw.client.operations.")}
+    assert operations == {"lookup", "payload", "steps", "tree"}
+    assert not loaded & {"coregw.client.aio", "coregw.folders.survey", "coregw.client.transport.asynchronous"}
+
+
+def test_help_texts_are_formatted_by_rich() -> None:
+    assert "rich_click" in loaded_by("cat", "--help")
+
+
 def test_the_default_gateway_is_the_same_as_the_clients(run: Run) -> None:
     assert DEFAULT_GATEWAY in run("ls", "--help").stdout
 

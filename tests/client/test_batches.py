@@ -108,7 +108,7 @@ def nested(client: Client) -> str:
 
 def test_many_paths_are_resolved_in_order(liar: Liar, client: Client) -> None:
     arcs = {f"folder/{number}": coregw.payload_cid(str(number).encode()) for number in range(5000)}
-    listed = client.create_list([arcs["folder/1"]])
+    listed = client.create_list([arcs["folder/4999"]])
     root = client.create_root(arcs | {"map": nested(client), "list": listed})
     recorder = Recorder()
     recorded = liar(recorder)
@@ -117,10 +117,10 @@ def test_many_paths_are_resolved_in_order(liar: Liar, client: Client) -> None:
     recorder.requests.clear()
     paths: list[str | list[str]] = [["folder", "7"], "folder/none", "", "map/inner/b", "list/0", "map/x", "folder/7"]
     b, seven = coregw.payload_cid(b"b"), arcs["folder/7"]
-    assert recorded.resolve_many(root, paths) == [seven, None, root, b, arcs["folder/1"], None, seven]
+    assert recorded.resolve_many(root, paths) == [seven, None, root, b, arcs["folder/4999"], None, seven]
     assert recorder.requests == [("/v1/map-proof", 0), ("/v1/resolve/batch", 5)]
     recorder.requests.clear()
-    assert recorded.resolve_many(listed, ["0", "1"]) == [arcs["folder/1"], None]
+    assert recorded.resolve_many(listed, ["0", "1"]) == [arcs["folder/4999"], None]
     assert recorder.requests == [("/v1/resolve/batch", 2)]
     assert client.resolve_many(root, []) == []
     with pytest.raises(InvalidInput):

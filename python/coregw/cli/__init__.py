@@ -12,10 +12,10 @@ import os
 import sys
 from typing import NoReturn
 
-import rich_click as click
 from click.exceptions import Exit
 
 from coregw import __version__
+from coregw.cli.framework import CommandGroup, click
 from coregw.errors import CoregwError, ProofError
 from coregw.extras import missing_extra
 
@@ -54,7 +54,7 @@ _EPILOG = (
 )
 
 
-class _Commands(click.RichGroup):
+class _Commands(CommandGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

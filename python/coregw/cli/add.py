@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
 from coregw.cli.common import async_client, counted, gateway_option, progress, report_skipped, suite_option
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import rich_click as click
 from click.exceptions import Exit
 
+from coregw.cli.framework import click
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
 from coregw.cli.common import client, gateway_option, printable
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.client import Difference

@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
 from coregw.cli.common import client, counted, gateway_option, progress
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.client.operations.car import ExportedCar

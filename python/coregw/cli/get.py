@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
 from coregw.cli.common import async_client, counted, gateway_option, interruptible, printable, progress
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable

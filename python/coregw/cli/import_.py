@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import rich_click as click
-
 from coregw.cli.common import client, counted, gateway_option, progress
+from coregw.cli.framework import click
 
 __all__ = ["command"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import rich_click as click
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.gateway.server import Service

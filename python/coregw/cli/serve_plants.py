@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
+from coregw.cli.framework import click
 from coregw.cli.serve import chosen_settings, run_service, server_options
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import rich_click as click
-
 from coregw.cli.common import client, gateway_option
+from coregw.cli.framework import click
 
 __all__ = ["command"]
 

@@ -6,9 +6,7 @@ Files are read and written in chunks, so a payload of 64 MiB needs less than 1 M
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import secrets
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,14 +131,19 @@ class _Identity:
         return self._data
 
 
-_HASHES: dict[str, Callable[[], _Hash]] = {
-    "sha2-256": hashlib.sha256,
-    "sha2-512": hashlib.sha512,
-    "sha3-256": hashlib.sha3_256,
-    "blake2b-256": lambda: hashlib.blake2b(digest_size=32),
-    "blake3": _Blake3,
-    "identity": _Identity,
-}
+def _new_hash(name: str) -> _Hash:
+    """Return a hasher of one of protocol section 1's functions."""
+    import hashlib
+
+    hashers: dict[str, Callable[[], _Hash]] = {
+        "sha2-256": hashlib.sha256,
+        "sha2-512": hashlib.sha512,
+        "sha3-256": hashlib.sha3_256,
+        "blake2b-256": lambda: hashlib.blake2b(digest_size=32),
+        "blake3": _Blake3,
+        "identity": _Identity,
+    }
+    return hashers[name]()
 
 
 class Download:
@@ -151,13 +154,13 @@ class Download:
         self._cid = cid
         self._file = file
         self._start = file.tell()
-        self._hash = _HASHES[cid.hash_name]()
+        self._hash = _new_hash(cid.hash_name)
 
     def restarted(self) -> Self:
         """Discard what an earlier attempt wrote."""
         self._file.seek(self._start)
         self._file.truncate()
-        self._hash = _HASHES[self._cid.hash_name]()
+        self._hash = _new_hash(self._cid.hash_name)
         return self
 
     def write(self, chunk: bytes) -> None:
@@ -208,7 +211,7 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.partial = path.with_name(f".coregw-{secrets.token_hex(8)}.partial")
+        self.partial = path.with_name(f".coregw-{os.urandom(8).hex()}.partial")
         if os.path.lexists(path):
             raise _exists(path)
 

@@ -8,13 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
-from coregw import _core
+from coregw.client import operations
 from coregw.client.exchange import Answer, Call
-from coregw.client.operations import batch, car, lookup, payload, tree
-from coregw.client.operations import diff as diffs
-from coregw.client.operations import mutate as mutations
-from coregw.client.operations import paths as many
-from coregw.client.operations import root as roots
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
@@ -22,7 +17,11 @@ from coregw.client.transport.address import Address
 from coregw.client.transport.blocking import BlockingTransport
 from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
-from coregw.messages import Delta, MutationReceipt
+
+if TYPE_CHECKING:
+    from coregw import _core
+    from coregw.client.operations import car, tree
+    from coregw.messages import Delta, MutationReceipt
 
 if TYPE_CHECKING:
     from coregw.client.folders.restore import Restored
@@ -78,19 +77,19 @@ class Client:
 
     def put_payload(self, data: bytes | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
         """Store a payload and return its CID; see `operations.payload.put_payload`."""
-        return self._run(payload.put_payload(self.settings, data, codec, hash))
+        return self._run(operations.payload.put_payload(self.settings, data, codec, hash))
 
     def put_payloads(self, datas: Iterable[bytes], codec: str | int = "raw") -> list[str]:
         """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
-        return self._run(batch.put_payloads(self.settings, datas, codec))
+        return self._run(operations.batch.put_payloads(self.settings, datas, codec))
 
     def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
-        return self._run(batch.has_payloads(self.settings, cids))
+        return self._run(operations.batch.has_payloads(self.settings, cids))
 
     def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
         """Create a map and return its root; see `operations.root.create_root`."""
-        return self._run(roots.create_root(self.settings, arcs, suite))
+        return self._run(operations.root.create_root(self.settings, arcs, suite))
 
     def create_list(
         self,
@@ -101,103 +100,103 @@ class Client:
         base: CidLike | None = None,
     ) -> str:
         """Create a list and return its root; see `operations.root.create_list`."""
-        return self._run(roots.create_list(self.settings, elements, sizes, suite=suite, base=base))
+        return self._run(operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base))
 
     # Mutations
 
     def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
         """Bind and remove paths of a map and return the proven new root; see `operations.mutate.update`."""
-        return self._run(mutations.update(self.settings, root, set, remove))
+        return self._run(operations.mutate.update(self.settings, root, set, remove))
 
     def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
         """Apply deltas to maps and lists and return the verified receipt; see `operations.mutate.mutate`."""
-        return self._run(mutations.mutate(self.settings, root, deltas))
+        return self._run(operations.mutate.mutate(self.settings, root, deltas))
 
     # Queries
 
     def query(self, query: Query[T]) -> Proven[T]:
         """Send a query and return the verified value with its proof; see `operations.lookup.prove`."""
-        return self._run(lookup.prove(self.settings, query))
+        return self._run(operations.lookup.prove(self.settings, query))
 
     def resolve(self, root: CidLike, path: PathLike) -> str:
         """Return the target of a path. Raises `UnprovenAbsence` if the gateway says that nothing is found."""
-        return self._run(lookup.value(self.settings, resolve(root, path)))
+        return self._run(operations.lookup.value(self.settings, resolve(root, path)))
 
     def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
         """Return the target of each path, None where nothing is found; see `operations.paths.resolve_many`."""
-        return self._run(many.resolve_many(self.settings, root, paths))
+        return self._run(operations.paths.resolve_many(self.settings, root, paths))
 
     def read_key(self, root: CidLike, path: PathLike) -> str:
         """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
-        return self._run(lookup.key_target(self.settings, root, path))
+        return self._run(operations.lookup.key_target(self.settings, root, path))
 
     def read_index(self, root: CidLike, index: int) -> str:
         """Return the target of a list element. Raises `IndexNotFound` for a list proven to be shorter."""
-        return self._run(lookup.index_target(self.settings, root, index))
+        return self._run(operations.lookup.index_target(self.settings, root, index))
 
     def read_range(self, root: CidLike, start: int, end: int | None = None) -> _core.ReadOutcome:
         """Return the elements of a list that intersect ``[start, end)``, in units of its measure."""
-        return self._run(lookup.range_outcome(self.settings, root, start, end))
+        return self._run(operations.lookup.range_outcome(self.settings, root, start, end))
 
     def prove_key(self, root: CidLike, path: PathLike) -> str | None:
         """Return the target of a key of a map, or None if the key is proven absent."""
-        return self._run(lookup.value(self.settings, map_proof(root, path)))
+        return self._run(operations.lookup.value(self.settings, map_proof(root, path)))
 
     def prove_keys(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
         """Return the target of each key of a map, None where it is proven absent; see `operations.paths.prove_keys`."""
-        return self._run(many.prove_keys(self.settings, root, paths))
+        return self._run(operations.paths.prove_keys(self.settings, root, paths))
 
     def scan(
         self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
     ) -> _core.Scan:
         """Return one page of a map's entries at and below `prefix`, proven to have no gaps."""
-        return self._run(lookup.value(self.settings, scan(root, prefix, after, limit)))
+        return self._run(operations.lookup.value(self.settings, scan(root, prefix, after, limit)))
 
     # Reading payloads and trees
 
     def get_payload(self, cid: CidLike, max_bytes: int | None = None) -> bytes:
         """Return the verified bytes of a payload; see `operations.payload.get_payload`."""
-        return self._run(payload.get_payload(self.settings, cid, max_bytes))
+        return self._run(operations.payload.get_payload(self.settings, cid, max_bytes))
 
     def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
         """Stream a payload into an open file and return its size; see `operations.payload.download`."""
-        return self._run(payload.download(self.settings, cid, file, max_bytes))
+        return self._run(operations.payload.download(self.settings, cid, file, max_bytes))
 
     def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
         """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
-        return self._run(payload.save_payload(self.settings, cid, path, max_bytes))
+        return self._run(operations.payload.save_payload(self.settings, cid, path, max_bytes))
 
     def contents(self, target: CidLike) -> Generator[bytes, None, None]:
         """Yield the verified bytes of a payload or measured list in chunks; see `operations.tree.contents`."""
-        return self._stream(tree.contents(self.settings, target))
+        return self._stream(operations.tree.contents(self.settings, target))
 
     def list_size(self, target: CidLike) -> int:
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
-        return self._run(tree.list_size(self.settings, target))
+        return self._run(operations.tree.list_size(self.settings, target))
 
     def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
-        return self._run(tree.list_elements(self.settings, target))
+        return self._run(operations.tree.list_elements(self.settings, target))
 
     def entries(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
-        return self._stream(tree.entries(self.settings, root, prefix))
+        return self._stream(operations.tree.entries(self.settings, root, prefix))
 
     def children(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Entry, None, None]:
         """Yield one level of a map, as a directory; see `operations.tree.children`."""
-        return self._stream(tree.children(self.settings, root, prefix))
+        return self._stream(operations.tree.children(self.settings, root, prefix))
 
     def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
         """Yield every payload and list of a tree, following nested maps; see `operations.tree.walk`."""
-        return self._stream(tree.walk(self.settings, root, prefix))
+        return self._stream(operations.tree.walk(self.settings, root, prefix))
 
-    def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[diffs.Difference, None, None]:
+    def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[operations.diff.Difference, None, None]:
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
-        return self._stream(diffs.differences(self.settings, a, b, prefix))
+        return self._stream(operations.diff.differences(self.settings, a, b, prefix))
 
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
-        return self._run(tree.locate(self.settings, root, path))
+        return self._run(operations.tree.locate(self.settings, root, path))
 
     # CAR files
 
@@ -205,19 +204,19 @@ class Client:
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
     ) -> car.ExportedCar:
         """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
-        with car.NewCar(self.settings, root, path, payloads, progress) as new:
+        with operations.car.NewCar(self.settings, root, path, payloads, progress) as new:
             self._run(new.fetch())
             return new.finish()
 
     def put_car(self, data: bytes, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        self._run(car.put_car(self.settings, data, what))
+        self._run(operations.car.put_car(self.settings, data, what))
 
     def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
     ) -> car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
-        return self._run(car.import_car(self.settings, path, name, progress))
+        return self._run(operations.car.import_car(self.settings, path, name, progress))
 
     # Folders
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import rich_click as click
-
+from coregw.cli.framework import click
 from coregw.errors import ERROR_CODES, CoregwError, Unavailable
 
 if TYPE_CHECKING:

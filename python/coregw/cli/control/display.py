@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import rich_click as click
+from coregw.cli.framework import click
 
 __all__ = ["print_result", "shown_progress"]
 

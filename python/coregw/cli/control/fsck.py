@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
 from coregw.cli.control.connection import data_option, json_option
 from coregw.cli.control.display import shown_progress
+from coregw.cli.framework import click
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
-
 from coregw.cli.control.connection import data_option, find_control, json_option
 from coregw.cli.control.display import print_result, shown_progress
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.messages.maintenance import GarbageCollected

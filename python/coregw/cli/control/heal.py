@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED
 from coregw.cli.common import counted
 from coregw.cli.control.connection import data_option, find_control, json_option
 from coregw.cli.control.display import shown_progress
+from coregw.cli.framework import click
 from coregw.errors import CoregwError, Unavailable
 
 if TYPE_CHECKING:

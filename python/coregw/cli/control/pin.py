@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import rich_click as click
-
 from coregw.cli.control.connection import data_option, find_control, json_option
 from coregw.cli.control.display import print_result
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.upkeep.pins import Pins

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import rich_click as click
-
 from coregw.cli.control.connection import json_option
 from coregw.cli.control.display import print_result, shown_progress
+from coregw.cli.framework import click
 
 __all__ = ["command"]
 

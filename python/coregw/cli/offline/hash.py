@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import rich_click as click
-
 from coregw.cli.common import counted, progress, report_skipped, suite_option
+from coregw.cli.framework import click
 
 __all__ = ["command"]
 

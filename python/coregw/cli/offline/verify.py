@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
 from coregw.cli.common import printable
+from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw._core import ReadOutcome, Scan

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from coregw.client.exchange import is_retryable
 from coregw.client.settings import ClientSettings
 from coregw.errors import CoregwError
@@ -20,6 +18,8 @@ class Retries:
 
     def wait_seconds(self, error: CoregwError) -> float | None:
         """Return how long to wait before the next attempt, or None if the call has failed."""
+        import random
+
         settings = self._settings
         self._failed += 1
         if self._failed >= settings.attempts or not is_retryable(error):
