@@ -19,6 +19,7 @@ import pytest
 from coregw import encode_attributes
 from coregw.client import AsyncClient, Client
 from coregw.client.folders import restore as restoring
+from coregw.client.folders.destination import survey_existing
 from coregw.client.folders.restore import Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
 from gateways import Reply, lying_gateway, names
@@ -91,6 +92,19 @@ def test_only_what_differs_is_fetched_and_what_the_tree_lacks_stays(
     assert not (out / "link").is_symlink()
     assert {path: path.stat().st_ino for path in inodes} == inodes
     assert restore(gateway, root_of(FILES), out) == Restored(0, 0, kept=5)
+
+
+def test_only_folders_of_the_tree_are_entered(out: Path) -> None:
+    found = survey_existing(out, {("d",), ("link",)})
+    assert found == {
+        ("same",): "file",
+        ("changed",): "file",
+        ("link",): "link",
+        ("extra",): "folder",
+        ("d",): "folder",
+        ("d", "extra"): "file",
+        ("d", "e"): "folder",
+    }
 
 
 def test_what_the_tree_lacks_is_deleted_on_request(gateway: str, root_of: Callable[..., str], out: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -117,8 +117,13 @@ def _remove_tree(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)  # what a folder had that could not be listed the first time
 
 
-def survey_existing(top: Path) -> Existing:
-    """Return everything below a folder. Symbolic links are not followed. O(entries)."""
+def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> Existing:
+    """Return what is below a folder. Symbolic links are not followed. O(entries).
+
+    Args:
+        top: The folder.
+        entered: The folders below it that are entered; None enters all.
+    """
     found: Existing = {}
     pending: list[tuple[Path, tuple[str, ...]]] = [(top, ())]
     while pending:
@@ -130,7 +135,8 @@ def survey_existing(top: Path) -> Existing:
                     found[below] = "link"
                 elif entry.is_dir(follow_symlinks=False):
                     found[below] = "folder"
-                    pending.append((Path(entry.path), below))
+                    if entered is None or below in entered:
+                        pending.append((Path(entry.path), below))
                 else:
                     found[below] = "file" if entry.is_file(follow_symlinks=False) else "other"
     return found

@@ -175,7 +175,8 @@ class _Restore:
         """Change what is different, one file after the other."""
         tree, top = self._tree, self._destination
         top.mkdir(exist_ok=True)
-        existing = await anyio.to_thread.run_sync(survey_existing, top)
+        folders = _folders(tree)
+        existing = await anyio.to_thread.run_sync(survey_existing, top, None if delete else folders)
         in_the_way, surplus = _compare(tree, existing)
         if in_the_way and not delete:
             raise _in_the_way(top, in_the_way[0], existing)
@@ -184,7 +185,7 @@ class _Restore:
             await anyio.to_thread.run_sync(remove, top, in_the_way)
             gone = {*in_the_way}
             writer = _core.FolderWriter(top, incomplete)
-            for path in sorted(_folders(tree)):
+            for path in sorted(folders):
                 if existing.get(path) == "folder":
                     writer.add_folder(path, exists=True)
             for entry in tree.folders:
