@@ -1054,6 +1054,16 @@ class Operation:
             InvalidInput: If the CID is not a root.
         """
     @staticmethod
+    def check_complete(cache: PageCache, root: CidLike) -> Operation:
+        """Return an operation that visits the tree of a held root, and those of the roots nested in it.
+
+        It outputs the payloads that they name, without bytes. Its response is the CID of a nested root that is not held
+        completely, or empty.
+
+        Raises:
+            InvalidInput: If the CID is not a root.
+        """
+    @staticmethod
     def import_car(cache: PageCache, reader: CarReader) -> Operation:
         """Return an operation that stores the CAR whose bytes `reader` has read; the reader starts over.
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 
 from coregw import Cid, Map, payload_cid
+from coregw._core import HashedFile
 from coregw.client import Client
 from gateways import names
 
@@ -152,14 +153,11 @@ def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_
 
 def test_an_unreadable_single_file_is_an_error(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("x")
-    real_open = os.open
 
-    def deny(path: Path, *rest: int) -> int:  # root may read everything, whatever the modes are
-        if Path(path).name == "secret":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real_open(path, *rest)
+    def deny(files: list[Path], suite: str) -> list[HashedFile]:  # root may read everything, whatever the modes are
+        return [HashedFile(None, 0, [], errno.EACCES) for _ in files]
 
-    monkeypatch.setattr(os, "open", deny)
+    monkeypatch.setattr("coregw._core.hash_files", deny)
     added = run("add", tmp_path / "secret")
     assert (added.exit_code, added.stdout) == (1, "")
     assert "secret: permission denied" in added.stderr

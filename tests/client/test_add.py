@@ -15,6 +15,7 @@ from coregw.client import AsyncClient, Client
 from coregw.client.folders.add import Added, add_folder
 from coregw.client.folders.parallel import for_each
 from coregw.errors import InvalidInput, ProofError
+from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import CHUNK_BYTES, Source, survey
 from gateways import Reply, lying_gateway
 
@@ -232,6 +233,45 @@ async def test_nothing_that_was_acknowledged_is_sent_again_after_an_interruption
     assert (await add(gateway, tmp_path)).sent == 0
     with Client(gateway) as client:
         assert [client.get_payload(added.arcs[str(number)]) for number in range(40)] == datas
+
+
+async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_requests(
+    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    marker = os.urandom(8).hex()
+    for number in range(20):
+        (tmp_path / str(number)).write_text(f"{marker} {number}")
+    (tmp_path / "large").write_bytes(BIG + marker.encode())
+    requests: list[str] = []
+
+    def note(reply: Reply) -> Reply:
+        requests.append("/".join(part for part in reply.path.split("/") if not part.startswith("bag")))
+        return reply
+
+    async def add_with_cache(url: str) -> Added:
+        requests.clear()
+        async with AsyncClient(url) as client:
+            return await add_folder(client, survey(tmp_path), cache=StatCache.of(tmp_path, "test"))
+
+    complete, mutate = "/v1/roots/complete", "/v1/roots/mutations"
+    with lying_gateway(note, gateway) as url:
+        first = await add_with_cache(url)
+        assert requests == [complete, "/v1/cas/batch", "/v1/car", "/v1/car", "/v1/roots"]
+        assert (await add_with_cache(url)).root == first.root
+        assert requests == [complete]
+        (tmp_path / "3").write_text("changed")
+        (tmp_path / "4").unlink()
+        (tmp_path / "large").write_bytes(BIG + b"another end")
+        changed = await add_with_cache(url)
+        assert requests == [complete, complete, "/v1/cas/batch", "/v1/car", "/v1/car", mutate]
+        assert changed.sent <= len("changed") + len("another end")
+        assert changed.root == coregw.hash_tree(tmp_path)
+        assert (await add_with_cache(url)).root == changed.root
+        assert requests == [complete]
+    with Client(gateway) as client:
+        assert client.is_complete(changed.root)
+        assert not client.is_complete(coregw.Map({marker: changed.root, "absent": coregw.payload_cid(b"?")}).root)
 
 
 @pytest.mark.parametrize("body", [b'{"roots":[],"blocks":1,"bytes":7}', b"{}", b""])

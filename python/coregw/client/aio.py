@@ -92,6 +92,10 @@ class AsyncClient:
         """Create a map and return its root; see `operations.root.create_root`."""
         return await self._run(operations.root.create_root(self.settings, arcs, suite))
 
+    async def is_complete(self, root: CidLike) -> bool:
+        """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
+        return await self._run(roots.is_complete(self.settings, root))
+
     async def create_list(
         self,
         elements: Iterable[CidLike],

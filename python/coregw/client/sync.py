@@ -91,6 +91,10 @@ class Client:
         """Create a map and return its root; see `operations.root.create_root`."""
         return self._run(operations.root.create_root(self.settings, arcs, suite))
 
+    def is_complete(self, root: CidLike) -> bool:
+        """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
+        return self._run(roots.is_complete(self.settings, root))
+
     def create_list(
         self,
         elements: Iterable[CidLike],

@@ -22,6 +22,7 @@ from coregw.store import Store
 try:
     from coregw.engine.builds import BuildLimits, Builds
     from coregw.engine.cars import CarLimits, Cars
+    from coregw.engine.completeness import check_complete
     from coregw.engine.driver import Driver
     from coregw.engine.payloads import Payloads, StoredPayload
     from coregw.engine.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight
@@ -111,6 +112,7 @@ class Engine:
             seconds=operation_seconds,
         )
         self._max_nodes = max_nodes
+        self._checks = asyncio.Semaphore(heavy_requests)
         self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
@@ -195,6 +197,18 @@ class Engine:
         async with self._batches:
             operation = await self._driver.call(len(request), Operation.resolve_batch, self._cache, request, limit)
             return await self._driver.query(operation, batch_weight(request))
+
+    async def check_complete(self, root: str) -> bytes:
+        """Return whether a root is held completely, as JSON. A positive answer is durable.
+
+        O(1) after the first positive answer; that takes O(pages + payloads), with a write for each payload.
+
+        Raises:
+            InvalidInput: If `root` is not a root CID.
+            Unavailable: If the store cannot write.
+        """
+        async with self._checks:
+            return await check_complete(self.store, self._driver, self._cache, root)
 
     async def verify_resolve(self, envelope: bytes) -> str | None:
         """Verify a resolve result: None if it is proven, otherwise the reason why not. O(size).

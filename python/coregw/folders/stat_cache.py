@@ -10,10 +10,10 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -40,16 +40,6 @@ class _Content(msgspec.Struct, array_like=True, frozen=True):
     began: int
     root: str
     entries: list[_Entry]
-
-
-class Known(NamedTuple):
-    """The state of a file when it was read, and its target."""
-
-    inode: int
-    size: int
-    mtime: int
-    ctime: int
-    target: str
 
 
 class StatCache:
@@ -104,17 +94,17 @@ class StatCache:
         state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         self._new.append(_Entry(path, *state, target))
 
-    def save(self, root: str, targets: Iterable[str]) -> None:
+    def save(self, root: str, arcs: Mapping[str, str]) -> None:
         """Replace the cache, atomically. A failure is ignored.
 
         Args:
             root: The root of the folder.
-            targets: The targets that were noted wrongly are left out if they are not among these.
+            arcs: The target of each path of it. Those that were not noted have to be read the next time.
         """
         if self._file is None:
             return
-        valid = set(targets)
-        entries = [entry for entry in self._new if entry.target in valid]
+        noted = {entry.path: entry for entry in self._new if arcs.get(entry.path) == entry.target}
+        entries = [noted.get(path) or _Entry(path, 0, 0, 0, 0, target) for path, target in arcs.items()]
         body = msgspec.msgpack.encode(_Content(self._folder, self._options, self._began, root, entries))
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
 from coregw.engine import BuildLimits, CarLimits, Engine
+from coregw.engine.completeness import forget_whole
 from coregw.errors import Unauthorized
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import build_document
@@ -57,6 +58,8 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
             salvage=settings.salvage,
             read_only_if_needed=True,
         )
+        if settings.salvage:
+            await forget_whole(store)
     spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
     return Engine(
         store,

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from coregw.engine.completeness import forget_whole
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
@@ -119,6 +120,8 @@ async def _run(
             salvage=settings.salvage,
             read_only_if_needed=True,
         )
+        if settings.salvage:
+            await forget_whole(store)
         engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
         try:
             workers = _Workers(own, command, store, settings.workers)

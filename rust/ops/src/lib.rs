@@ -27,6 +27,7 @@
 mod batch;
 pub mod car;
 mod cbor;
+mod complete;
 mod create_root;
 mod diff;
 mod fixed_list;

@@ -178,3 +178,23 @@ def test_base_root_must_be_held(
 
 def test_no_deltas_are_refused(ask: Ask, expect_refusal: Refusal, tree: dict[str, str]) -> None:
     expect_refusal(ask(f"/v1/roots/{tree['nested']}/mutations", {"deltas": []}), 400, "invalid_request")
+
+
+def test_the_route_says_whether_a_root_is_complete(client: httpx2.Client, expect_refusal: Refusal) -> None:
+    data = b"of a complete root"
+    root = client.post("/v1/roots", json={"arcs": {"a": coregw.payload_cid(data)}}).json()["root"]
+    path = f"/v1/roots/{root}/complete"
+    answer = client.post(path)
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"root": root, "complete": False, "missing": coregw.payload_cid(data)},
+    )
+    client.post("/v1/cas", content=data)
+    for _ in range(2):
+        assert client.post(path).json() == {"root": root, "complete": True, "missing": None}
+    absent = coregw.Map({"b": coregw.payload_cid(data)}).root
+    told = client.post(f"/v1/roots/{absent}/complete").json()
+    assert told == {"root": absent, "complete": False, "missing": absent}
+    expect_refusal(client.post(f"/v1/roots/{coregw.payload_cid(data)}/complete"), 400, "kind_mismatch")
+    expect_refusal(client.post("/v1/roots/nonsense/complete"), 400, "invalid_cid")
+    expect_refusal(client.post(f"{path}?now=1"), 400, "invalid_request")

@@ -13,18 +13,23 @@ Whatever is interrupted goes on where it was: payloads that were acknowledged ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import anyio.to_thread
+from msgspec import UNSET, UnsetType
 
 from coregw import _core
 from coregw.client.aio import AsyncClient
 from coregw.client.folders.local import LocalFolder, Part
 from coregw.client.folders.parallel import for_each
+from coregw.client.operations.steps import check_same_cid
+from coregw.errors import Conflict, RootNotFound
 from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import CHUNK_BYTES, Skipped, Survey
+from coregw.messages import Change, Delta, Endpoint
 
 __all__ = ["AddProgress", "Added", "add_folder"]
 
@@ -37,6 +42,7 @@ _CIDS_AT_ONCE: Final = 4096
 _QUESTIONS_IN_FLIGHT: Final = 2
 _LISTS_AT_ONCE: Final = 500
 _MAX_ATTEMPTS: Final = 4
+_MIN_CHANGES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +115,17 @@ async def add_folder(
     finally:
         folder.is_stopped.set()
     upload = _Upload(client, folder, suite, progress)
+    if await upload.is_held():
+        await anyio.to_thread.run_sync(folder.save, upload.root)
+        return upload.added()
     for attempt in range(_MAX_ATTEMPTS):
         if not (changed := await upload.send()):
             break
         follow_up = folder.read_again if attempt < _MAX_ATTEMPTS - 1 else folder.leave_out
         await anyio.to_thread.run_sync(follow_up, changed)
-    root = await client.create_root(folder.arcs, suite)
-    await anyio.to_thread.run_sync(folder.save, root)
-    lists = sum(_core.Cid(target).kind == "list" for target in folder.arcs.values())
-    return Added(root, folder.arcs, lists, folder.bytes, upload.sent, folder.skipped)
+    await upload.send_map()
+    await anyio.to_thread.run_sync(folder.save, upload.root)
+    return upload.added()
 
 
 class _Upload:
@@ -130,6 +138,41 @@ class _Upload:
         self._suite = suite
         self._progress = progress
         self._held: set[str] = set()
+        self._base: dict[str, str] | None = None
+        self.root = ""
+
+    async def is_held(self) -> bool:
+        """Whether the gateway holds everything already: one question.
+
+        If it does not, another question is whether it holds all of what was added the last time.
+        """
+        self.root = _core.Map(self._folder.arcs, self._suite).root
+        if await self._client.is_complete(self.root):
+            return True
+        cache = self._folder.cache
+        if cache.root is not None and cache.root != self.root and await self._client.is_complete(cache.root):
+            self._base = cache.targets
+            self._held.update(cache.targets.values())
+        return False
+
+    def added(self) -> Added:
+        """The result."""
+        folder = self._folder
+        lists = sum(_core.Cid(target).kind == "list" for target in folder.arcs.values())
+        return Added(self.root, folder.arcs, lists, folder.bytes, self.sent, folder.skipped)
+
+    async def send_map(self) -> None:
+        """Store the map: as a change of the one of the last time if that is shorter."""
+        arcs, base = self._folder.arcs, self._base
+        changes = [] if base is None else _changes(base, arcs)
+        if 0 < len(changes) <= max(_MIN_CHANGES, len(arcs) // 8):
+            self.root = _core.Map(arcs, self._suite).root
+            with suppress(Conflict, RootNotFound):  # the cache is wrong, or the root has expired just now
+                base_root = self._folder.cache.root or ""
+                receipt = await self._client.mutate(base_root, [Delta(kind="map", changes=changes)])
+                check_same_cid("change the map", receipt.new_root, self.root)
+                return
+        self.root = await self._client.create_root(arcs, self._suite)
 
     async def send(self) -> set[str]:
         """Send all payloads and lists that the gateway lacks; return targets whose files have other bytes meanwhile."""
@@ -192,6 +235,17 @@ class _Upload:
                 trees.append(_core.List([part[3] for part in parts], [part[2] for part in parts], self._suite))
             car = await anyio.to_thread.run_sync(partial(_core.lists_car, trees))
             await self._client.put_car(car, f"send {len(trees)} lists")
+
+
+def _changes(before: dict[str, str], after: dict[str, str]) -> list[Change]:
+    """The changes of a map from one binding of paths to another."""
+    paths = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    ends = ((path, _endpoint(before.get(path)), _endpoint(after.get(path))) for path in sorted(paths))
+    return [Change(path=path, before=old, after=new) for path, old, new in ends]
+
+
+def _endpoint(target: str | None) -> Endpoint | UnsetType:
+    return UNSET if target is None else Endpoint(target=target)
 
 
 def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:

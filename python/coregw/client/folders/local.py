@@ -52,6 +52,7 @@ class LocalFolder:
         contents: The bytes of each target.
         bytes: Total size of all files.
         skipped: What was left out, and why.
+        cache: What is known of the files since the last time.
     """
 
     def __init__(self, found: Survey, suite: str, cache: StatCache, progress: Callable[[int], None]) -> None:
@@ -62,7 +63,7 @@ class LocalFolder:
         self.is_stopped: Final = threading.Event()
         self._sources = found.sources
         self._suite = suite
-        self._cache = cache
+        self.cache: Final = cache
         self._progress = progress
         self._sizes: dict[str, int] = {}
 
@@ -75,13 +76,13 @@ class LocalFolder:
             except OSError as error:
                 self.skipped.append(Skipped(source.file, why_unreadable(error)))
                 continue
-            target = self._cache.find(source.path, status)
+            target = self.cache.find(source.path, status)
             if target is None:
                 unknown.append((source, status))
             else:
                 is_list = status.st_size > CHUNK_BYTES
                 self._take(source, target, status.st_size, None if is_list else (target,))
-                self._cache.note(source.path, status, target)
+                self.cache.note(source.path, status, target)
         for batch in _batches(unknown, _FILES_AT_ONCE):
             if self.is_stopped.is_set():
                 return
@@ -122,7 +123,7 @@ class LocalFolder:
 
     def save(self, root: str) -> None:
         """Write the cache, for the next time."""
-        self._cache.save(root, self.contents)
+        self.cache.save(root, self.arcs)
 
     def _read(self, batch: Sequence[tuple[Source, os.stat_result | None]]) -> None:
         hashed_files = _core.hash_files([source.file for source, _ in batch], self._suite)
@@ -132,7 +133,7 @@ class LocalFolder:
                 continue
             self._take(source, hashed.target, hashed.size, tuple(hashed.chunks))
             if status is not None:
-                self._cache.note(source.path, status, hashed.target)
+                self.cache.note(source.path, status, hashed.target)
 
     def _take(self, source: Source, target: str, size: int, chunks: tuple[str, ...] | None) -> None:
         self.arcs[source.path] = target

@@ -11,8 +11,9 @@ from coregw.client.query import CidLike, encode
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, RootCreated
+from coregw.messages.complete import Completeness
 
-__all__ = ["create_list", "create_root"]
+__all__ = ["create_list", "create_root", "is_complete"]
 
 
 def create_root(settings: ClientSettings, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> Steps[str]:
@@ -30,6 +31,21 @@ def create_root(settings: ClientSettings, arcs: Mapping[str, CidLike], suite: st
     answer: Answer = yield call
     check_same_cid(call.what, decode(call, answer, RootCreated).root, expected)
     return expected
+
+
+def is_complete(settings: ClientSettings, root: CidLike) -> Steps[bool]:
+    """Return whether the gateway says that it holds everything below a root; nothing proves that.
+
+    Raises:
+        InvalidInput: `root` is not a root.
+        ProofError: The answer is about another root.
+    """
+    cid = _core.Cid(root).text
+    call = Call("POST", f"/v1/roots/{cid}/complete", settings.max_result_bytes, f"ask whether {cid} is held")
+    answer: Answer = yield call
+    told = decode(call, answer, Completeness)
+    check_same_cid(call.what, told.root, cid)
+    return told.complete
 
 
 def create_list(

@@ -19,6 +19,7 @@ from coregw.gateway.http.requests import check_content_coding, header, is_media_
 from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.peers import peer_of
 from coregw.messages import ArcMap, MutationReceipt, MutationRequest, RootCreated
+from coregw.messages.complete import Completeness
 
 __all__ = ["handlers"]
 
@@ -104,4 +105,23 @@ async def mutate(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
     return json_reply(receipt, 201)
 
 
-handlers: Final = (create_root, mutate)
+@post(
+    "/v1/roots/{root:str}/complete",
+    status_code=200,
+    opt={
+        DESCRIPTION: Description(
+            "Whether everything below a root is held: all pages, nested roots and payloads. If so, it stays held as if "
+            "it had just been stored.",
+            answer=Completeness,
+            codes=("invalid_cid", "kind_mismatch", "storage_full"),
+        )
+    },
+)
+async def check_complete(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
+    """``POST /v1/roots/{root}/complete``."""
+    gateway = Gateway.of(request)
+    query_parameters(request.scope)
+    return json_reply(await gateway.engine.check_complete(root))
+
+
+handlers: Final = (create_root, mutate, check_complete)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from coregw._core import Cid
-from coregw.engine.roots import COMPLETE
+from coregw.engine.roots import INCOMPLETE
 from coregw.messages.progress import Progress
 from coregw.store.rocksdb.layout import EXPIRED_KEY, UNDATED_KEY, Family, RootRow, Undated, decode_date, payload_date
 from coregw.store.rocksdb.raw.coding import Damage
@@ -140,7 +140,7 @@ class StoreCheck:
             affected_roots=list(affected.values()),
             affected_records=[name for name in names if name is not None],
             unnamed=[_unnamed(damage) for damage in damages if damage.has_rows and damage.family in _NAMING],
-            incomplete_roots=[Cid(key).text for key, value in self.roots() if value != COMPLETE],
+            incomplete_roots=[Cid(key).text for key, value in self.roots() if value == INCOMPLETE],
             lost=list(self._noted_as_lost()),
         )
         found = (damages, damaged_pages, missing_pages, self._payloads, lost, result.affected_roots, result.lost)

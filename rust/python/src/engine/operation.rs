@@ -307,6 +307,19 @@ impl Operation {
         Ok(Self::new(ops::Operation::export_car(cache, root, with_payloads, output_bytes), false))
     }
 
+    /// Return an operation that visits the tree of a held root, and those of the roots nested in it.
+    ///
+    /// It outputs the payloads that they name, without bytes. Its response is the CID of a nested root that is not held
+    /// completely, or empty.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the CID is not a root.
+    #[staticmethod]
+    fn check_complete(cache: &PageCache, root: CidLike) -> PyResult<Self> {
+        let root = root_of(&root)?;
+        Ok(Self::new(ops::Operation::check_complete(Arc::clone(&cache.0), root), false))
+    }
+
     /// Return an operation that stores the CAR whose bytes `reader` has read; the reader starts over.
     ///
     /// Its response is `{"roots": [...], "blocks": ..., "bytes": ...}`. If it raises `InvalidInput`, naming the block,

@@ -1,0 +1,109 @@
+"""Whether a root is held completely: all pages, nested roots and theirs, and all payloads below it.
+
+The first positive answer takes a walk of the tree, which dates all payloads anew. It leaves a mark in the row of the
+root, so that the next question is one durable write. The mark stays true while the root is held, because garbage
+collection keeps everything below a root that it keeps. A root that expires and is stored again meanwhile has no mark:
+
+```
+row of the root:  complete ──► checking + random number ──► whole        each step is a compare-and-set that
+                      ▲               │   (walk)              │          requires the root to be held
+                      └── stored again, as by POST /v1/roots ─┘
+```
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from coregw._core import Cid, Need, Operation, PageCache
+from coregw.engine.driver import Driver
+from coregw.engine.roots import CHECKING, COMPLETE, INCOMPLETE, WHOLE
+from coregw.errors import InvalidInput, RootNotFound, StoreDamaged, TooLarge
+from coregw.messages import encode
+from coregw.messages.complete import Completeness
+from coregw.store import Store, Stored, Table
+
+__all__ = ["check_complete", "forget_whole"]
+
+_MAX_TRIES: Final = 3
+_ROWS_AT_ONCE: Final = 1000
+
+
+async def check_complete(store: Store, driver: Driver, cache: PageCache, root: str) -> bytes:
+    """Return whether a root is held completely, as JSON; if it is, everything below it is as young as if just stored.
+
+    O(1) if the root is marked, otherwise O(pages + payloads).
+
+    Raises:
+        InvalidInput: `root` is not a root CID.
+        Unavailable: The store cannot write.
+    """
+    cid = Cid(root)
+    if cid.kind == "cas":
+        raise InvalidInput(f"{cid.text} is a payload, not a root", code="kind_mismatch")
+    missing: str | None = cid.text
+    for _ in range(_MAX_TRIES):
+        try:
+            missing = await _try(store, driver, cache, cid)
+        except RootNotFound:
+            missing = cid.text
+        except _ConcurrentChangeError:
+            continue
+        except (StoreDamaged, TooLarge):
+            missing = None
+            break
+        return encode(Completeness(root=cid.text, complete=missing is None, missing=missing))
+    return encode(Completeness(root=cid.text, complete=False, missing=missing))
+
+
+async def forget_whole(store: Store) -> None:
+    """Remove all marks: for a store that may have lost payloads. O(roots)."""
+    after = None
+    while rows := await store.list_rows(Table.ROOTS, b"\1", after, _ROWS_AT_ONCE):
+        after = rows[-1][0]
+        for key, value in rows:
+            if value == WHOLE:
+                await store.compare_and_set(Table.ROOTS, key, WHOLE, COMPLETE)
+
+
+class _ConcurrentChangeError(Exception):
+    """The row of the root changed meanwhile."""
+
+
+async def _try(store: Store, driver: Driver, cache: PageCache, cid: Cid) -> str | None:
+    """Return the CID of what is missing, or None."""
+    key = bytes(cid)
+    [row] = await store.get(Table.ROOTS, [key])
+    if row is None or row == INCOMPLETE:
+        return cid.text
+    if row == WHOLE:
+        await _replace(store, key, WHOLE, WHOLE)  # in one step with the check that it is still marked
+        return None
+    token = CHECKING + secrets.token_bytes(16)
+    await _replace(store, key, row, token)
+    missing = await _find_missing(store, driver, Operation.check_complete(cache, cid))
+    if missing is None:
+        await _replace(store, key, token, WHOLE)
+    return missing
+
+
+async def _replace(store: Store, key: bytes, before: bytes, after: bytes) -> None:
+    """Replace the value of a held root's row, and date it anew."""
+    if not await store.compare_and_set(Table.ROOTS, key, before, after, requires=[key]):
+        raise _ConcurrentChangeError
+
+
+async def _find_missing(store: Store, driver: Driver, operation: Operation) -> str | None:
+    while isinstance(polled := await driver.advance(operation), Need):
+        _, cids = polled.output or (b"", ())
+        sizes = await store.renew(Stored.PAYLOADS, _multihashes(cids))  # a replica might show what was removed
+        for cid, size in zip(cids, sizes, strict=True):
+            if size is None:
+                return cid.text
+    return polled.decode() or None
+
+
+def _multihashes(cids: Sequence[Cid]) -> list[bytes]:
+    return [cid.multihash for cid in cids]

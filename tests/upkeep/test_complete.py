@@ -1,0 +1,141 @@
+"""Whether a root is held completely: only if everything below it is, and then garbage collection keeps all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import coregw
+from coregw import Cid
+from coregw.engine import Engine
+from coregw.engine.completeness import forget_whole
+from coregw.engine.roots import COMPLETE, INCOMPLETE, WHOLE
+from coregw.errors import InvalidInput
+from coregw.store import Stored, Table
+from upkeep.support import Site, Time, site_on
+
+pytestmark = pytest.mark.anyio
+
+
+async def missing(site: Site, root: str) -> str | None:
+    """What is missing of a root; None if it is complete."""
+    answer = json.loads(await site.engine.check_complete(root))
+    assert answer["root"] == root
+    assert answer["complete"] == (answer["missing"] is None)
+    found: str | None = answer["missing"]
+    return found
+
+
+async def value(site: Site, root: str) -> bytes | None:
+    [row] = await site.store.get(Table.ROOTS, [bytes(Cid(root))])
+    return row
+
+
+async def make_list(site: Site, elements: Sequence[str]) -> str:
+    changes = [{"index": i, "after": {"target": element, "size": 1}} for i, element in enumerate(elements)]
+    body = json.dumps({"deltas": [{"kind": "list", "changes": changes}]}).encode()
+    return str(json.loads(await site.engine.mutate(await site.create({}), body))["new_root"])
+
+
+async def test_every_payload_and_nested_root_at_any_depth_is_needed(site: Site) -> None:
+    payloads = {name: f"payload {name}".encode() for name in ("top", "of map", "of list", "below")}
+    cids = {name: coregw.payload_cid(data) for name, data in payloads.items()}
+    identity = coregw.encode_attributes("file", size=3)[0]
+    below = coregw.Map({"x": cids["below"]}).root
+    nested = await site.create({"a": cids["of map"], "below": below})
+    listed = await make_list(site, [cids["of list"], identity])
+    root = await site.create({"p": cids["top"], "m": nested, "l": listed, "i": identity})
+    for _ in range(10):
+        if (what := await missing(site, root)) is None:
+            break
+        assert await value(site, root) != WHOLE
+        if what == below:
+            await site.create({"x": cids["below"]})
+        else:
+            (name,) = (name for name, cid in cids.items() if cid == what)
+            del cids[name]
+            await site.put(payloads[name])
+    assert cids == {}
+    assert await value(site, root) == WHOLE
+    assert await missing(site, root) is None
+    assert await value(site, nested) != WHOLE
+
+
+async def test_a_large_tree_lacks_one_payload(site: Site) -> None:
+    arcs = {f"folder/{i:05}": await site.put(b"%d" % i) for i in range(300)}
+    arcs |= {f"same/{i:05}": arcs["folder/00000"] for i in range(9000)}
+    root = await site.create(arcs | {"folder/00150": coregw.payload_cid(b"absent")})
+    assert await missing(site, root) == coregw.payload_cid(b"absent")
+    assert await missing(site, await site.create(arcs)) is None
+
+
+async def test_what_is_not_held_or_has_lost_pages_is_incomplete(site: Site) -> None:
+    assert await missing(site, coregw.Map({"a": "bafkqaaa"}).root) == coregw.Map({"a": "bafkqaaa"}).root
+    root = await site.create({"a": "bafkqaaa"})
+    await site.store.put({Table.ROOTS: [(bytes(Cid(root)), INCOMPLETE)]})
+    site = Site(Engine(site.store), site.store, site.time)  # a repair is not done while an engine is running
+    assert await missing(site, root) == root
+    above = await site.create({"above": root})
+    assert await missing(site, above) == root
+    await site.create({"a": "bafkqaaa"})
+    assert await missing(site, above) is None
+    with pytest.raises(InvalidInput, match="is a payload, not a root"):
+        await site.engine.check_complete("bafkqaaa")
+
+
+async def test_a_complete_root_stays_complete_for_the_grace_period_and_is_marked_anew_after_it(site: Site) -> None:
+    payload = await site.put(b"payload")
+    nested = await site.create({"x": payload})
+    root = await site.create({"nested": nested, "p": payload})
+    assert await missing(site, root) is None
+    for _ in range(3):
+        site.time.seconds += 50
+        assert await missing(site, root) is None  # as young as if just stored
+        site.time.seconds += 50
+        await site.collect(grace=60)
+        assert await site.is_stored(payload)
+        assert await missing(site, root) is None
+        await site.export(root)
+    site.time.seconds += 100
+    await site.collect(grace=60)
+    assert await missing(site, root) == root
+    await site.create({"nested": nested, "p": payload})  # the same root, without what it names
+    assert await missing(site, root) in (nested, payload)
+
+
+async def test_a_root_that_expires_and_is_stored_again_meanwhile_is_not_marked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = await site.put(b"payload")
+    root = await site.create({"p": payload})
+    renew = site.store.renew
+
+    async def slow(kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        found = await renew(kind, keys)
+        monkeypatch.undo()
+        site.time.seconds += 100
+        await site.collect(grace=60)
+        assert not await site.is_stored(payload)
+        await site.create({"p": payload})
+        return found
+
+    monkeypatch.setattr(site.store, "renew", slow)
+    assert await missing(site, root) == payload
+    assert await value(site, root) not in (WHOLE, None)
+
+
+async def test_storing_a_root_again_or_salvaging_the_store_removes_the_mark(site: Site) -> None:
+    roots = [await site.create({str(i): "bafkqaaa"}) for i in range(3)]
+    assert [await missing(site, root) for root in roots[:2]] == [None, None]
+    await forget_whole(site.store)
+    assert [await value(site, root) for root in roots] == [COMPLETE] * 3
+    assert await missing(site, roots[0]) is None
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with site_on(tmp_path / "store", Time()) as made:
+        yield made
