@@ -112,6 +112,7 @@ class Engine:
             seconds=operation_seconds,
         )
         self._max_nodes = max_nodes
+        self._seconds = operation_seconds
         self._checks = asyncio.Semaphore(heavy_requests)
         self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
@@ -208,7 +209,7 @@ class Engine:
             Unavailable: If the store cannot write.
         """
         async with self._checks:
-            return await check_complete(self.store, self._driver, self._cache, root)
+            return await check_complete(self.store, self._driver, self._cache, root, self._seconds)
 
     async def verify_resolve(self, envelope: bytes) -> str | None:
         """Verify a resolve result: None if it is proven, otherwise the reason why not. O(size).

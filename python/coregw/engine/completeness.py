@@ -13,6 +13,7 @@ row of the root:  complete ──► checking + random number ──► whole   
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from typing import Final
@@ -31,10 +32,10 @@ _MAX_TRIES: Final = 3
 _ROWS_AT_ONCE: Final = 1000
 
 
-async def check_complete(store: Store, driver: Driver, cache: PageCache, root: str) -> bytes:
+async def check_complete(store: Store, driver: Driver, cache: PageCache, root: str, seconds: float) -> bytes:
     """Return whether a root is held completely, as JSON; if it is, everything below it is as young as if just stored.
 
-    O(1) if the root is marked, otherwise O(pages + payloads).
+    O(1) if the root is marked, otherwise O(pages + payloads); the answer is no after `seconds`.
 
     Raises:
         InvalidInput: `root` is not a root CID.
@@ -46,12 +47,13 @@ async def check_complete(store: Store, driver: Driver, cache: PageCache, root: s
     missing: str | None = cid.text
     for _ in range(_MAX_TRIES):
         try:
-            missing = await _try(store, driver, cache, cid)
+            async with asyncio.timeout(seconds):
+                missing = await _try(store, driver, cache, cid)
         except RootNotFound:
             missing = cid.text
         except _ConcurrentChangeError:
             continue
-        except (StoreDamaged, TooLarge):
+        except (StoreDamaged, TooLarge, TimeoutError):
             missing = None
             break
         return encode(Completeness(root=cid.text, complete=missing is None, missing=missing))

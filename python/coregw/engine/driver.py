@@ -228,6 +228,7 @@ class Driver:
         try:
             now = await self._store.put(rows, bool(roots), requires, operation.since)
             operation.since = operation.since or now
+            self._incomplete.difference_update(roots)
         except RootNotFound as error:
             self._forget_held()
             raise RootNotFound(f"a root that this change is based on has expired: {error}") from None

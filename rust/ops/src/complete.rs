@@ -87,7 +87,7 @@ impl Visit {
         while !queue.is_empty() {
             let digests = queue.split_off(queue.len().saturating_sub(PAGES_AT_ONCE));
             for page in self.load(&root, digests).await {
-                self.trees.spend(page.arena.nodes.len() as u64).await;
+                self.trees.spend(page.arena.nodes.len() as u64).await?;
                 self.visit_page(&page, &mut queue);
             }
             if self.pages.len() + self.roots.len() > MAX_VISITED {
