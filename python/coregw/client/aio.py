@@ -94,7 +94,7 @@ class AsyncClient:
 
     async def is_complete(self, root: CidLike) -> bool:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
-        return await self._run(roots.is_complete(self.settings, root))
+        return await self._run(operations.root.is_complete(self.settings, root))
 
     async def create_list(
         self,

@@ -93,7 +93,7 @@ class Client:
 
     def is_complete(self, root: CidLike) -> bool:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
-        return self._run(roots.is_complete(self.settings, root))
+        return self._run(operations.root.is_complete(self.settings, root))
 
     def create_list(
         self,
