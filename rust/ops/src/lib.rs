@@ -27,7 +27,6 @@
 mod batch;
 pub mod car;
 mod cbor;
-mod complete;
 mod create_root;
 mod diff;
 mod fixed_list;

@@ -7,10 +7,12 @@
 //!
 //! `export` writes the nodes of a held root from its pages. An import has three stages: `reader` reads the bytes as they
 //! arrive and checks the hash of every block; `check` reads the nodes again and checks that they form complete trees; `pages`
-//! reads them once more and makes the pages to store. The bytes themselves stay with the caller.
+//! reads them once more and makes the pages to store. The bytes themselves stay with the caller. `complete` tells whether
+//! there is nothing to import, because everything below a root is held.
 
 mod blocks;
 mod check;
+mod complete;
 mod export;
 mod format;
 mod import;

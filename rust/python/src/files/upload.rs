@@ -18,7 +18,7 @@ use crate::list::List;
 use crate::parallel;
 
 /// A part of a file that is a payload: its file, its first byte, its length, and its CID.
-type Part = (PathBuf, u64, u32, CidLike);
+type FilePart = (PathBuf, u64, u32, CidLike);
 
 /// Return a CAR of payloads that are parts of files, which are read and checked on all cores with the GIL released.
 ///
@@ -34,7 +34,7 @@ type Part = (PathBuf, u64, u32, CidLike);
 /// >>> files_car([("/does/not/exist", 0, 5, payload_cid(b"hello"))])
 /// (b'', [0])
 #[pyfunction]
-pub fn files_car(py: Python<'_>, parts: Vec<Part>) -> PyResult<(Bound<'_, PyBytes>, Vec<usize>)> {
+pub fn files_car(py: Python<'_>, parts: Vec<FilePart>) -> PyResult<(Bound<'_, PyBytes>, Vec<usize>)> {
     let header = car::payload_car_header();
     let heads: Vec<_> = parts.iter().map(|part| car::block_head(&part.3.0, part.2.into())).collect();
     let size = parts.iter().zip(&heads).map(|(part, head)| head.len() + part.2 as usize).sum::<usize>();
@@ -47,7 +47,7 @@ pub fn files_car(py: Python<'_>, parts: Vec<Part>) -> PyResult<(Bound<'_, PyByte
 }
 
 /// Writes the CAR, and returns which parts failed.
-fn fill(bytes: &mut [u8], header: &[u8], heads: &[Vec<u8>], parts: &[Part]) -> Vec<usize> {
+fn fill(bytes: &mut [u8], header: &[u8], heads: &[Vec<u8>], parts: &[FilePart]) -> Vec<usize> {
     let (start, mut rest) = bytes.split_at_mut(header.len());
     start.copy_from_slice(header);
     let mut places = Vec::with_capacity(parts.len());
@@ -65,7 +65,7 @@ fn fill(bytes: &mut [u8], header: &[u8], heads: &[Vec<u8>], parts: &[Part]) -> V
     read.iter().enumerate().filter(|(_, is_right)| !**is_right).map(|(index, _)| index).collect()
 }
 
-fn read((file, offset, ..): &Part, data: &mut [u8]) -> io::Result<()> {
+fn read((file, offset, ..): &FilePart, data: &mut [u8]) -> io::Result<()> {
     let file = open(file)?;
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
