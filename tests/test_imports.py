@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": set(),
     "folders": {"_core", "errors", "text"},
     "verify": {"_core", "errors", "extras", "messages"},
-    "": {"_core", "client", "errors", "extras", "folders", "verify"},
+    "building": {"_core", "engine", "errors", "extras"},
+    "": {"_core", "building", "client", "errors", "extras", "folders", "verify"},
     "messages": {"_core", "errors", "extras"},
     "store": {"counters", "errors", "extras"},
     "engine": {"_core", "counters", "errors", "extras", "messages", "store"},
@@ -35,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plants": {"_core", "engine", "errors", "extras", "gateway", "store"},
     "client": {"", "_core", "errors", "extras", "folders", "messages", "text", "verify"},
     "cli": {
+        "building",
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),
         "upkeep",
     },

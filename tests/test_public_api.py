@@ -47,6 +47,7 @@ SURFACE = {
     "Unauthorized": "exception",
     "Unavailable": "exception",
     "__version__": "str",
+    "build": "(arcs, store=None, suite='sha2-256', temporary=None)",
     "decode_attributes": "(target, payload=None)",
     "encode_attributes": "(kind='file', size=None, mode=None, mtime_ns=None, link=None, owner=None, xattrs=None)",
     "encode_key": "(segments)",

@@ -49,6 +49,7 @@ from coregw._core import (
     verify_range,
     verify_scan,
 )
+from coregw.building import build
 from coregw.errors import (
     Conflict,
     CoregwError,
@@ -112,6 +113,7 @@ __all__ = [
     "Unavailable",
     "UnprovenAbsence",
     "__version__",
+    "build",
     "decode_attributes",
     "encode_attributes",
     "encode_key",

@@ -26,6 +26,24 @@ def test_a_map_is_stored_under_the_locally_computed_root(client: Client, count: 
     assert {"/".join(leaf.segments): leaf.target for leaf in client.entries(root)} == arcs
 
 
+@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
+def test_a_map_of_any_iterable_is_stored_under_the_locally_computed_root(client: Client, suite: str) -> None:
+    arcs = {f"a/{number * 7919 % 3000}": cid(number) for number in range(3000)}
+    root = client.build(iter(arcs.items()), suite)
+    assert root == coregw.Map(arcs, suite).root == client.build(arcs, suite)
+    assert client.resolve(root, ["a", "77"]) == arcs["a/77"]
+    with pytest.raises(InvalidInput, match='the path "a" occurs twice'):
+        client.build([("a", cid(1)), (["a"], cid(1))])
+    with pytest.raises(InvalidInput, match='arc "b"'):
+        client.build([("a", cid(1)), ("b", "x")])
+
+
+def test_another_root_than_that_of_the_streamed_arcs_is_refused(liar: Liar) -> None:
+    client = liar(lambda reply: reply.with_body(json.dumps({"root": coregw.Map({}).root}).encode()))
+    with pytest.raises(ProofError, match="was computed here"):
+        client.build({"a": cid(1)})
+
+
 def test_cids_are_accepted_as_text_bytes_and_objects(client: Client) -> None:
     forms = {"text": cid(1), "binary": bytes(coregw.Cid(cid(1))), "value": coregw.Cid(cid(1))}
     assert client.create_root(forms) == coregw.Map(dict.fromkeys(forms, cid(1))).root

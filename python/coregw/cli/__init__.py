@@ -29,6 +29,7 @@ EXIT_UNREADABLE = 5
 _COMMANDS = (
     "serve",
     "add",
+    "build",
     "ls",
     "cat",
     "get",

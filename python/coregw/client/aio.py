@@ -96,6 +96,16 @@ class AsyncClient:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
         return await self._run(operations.root.is_complete(self.settings, root))
 
+    async def build(
+        self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]], suite: str = "sha2-256"
+    ) -> str:
+        """Create a map of any number of arcs and return its root; see `operations.root.sort_arcs`, `build_sorted`."""
+        return await self.build_sorted(await asyncio.to_thread(operations.root.sort_arcs, arcs), suite)
+
+    async def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
+        """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
+        return await self._run(operations.root.build_sorted(self.settings, sorter, suite))
+
     async def create_list(
         self,
         elements: Iterable[CidLike],

@@ -95,6 +95,14 @@ class Client:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
         return self._run(operations.root.is_complete(self.settings, root))
 
+    def build(self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]], suite: str = "sha2-256") -> str:
+        """Create a map of any number of arcs and return its root; see `operations.root.sort_arcs`, `build_sorted`."""
+        return self.build_sorted(operations.root.sort_arcs(arcs), suite)
+
+    def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
+        """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
+        return self._run(operations.root.build_sorted(self.settings, sorter, suite))
+
     def create_list(
         self,
         elements: Iterable[CidLike],

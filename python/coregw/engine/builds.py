@@ -82,7 +82,7 @@ class Builds:
         try:
             await self._receive(sorter, chunks)
             async with self._places:
-                return await self._store_map(sorter, suite)
+                return await self.store_map(sorter, suite)
         finally:
             del self._spooled[sorter]
 
@@ -122,10 +122,11 @@ class Builds:
             if disk.f_bavail * disk.f_frsize < limits.reserve_bytes + limits.run_bytes + size:
                 raise _full()
 
-    async def _store_map(self, sorter: ArcSorter, suite: str) -> bytes:
-        """Build and store the map; again if pages of it were removed before its root was recorded.
+    async def store_map(self, sorter: ArcSorter, suite: str) -> bytes:
+        """Build and store the map of sorted arcs; again if pages of it were removed before its root was recorded.
 
-        A collection spares pages that were put lately, but not for as long as the largest maps may take.
+        A collection spares pages that were put lately, but not for as long as the largest maps may take. Raises and
+        returns as `build_root`.
         """
         for _ in range(_ATTEMPTS - 1):
             expiries = self._store.expiries
