@@ -29,7 +29,6 @@ EXIT_UNREADABLE = 5
 _COMMANDS = (
     "serve",
     "add",
-    "build",
     "ls",
     "cat",
     "get",
@@ -41,8 +40,8 @@ _COMMANDS = (
     "serve-plants",
 )
 
-_OFFLINE_COMMANDS = ("hash", "verify")
-"""The commands that need no gateway; their modules are in `coregw.cli.offline`."""
+_OFFLINE_COMMANDS = ("hash", "verify", "build")
+"""The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
 
 _CONTROL_COMMANDS = ("status", "backup", "restore", "fsck", "heal", "gc", "pin")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
