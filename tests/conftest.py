@@ -1,8 +1,12 @@
-"""Settings of all tests: hypothesis has no deadline, so that a busy machine fails no property."""
+"""Settings of all tests: hypothesis has no deadline, so a busy machine fails no property; commands give up soon."""
 
 from __future__ import annotations
+
+import os
 
 from hypothesis import settings
 
 settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
+
+os.environ["COREGW_RETRY_SECONDS"] = "0.5"

@@ -153,9 +153,14 @@ class StoreDamaged(CoregwError):
 
 
 class Unavailable(CoregwError):
-    """A store or gateway that cannot answer at the moment; retrying later may succeed."""
+    """A store or gateway that cannot answer at the moment; retrying later may succeed.
+
+    Attributes:
+        retry_after: Seconds after which the gateway asks for another attempt, or None.
+    """
 
     default_code = "unavailable"
+    retry_after: float | None = None
 
 
 class StorageFull(Unavailable):

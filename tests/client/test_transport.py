@@ -15,6 +15,7 @@ import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.client.transport.retries import Retries
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from gateways import read_head, scripted_gateway
 
@@ -200,3 +201,39 @@ def test_a_connection_is_kept_and_replaced_when_the_gateway_closes_it() -> None:
     assert accepted.acquire(blocking=False)
     assert accepted.acquire(blocking=False)
     assert not accepted.acquire(blocking=False)
+
+
+def unavailable(after: bytes) -> bytes:
+    return b"HTTP/1.1 503 X\r\nRetry-After: %b\r\nContent-Length: 0\r\n\r\n" % after
+
+
+@both_clients
+@pytest.mark.parametrize("after", [b"61", b"Fri, 01 Jan 2100 00:00:00 GMT", b"9" * 400])
+def test_a_retry_that_the_gateway_asks_for_too_late_is_not_made(call: Call, after: bytes) -> None:
+    with scripted_gateway(sending(unavailable(after))) as url, pytest.raises(Unavailable) as raised:
+        call(url, ClientSettings(), "get_payload", CID)
+    assert raised.value.retry_after is not None
+    assert raised.value.retry_after > 60
+
+
+@both_clients
+@pytest.mark.parametrize("after", [b"0", b"Thu, 01 Jan 1970 00:00:00 GMT", b"soon", b"-1", b""])
+def test_a_retry_waits_at_least_for_the_backoff(call: Call, after: bytes) -> None:
+    answers = iter([unavailable(after), OK + DATA])
+
+    def script(connection: socket.socket) -> None:
+        sending(next(answers))(connection)
+
+    with scripted_gateway(script) as url:
+        assert call(url, ClientSettings(backoff_seconds=0.001), "get_payload", CID) == DATA
+
+
+def test_retries_end_with_their_time() -> None:
+    retries = Retries(ClientSettings(attempts=1000, retry_seconds=0.05, backoff_seconds=0.01))
+    waits = [wait for _ in range(1000) if (wait := retries.wait_seconds(Unavailable("down"))) is not None]
+    assert 1 <= len(waits) < 1000
+    assert max(waits) <= 0.05
+    asked = Unavailable("down")
+    asked.retry_after = 0.5
+    assert (Retries(ClientSettings()).wait_seconds(asked) or 0) >= 0.5
+    assert Retries(ClientSettings()).wait_seconds(InvalidInput("no")) is None

@@ -50,7 +50,7 @@ _SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)
 
 _EPILOG = (
     "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven; 4 damage found; 5 unreadable. "
-    "COREGW_DEBUG=1 shows tracebacks."
+    "COREGW_RETRY_SECONDS (60) is how long an unavailable gateway is waited for. COREGW_DEBUG=1 shows tracebacks."
 )
 
 

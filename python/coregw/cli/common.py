@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coregw.client import AsyncClient, Client
+    from coregw.client import AsyncClient, Client, ClientSettings
     from coregw.folders.survey import Skipped
 
 __all__ = [
@@ -78,14 +79,25 @@ def client(gateway: str) -> Client:
     """Return a blocking client of the gateway at this address."""
     from coregw.client import Client
 
-    return Client(gateway)
+    return Client(gateway, _settings())
 
 
 def async_client(gateway: str) -> AsyncClient:
     """Return an asyncio client of the gateway at this address."""
     from coregw.client import AsyncClient
 
-    return AsyncClient(gateway)
+    return AsyncClient(gateway, _settings())
+
+
+def _settings() -> ClientSettings:
+    """Return the settings of a command's client: a gateway that restarts is waited for."""
+    from coregw.client import ClientSettings
+
+    text = os.environ.get("COREGW_RETRY_SECONDS", "60")
+    try:
+        return ClientSettings(attempts=1_000_000, retry_seconds=float(text))
+    except ValueError:
+        raise InvalidInput(f"COREGW_RETRY_SECONDS: {text!r:.100} is not a number of seconds above 0") from None
 
 
 def printable(text: str) -> str:

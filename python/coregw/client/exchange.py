@@ -142,6 +142,7 @@ class Attempt:
         """
         call = self._call
         self._status = status
+        self._retry_after = headers.get("retry-after", "")
         self._success = 200 <= status < 300
         self._limit = call.max_bytes if self._success else self._settings.max_result_bytes
         if self._success and not self._is_sent:
@@ -170,7 +171,10 @@ class Attempt:
         """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
         if self._success:
             return Answer(self._status, self._memory.value())
-        raise error_from(self._call, self._status, self._memory.value())
+        error = error_from(self._call, self._status, self._memory.value())
+        if isinstance(error, Unavailable):
+            error.retry_after = _delay(self._retry_after)
+        raise error
 
     def overdue(self) -> Unavailable:
         """Return the exception to raise after the deadline."""
@@ -182,6 +186,18 @@ class Attempt:
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"{self._call.what}: the answer is longer than {self._limit} bytes")
+
+
+def _delay(retry_after: str) -> float | None:
+    """Return the seconds that a ``Retry-After`` asks to wait, None without a valid one (RFC 9110, section 10.2.3)."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:9])
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
 
 
 class _ErrorBody(msgspec.Struct):

@@ -26,6 +26,8 @@ class ClientSettings:
         connections: Maximum number of connections, open and kept alive.
         attempts: Maximum attempts of a request if the gateway is unreachable or answers that it is unavailable. All
             requests of a client are idempotent, so repeating them is safe. 1 disables retries.
+        retry_seconds: How long after its first failure a request is attempted again. A ``Retry-After`` of the gateway
+            is honoured within this time.
         backoff_seconds: The wait before the second attempt; it doubles with each further attempt, and is jittered.
         backoff_max_seconds: Maximum wait between two attempts.
         max_result_bytes: Maximum size of a JSON answer, errors included.
@@ -48,6 +50,7 @@ class ClientSettings:
     stream_bytes_per_second: int = MIB
     connections: int = 16
     attempts: int = 4
+    retry_seconds: float = 60.0
     backoff_seconds: float = 0.1
     backoff_max_seconds: float = 5.0
     max_result_bytes: int = 48 * MIB

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import select
 import threading
 import time
@@ -43,7 +44,9 @@ class BlockingTransport:
     def _start(self) -> None:
         self._process = os.getpid()
         self._idle: list[_Connection] = []
-        self._free = threading.BoundedSemaphore(self._settings.connections)
+        self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # a semaphore whose fast path is in C
+        for _ in range(self._settings.connections):
+            self._free.put(None)
 
     def exchange(self, call: Call) -> Answer:
         """Attempt a call once.
@@ -56,8 +59,11 @@ class BlockingTransport:
             _abandoned.extend(self._idle)
             self._start()
         attempt = Attempt(call, self._settings)
-        if not self._free.acquire(timeout=max(0.0, min(attempt.deadline - time.monotonic(), threading.TIMEOUT_MAX))):
-            raise attempt.overdue()
+        free = self._free
+        try:
+            free.get(timeout=max(0.0, min(attempt.deadline - time.monotonic(), threading.TIMEOUT_MAX)))
+        except queue.Empty:
+            raise attempt.overdue() from None
         try:
             connection = self._connection()
             try:
@@ -67,7 +73,7 @@ class BlockingTransport:
                 raise
             self._idle.append(connection)
         finally:
-            self._free.release()
+            free.put(None)
         if self._closed:
             self.close()
         return answer
