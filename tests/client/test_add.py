@@ -300,3 +300,21 @@ async def test_for_each_of_no_items_does_nothing() -> None:
         raise AssertionError(item)
 
     await for_each([], work, 4)
+
+
+async def test_both_clients_add_what_the_command_adds(
+    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    (tmp_path / "large").write_bytes(BIG + b"1")
+    (tmp_path / "small").write_bytes(b"s")
+    counts: list[int] = []
+    async with AsyncClient(gateway) as client:
+        added = await client.add(tmp_path, suite="blake3", progress=counts.append)
+    assert sum(counts) == added.bytes == CHUNK_BYTES + 2
+    with Client(gateway) as blocking:
+        again = blocking.add(tmp_path, suite="blake3", use_cache=False)
+        assert (again.root, again.sent) == (added.root, 0)
+        assert added.root == coregw.hash_tree(tmp_path, "blake3")
+        with pytest.raises(FileNotFoundError):
+            blocking.add(tmp_path / "nothing")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coregw.messages import Delta, MutationReceipt
 
 if TYPE_CHECKING:
+    from coregw.client.folders.add import Added
     from coregw.client.folders.restore import Restored
 
 __all__ = ["AsyncClient"]
@@ -238,6 +239,36 @@ class AsyncClient:
         return await self._run(operations.car.import_car(self.settings, path, name, progress))
 
     # Folders
+
+    async def add(
+        self,
+        path: Path,
+        *,
+        suite: str = "sha2-256",
+        use_cache: bool = True,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Added:
+        """Add a folder or a file, as ``coregw add`` does, and return its root with what was added and skipped.
+
+        Args:
+            path: The folder or file.
+            suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
+            use_cache: Whether files that have not changed since they were added last are not read.
+            progress: Called with further numbers of bytes of files that were read or found unchanged.
+
+        Raises:
+            InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file), or
+                `path` is neither a folder nor a regular file.
+            OSError: `path` can't be read.
+            StorageFull: The gateway can't store more.
+        """
+        from coregw.client.folders.add import AddProgress, add_folder  # noqa: PLC0415 - few programs need it
+        from coregw.folders.stat_cache import StatCache  # noqa: PLC0415 - the same
+        from coregw.folders.survey import CHUNK_BYTES, survey  # noqa: PLC0415 - the same
+
+        found = await anyio.to_thread.run_sync(survey, path)
+        cache = StatCache.of(path, f"{suite} {CHUNK_BYTES}") if use_cache else None
+        return await add_folder(self, found, suite, AddProgress(hashed=progress), cache)
 
     async def get(
         self,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coregw.messages import Delta, MutationReceipt
 
 if TYPE_CHECKING:
+    from coregw.client.folders.add import Added
     from coregw.client.folders.restore import Restored
 
 __all__ = ["Client"]
@@ -231,6 +232,29 @@ class Client:
         return self._run(operations.car.import_car(self.settings, path, name, progress))
 
     # Folders
+
+    def add(
+        self,
+        path: Path,
+        *,
+        suite: str = "sha2-256",
+        use_cache: bool = True,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Added:
+        """Add a folder or a file, and return its root with what was added and skipped; see `AsyncClient.add`.
+
+        It works with connections of its own in another thread, which also calls `progress`.
+        """
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
+
+        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - the same
+
+        async def add() -> Added:
+            async with AsyncClient(self._given_url, self.settings) as client:
+                return await client.add(path, suite=suite, use_cache=use_cache, progress=progress)
+
+        with start_blocking_portal() as portal:
+            return portal.call(add)
 
     def get(
         self,

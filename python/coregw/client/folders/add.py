@@ -12,26 +12,26 @@ Whatever is interrupted goes on where it was: payloads that were acknowledged ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio.to_thread
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.aio import AsyncClient
 from coregw.client.folders.local import LocalFolder, Part
 from coregw.client.folders.parallel import for_each
 from coregw.client.operations.steps import check_same_cid
+from coregw.client.query import CidLike
 from coregw.errors import Conflict, RootNotFound
 from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import CHUNK_BYTES, Skipped, Survey
-from coregw.messages import Change, Delta, Endpoint
+from coregw.messages import Change, Delta, Endpoint, MutationReceipt
 
-__all__ = ["AddProgress", "Added", "add_folder"]
+__all__ = ["AddProgress", "Added", "FolderSink", "add_folder"]
 
 CAR_BYTES: Final = 8 << 20
 """The payloads of one CAR have at most this many bytes, give or take one."""
@@ -43,6 +43,25 @@ _QUESTIONS_IN_FLIGHT: Final = 2
 _LISTS_AT_ONCE: Final = 500
 _MAX_ATTEMPTS: Final = 4
 _MIN_CHANGES: Final = 64
+
+
+class FolderSink(Protocol):
+    """The methods of `AsyncClient` by which a folder is sent."""
+
+    async def is_complete(self, root: CidLike) -> bool:
+        """Return whether everything below a root is held."""
+
+    async def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
+        """Return which payloads are held."""
+
+    async def put_car(self, data: bytes, what: str) -> None:
+        """Send a CAR."""
+
+    async def create_root(self, arcs: Mapping[str, CidLike], suite: str) -> str:
+        """Create a map."""
+
+    async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
+        """Change a map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +105,7 @@ class AddProgress:
 
 
 async def add_folder(
-    client: AsyncClient,
+    client: FolderSink,
     found: Survey,
     suite: str = "sha2-256",
     progress: AddProgress = AddProgress(),
@@ -131,7 +150,7 @@ async def add_folder(
 class _Upload:
     """The state of one `add_folder`: what the gateway has acknowledged."""
 
-    def __init__(self, client: AsyncClient, folder: LocalFolder, suite: str, progress: AddProgress) -> None:
+    def __init__(self, client: FolderSink, folder: LocalFolder, suite: str, progress: AddProgress) -> None:
         self.sent = 0
         self._client = client
         self._folder = folder
