@@ -6,6 +6,7 @@
 mod bare;
 mod data;
 mod lists;
+mod many;
 mod maps;
 mod measure;
 mod store;

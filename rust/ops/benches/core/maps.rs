@@ -6,6 +6,7 @@ use coregw_core::{Cid, Key, MapChange, MapChanges, RootCid, Snapshot, Suite, Win
 
 use crate::bare::{self, Strings};
 use crate::data::{self, Numbers, target};
+use crate::many;
 use crate::measure::{Place, best, each, ratio, time};
 use crate::store;
 
@@ -64,6 +65,7 @@ impl Row {
 pub fn measure(place: Place, keys: &[Key], suite: Suite) {
     let tree = Snapshot::map(suite, data::arcs(keys)).expect("a map");
     let verifying = one_key(place, keys, &tree);
+    many::measure(place, keys, &tree);
     listing(place, &tree);
     change(place, keys, &tree, verifying);
     store::memory(place, &tree);

@@ -14,9 +14,21 @@ const TRIES: usize = 2_000;
 
 /// The body of a map-proof request.
 pub fn map_proof_request(root: &RootCid, key: &Key) -> Vec<u8> {
-    let segments: Vec<_> = key.text().split('/').map(str::to_owned).collect();
+    request(root, "key", &segments(key))
+}
+
+/// The body of a map-proof request for several keys.
+pub fn map_proof_request_of(root: &RootCid, keys: &[Key]) -> Vec<u8> {
+    request(root, "keys", &keys.iter().map(segments).collect::<Vec<_>>())
+}
+
+fn segments(key: &Key) -> Vec<String> {
+    key.text().split('/').map(str::to_owned).collect()
+}
+
+fn request(root: &RootCid, member: &str, keys: &impl serde::Serialize) -> Vec<u8> {
     let profile = "core.map-proof/v0alpha1";
-    serde_json::json!({"profile": profile, "root": root.cid().text(), "key": segments}).to_string().into_bytes()
+    serde_json::json!({"profile": profile, "root": root.cid().text(), member: keys}).to_string().into_bytes()
 }
 
 /// A cache that holds all pages of a tree.
