@@ -357,7 +357,7 @@ def test_an_interrupted_get_leaves_nothing_behind(gateway: str, root: str, tmp_p
             interrupted.set()
             process.kill()
             process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert b"Traceback" not in err
     assert list(tmp_path.iterdir()) == []
 

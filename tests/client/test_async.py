@@ -25,7 +25,8 @@ def surface(kind: type) -> dict[str, list[tuple[str, object]]]:
     """Every public method with its parameters' names and defaults."""
     return {
         name.removeprefix("a") if name == "aclose" else name: [
-            (parameter.name, parameter.default) for parameter in inspect.signature(method).parameters.values()
+            (parameter.name, "a function" if inspect.isfunction(parameter.default) else parameter.default)
+            for parameter in inspect.signature(method).parameters.values()
         ]
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if not name.startswith("_")

@@ -171,6 +171,10 @@ class Client:
         """Return the verified bytes of a payload; see `operations.payload.get_payload`."""
         return self._run(operations.payload.get_payload(self.settings, cid, max_bytes))
 
+    def get_payloads(self, request: _core.PayloadSink) -> None:
+        """Request payloads and give the answer to their sink; see `operations.payload.get_payloads`."""
+        self._run(operations.payload.get_payloads(self.settings, request))
+
     def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
         """Stream a payload into an open file and return its size; see `operations.payload.download`."""
         return self._run(operations.payload.download(self.settings, cid, file, max_bytes))
