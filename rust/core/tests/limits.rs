@@ -3,8 +3,8 @@
 mod support;
 
 use coregw_core::{
-    Arcs, Cid, Digest, Error, InputCode, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page,
-    RootCid, Snapshot, Suite, internals::node, key as path, map, varint, verify,
+    Arcs, Cid, Digest, Error, InputCode, Key, Keys, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges,
+    Page, RootCid, Snapshot, Suite, internals::node, key as path, map, varint, verify,
 };
 use support::{Answer, Path, Query, target};
 
@@ -225,4 +225,14 @@ fn page_over_the_length_limit_is_refused_and_the_error_names_the_limit() {
     let digest = Suite::Sha2_256.digest(b"");
     let refused = Page::parse(&vec![0; MAX_PAGE + 1], Kind::Map, Suite::Sha2_256, &digest).expect_err("too long");
     assert!(refused.to_string().contains(&format!("the limit is {MAX_PAGE}")), "{refused}");
+}
+
+#[test]
+fn several_keys_are_at_least_one_and_each_once() {
+    let keys = |texts: &[&str]| Keys::new(texts.iter().map(|text| Key::from_text(text).expect("a path")).collect());
+    let two = keys(&["b", "a"]).expect("keys");
+    assert!(two.len() == 2 && !two.is_empty());
+    assert!(keys(&[]).is_err());
+    let refused = keys(&["b", "a", "b"]).expect_err("one key twice").to_string();
+    assert!(refused.contains("keys[2]"), "{refused}");
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use coregw_core::{Error, FixedSizes, Kind, ListChanges, MapChange, MapChanges, Page, Snapshot, Suite};
+use coregw_core::{Error, FixedSizes, Kind, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, Snapshot, Suite};
 use support::{Arcmap, Path, pages, target};
 
 /// Makes one change and checks that the tree equals a fresh build, page for page.
@@ -154,4 +154,34 @@ fn sizes_on_a_page_are_those_of_a_fixed_list_or_name_the_element() {
     sizes[0] = 5;
     let refused = fixed.check_page(&list(&sizes).pages().next().expect("a page"), 0);
     assert!(refused.is_err_and(|error| error.to_string().contains("commit: element")));
+}
+
+#[test]
+fn the_block_of_a_pages_top_node_has_the_digest_that_names_the_page() {
+    let elements: Vec<_> = (0..600).map(|i| (target(i), 1 + u64::from(i))).collect();
+    for suite in Suite::ALL {
+        let trees = [
+            support::map(suite, &(0..600).map(|i| (vec![format!("{i:05}")], target(i))).collect()),
+            support::map(suite, &[(vec!["a".to_owned()], target(1))].into()),
+            support::map(suite, &Arcmap::new()),
+            support::list(suite, &elements),
+            support::list(suite, &elements[..1]),
+            support::list(suite, &[]),
+        ];
+        for page in trees.iter().flat_map(Snapshot::pages) {
+            assert_eq!(suite.digest(&page.top_block()), page.digest());
+            // The cache counts pages by the memory that they take, which is more than their bytes.
+            assert!((page.to_bytes().len()..100 * page.to_bytes().len() + 1000).contains(&page.memory()));
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_longer_than_any_is_refused_before_it_is_read() {
+    assert_eq!(MAX_PAGE, 16_642);
+    let digest = map_of_several_pages().root().digest;
+    let refused =
+        |len| Page::parse(&vec![0xff; len], Kind::Map, Suite::Sha2_256, &digest).expect_err("not a page").to_string();
+    assert!(refused(MAX_PAGE + 1).contains("the limit is 16642"));
+    assert!(!refused(MAX_PAGE).contains("the limit is"));
 }

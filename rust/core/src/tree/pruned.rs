@@ -52,10 +52,8 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     arena: &'a mut Arena,
     /// The innermost node whose children are being read. Meanwhile its `home` holds its own parent.
     parent: u32,
-    /// The number of such nodes, in a list.
-    depth: usize,
-    /// The number of inner nodes whose right child has not begun.
-    owed: usize,
+    depth: usize, // the number of such nodes, in a list
+    owed: usize,  // the number of inner nodes whose right child has not begun
     floor: u32,
     /// Also holds the path to the current node.
     encoder: &'a mut Encoder,
@@ -392,8 +390,7 @@ pub fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, flo
             varint::write(out, node.sum.measure);
             write_target(out, arena.target(id));
         }
-        (_, Kind::Map) => out.push(0x00),
-        (_, Kind::List) => out.push(0x10),
+        (_, kind) => out.push(if kind == Kind::Map { 0x00 } else { 0x10 }),
     }
 }
 
@@ -422,10 +419,9 @@ fn write_own(out: &mut Vec<u8>, own: &[u8], floor: u32, end: u32) {
     if let Some(first) = out.get_mut(from) {
         *first &= !top_bits(floor % 8);
     }
-    if !own.is_empty()
-        && end != u32::MAX
+    if end != u32::MAX
         && !end.is_multiple_of(8)
-        && let Some(last) = out.last_mut()
+        && let Some(last) = out[from..].last_mut()
     {
         *last &= top_bits(end % 8);
     }
