@@ -92,6 +92,34 @@ def folder(files: dict[str, bytes], records: dict[str, dict[str, Any]]) -> tuple
     return root(files if attributes is None else {**files, ".coregw/attributes": attributes}), attributes
 
 
+GEAR = [int.from_bytes(hashlib.md5(bytes([byte]) * 64).digest()[:8], "big") for byte in range(256)]  # noqa: S324
+
+
+def cut(rest: bytes) -> int:
+    """The length of the first chunk of the rest of a file that is longer than 256 KiB."""
+    length = min(len(rest), 256 << 10)
+    if length <= 16 << 10:
+        return length
+    value = 0
+    usual = min(64 << 10, length) // 2 * 2
+    for at in range(16 << 10, length // 2 * 2):
+        value = (2 * value + GEAR[rest[at]]) % 2**64
+        if value & (0x0000D90703537000 if at < usual else 0x0000D90F03530000) == 0:
+            return at
+    return length
+
+
+def chunks(data: bytes) -> list[bytes]:
+    """The chunks of a file."""
+    if len(data) <= 256 << 10:
+        return [data]
+    found, start = [], 0
+    while start < len(data):
+        found.append(data[start : start + cut(data[start : start + (256 << 10)])])
+        start += len(found[-1])
+    return found
+
+
 RECORDS: list[dict[str, Any]] = [
     {"mode": 0o644},
     {"mode": 0},

@@ -48,10 +48,11 @@ SURFACE = {
     "Unavailable": "exception",
     "__version__": "str",
     "build": "(arcs, store=None, suite='sha2-256', temporary=None)",
+    "chunk_sizes": "(data)",
     "decode_attributes": "(target, payload=None)",
     "encode_attributes": "(kind='file', size=None, mode=None, mtime_ns=None, link=None, owner=None, xattrs=None)",
     "encode_key": "(segments)",
-    "hash_tree": "(path, suite='sha2-256')",
+    "hash_tree": "(path, suite='sha2-256', attributes='all', owner=False, xattrs=False, exclude=(), gitignore=False)",
     "payload_cid": "(data, codec='raw', hash='sha2-256')",
     "verify_changes": "(root, changes, proof)",
     "verify_diff": "(a, b, response, prefix=(), after=None, limit=1000)",
@@ -66,7 +67,7 @@ SURFACE = {
     "verify_scan": "(root, prefix, after, limit, proof)",
     "verify_scan_result": "(request, result)",
     "verify_transition": "(request, receipt)",
-    "verify_tree": "(root, path)",
+    "verify_tree": "(root, path, attributes=None, owner=False, xattrs=False, exclude=(), gitignore=False)",
 }
 FIELDS = {
     "Applied": ("tree", "proof"),

@@ -8,8 +8,10 @@ Results contain CIDs as text (``b...``); arguments take text in any multibase of
 The docstrings are those of the extension, copied by ``tests/stub.py``.
 """
 
+import builtins
 import os
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, final, overload
 
 _Default = TypeVar("_Default")
@@ -221,10 +223,136 @@ class HashedFile(NamedTuple):
     """The CID of the file's payload or list as text, or None if the file has none."""
     size: int
     """The number of bytes that were read."""
-    chunks: list[str]
-    """The CIDs of the file's payloads as text; more than one for a list."""
-    failure: int | str | None
-    """None, or why there is no target: an error number of the operating system, or a reason."""
+    chunks: list[tuple[str, int]]
+    """The file's payloads: pairs of CID as text and length. More than one for a list."""
+    failure: str | None
+    """None, or why there is no target."""
+
+class SurveyEntry(NamedTuple):
+    """A file, symbolic link or folder that a survey found."""
+
+    path: str
+    """Its path in the folder's map, in text form."""
+    kind: Literal["file", "link", "folder"]
+    """``file``, ``link`` or ``folder``."""
+    size: int
+    """The size of a file, or of a link's target, in bytes; 0 for a folder."""
+    mode: int
+    """The permission bits, at most ``0o7777``."""
+    mtime_ns: int | None
+    """The time of the last modification, in nanoseconds since 1970; None if out of range."""
+    ctime_ns: int
+    """The time of the last change of content or state, in nanoseconds since 1970."""
+    inode: int
+    """The number of the inode."""
+    device: int
+    """The number of the device."""
+    owner: tuple[int, int]
+    """The numbers of the owner and of the group."""
+
+@final
+class Survey:
+    """What a folder, or a single file, has: its files, symbolic links and folders, in key order, and what is left out.
+
+    A sequence of ``SurveyEntry(path, kind, size, mode, mtime_ns, ctime_ns, inode, device, owner)``, each made when it
+    is asked for: an entry takes about 80 bytes of memory.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     survey(folder).files
+    0
+    """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> SurveyEntry: ...
+    def __iter__(self) -> Iterator[SurveyEntry]: ...
+    @property
+    def files(self) -> int:
+        """The number of files."""
+    @property
+    def links(self) -> int:
+        """The number of symbolic links."""
+    @property
+    def folders(self) -> int:
+        """The number of folders, without the top one."""
+    @property
+    def bytes(self) -> int:
+        """The sum of the files' sizes in bytes when they were found."""
+    @property
+    def skipped(self) -> list[tuple[Path, str]]:
+        """What was skipped: pairs of the location and the reason, in the order of locations."""
+    def location(self, index: int) -> Path:
+        """Return the location of an entry on the disk. O(depth).
+
+        Args:
+            index: The place of the entry in this survey.
+
+        Raises:
+            IndexError: If there is no such place.
+        """
+
+@final
+class HashedFolder:
+    """A folder whose files were read: their targets, and the roots of the folder's maps. Made by `hash_survey`.
+
+    A sequence of the survey's entries, with the sizes, modes and times with which the files were read.
+    """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> SurveyEntry: ...
+    def __iter__(self) -> Iterator[SurveyEntry]: ...
+    @property
+    def files(self) -> int:
+        """The number of files that have targets."""
+    @property
+    def bytes(self) -> int:
+        """The sum of their sizes in bytes."""
+    @property
+    def skipped(self) -> list[tuple[Path, str]]:
+        """What was skipped, by the survey or since: pairs of location and reason, in the order of locations."""
+    def target(self, index: int) -> str | None:
+        """Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
+
+        Args:
+            index: The place of the entry in the survey.
+
+        Raises:
+            IndexError: If there is no such place.
+        """
+    def chunks(self, index: int) -> list[tuple[str, int]] | None:
+        """Return the chunks of a file that was read and is a list: pairs of payload CID and length. O(chunks).
+
+        Args:
+            index: The place of the entry in the survey.
+
+        Returns:
+            None for any other entry: its target says all, or was known before.
+        """
+    def roots(self, attributes: str = "all", owner: bool = False) -> tuple[str, str | None]:
+        """Return the root of the folder's map, and that of the map of attributes (protocol section 7). O(entries).
+
+        Args:
+            attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+            owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+
+        Returns:
+            Both as text; None instead of the second if nothing is recorded. Extended attributes are recorded if they
+            were read.
+
+        Raises:
+            InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+            KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+        """
+    def records(self, attributes: str = "all", owner: bool = False) -> list[tuple[str, str, builtins.bytes]]:
+        """Return the records of the map of attributes: path, target, and the record's bytes. O(entries).
+
+        Args:
+            attributes: As for `roots`.
+            owner: As for `roots`.
+
+        Raises:
+            InvalidInput: As for `roots`.
+        """
 
 class Range(NamedTuple):
     """All elements of a list that overlap a range of its measure, proven."""
@@ -483,28 +611,100 @@ class PayloadSink:
             ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
         """
 
+def chunk_sizes(data: bytes) -> list[int]:
+    """Return the lengths of the chunks into which the bytes of a file are cut (protocol section 7).
+
+    O(bytes); the GIL is released above 32 KiB. A file of at most 262,144 bytes is one chunk; a longer one is cut by its
+    content, so that after a change most chunks are the same.
+
+    Args:
+        data: All bytes of the file.
+
+    >>> chunk_sizes(bytes(262_144)), chunk_sizes(bytes(262_145)), chunk_sizes(b"")
+    ([262144], [262144, 1], [0])
+    """
+
 def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256") -> list[HashedFile]:
     """Hash files on all cores, with the GIL released, and return the target that each has in a folder's map.
 
-    O(bytes). A file of at most 1 MiB is one raw payload; a longer one is a list of payloads of 1 MiB, the last one
-    shorter, measured in bytes. Payloads are hashed with SHA-256. Each thread holds one chunk in memory. Symbolic links
-    are not followed.
+    O(bytes). Files are read as by `hash_survey`; symbolic links are not followed.
 
     Args:
         files: The paths of the files.
         suite: The hash function of lists: ``sha2-256`` or ``blake3``.
 
     Returns:
-        For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target: the
-        operating system's error number, ``"not a regular file"``, or ``"changing"`` for a file that changed during each
-        of 3 reads.
+        For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target.
 
     Raises:
         InvalidInput: If `suite` is another.
         KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 
     >>> hash_files(["/does/not/exist"])[0].failure
-    2
+    'no such file or directory'
+    """
+
+def hash_survey(
+    found: Survey,
+    suite: str = "sha2-256",
+    known: Mapping[int, tuple[CidLike, int]] | None = None,
+    xattrs: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> HashedFolder:
+    """Read and hash the files of a survey on all cores, with the GIL released. Each byte is read once. O(bytes).
+
+    A file that changes while it is read is read again, at most three times. If the bytes that it had at first are the
+    same again, it has only grown, and these bytes are what it is; otherwise it is skipped and reported. Each thread
+    reads into 2 MiB of memory.
+
+    Args:
+        found: The survey.
+        suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
+        known: FileTargets of files that need not be read, by their places in the survey.
+        xattrs: Whether extended attributes are read, too.
+        progress: Called with numbers of bytes that were read, from time to time.
+
+    Raises:
+        InvalidInput: If `suite` is another, or a known target is not that of a file of a folder.
+        IndexError: If a known target is that of no file of the survey.
+        KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a").write_bytes(b"hello")
+    ...     hashed = hash_survey(survey(folder))
+    >>> hashed.target(0) == payload_cid(b"hello")
+    True
+    """
+
+def survey(top: str | os.PathLike[str], exclude: Sequence[str] = (), gitignore: bool = False) -> Survey:
+    """Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
+
+    Symbolic links are not followed, except for `top` itself. What is no file, link or folder, or cannot be read, is
+    skipped and reported; so is a file or folder of `top` that is named ``.coregw``, which is reserved. Folders and
+    files that patterns exclude are not entered and not reported.
+
+    Patterns have the syntax of ``.gitignore``. Those of `exclude` come first; then those of ``.coregwignore`` files, of
+    the nearest one first; then ``.git`` is excluded. A pattern that begins with ``!`` includes what later ones exclude.
+
+    Args:
+        top: The folder, or a single file, whose path is its name.
+        exclude: Patterns, relative to `top`.
+        gitignore: Whether ``.gitignore`` files count, too, each after the ``.coregwignore`` beside it.
+
+    Raises:
+        InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
+            file), a pattern is malformed, or `top` is neither a folder nor a regular file.
+        OSError: If `top` cannot be read.
+        KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("a", "b.o"):
+    ...         _ = pathlib.Path(folder, name).write_bytes(b"hello")
+    ...     found = survey(folder, exclude=["*.o"])
+    >>> [(entry.path, entry.kind, entry.size) for entry in found]
+    [('a', 'file', 5)]
     """
 
 def files_car(

@@ -84,8 +84,8 @@ def main(top: Path | None = None) -> int:
 
 def _run(console: Console, top: Path) -> None:
     report = Report()
-    found = survey(top, IGNORED_FOLDERS)
-    console.print(f"[bold]coregw {coregw.__version__}[/]: {len(found.sources):,} files of {escape(display_name(top))}")
+    found = survey(top, sorted(IGNORED_FOLDERS))
+    console.print(f"[bold]coregw {coregw.__version__}[/]: {found.files:,} files of {escape(display_name(top))}")
     with tempfile.TemporaryDirectory(prefix="coregw-demo-") as scratch:
         with report.phase("start"):
             gateway = Gateway(Path(scratch))
@@ -107,7 +107,7 @@ def _run(console: Console, top: Path) -> None:
 
 async def _add(console: Console, url: str, found: Survey, report: Report) -> Added:
     async with AsyncClient(url) as client:
-        with report.phase("add"), _progress(console, "adding", len(found.sources)) as advance:
+        with report.phase("add"), _progress(console, "adding", found.files) as advance:
             stored = _Counter(advance, found)
             added = await add_folder(client, found, progress=AddProgress(sent=stored.add))
     for skipped in added.skipped:
@@ -140,7 +140,7 @@ def _verify_again(console: Console, added: Added, report: Report) -> None:
 
 
 def _compare_all(console: Console, client: Client, added: Added, found: Survey, report: Report) -> None:
-    files = {source.path: source.file for source in found.sources}
+    files = {entry.path: found.location(place) for place, entry in enumerate(found) if entry.kind == "file"}
 
     def compare(path: str) -> int:
         with files[path].open("rb") as disk:
@@ -257,7 +257,7 @@ class _Counter:
 
     def __init__(self, advance: Callable[[float], None], found: Survey) -> None:
         self._advance = advance
-        self._files_per_byte = len(found.sources) / max(1, found.total_bytes)
+        self._files_per_byte = found.files / max(1, found.bytes)
 
     def add(self, count: int) -> None:
         self._advance(count * self._files_per_byte)

@@ -45,7 +45,7 @@ def main() -> None:
             write("identifiers", f"{name}-{i}", "/".join(case.get("segments", [case.get("cid", "")])).encode())
     for i, case in enumerate(cases("folders.json")):
         if "record" in case:
-            write("attributes", f"record-{i}", bytes.fromhex(case["record"]))
+            write("identifiers", f"record-{i}", bytes.fromhex(case["record"]))
     # The longest key, with a node at every bit of it: its proof is the longest there is.
     write("long", "longest", bytes([0, 0, 1, 0, 1, 0, 0, 36]))
     # The other targets make trees and requests of their input; random bytes make small ones of every kind.

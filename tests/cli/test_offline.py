@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def make_folder(folder: Path) -> Path:
     (folder / "docs" / "readme").write_text("hello")
     (folder / "long").write_bytes(bytes(range(256)) * 10_000)
     (folder / "link").symlink_to("long")
+    os.mkfifo(folder / "pipe")
     return folder
 
 
@@ -26,7 +28,7 @@ def test_hash_prints_the_root_that_add_gives(run: Run, tmp_path: Path) -> None:
         added = run("add", folder, "--suite", suite)
         hashed = run("hash", folder, "--suite", suite, gateway=NOWHERE)
         assert (hashed.exit_code, hashed.stdout) == (0, added.stdout)
-        assert f"skipped {folder}/link: a symbolic link" in hashed.stderr
+        assert f"skipped {folder}/pipe: not a regular file" in hashed.stderr
         assert "hashed 2 files, 2,560,005 bytes" in hashed.stderr
     assert run("hash", folder / "long").stdout == run("add", folder / "long").stdout
 
@@ -35,11 +37,28 @@ def test_verify_compares_a_folder_with_its_root(run: Run, tmp_path: Path) -> Non
     folder = make_folder(tmp_path / "folder")
     root = run("hash", folder).stdout.strip()
     verified = run("verify", root, folder, gateway=NOWHERE)
-    assert (verified.exit_code, verified.stdout) == (0, f"verified: {folder}\n")
+    assert (verified.exit_code, verified.stdout) == (0, f"verified: {folder} (names, bytes, links, modes, times)\n")
     (folder / "docs" / "readme").write_text("hullo")
     refused = run("verify", root, folder)
     assert refused.exit_code == 3
     assert f"not {root}" in refused.stderr
+
+
+def test_a_root_records_what_the_options_say(run: Run, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder")
+    (folder / "scratch.o").write_text("x")
+    (folder / "secret").write_text("x")
+    (folder / ".coregwignore").write_text("secret\n")
+    compared = {"no-times": "links, modes", "exec": "links, exec bits", "none": "names and bytes"}
+    for level, words in compared.items():
+        options = ("--attributes", level, "--exclude", "*.o", "--exclude", "/docs")
+        root = run("hash", folder, *options, gateway=NOWHERE).stdout
+        assert root == run("add", folder, *options).stdout
+        verified = run("verify", root.strip(), folder, "--exclude", "*.o", "--exclude", "/docs")
+        assert (verified.exit_code, words in verified.stdout) == (0, True)
+    refused = run("hash", folder, "--attributes", "exec", "--owner")
+    assert refused.exit_code == 1
+    assert "records neither owners nor extended attributes" in refused.stderr
 
 
 def test_wrong_arguments_are_explained(run: Run, tmp_path: Path) -> None:

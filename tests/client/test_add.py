@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-from collections.abc import Iterator
+import random
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,15 @@ from coregw.client.folders.add import Added, add_folder
 from coregw.client.folders.parallel import for_each
 from coregw.errors import InvalidInput, ProofError
 from coregw.folders.stat_cache import StatCache
-from coregw.folders.survey import CHUNK_BYTES, Source, survey
+from coregw.folders.survey import survey
+from coregw.folders.tree import Recorded
 from gateways import Reply, lying_gateway
+from slow_targets import slow_target
 
 pytestmark = pytest.mark.anyio
 
-BIG = bytes(range(256)) * (CHUNK_BYTES // 256)
+CHUNK_BYTES = 256 << 10
+BIG = random.Random(1).randbytes(CHUNK_BYTES)  # the largest file that is one payload
 
 
 @pytest.fixture
@@ -34,102 +36,6 @@ async def add(gateway: str, folder: Path, suite: str = "sha2-256") -> Added:
         return await add_folder(client, survey(folder), suite)
 
 
-def test_a_survey_finds_all_regular_files_with_their_paths(tmp_path: Path) -> None:
-    for path in ("a", "b/c", "b/d/e", "@payload", "ü/ñ 😀"):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(path)
-    (tmp_path / "empty" / "emptier").mkdir(parents=True)
-    found = survey(tmp_path)
-    assert sorted(source.path for source in found.sources) == ["@payload", "a", "b/c", "b/d/e", "ü/ñ 😀"]
-    assert found.skipped == []
-    assert found.total_bytes == sum(len(path.encode()) for path in ("a", "b/c", "b/d/e", "@payload", "ü/ñ 😀"))
-
-
-def test_symbolic_links_and_special_files_are_skipped_and_reported(tmp_path: Path) -> None:
-    (tmp_path / "real").write_text("x")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "inside").write_text("x")
-    (tmp_path / "to-file").symlink_to("real")
-    (tmp_path / "to-folder").symlink_to("folder")
-    (tmp_path / "to-nothing").symlink_to("nowhere")
-    (tmp_path / "loop").symlink_to(".")
-    os.mkfifo(tmp_path / "pipe")
-    found = survey(tmp_path)
-    assert sorted(source.path for source in found.sources) == ["folder/inside", "real"]
-    assert {skipped.file.name: skipped.why for skipped in found.skipped} == {
-        "to-file": "a symbolic link",
-        "to-folder": "a symbolic link",
-        "to-nothing": "a symbolic link",
-        "loop": "a symbolic link",
-        "pipe": "not a regular file",
-    }
-
-
-def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    with open(os.fsencode(tmp_path) + b"/caf\xe9", "wb"):  # noqa: PTH123 - pathlib has no such names
-        pass
-    with pytest.raises(InvalidInput, match=r"caf\\xe9: the name is not UTF-8"):
-        survey(tmp_path)
-
-
-def test_a_path_longer_than_the_protocol_allows_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    folder = tmp_path
-    while len(os.fsencode(folder.relative_to(tmp_path))) < 3842:  # with the name below, more than 4,096
-        folder /= "d" * 100
-    folder.mkdir(parents=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:  # by descriptor, as the whole path is longer than the system allows in a call
-        os.close(os.open("ü" * 127, os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
-    finally:
-        os.close(descriptor)
-    with pytest.raises(InvalidInput, match="the path is longer than 4096 bytes"):
-        survey(tmp_path)
-
-
-def test_the_path_of_a_single_file_is_its_name(tmp_path: Path) -> None:
-    (tmp_path / "one").write_text("x")
-    assert survey(tmp_path / "one").sources == [Source(tmp_path / "one", "one", 1)]
-
-
-def test_a_symbolic_link_given_as_the_folder_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "file").write_text("x")
-    (tmp_path / "link").symlink_to("real")
-    assert [source.path for source in survey(tmp_path / "link").sources] == ["file"]
-
-
-def test_a_symbolic_link_given_as_the_file_is_followed_and_keeps_its_name(tmp_path: Path) -> None:
-    (tmp_path / "real").write_bytes(b"content")
-    (tmp_path / "link").symlink_to("real")
-    (source,) = survey(tmp_path / "link").sources
-    assert source.path == "link"
-    assert source.file == (tmp_path / "real").resolve()
-
-
-def test_surveying_a_missing_path_or_a_special_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        survey(tmp_path / "nothing")
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidInput, match="neither"):
-        survey(tmp_path / "pipe")
-
-
-def test_unreadable_folders_are_skipped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "secret").mkdir()
-    real_scandir = os.scandir
-
-    def deny_listing(path: Path) -> Iterator[os.DirEntry[str]]:
-        if Path(path).name == "secret":  # root may read everything, whatever the modes are
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real_scandir(path)
-
-    monkeypatch.setattr(os, "scandir", deny_listing)
-    found = survey(tmp_path)
-    assert [(skipped.file.name, skipped.why) for skipped in found.skipped] == [("secret", "permission denied")]
-    with pytest.raises(PermissionError):
-        survey(tmp_path / "secret")
-
-
 async def test_files_become_payloads_or_measured_lists(gateway: str, tmp_path: Path) -> None:
     contents = {"empty": b"", "small": b"s", "exact": BIG, "over": BIG + b"1", "large": BIG * 3 + b"end", "same": b"s"}
     for name, data in contents.items():
@@ -138,12 +44,11 @@ async def test_files_become_payloads_or_measured_lists(gateway: str, tmp_path: P
     added = await add(gateway, tmp_path)
     kinds = {path: coregw.Cid(target).kind for path, target in added.arcs.items()}
     assert kinds == {"empty": "cas", "small": "cas", "same": "cas", "exact": "cas", "over": "list", "large": "list"}
-    assert added.root == coregw.Map(added.arcs).root
+    assert added.root == coregw.hash_tree(tmp_path)
     assert added.arcs["small"] == coregw.payload_cid(b"s")
-    chunks = [coregw.payload_cid(BIG)] * 3 + [coregw.payload_cid(b"end")]
-    assert added.arcs["large"] == coregw.List(chunks, [CHUNK_BYTES] * 3 + [3]).root
+    assert added.arcs["large"] == slow_target(contents["large"], "sha2-256")
     assert (added.lists, added.bytes) == (2, sum(map(len, contents.values())))
-    assert [skipped.file.name for skipped in added.skipped] == ["link"]
+    assert added.skipped == []
     with Client(gateway) as client:
         for name, data in contents.items():
             assert b"".join(client.contents(client.resolve(added.root, name))) == data
@@ -155,9 +60,10 @@ async def test_the_suite_applies_to_the_map_and_its_lists(gateway: str, tmp_path
     assert coregw.Cid(added.root).suite == coregw.Cid(added.arcs["large"]).suite == "blake3"
 
 
-async def test_a_folder_without_files_becomes_the_empty_map(gateway: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+async def test_a_folder_without_files_has_a_root(gateway: str, tmp_path: Path) -> None:
     assert (await add(gateway, tmp_path)).root == coregw.Map({}).root
+    (tmp_path / "empty").mkdir()
+    assert (await add(gateway, tmp_path)).root == coregw.hash_tree(tmp_path)
 
 
 async def test_a_file_that_changes_once_is_read_again(gateway: str, tmp_path: Path) -> None:
@@ -205,8 +111,7 @@ async def test_a_growing_file_is_added_as_it_was_when_it_was_read(gateway: str, 
 
     with lying_gateway(grow, gateway) as url:
         added = await add(url, tmp_path)
-    chunks = [coregw.payload_cid(BIG), coregw.payload_cid(b"start")]
-    assert added.arcs == {"log": coregw.List(chunks, [CHUNK_BYTES, 5]).root}
+    assert added.arcs == {"log": slow_target(BIG + b"start", "sha2-256")}
 
 
 async def test_nothing_that_was_acknowledged_is_sent_again_after_an_interruption(
@@ -252,7 +157,8 @@ async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_req
     async def add_with_cache(url: str) -> Added:
         requests.clear()
         async with AsyncClient(url) as client:
-            return await add_folder(client, survey(tmp_path), cache=StatCache.of(tmp_path, "test"))
+            cache = StatCache.of(tmp_path, "test")
+            return await add_folder(client, survey(tmp_path), cache=cache, recorded=Recorded("none"))
 
     complete, mutate = "/v1/roots/complete", "/v1/roots/mutations"
     with lying_gateway(note, gateway) as url:
@@ -265,8 +171,8 @@ async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_req
         (tmp_path / "large").write_bytes(BIG + b"another end")
         changed = await add_with_cache(url)
         assert requests == [complete, complete, "/v1/cas/batch", "/v1/car", "/v1/car", mutate]
-        assert changed.sent <= len("changed") + len("another end")
-        assert changed.root == coregw.hash_tree(tmp_path)
+        assert changed.sent <= len("changed") + CHUNK_BYTES // 4  # the last chunk of the large file
+        assert changed.root == coregw.hash_tree(tmp_path, attributes="none")
         assert (await add_with_cache(url)).root == changed.root
         assert requests == [complete]
     with Client(gateway) as client:

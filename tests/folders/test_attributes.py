@@ -71,7 +71,9 @@ def test_a_folder_has_the_root_of_the_vector(case: Case) -> None:
     mode=st.none() | st.integers(0, 0o7777),
     mtime=st.none() | st.integers(-(2**63), 2**63 - 1),
     owner=st.none() | st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
-    xattrs=st.dictionaries(st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=9), st.binary()),
+    xattrs=st.dictionaries(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=9), st.binary()
+    ),
 )
 def test_records_are_those_of_the_model(
     size: int | None, mode: int | None, mtime: int | None, owner: tuple[int, int] | None, xattrs: dict[str, bytes]

@@ -1,137 +1,198 @@
-"""Roots of folders, computed offline: those of a slow model, whatever is in the folder."""
+"""Roots of folders, computed offline: those of a slow model, whatever is in the folder, at each level of attributes."""
 
 from __future__ import annotations
 
-import errno
 import os
 import random
-import signal
-import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import coregw
 from coregw import _core
-from coregw.errors import Conflict, InvalidInput, ProofError
-from coregw.folders.survey import CHUNK_BYTES, survey
-from coregw.folders.tree import hash_survey
+from coregw.errors import InvalidInput, ProofError
+from coregw.folders.survey import survey
+from coregw.folders.tree import Level, Recorded, hash_survey
+from folder_model import cbor, folder
+from slow_targets import slow_target
 
+CHUNK_BYTES = 256 << 10
 SIZES = [0, 1, 100, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 17]
+LEVELS: list[Level] = ["all", "no-times", "exec", "none"]
 
 
-def slow_target(data: bytes, suite: str) -> str:
-    """The target of a file, by the public classes."""
-    chunks = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] or [b""]
-    cids = [coregw.payload_cid(chunk) for chunk in chunks]
-    return cids[0] if len(cids) == 1 else coregw.List(cids, [len(chunk) for chunk in chunks], suite).root
+def slow_record(file: Path, level: Level) -> dict[str, Any] | None:
+    """The record of a path, by the words of protocol section 7."""
+    status = file.lstat()
+    if level == "none":
+        return None
+    kind: dict[str, Any] = {"folder": True} if file.is_dir() else {}
+    if file.is_symlink():
+        kind = {"link": os.fsencode(file.readlink())}
+    if level == "exec":
+        return {**kind, "mode": 0o755} if not kind and status.st_mode & 0o100 else kind if "link" in kind else None
+    record = {**kind} if file.is_symlink() else {**kind, "mode": status.st_mode & 0o7777}
+    if not kind:
+        record["size"] = status.st_size
+    return record if level == "no-times" else {**record, "mtime": status.st_mtime_ns}
 
 
-def write_tree(folder: Path, seed: int, count: int = 60) -> dict[str, bytes]:
-    rng = random.Random(seed)
+def slow_root(top: Path, level: Level) -> str:
+    """The root of a folder, by the model."""
     files: dict[str, bytes] = {}
+    records: dict[str, dict[str, Any]] = {}
+    for file in top.rglob("*"):
+        path = file.relative_to(top).as_posix()
+        if file.is_file() and not file.is_symlink():
+            files[path] = bytes(coregw.Cid(slow_target(file.read_bytes(), "sha2-256")))
+        record = slow_record(file, level)
+        if record:
+            records[path] = record
+    assert all(len(cbor(record)) < 2000 for record in records.values())
+    return coregw.Cid(folder(files, records)[0]).text
+
+
+def write_tree(folder: Path, seed: int, count: int = 60) -> None:
+    rng = random.Random(seed)
     for number in range(count):
         path = "/".join(f"{rng.choice('abc')}{rng.randrange(3)}" for _ in range(rng.randrange(3))) + f"/f{number}"
-        path = path.removeprefix("/")
-        data = rng.randbytes(SIZES[number] if number < len(SIZES) else rng.randrange(2000))
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
-        files[path] = data
-    return files
+        file = folder / path.removeprefix("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(rng.randbytes(SIZES[number] if number < len(SIZES) else rng.randrange(2000)))
+        file.chmod(rng.choice([0o600, 0o644, 0o755, 0o4711, 0o400]))
+        os.utime(file, ns=(0, rng.randrange(-(2**40), 2**62)))
+    (folder / "a0").mkdir(exist_ok=True)
+    (folder / "a0" / "link").symlink_to("f1")
+    (folder / "out").symlink_to("../" * 60 + "etc")
+    (folder / "dangling").symlink_to("/nowhere/" + "x" * 500)
+    (folder / "empty" / "emptier").mkdir(parents=True)
+    (folder / "empty").chmod(0o700)
 
 
-@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-def test_the_root_of_a_folder_is_that_of_the_map_of_its_files(tmp_path: Path, suite: str) -> None:
-    files = write_tree(tmp_path, seed=len(suite))
-    root = coregw.Map({path: slow_target(data, suite) for path, data in files.items()}, suite).root
-    assert coregw.hash_tree(tmp_path, suite) == coregw.hash_tree(str(tmp_path), suite) == root
-    coregw.verify_tree(root, tmp_path)
-    coregw.verify_tree(coregw.Cid(root), str(tmp_path))
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_root_of_a_folder_is_that_of_the_model(tmp_path: Path, level: Level) -> None:
+    write_tree(tmp_path, seed=len(level))
+    root = slow_root(tmp_path, level)
+    assert coregw.hash_tree(tmp_path, attributes=level) == coregw.hash_tree(str(tmp_path), attributes=level) == root
+    assert coregw.verify_tree(root, tmp_path) == coregw.verify_tree(coregw.Cid(root), str(tmp_path)) == level
+    assert coregw.verify_tree(root, tmp_path, attributes=level) == level
+    for other in LEVELS:
+        if other != level:
+            with pytest.raises(ProofError):
+                coregw.verify_tree(root, tmp_path, attributes=other)
+
+
+def test_the_suite_is_that_of_all_trees(tmp_path: Path) -> None:
+    write_tree(tmp_path, seed=5, count=9)
+    found = survey(tmp_path)
+    hashed = _core.hash_survey(found, "blake3")
+    arcs = {entry.path: target for place, entry in enumerate(found) if (target := hashed.target(place))}
+    assert arcs["a0/f7" if "a0/f7" in arcs else next(path for path in arcs if path.endswith("f7"))] == slow_target(
+        next(tmp_path.rglob("f7")).read_bytes(), "blake3"
+    )
+    attributes = coregw.Map([(path, target) for path, target, _ in hashed.records()], "blake3").root
+    root = coregw.Map({**arcs, ".coregw/attributes": attributes}, "blake3").root
+    assert hashed.roots() == (root, attributes)
+    assert coregw.hash_tree(tmp_path, "blake3") == root
+    assert coregw.verify_tree(root, tmp_path) == "all"
 
 
 def test_a_single_file_has_its_name_as_its_path(tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_bytes(b"hello")
-    assert coregw.hash_tree(file) == coregw.Map({"a file": coregw.payload_cid(b"hello")}).root
+    assert coregw.hash_tree(file, attributes="none") == coregw.Map({"a file": coregw.payload_cid(b"hello")}).root
+    assert coregw.hash_tree(file) == slow_root(tmp_path, "all")
 
 
-def test_a_folder_without_files_is_the_empty_map(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+def test_a_folder_without_anything_is_the_empty_map(tmp_path: Path) -> None:
     assert coregw.hash_tree(tmp_path) == coregw.Map({}).root
+    (tmp_path / "empty").mkdir()
+    assert coregw.hash_tree(tmp_path) == slow_root(tmp_path, "all") != coregw.Map({}).root
+    assert coregw.hash_tree(tmp_path, attributes="exec") == coregw.Map({}).root
+    assert coregw.verify_tree(coregw.Map({}).root, tmp_path) == "exec"
 
 
-@pytest.mark.parametrize("change", ["a byte", "a name", "a file more", "a file less"])
-def test_any_difference_is_refused(tmp_path: Path, change: str) -> None:
+CHANGES = ["a byte", "a name", "a file more", "a file less", "a mode", "an exec bit", "a time", "a link", "a folder"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_difference_is_refused_at_the_levels_that_record_it(tmp_path: Path, change: str) -> None:
     write_tree(tmp_path, seed=3, count=12)
-    root = coregw.hash_tree(tmp_path)
+    roots = {level: coregw.hash_tree(tmp_path, attributes=level) for level in LEVELS}
     file = next(path for path in tmp_path.rglob("f3"))
+    file.chmod(0o644)
+    roots = {level: coregw.hash_tree(tmp_path, attributes=level) for level in LEVELS}
+    seen = LEVELS
     match change:
         case "a byte":
+            status = file.stat()
             file.write_bytes(file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1]))
+            os.utime(file, ns=(0, status.st_mtime_ns))
         case "a name":
             file.rename(file.with_name("other"))
         case "a file more":
             (tmp_path / "more").touch()
-        case _:
+        case "a file less":
             file.unlink()
-    with pytest.raises(ProofError, match="has the root"):
-        coregw.verify_tree(root, tmp_path)
+        case "a mode":
+            file.chmod(0o600)
+            seen = ["all", "no-times"]
+        case "an exec bit":
+            file.chmod(0o744)
+            seen = ["all", "no-times", "exec"]
+        case "a time":
+            os.utime(file, ns=(0, 1))
+            seen = ["all"]
+        case "a link":
+            (tmp_path / "out").unlink()
+            (tmp_path / "out").symlink_to("elsewhere")
+            seen = ["all", "no-times", "exec"]
+        case _:
+            (tmp_path / "empty" / "emptier").rmdir()
+            seen = ["all", "no-times"]
+    for level, root in roots.items():
+        if level in seen:
+            with pytest.raises(ProofError, match="has the root"):
+                coregw.verify_tree(root, tmp_path)
+        else:
+            assert coregw.verify_tree(root, tmp_path) == level
 
 
-def test_what_is_skipped_is_reported_and_not_in_the_root(tmp_path: Path) -> None:
+def test_owners_and_extended_attributes_are_recorded_on_request(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    plain = coregw.hash_tree(tmp_path)
+    status = (tmp_path / "file").stat()
+    owned = coregw.hash_tree(tmp_path, owner=True)
+    (_, target, record) = _core.hash_survey(survey(tmp_path)).records(owner=True)[0]
+    assert coregw.decode_attributes(target, record).owner == (status.st_uid, status.st_gid)
+    assert coregw.verify_tree(owned, tmp_path, owner=True) == "all"
+    with pytest.raises(ProofError):
+        coregw.verify_tree(owned, tmp_path)
+    os.setxattr(tmp_path / "file", "user.note", b"n" * 300)
+    assert coregw.hash_tree(tmp_path) == plain
+    (_, target, record) = _core.hash_survey(survey(tmp_path), xattrs=True).records()[0]
+    assert coregw.decode_attributes(target, record).xattrs == {"user.note": b"n" * 300}
+    assert coregw.verify_tree(coregw.hash_tree(tmp_path, xattrs=True), tmp_path, xattrs=True) == "all"
+    for arguments in ({"owner": True}, {"xattrs": True}):
+        with pytest.raises(InvalidInput, match="records neither"):
+            coregw.hash_tree(tmp_path, attributes="exec", **arguments)
+        with pytest.raises(ProofError):
+            coregw.verify_tree(coregw.Map({}).root, tmp_path, **arguments)
+
+
+def test_what_is_excluded_is_not_in_the_root(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     root = coregw.hash_tree(tmp_path)
-    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "file.o").write_bytes(b"y")
+    (tmp_path / ".git").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    hashed = hash_survey(survey(tmp_path))
-    assert hashed.root == root
-    assert {skipped.file.name: skipped.why for skipped in hashed.skipped} == {
-        "link": "a symbolic link",
-        "pipe": "not a regular file",
-    }
-
-
-def test_a_file_that_became_something_else_after_the_survey_is_skipped(tmp_path: Path) -> None:
-    for name in ("gone", "link", "pipe", "folder", "kept"):
-        (tmp_path / name).write_bytes(b"x")
-    found = survey(tmp_path)
-    for name in ("gone", "link", "pipe", "folder"):
-        (tmp_path / name).unlink()
-    (tmp_path / "link").symlink_to("kept")
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    hashed = hash_survey(found)
-    assert list(hashed.arcs) == ["kept"]
-    assert {skipped.file.name: skipped.why for skipped in hashed.skipped} == {
-        "gone": os.strerror(errno.ENOENT).lower(),
-        "link": "a symbolic link",
-        "pipe": "not a regular file",
-        "folder": "not a regular file",
-    }
-
-
-def test_a_file_that_keeps_changing_is_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "changing"
-    file.write_bytes(bytes(16 * CHUNK_BYTES))
-    is_done = threading.Event()
-
-    def touch() -> None:
-        stamp = 0
-        while not is_done.is_set():
-            stamp += 1
-            os.utime(file, ns=(stamp, stamp))
-
-    thread = threading.Thread(target=touch)
-    thread.start()
-    try:
-        with pytest.raises(Conflict, match="changing: changed each of the times"):
-            coregw.hash_tree(tmp_path)
-    finally:
-        is_done.set()
-        thread.join()
+    assert coregw.hash_tree(tmp_path, exclude=["*.o"]) == root
+    assert coregw.verify_tree(root, tmp_path, exclude=["*.o"]) == "all"
+    hashed = hash_survey(survey(tmp_path, ["*.o"]), recorded=Recorded("no-times"))
+    assert (hashed.files, hashed.bytes, hashed.skipped) == (1, 1, [(tmp_path / "pipe", "not a regular file")])
+    assert hashed.root == coregw.hash_tree(tmp_path, attributes="no-times", exclude=["*.o"])
+    assert hashed.attributes == _core.hash_survey(survey(tmp_path, ["*.o"])).roots("no-times")[1]
 
 
 def test_malformed_arguments_are_refused(tmp_path: Path) -> None:
@@ -139,39 +200,9 @@ def test_malformed_arguments_are_refused(tmp_path: Path) -> None:
         coregw.hash_tree(tmp_path / "nothing")
     with pytest.raises(InvalidInput, match="suite"):
         coregw.hash_tree(tmp_path, "md5")
+    with pytest.raises(InvalidInput, match="no-times"):
+        coregw.hash_tree(tmp_path, attributes="some")  # type: ignore[arg-type]
     for root in (coregw.payload_cid(b"x"), coregw.List([]).root):
         with pytest.raises(InvalidInput) as refused:
             coregw.verify_tree(root, tmp_path)
         assert refused.value.code == "kind_mismatch"
-    with pytest.raises(TypeError):
-        _core.hash_files([1])  # type: ignore[list-item]
-
-
-def test_progress_counts_all_bytes(tmp_path: Path) -> None:
-    files = write_tree(tmp_path, seed=5)
-    counts: list[int] = []
-    hashed = hash_survey(survey(tmp_path), progress=counts.append)
-    assert sum(counts) == hashed.bytes == sum(map(len, files.values()))
-
-
-def test_an_interrupt_ends_the_hashing_of_a_long_file(tmp_path: Path) -> None:
-    with (tmp_path / "long").open("wb") as file:
-        file.truncate(1 << 40)  # hours of work, and no space on the disk
-    program = (
-        "import signal, sys, coregw\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in this process group\n"
-        "print('ready', flush=True)\n"
-        "coregw.hash_tree(sys.argv[1])"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            time.sleep(0.2)
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert "KeyboardInterrupt" in errors

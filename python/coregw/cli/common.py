@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "async_client",
+    "attribute_options",
     "client",
     "counted",
     "gateway_option",
@@ -29,6 +30,7 @@ __all__ = [
     "progress",
     "report_skipped",
     "suite_option",
+    "survey_options",
 ]
 
 _SIGNALLED = 128
@@ -59,6 +61,39 @@ def suite_option(command: F) -> F:
         show_default=True,
         help="Hash function of the trees.",
     )(command)
+
+
+def attribute_options(command: F) -> F:
+    """Add the options that say what a root records: ``--attributes``, ``--owner``, ``--xattrs``."""
+    for option in (
+        click.option("--xattrs", is_flag=True, help="Record extended attributes, too."),
+        click.option("--owner", is_flag=True, help="Record the numbers of owner and group, too."),
+        click.option(
+            "--attributes",
+            type=click.Choice(["all", "no-times", "exec", "none"]),
+            default="all",
+            show_default=True,
+            help="What is recorded beside the bytes: modes, times, sizes and folders; all but times; only symbolic "
+            "links and exec bits, for the same root on any machine; or nothing.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def survey_options(command: F) -> F:
+    """Add the options that say what is left out: ``--exclude``, ``--gitignore``."""
+    for option in (
+        click.option("--gitignore", is_flag=True, help="Leave out what .gitignore files say, too."),
+        click.option(
+            "--exclude",
+            metavar="PATTERN",
+            multiple=True,
+            help="Leave out what matches, in the syntax of .gitignore (repeatable; !PATTERN includes).",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def report_skipped(path: Path, skipped: Sequence[Skipped]) -> None:

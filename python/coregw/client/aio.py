@@ -264,10 +264,10 @@ class AsyncClient:
         """
         from coregw.client.folders.add import AddProgress, add_folder  # noqa: PLC0415 - few programs need it
         from coregw.folders.stat_cache import StatCache  # noqa: PLC0415 - the same
-        from coregw.folders.survey import CHUNK_BYTES, survey  # noqa: PLC0415 - the same
+        from coregw.folders.survey import survey  # noqa: PLC0415 - the same
 
         found = await anyio.to_thread.run_sync(survey, path)
-        cache = StatCache.of(path, f"{suite} {CHUNK_BYTES}") if use_cache else None
+        cache = StatCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
         return await add_folder(self, found, suite, AddProgress(hashed=progress), cache)
 
     async def get(

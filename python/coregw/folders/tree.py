@@ -1,24 +1,52 @@
-"""The root of a folder, computed offline: the one that ``coregw add`` gives (docs/decisions/0031)."""
+"""The root of a folder, computed offline: the one that ``coregw add`` gives (protocol section 7)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, get_args
 
 from coregw import _core
-from coregw.errors import Conflict, InvalidInput, ProofError
-from coregw.folders.survey import Skipped, Source, Survey, survey, why_unreadable
+from coregw.errors import InvalidInput, ProofError
+from coregw.folders.survey import Skipped, Survey, survey
 from coregw.text import display_name
 
-__all__ = ["HashedTree", "hash_survey", "hash_tree", "verify_tree"]
+__all__ = ["HashedTree", "Level", "Recorded", "hash_survey", "hash_tree", "verify_tree"]
 
-_FILES_AT_ONCE = 1024
-"""Files in one call of the extension: enough to keep all cores busy, few enough for progress."""
-_T = TypeVar("_T")
+Level = Literal["all", "no-times", "exec", "none"]
+"""What a root records of each path beside its bytes: everything; all but times; links and exec bits; nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Which attributes of a folder are part of its root (protocol section 7).
+
+    Attributes:
+        attributes: The level.
+        owner: Whether the numbers of owner and group are recorded, too.
+        xattrs: Whether extended attributes are recorded, too.
+
+    Raises:
+        InvalidInput: The level is another word; or owners or extended attributes are to be recorded at a level that
+            records neither modes nor times.
+    """
+
+    attributes: Level = "all"
+    owner: bool = False
+    xattrs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.attributes not in get_args(Level):
+            raise InvalidInput(f"attributes: {self.attributes!r:.80} is not {', '.join(get_args(Level))}")
+        if (self.owner or self.xattrs) and self.attributes in ("exec", "none"):
+            raise InvalidInput(
+                f"attributes: {self.attributes!r} records neither owners nor extended attributes; use all or no-times"
+            )
+
+
+ALL = Recorded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,88 +54,118 @@ class HashedTree:
     """The result of `hash_survey`.
 
     Attributes:
-        root: The root of the map.
-        arcs: The target of every file's path.
+        root: The root of the folder's map.
+        attributes: The root of the map of attributes; None if nothing is recorded.
+        files: The number of files.
         bytes: Total size of all files.
         skipped: What was left out, and why.
     """
 
     root: str
-    arcs: dict[str, str]
+    attributes: str | None
+    files: int
     bytes: int
     skipped: list[Skipped]
 
 
 def hash_survey(
-    found: Survey, suite: str = "sha2-256", progress: Callable[[int], None] = lambda count: None
+    found: Survey,
+    suite: str = "sha2-256",
+    recorded: Recorded = ALL,
+    progress: Callable[[int], object] | None = None,
 ) -> HashedTree:
-    """Hash the files of a survey on all cores, and return their map's root.
+    """Hash the files of a survey on all cores, and return the folder's root.
 
-    O(bytes). Each core holds at most 1 MiB of a file in memory.
+    O(bytes). Each core holds 2 MiB of a file in memory.
 
     Args:
-        found: The files.
-        suite: The suite of the map and of the lists: ``sha2-256`` or ``blake3``.
-        progress: Called with the number of bytes of files that were hashed.
+        found: The files, links and folders.
+        suite: The suite of the maps and of the lists: ``sha2-256`` or ``blake3``.
+        recorded: Which attributes are part of the root.
+        progress: Called with numbers of bytes that were hashed, from time to time.
 
     Raises:
-        Conflict: A file kept changing while it was read.
         InvalidInput: The suite is unknown.
     """
-    arcs: dict[str, str] = {}
-    skipped = [*found.skipped]
-    total = 0
-    for sources in _batches(found.sources, _FILES_AT_ONCE):
-        for source, hashed in zip(sources, _core.hash_files([source.file for source in sources], suite), strict=True):
-            if hashed.target is None:
-                skipped.append(Skipped(source.file, _why(source, hashed.failure)))
-            else:
-                arcs[source.path] = hashed.target
-                total += hashed.size
-                progress(hashed.size)
-    return HashedTree(_core.Map(arcs, suite).root, arcs, total, skipped)
+    hashed = _core.hash_survey(found, suite, xattrs=recorded.xattrs, progress=progress)
+    root, attributes = hashed.roots(recorded.attributes, recorded.owner)
+    return HashedTree(root, attributes, hashed.files, hashed.bytes, [Skipped(*each) for each in hashed.skipped])
 
 
-def hash_tree(path: str | os.PathLike[str], suite: str = "sha2-256") -> str:
+def hash_tree(
+    path: str | os.PathLike[str],
+    suite: str = "sha2-256",
+    *,
+    attributes: Level = "all",
+    owner: bool = False,
+    xattrs: bool = False,
+    exclude: Sequence[str] = (),
+    gitignore: bool = False,
+) -> str:
     """Return the root that ``coregw add`` gives a folder or a file, without a gateway.
 
-    O(bytes), on all cores, with the GIL released. The root is that of the map from the paths of all regular files to
-    their payloads, or to lists of 1 MiB payloads for longer files; a single file has its name as its path. Symbolic
-    links, special files, and files that cannot be read are left out, as by ``coregw add``.
+    O(bytes), on all cores, with the GIL released. The root is that of the map of protocol section 7: from the paths of
+    all regular files to their contents, and with a second map of symbolic links, modes, times, sizes and folders. A
+    single file has its name as its path. Special files, and files that cannot be read, are left out, as by ``coregw
+    add``; so are ``.git`` and what patterns exclude.
 
     Args:
         path: The folder or file.
         suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
+        attributes: What is recorded beside the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and whether
+            files are executable; or ``none``.
+        owner: Whether the numbers of owner and group are recorded, too.
+        xattrs: Whether extended attributes are recorded, too.
+        exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
+            those of ``.coregwignore`` files.
+        gitignore: Whether ``.gitignore`` files count, too.
 
     Raises:
-        Conflict: A file kept changing while it was read.
         InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file),
-            `path` is neither a folder nor a regular file, or the suite is unknown.
+            `path` is neither a folder nor a regular file, or an argument is none of those above.
         OSError: `path` itself, or the single file, cannot be read.
 
     >>> import coregw, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "readme").write_bytes(b"hello")
-    ...     root = coregw.hash_tree(folder)
+    ...     root = coregw.hash_tree(folder, attributes="none")
     >>> root == coregw.Map({"readme": coregw.payload_cid(b"hello")}).root
     True
     """
-    return _hash_all(Path(path), suite).root
+    recorded = Recorded(attributes, owner, xattrs)
+    hashed = _hashed(Path(path), suite, xattrs, exclude, gitignore)
+    return hashed.roots(recorded.attributes, recorded.owner)[0]
 
 
-def verify_tree(root: str | bytes | _core.Cid, path: str | os.PathLike[str]) -> None:
+def verify_tree(
+    root: str | bytes | _core.Cid,
+    path: str | os.PathLike[str],
+    *,
+    attributes: Level | None = None,
+    owner: bool = False,
+    xattrs: bool = False,
+    exclude: Sequence[str] = (),
+    gitignore: bool = False,
+) -> Level:
     """Check, without a gateway, that a folder or file is the one that a trusted root names.
 
-    O(bytes), on all cores. The root commits to every regular file's path and bytes, and to there being no others; not
-    to symbolic links, special files, empty folders, modes and times.
+    O(bytes), on all cores. The root commits to every regular file's path and bytes, to there being no others, and to
+    whatever else it records; never to special files.
 
     Args:
         root: The trusted root: a map's, as ``coregw add`` and `hash_tree` return it.
         path: The folder or file.
+        attributes: What the root must record, as for `hash_tree`; by default, any of the levels.
+        owner: As for `hash_tree`: whether the root records owners.
+        xattrs: As for `hash_tree`: whether the root records extended attributes.
+        exclude: As for `hash_tree`.
+        gitignore: As for `hash_tree`.
+
+    Returns:
+        The level of the root: what was compared beside paths and bytes.
 
     Raises:
         ProofError: The folder has another root. The message says which.
-        Conflict: A file kept changing while it was read.
         InvalidInput: `root` is not the root of a map (code ``kind_mismatch``), or as `hash_tree`.
         OSError: As `hash_tree`.
 
@@ -116,30 +174,27 @@ def verify_tree(root: str | bytes | _core.Cid, path: str | os.PathLike[str]) -> 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "readme").write_bytes(b"hello")
     ...     coregw.verify_tree(root, folder)
+    'exec'
     """
     cid = _core.Cid(root)
     if cid.kind != "map" or cid.suite is None:
         raise InvalidInput(f"root: {cid.text} is not the root of a map", code="kind_mismatch")
-    found = _hash_all(Path(path), cid.suite).root
-    if found != cid.text:
+    levels = get_args(Level) if attributes is None else (attributes,)
+    candidates = [Recorded(level, owner, xattrs) for level in levels if attributes or _fits(level, owner or xattrs)]
+    hashed = _hashed(Path(path), cid.suite, xattrs, exclude, gitignore)
+    roots = {hashed.roots(each.attributes, owner)[0]: each.attributes for each in reversed(candidates)}
+    if cid.text not in roots:
+        found = next(reversed(roots))
         raise ProofError(f"{display_name(Path(path))} has the root {found}, not {cid.text}", check="root")
+    return roots[cid.text]
 
 
-def _hash_all(path: Path, suite: str) -> HashedTree:
-    hashed = hash_survey(survey(path), suite)
-    if hashed.skipped and not path.is_dir():
-        raise OSError(f"{display_name(path)}: {hashed.skipped[0].why}")
+def _fits(level: str, records_more: bool) -> bool:
+    return not records_more or level in ("all", "no-times")
+
+
+def _hashed(path: Path, suite: str, xattrs: bool, exclude: Sequence[str], gitignore: bool) -> _core.HashedFolder:
+    hashed = _core.hash_survey(survey(path, exclude, gitignore), suite, xattrs=xattrs)
+    if not hashed.files and hashed.skipped and not path.is_dir():
+        raise OSError(f"{display_name(path)}: {hashed.skipped[0][1]}")
     return hashed
-
-
-def _why(source: Source, failure: int | str | None) -> str:
-    """Return why a file was left out; raise `Conflict` if it kept changing."""
-    if failure == "changing":
-        raise Conflict(f"{display_name(source.file)}: changed each of the times that it was read")
-    return why_unreadable(OSError(failure, os.strerror(failure))) if isinstance(failure, int) else str(failure)
-
-
-def _batches(items: list[_T], size: int) -> Iterator[list[_T]]:
-    remaining = iter(items)
-    while batch := list(islice(remaining, size)):
-        yield batch

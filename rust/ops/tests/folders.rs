@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use coregw_core::{Arcs, Cid, Key, Suite, payload};
-use coregw_ops::folder::{Attributes, Entry, Folder, attributes};
+use coregw_core::codec::Codec;
+use coregw_core::{Cid, Key, Suite, payload};
+use coregw_ops::folder::{self, Attributes, Entry, attributes};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -63,20 +64,26 @@ fn other_records_and_targets_are_refused() {
 #[test]
 fn folders_have_the_roots_of_the_vectors() {
     for case in cases("folder") {
-        let (mut files, mut records) = (Arcs::default(), Arcs::default());
+        let (mut files, mut records) = (Vec::new(), Vec::new());
         for (path, data) in case["files"].as_object().expect("files") {
             let function = payload::Function::Hash(Suite::Sha2_256);
-            let target = payload::cid(&bytes(data), coregw_core::codec::Codec::RAW, function).expect("a CID");
-            files.push(&Key::from_text(path).expect("a path"), &target);
+            let target = payload::cid(&bytes(data), Codec::RAW, function).expect("a CID");
+            files.push((Key::from_text(path).expect("a path"), target));
         }
         for (path, members) in case["attributes"].as_object().expect("attributes") {
             let target = of_members(members).record().expect("attributes").target;
-            records.push(&Key::from_text(path).expect("a path"), &target);
+            records.push((Key::from_text(path).expect("a path"), target));
         }
-        let folder = Folder::build(Suite::Sha2_256, files, records).expect("a folder");
-        assert_eq!(folder.root().cid().text(), case["root"]);
-        let attributes = folder.attributes.map(|map| map.root().cid().text());
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        records.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut pages = Vec::new();
+        let arcs = |arcs: Vec<(Key, Cid)>| arcs.into_iter().map(Ok);
+        let folder = folder::build(Suite::Sha2_256, arcs(records), arcs(files), |some| pages.extend(some));
+        let folder = folder.expect("a folder");
+        assert_eq!(folder.root.cid().text(), case["root"]);
+        let attributes = folder.attributes.map(|root| root.cid().text());
         assert_eq!(attributes.as_deref(), case["attributes_root"].as_str());
+        assert_eq!(pages.last().map(|page| page.0), Some(folder.root.digest));
     }
 }
 

@@ -49,7 +49,11 @@ mod _core {
     #[pymodule_export]
     use crate::files::attributes::{decode_attributes, encode_attributes};
     #[pymodule_export]
-    use crate::files::hash_files;
+    use crate::files::folder::{HashedFolder, hash_survey};
+    #[pymodule_export]
+    use crate::files::hashes::{chunk_sizes, hash_files};
+    #[pymodule_export]
+    use crate::files::survey::{Survey, survey};
     #[pymodule_export]
     use crate::files::upload::{files_car, lists_car};
     #[pymodule_export]

@@ -75,8 +75,19 @@ pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) 
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 10] =
-    [&APPLIED, &ATTRIBUTES, &CHANGE, &DIFF, &ELEMENT, &HASHED_FILE, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN];
+pub static ALL: [&NamedTuple; 11] = [
+    &APPLIED,
+    &ATTRIBUTES,
+    &CHANGE,
+    &DIFF,
+    &ELEMENT,
+    &HASHED_FILE,
+    &PAGE_LINKS,
+    &RANGE,
+    &READ_OUTCOME,
+    &SCAN,
+    &SURVEY_ENTRY,
+];
 
 /// The result of `Map.apply` and `List.apply`.
 pub static APPLIED: NamedTuple = NamedTuple::new(
@@ -146,8 +157,8 @@ pub static HASHED_FILE: NamedTuple = NamedTuple::new(
     &[
         ("target", "The CID of the file's payload or list as text, or None if the file has none."),
         ("size", "The number of bytes that were read."),
-        ("chunks", "The CIDs of the file's payloads as text; more than one for a list."),
-        ("failure", "None, or why there is no target: an error number of the operating system, or a reason."),
+        ("chunks", "The file's payloads: pairs of CID as text and length. More than one for a list."),
+        ("failure", "None, or why there is no target."),
     ],
 );
 
@@ -199,5 +210,22 @@ pub static SCAN: NamedTuple = NamedTuple::new(
         ("entries", "Pairs of the path's segments and the target's CID as text."),
         ("more", "Whether the window has entries after the last one."),
         ("proof", "The listing proof of the page, for `verify_scan`."),
+    ],
+);
+
+/// An item of a `Survey`.
+pub static SURVEY_ENTRY: NamedTuple = NamedTuple::new(
+    "SurveyEntry",
+    "A file, symbolic link or folder that a survey found.",
+    &[
+        ("path", "Its path in the folder's map, in text form."),
+        ("kind", "``file``, ``link`` or ``folder``."),
+        ("size", "The size of a file, or of a link's target, in bytes; 0 for a folder."),
+        ("mode", "The permission bits, at most ``0o7777``."),
+        ("mtime_ns", "The time of the last modification, in nanoseconds since 1970; None if out of range."),
+        ("ctime_ns", "The time of the last change of content or state, in nanoseconds since 1970."),
+        ("inode", "The number of the inode."),
+        ("device", "The number of the device."),
+        ("owner", "The numbers of the owner and of the group."),
     ],
 );

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coregw.cli.common import counted, progress, report_skipped, suite_option
+from coregw.cli.common import attribute_options, counted, progress, report_skipped, suite_option, survey_options
 from coregw.cli.framework import click
+
+if TYPE_CHECKING:
+    from coregw.folders.tree import Level
 
 __all__ = ["command"]
 
 
 @click.command("hash", short_help="Print the root of a folder, without a gateway.")
 @click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path))
+@survey_options
+@attribute_options
 @suite_option
-def command(path: Path, suite: str) -> None:
+def command(
+    path: Path,
+    suite: str,
+    attributes: Level,
+    owner: bool,
+    xattrs: bool,
+    exclude: tuple[str, ...],
+    gitignore: bool,
+) -> None:
     """Print the root that `coregw add` gives a folder or a file, computed offline on all cores.
 
-    Nothing is sent or stored. What is skipped is reported, as by `coregw add`. `coregw verify ROOT DIR` compares.
+    Nothing is sent or stored. What is skipped is reported, as by `coregw add`. Files that match patterns of --exclude
+    or of .coregwignore files are left out without a report, and so is .git. `coregw verify ROOT DIR` compares.
     """
     from coregw.folders.survey import survey
-    from coregw.folders.tree import hash_survey
+    from coregw.folders.tree import Recorded, hash_survey
 
-    found = survey(path)
-    with progress(f"hashing {counted(len(found.sources), 'file')}") as (set_total, advance):
-        set_total(found.total_bytes)
-        hashed = hash_survey(found, suite, advance)
+    recorded = Recorded(attributes, owner, xattrs)
+    found = survey(path, exclude, gitignore)
+    with progress(f"hashing {counted(found.files, 'file')}") as (set_total, advance):
+        set_total(found.bytes)
+        hashed = hash_survey(found, suite, recorded, advance)
     report_skipped(path, hashed.skipped)
-    click.echo(f"coregw: hashed {counted(len(hashed.arcs), 'file')}, {counted(hashed.bytes, 'byte')}", err=True)
+    click.echo(f"coregw: hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}", err=True)
     click.echo(hashed.root)

@@ -6,23 +6,46 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import printable
+from coregw.cli.common import printable, survey_options
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw._core import ReadOutcome, Scan
+    from coregw.folders.tree import Level
 
 __all__ = ["command"]
 
 _MAX_BYTES = 64 << 20
+_COMPARED = {
+    "all": "names, bytes, links, modes, times",
+    "no-times": "names, bytes, links, modes",
+    "exec": "names, bytes, links, exec bits",
+    "none": "names and bytes",
+}
 
 
 @click.command("verify", short_help="Verify a folder, or a saved proof, without a gateway.")
 @click.argument("arguments", metavar="ROOT DIR|FILE | FILE", nargs=-1, required=True)
-def command(arguments: tuple[str, ...]) -> None:
+@click.option(
+    "--attributes",
+    type=click.Choice(["all", "no-times", "exec", "none"]),
+    help="What ROOT must record beside the bytes, as for `coregw hash`; by default, any of these.",
+)
+@click.option("--owner", is_flag=True, help="ROOT records the numbers of owner and group, too.")
+@click.option("--xattrs", is_flag=True, help="ROOT records extended attributes, too.")
+@survey_options
+def command(
+    arguments: tuple[str, ...],
+    attributes: Level | None,
+    owner: bool,
+    xattrs: bool,
+    exclude: tuple[str, ...],
+    gitignore: bool,
+) -> None:
     """Verify offline that a folder is the one that a root names, or that a saved result is proven.
 
-    ROOT DIR: DIR, or a single FILE, must have exactly the files that ROOT names, as `coregw hash` computes it.
+    ROOT DIR: DIR, or a single FILE, must have exactly the files that ROOT names, and the attributes that it records, as
+    `coregw hash` computes it. `coregw diff ROOT DIR` says what differs.
 
     FILE alone holds {"request": ..., "result": ...}; "-" is stdin.
 
@@ -33,8 +56,16 @@ def command(arguments: tuple[str, ...]) -> None:
     if len(arguments) == 2:
         from coregw.folders.tree import verify_tree
 
-        verify_tree(arguments[0], arguments[1])
-        click.echo(f"verified: {printable(arguments[1])}")
+        level = verify_tree(
+            arguments[0],
+            arguments[1],
+            attributes=attributes,
+            owner=owner,
+            xattrs=xattrs,
+            exclude=exclude,
+            gitignore=gitignore,
+        )
+        click.echo(f"verified: {printable(arguments[1])} ({_COMPARED[level]})")
         return
     if len(arguments) > 2:
         raise click.UsageError("verify takes ROOT and DIR, or one FILE")

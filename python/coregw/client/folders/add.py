@@ -27,8 +27,10 @@ from coregw.client.folders.parallel import for_each
 from coregw.client.operations.steps import check_same_cid
 from coregw.client.query import CidLike
 from coregw.errors import Conflict, RootNotFound
+from coregw.folders.attributes import ATTRIBUTES_PATH
 from coregw.folders.stat_cache import StatCache
-from coregw.folders.survey import CHUNK_BYTES, Skipped, Survey
+from coregw.folders.survey import Skipped, Survey
+from coregw.folders.tree import ALL, Recorded
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt
 
 __all__ = ["AddProgress", "Added", "FolderSink", "add_folder"]
@@ -53,6 +55,9 @@ class FolderSink(Protocol):
 
     async def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
         """Return which payloads are held."""
+
+    async def put_payload(self, data: bytes, codec: str) -> str:
+        """Store a payload."""
 
     async def put_car(self, data: bytes, what: str) -> None:
         """Send a CAR."""
@@ -110,6 +115,7 @@ async def add_folder(
     suite: str = "sha2-256",
     progress: AddProgress = AddProgress(),
     cache: StatCache | None = None,
+    recorded: Recorded = ALL,
 ) -> Added:
     """Store every file of a survey and create the map of their paths.
 
@@ -123,6 +129,7 @@ async def add_folder(
         suite: The suite of the map and of the lists.
         progress: Callbacks.
         cache: What is known of the files since the last time; saved at the end. None reads all files.
+        recorded: Which attributes are part of the root.
 
     Raises:
         ProofError: The gateway's answers are not those that follow from what was sent.
@@ -133,7 +140,7 @@ async def add_folder(
         await anyio.to_thread.run_sync(folder.read_all, abandon_on_cancel=True)
     finally:
         folder.is_stopped.set()
-    upload = _Upload(client, folder, suite, progress)
+    upload = _Upload(client, folder, suite, progress, recorded)
     if await upload.is_held():
         await anyio.to_thread.run_sync(folder.save, upload.root)
         return upload.added()
@@ -150,8 +157,12 @@ async def add_folder(
 class _Upload:
     """The state of one `add_folder`: what the gateway has acknowledged."""
 
-    def __init__(self, client: FolderSink, folder: LocalFolder, suite: str, progress: AddProgress) -> None:
+    def __init__(
+        self, client: FolderSink, folder: LocalFolder, suite: str, progress: AddProgress, recorded: Recorded
+    ) -> None:
         self.sent = 0
+        self._recorded = recorded
+        self._records: list[tuple[str, str, bytes]] = []
         self._client = client
         self._folder = folder
         self._suite = suite
@@ -165,7 +176,7 @@ class _Upload:
 
         If it does not, another question is whether it holds all of what was added the last time.
         """
-        self.root = _core.Map(self._folder.arcs, self._suite).root
+        self.root = _core.Map(await self._files(), self._suite).root
         if await self._client.is_complete(self.root):
             return True
         cache = self._folder.cache
@@ -173,6 +184,21 @@ class _Upload:
             self._base = cache.targets
             self._held.update(cache.targets.values())
         return False
+
+    async def _files(self) -> dict[str, str]:
+        """The arcs of the folder's map, with the one of the map of attributes (protocol section 7)."""
+        self._records = await anyio.to_thread.run_sync(self._folder.records, self._recorded)
+        if not self._records:
+            return self._folder.arcs
+        attributes = _core.Map({path: target for path, target, _ in self._records}, self._suite).root
+        return {**self._folder.arcs, "/".join(ATTRIBUTES_PATH): attributes}
+
+    async def _send_attributes(self) -> None:
+        for _, target, record in self._records:
+            if _core.Cid(target).hash_name != "identity":
+                await self._client.put_payload(record, codec="dag-cbor")
+        if self._records:
+            await self._client.create_root({path: target for path, target, _ in self._records}, self._suite)
 
     def added(self) -> Added:
         """The result."""
@@ -182,8 +208,10 @@ class _Upload:
 
     async def send_map(self) -> None:
         """Store the map: as a change of the one of the last time if that is shorter."""
-        arcs, base = self._folder.arcs, self._base
-        changes = [] if base is None else _changes(base, arcs)
+        arcs, base = await self._files(), self._base
+        await self._send_attributes()
+        # The cache does not have the last map of attributes, which a change would have to name.
+        changes = [] if base is None or self._records else _changes(base, arcs)
         if 0 < len(changes) <= max(_MIN_CHANGES, len(arcs) // 8):
             self.root = _core.Map(arcs, self._suite).root
             with suppress(Conflict, RootNotFound):  # the cache is wrong, or the root has expired just now
@@ -246,7 +274,7 @@ class _Upload:
 
     async def _send_lists(self, targets: list[str]) -> None:
         contents = [self._folder.contents[target] for target in targets]
-        lists = [content for content in contents if content.size > CHUNK_BYTES]
+        lists = [content for content in contents if content.chunks is not None and len(content.chunks) > 1]
         for start in range(0, len(lists), _LISTS_AT_ONCE):
             trees = []
             for content in lists[start : start + _LISTS_AT_ONCE]:

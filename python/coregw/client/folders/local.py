@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from coregw import _core
 from coregw.folders.stat_cache import StatCache
-from coregw.folders.survey import CHUNK_BYTES, Skipped, Source, Survey, why_unreadable
+from coregw.folders.survey import Skipped, Survey
+from coregw.folders.tree import Recorded
 
 __all__ = ["Content", "LocalFolder", "Part"]
 
@@ -20,22 +21,32 @@ _FILES_AT_ONCE: Final = 256
 
 _T = TypeVar("_T")
 
+
+class Source(NamedTuple):
+    """A file of a survey: its location, its path in the map, and its place in the survey."""
+
+    file: Path
+    path: str
+    place: int
+
+
 Part = tuple[Path, int, int, str]
 """A payload: the file that it is in, its first byte, its length, and its CID."""
 
 
 class Content(NamedTuple):
-    """The bytes of a target: a file that has them, their number, and the CIDs of their payloads, if these are known."""
+    """The bytes of a target: a file that has them, their number, and if known, their payloads with lengths."""
 
     file: Path
     size: int
-    chunks: tuple[str, ...] | None
+    chunks: tuple[tuple[str, int], ...] | None
 
     def parts(self) -> Iterator[Part]:
         """The payloads. `chunks` must be known."""
-        for number, cid in enumerate(self.chunks or ()):
-            start = number * CHUNK_BYTES
-            yield self.file, start, min(CHUNK_BYTES, self.size - start), cid
+        start = 0
+        for cid, size in self.chunks or ():
+            yield self.file, start, size, cid
+            start += size
 
 
 class LocalFolder:
@@ -59,9 +70,14 @@ class LocalFolder:
         self.arcs: dict[str, str] = {}
         self.contents: dict[str, Content] = {}
         self.bytes = 0
-        self.skipped = [*found.skipped]
+        self.skipped = [Skipped(*each) for each in found.skipped]
         self.is_stopped: Final = threading.Event()
-        self._sources = found.sources
+        self._found = found
+        self._sources = [
+            Source(found.location(place), entry.path, place)
+            for place, entry in enumerate(found)
+            if entry.kind == "file"
+        ]
         self._suite = suite
         self.cache: Final = cache
         self._progress = progress
@@ -74,14 +90,15 @@ class LocalFolder:
             try:
                 status = source.file.lstat()
             except OSError as error:
-                self.skipped.append(Skipped(source.file, why_unreadable(error)))
+                self.skipped.append(Skipped(source.file, (error.strerror or type(error).__name__).lower()))
                 continue
             target = self.cache.find(source.path, status)
             if target is None:
                 unknown.append((source, status))
             else:
-                is_list = status.st_size > CHUNK_BYTES
-                self._take(source, target, status.st_size, None if is_list else (target,))
+                is_list = _core.Cid(target).kind == "list"
+                chunks = None if is_list else ((target, status.st_size),)
+                self._take(source, target, status.st_size, chunks)
                 self.cache.note(source.path, status, target)
         for batch in _batches(unknown, _FILES_AT_ONCE):
             if self.is_stopped.is_set():
@@ -121,6 +138,18 @@ class LocalFolder:
                     changed.append(target)
         return changed
 
+    def records(self, recorded: Recorded) -> list[tuple[str, str, bytes]]:
+        """Return the records of the files that have targets, and of links and folders: path, target, bytes."""
+        known = {
+            source.place: (self.arcs[source.path], self._sizes[source.path])
+            for source in self._sources
+            if source.path in self.arcs
+        }
+        hashed = _core.hash_survey(self._found, self._suite, known, recorded.xattrs)
+        left_out = {source.path for source in self._sources if source.path not in self.arcs}
+        records = hashed.records(recorded.attributes, recorded.owner)
+        return [record for record in records if record[0] not in left_out]
+
     def save(self, root: str) -> None:
         """Write the cache, for the next time."""
         self.cache.save(root, self.arcs)
@@ -129,13 +158,13 @@ class LocalFolder:
         hashed_files = _core.hash_files([source.file for source, _ in batch], self._suite)
         for (source, status), hashed in zip(batch, hashed_files, strict=True):
             if hashed.target is None:
-                self.skipped.append(Skipped(source.file, _why(hashed.failure)))
+                self.skipped.append(Skipped(source.file, str(hashed.failure)))
                 continue
             self._take(source, hashed.target, hashed.size, tuple(hashed.chunks))
             if status is not None:
                 self.cache.note(source.path, status, hashed.target)
 
-    def _take(self, source: Source, target: str, size: int, chunks: tuple[str, ...] | None) -> None:
+    def _take(self, source: Source, target: str, size: int, chunks: tuple[tuple[str, int], ...] | None) -> None:
         self.arcs[source.path] = target
         self._sizes[source.path] = size
         known = self.contents.get(target)
@@ -143,12 +172,6 @@ class LocalFolder:
             self.contents[target] = Content(source.file, size, chunks)
         self.bytes += size
         self._progress(size)
-
-
-def _why(failure: int | str | None) -> str:
-    if failure == "changing":
-        return "changed each of the times that it was read"
-    return why_unreadable(OSError(failure, os.strerror(failure))) if isinstance(failure, int) else str(failure)
 
 
 def _batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:

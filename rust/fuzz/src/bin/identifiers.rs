@@ -1,10 +1,11 @@
 //! Fuzz target: any bytes as varints, CIDs, keys, paths and windows, and as payloads in chunks. All of them are read as the
-//! reference reads them.
+//! reference reads them. Any bytes as a record of attributes, too: what is accepted has no other encoding.
 #![no_main]
 
 use coregw_core::codec::Codec;
 use coregw_core::{Cid, Key, PathKeys, Suite, Window, payload, varint};
 use coregw_fuzz::reference::identifier::{escape, is_cid, read_number};
+use coregw_ops::folder::Attributes;
 use libfuzzer_sys::fuzz_target;
 
 /// The binary form of a CID in text, whatever it is.
@@ -90,8 +91,17 @@ fn payloads(data: &[u8]) {
     }
 }
 
+fn attributes(data: &[u8]) {
+    if let Ok(attributes) = Attributes::decode(data) {
+        let record = attributes.record().expect("what is read can be written");
+        assert_eq!(record.bytes, data);
+        assert_eq!(Attributes::of_record(&record.target, Some(data)), Ok(attributes));
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     cids(data);
+    attributes(data);
     payloads(data);
     if let Ok(text) = std::str::from_utf8(data) {
         texts(text);

@@ -28,7 +28,8 @@ fuzz_target!(|data: &[u8]| {
     hash_many(&messages, &mut digests);
     assert_eq!(digests, expected);
     let mut buffers: Vec<Vec<u8>> = messages.iter().map(|message| [message, &[0xee; 128][..]].concat()).collect();
-    let padded: Vec<_> = buffers.iter_mut().zip(&messages).map(|(buffer, message)| pad(buffer, message.len())).collect();
+    let padded: Vec<_> =
+        buffers.iter_mut().zip(&messages).map(|(buffer, message)| pad(buffer, message.len())).collect();
     hash_padded(&padded, &mut digests);
     assert_eq!(digests, expected);
 });

@@ -7,8 +7,10 @@
 //! ```
 
 pub mod attributes;
+pub mod chunks;
 
-use coregw_core::{Arcs, Key, Result, RootCid, Snapshot, Suite};
+use coregw_core::map::{MapBuilder, NewMap};
+use coregw_core::{Cid, Digest, Key, Result, RootCid, Suite};
 
 pub use attributes::{Attributes, Entry, Record};
 
@@ -17,30 +19,61 @@ pub const ATTRIBUTES_PATH: &str = ".coregw/attributes";
 /// The reserved first segment: no file or folder of that name is part of a folder.
 pub const RESERVED_NAME: &str = ".coregw";
 
-/// The trees of a folder, whole and in memory.
-#[derive(Debug)]
-pub struct Folder {
-    /// The folder's map, with the reserved path if there are attributes.
-    pub files: Snapshot,
-    /// The map of attributes, unless it is empty.
-    pub attributes: Option<Snapshot>,
+/// The roots of a folder's maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderRoots {
+    /// The folder's root.
+    pub root: RootCid,
+    /// The root of the map of attributes, unless that is empty.
+    pub attributes: Option<RootCid>,
 }
 
-impl Folder {
-    /// Builds the maps of a folder from the targets of its files and the records of its paths. O(n log n).
-    ///
-    /// # Errors
-    /// [`coregw_core::Error::Input`] if a path occurs twice in one of them, or a map is too large.
-    pub fn build(suite: Suite, mut files: Arcs, attributes: Arcs) -> Result<Self> {
-        let attributes = if attributes.is_empty() { None } else { Some(Snapshot::map(suite, attributes)?) };
-        if let Some(attributes) = &attributes {
-            files.push(&Key::from_text(ATTRIBUTES_PATH)?, &attributes.root().cid());
-        }
-        Ok(Self { files: Snapshot::map(suite, files)?, attributes })
-    }
+/// Builds the maps of a folder, in memory for incomplete pages only. O(n x depth).
+///
+/// `records` are the targets of the records, `files` those of the files, each in key order. `keep` gets the pages as they
+/// are complete: those of the map of attributes first, each after the pages below it.
+///
+/// # Errors
+/// The first error of either iterator; [`coregw_core::Error::Input`] if a path is reserved or occurs twice, or a map is
+/// too large.
+pub fn build(
+    suite: Suite,
+    records: impl IntoIterator<Item = Result<(Key, Cid)>>,
+    files: impl IntoIterator<Item = Result<(Key, Cid)>>,
+    mut keep: impl FnMut(Vec<(Digest, Vec<u8>)>),
+) -> Result<FolderRoots> {
+    let attributes = map(suite, records, None, &mut keep)?;
+    let attributes = (attributes.count > 0).then_some(attributes.root);
+    let reserved = match attributes {
+        Some(root) => Some((Key::from_text(ATTRIBUTES_PATH)?, root.cid())),
+        None => None,
+    };
+    let root = map(suite, files, reserved, &mut keep)?.root;
+    Ok(FolderRoots { root, attributes })
+}
 
-    /// The folder's root.
-    pub fn root(&self) -> RootCid {
-        self.files.root()
+fn map(
+    suite: Suite,
+    arcs: impl IntoIterator<Item = Result<(Key, Cid)>>,
+    mut reserved: Option<(Key, Cid)>,
+    keep: &mut impl FnMut(Vec<(Digest, Vec<u8>)>),
+) -> Result<NewMap> {
+    let mut builder = MapBuilder::new(suite);
+    for arc in arcs {
+        let (key, target) = arc?;
+        if let Some((path, root)) = reserved.take_if(|reserved| reserved.0 < key) {
+            builder.push(path.as_bytes(), root.as_bytes())?;
+        }
+        builder.push(key.as_bytes(), target.as_bytes())?;
+        let pages = builder.take_pages();
+        if !pages.is_empty() {
+            keep(pages);
+        }
     }
+    if let Some((path, root)) = reserved {
+        builder.push(path.as_bytes(), root.as_bytes())?;
+    }
+    let mut map = builder.finish()?;
+    keep(std::mem::take(&mut map.pages));
+    Ok(map)
 }

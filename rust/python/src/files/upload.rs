@@ -11,7 +11,7 @@ use coregw_ops::car;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::open;
+use super::contents::open;
 use crate::cid::CidLike;
 use crate::detach::{self, Work};
 use crate::list::List;

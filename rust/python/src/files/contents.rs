@@ -1,0 +1,157 @@
+//! The contents of one file: read once, cut into chunks, hashed.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use core::codec::Codec;
+use core::payload::{self, Function};
+use core::{Cid, Snapshot, Suite};
+use coregw_core as core;
+use coregw_ops::folder::chunks::{self, MAX_CHUNK_BYTES};
+
+use super::entries::FileState;
+use super::walk;
+
+/// How often a file is read that changes while it is read.
+const MAX_READS: usize = 3;
+/// The memory that a thread reads into: several chunks, so that the rest of one is rarely moved.
+const BUFFER_BYTES: usize = 8 * MAX_CHUNK_BYTES;
+
+/// A chunk of a file: its payload's CID, and its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) cid: Cid,
+    pub(super) len: u32,
+}
+
+/// A file that was read.
+pub(super) struct Contents {
+    /// The target in the folder's map.
+    pub(super) target: Cid,
+    /// The state in which the file was opened; its size is the number of bytes that were read.
+    pub(super) state: FileState,
+    /// At least one chunk; the only one of a file that is one payload.
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// Why a file was not read.
+pub(super) enum Unread {
+    /// The reason, for the report of skipped files.
+    Skipped(String),
+    /// A signal handler raised an exception.
+    Interrupted,
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        Self::Skipped(walk::why(&error))
+    }
+}
+
+impl From<core::Error> for Unread {
+    fn from(error: core::Error) -> Self {
+        Self::Skipped(error.to_string())
+    }
+}
+
+/// Reads a file that is not a symbolic link, and returns its contents.
+///
+/// A file that changes meanwhile is read again. If it has the same bytes up to the size that it had at first, it only
+/// grew, or its times changed: then these bytes are one version of it. O(bytes), in 2 MiB of memory.
+///
+/// # Errors
+/// Why there is no one version: the file cannot be read, is not a regular file, or keeps changing.
+fn read(
+    path: &Path,
+    suite: Suite,
+    buffer: &mut Vec<u8>,
+    is_interrupted: &impl Fn() -> bool,
+) -> Result<Contents, Unread> {
+    let mut last: Option<(FileState, Vec<Chunk>)> = None;
+    for _ in 0..MAX_READS {
+        let (mut file, state) = open_regular(path)?;
+        let limit = last.as_ref().map_or(state.size, |last| last.0.size.min(state.size));
+        let mut found = Vec::new();
+        let read = each_chunk(&mut file, limit, buffer, &mut |bytes| {
+            if is_interrupted() {
+                return Err(Unread::Interrupted);
+            }
+            found.push(Chunk { cid: payload::cid(bytes, Codec::RAW, FUNCTION)?, len: bytes.len() as u32 });
+            Ok(())
+        })?;
+        let is_unchanged = limit == state.size && read == limit && FileState::of(&file.metadata()?) == state;
+        match last {
+            Some((state, chunks)) if chunks == found => return contents(suite, state, chunks),
+            _ if is_unchanged => return contents(suite, state, found),
+            _ => last = Some((state.with_size(read), found)),
+        }
+    }
+    Err(Unread::Skipped("it keeps changing".to_owned()))
+}
+
+/// As [`read`], into memory that the thread keeps.
+pub(super) fn read_here(path: &Path, suite: Suite, is_interrupted: &impl Fn() -> bool) -> Result<Contents, Unread> {
+    thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+    BUFFER.with_borrow_mut(|buffer| read(path, suite, buffer, is_interrupted))
+}
+
+/// The hash function of payloads.
+const FUNCTION: Function = Function::Hash(Suite::Sha2_256);
+
+/// Opens a file for reading. Does not follow a symbolic link, and does not block on a named pipe.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+fn open_regular(path: &Path) -> Result<(File, FileState), Unread> {
+    let file = open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(Unread::Skipped("not a regular file".to_owned()));
+    }
+    let state = FileState::of(&metadata);
+    Ok((file, state))
+}
+
+/// Gives the chunks of the next `limit` bytes to `take`, at least one. Returns how many bytes there were.
+fn each_chunk(
+    file: &mut File,
+    limit: u64,
+    buffer: &mut Vec<u8>,
+    take: &mut impl FnMut(&[u8]) -> Result<(), Unread>,
+) -> Result<u64, Unread> {
+    let (mut total, mut from, mut has_more) = (0, 0, limit > 0);
+    buffer.clear();
+    for count in 0_u64.. {
+        if has_more && buffer.len() - from < MAX_CHUNK_BYTES {
+            buffer.drain(..from);
+            from = 0;
+            let wanted = (limit - total).min((BUFFER_BYTES - buffer.len()) as u64);
+            let read = file.by_ref().take(wanted).read_to_end(buffer)? as u64;
+            total += read;
+            has_more = read == wanted && total < limit;
+        }
+        let len = chunks::next_chunk(&buffer[from..], limit);
+        if len == 0 && count > 0 {
+            break;
+        }
+        take(&buffer[from..from + len])?;
+        from += len;
+    }
+    Ok(total)
+}
+
+/// The contents of a file with these chunks: one payload, or a list measured in bytes.
+fn contents(suite: Suite, state: FileState, chunks: Vec<Chunk>) -> Result<Contents, Unread> {
+    let target = match &chunks[..] {
+        [only] => only.cid,
+        many => {
+            let elements: Vec<_> = many.iter().map(|chunk| (chunk.cid, u64::from(chunk.len))).collect();
+            Snapshot::list(suite, &elements)?.root().cid()
+        }
+    };
+    Ok(Contents { target, state, chunks })
+}

@@ -1,0 +1,256 @@
+//! The entries of a survey, in little memory: one block a folder.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// The bits of `st_mode` that are recorded.
+const MODE_BITS: u32 = 0o7777;
+/// The time of an entry whose time is out of range.
+const UNKNOWN_TIME: i64 = i64::MIN;
+
+/// What the file system says of a file, link or folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileState {
+    pub(super) size: u64,
+    mtime_ns: i64,
+    pub(super) ctime_ns: i64,
+    pub(super) inode: u64,
+    pub(super) device: u64,
+    pub(super) mode: u16,
+    pub(super) owner: (u32, u32),
+}
+
+impl FileState {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let ns = |seconds: i64, rest: i64| {
+            seconds.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(rest)).unwrap_or(UNKNOWN_TIME)
+        };
+        Self {
+            size: metadata.size(),
+            mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+            device: metadata.dev(),
+            mode: (metadata.mode() & MODE_BITS) as u16,
+            owner: (metadata.uid(), metadata.gid()),
+        }
+    }
+
+    /// The same state of a file of which this many bytes count.
+    pub(super) fn with_size(self, size: u64) -> Self {
+        Self { size, ..self }
+    }
+
+    /// The time of the last modification, unless it is more than 292 years from 1970.
+    pub(super) fn mtime_ns(&self) -> Option<i64> {
+        (self.mtime_ns != UNKNOWN_TIME).then_some(self.mtime_ns)
+    }
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    File,
+    Link,
+    Folder,
+}
+
+impl EntryKind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Link => "link",
+            Self::Folder => "folder",
+        }
+    }
+}
+
+/// Where an entry is and whose it is: few differ in one folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Origin {
+    device: u64,
+    owner: (u32, u32),
+}
+
+/// One entry of a folder, in 48 bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    pub(super) kind: EntryKind,
+    name_len: u8,
+    mode: u16,
+    /// Where the name is in the folder's text. A link's target follows it.
+    name_at: u32,
+    /// Which of the folder's origins it has.
+    origin: u32,
+    /// The size of a file, the length of a link's target, or the number of a folder (0: it was not entered).
+    size: u64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+    inode: u64,
+}
+
+impl Item {
+    fn link_len(&self) -> usize {
+        if self.kind == EntryKind::Link { self.size as usize } else { 0 }
+    }
+
+    /// The number of the folder that this entry is, once it was entered.
+    fn folder(&self) -> Option<u32> {
+        (self.kind == EntryKind::Folder && self.size != 0).then_some(self.size as u32)
+    }
+
+    /// Records the number of the folder that this entry is.
+    pub(super) fn set_folder(&mut self, number: u32) {
+        self.size = number.into();
+    }
+}
+
+/// A folder that was listed: its entries, in the order of their names.
+#[derive(Debug, Default)]
+pub(super) struct FolderItems {
+    /// The number of the folder above, and the place of this one in it; of the top folder, its own number.
+    pub(super) above: (u32, u32),
+    text: Box<[u8]>,
+    pub(super) items: Box<[Item]>,
+    origins: Vec<Origin>,
+}
+
+/// A folder that is being listed.
+#[derive(Default)]
+pub(super) struct FolderDraft {
+    text: Vec<u8>,
+    items: Vec<Item>,
+    origins: Vec<Origin>,
+}
+
+/// The place of a state's origin among `origins`, which it joins if it is new.
+fn origin_of(origins: &mut Vec<Origin>, state: FileState) -> u32 {
+    let origin = Origin { device: state.device, owner: state.owner };
+    let known = origins.iter().rposition(|known| *known == origin);
+    known.unwrap_or_else(|| {
+        origins.push(origin);
+        origins.len() - 1
+    }) as u32
+}
+
+impl FolderDraft {
+    /// Adds an entry. False if its name or its target is too long for a file system, or the folder too large.
+    pub(super) fn push(&mut self, kind: EntryKind, name: &OsStr, target: &[u8], state: FileState) -> bool {
+        let (Ok(name_len), Ok(name_at)) = (name.len().try_into(), self.text.len().try_into()) else { return false };
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(target);
+        let size = match kind {
+            EntryKind::File => state.size,
+            EntryKind::Link => target.len() as u64,
+            EntryKind::Folder => 0,
+        };
+        let FileState { mtime_ns, ctime_ns, inode, mode, .. } = state;
+        let origin = origin_of(&mut self.origins, state);
+        self.items.push(Item { kind, name_len, mode, name_at, origin, size, mtime_ns, ctime_ns, inode });
+        true
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.items.iter().map(|item| name(&self.text, item))
+    }
+
+    /// The folder with the entries for which `keep` is true. O(n log n).
+    pub(super) fn finish(self, above: (u32, u32), keep: impl Fn(&[u8], EntryKind) -> bool) -> FolderItems {
+        let mut text = Vec::with_capacity(self.text.len());
+        let mut items: Vec<_> = self.items.into_iter().filter(|item| keep(name(&self.text, item), item.kind)).collect();
+        items.sort_unstable_by(|a, b| name(&self.text, a).cmp(name(&self.text, b)));
+        for item in &mut items {
+            let bytes = &self.text[item.name_at as usize..][..usize::from(item.name_len) + item.link_len()];
+            item.name_at = text.len() as u32;
+            text.extend_from_slice(bytes);
+        }
+        FolderItems { above, text: text.into(), items: items.into(), origins: self.origins }
+    }
+}
+
+fn name<'a>(text: &'a [u8], item: &Item) -> &'a [u8] {
+    &text[item.name_at as usize..][..usize::from(item.name_len)]
+}
+
+impl FolderItems {
+    pub(super) fn name(&self, item: &Item) -> &OsStr {
+        OsStr::from_bytes(name(&self.text, item))
+    }
+
+    fn link(&self, item: &Item) -> &[u8] {
+        &self.text[item.name_at as usize + usize::from(item.name_len)..][..item.link_len()]
+    }
+}
+
+/// All entries below a folder, in key order: a folder, then what is in it.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    folders: Vec<FolderItems>,
+    /// Of each entry, the number of its folder and its place in it.
+    order: Vec<(u32, u32)>,
+}
+
+impl Inventory {
+    /// Puts folders in order; the first one is the top. O(n).
+    pub(super) fn new(folders: Vec<FolderItems>) -> Self {
+        let mut order = Vec::with_capacity(folders.iter().map(|folder| folder.items.len()).sum());
+        let mut open = vec![(0_u32, 0_u32)];
+        while let Some((folder, at)) = open.pop() {
+            if let Some(item) = folders.get(folder as usize).and_then(|folder| folder.items.get(at as usize)) {
+                order.push((folder, at));
+                open.push((folder, at + 1));
+                open.extend(item.folder().map(|number| (number, 0)));
+            }
+        }
+        Self { folders, order }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    fn get(&self, index: usize) -> (&FolderItems, &Item) {
+        let (folder, at) = self.order[index];
+        let folder = &self.folders[folder as usize];
+        (folder, &folder.items[at as usize])
+    }
+
+    pub(super) fn kind(&self, index: usize) -> EntryKind {
+        self.get(index).1.kind
+    }
+
+    /// What an entry was when it was found. A link's size is the length of its target.
+    pub(super) fn state(&self, index: usize) -> FileState {
+        let (folder, item) = self.get(index);
+        let Origin { device, owner } = folder.origins[item.origin as usize];
+        let &Item { mtime_ns, ctime_ns, inode, mode, .. } = item;
+        let size = if item.kind == EntryKind::Folder { 0 } else { item.size };
+        FileState { size, mtime_ns, ctime_ns, inode, device, mode, owner }
+    }
+
+    /// The target of a symbolic link.
+    pub(super) fn link(&self, index: usize) -> &[u8] {
+        let (folder, item) = self.get(index);
+        folder.link(item)
+    }
+
+    /// The location of an entry, relative to the top. Its text is the path in the folder's map. O(depth).
+    pub(super) fn path(&self, index: usize) -> PathBuf {
+        let mut names = Vec::new();
+        let (mut folder, mut at) = self.order[index];
+        loop {
+            let here = &self.folders[folder as usize];
+            names.push(here.name(&here.items[at as usize]));
+            if folder == 0 {
+                break;
+            }
+            (folder, at) = here.above;
+        }
+        let mut path = PathBuf::with_capacity(names.iter().map(|name| name.len() + 1).sum());
+        path.extend(names.iter().rev().map(Path::new));
+        path
+    }
+}

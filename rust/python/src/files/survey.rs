@@ -1,0 +1,237 @@
+//! The class `Survey`: what a folder has, found on all cores.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use core::{Error, Key, Result};
+use coregw_core as core;
+use pyo3::exceptions::{PyIndexError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::types::PyRange;
+
+use crate::detach::{self, Work};
+use crate::tuples;
+
+use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
+use super::ignores::Excludes;
+use super::signals::Signals;
+use super::walk::{self, Skip, Walked};
+
+/// What a folder, or a single file, has: its files, symbolic links and folders, in key order, and what is left out.
+///
+/// A sequence of ``SurveyEntry(path, kind, size, mode, mtime_ns, ctime_ns, inode, device, owner)``, each made when it
+/// is asked for: an entry takes about 80 bytes of memory.
+///
+/// >>> import tempfile
+/// >>> with tempfile.TemporaryDirectory() as folder:
+/// ...     survey(folder).files
+/// 0
+#[pyclass(frozen, module = "coregw")]
+pub struct Survey(pub(super) State);
+
+/// A survey without Python.
+pub(super) struct State {
+    /// The folder; of a single file, the file.
+    top: PathBuf,
+    is_single_file: bool,
+    pub(super) entries: Inventory,
+    skips: Vec<Skip>,
+    counts: Counts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    files: u64,
+    links: u64,
+    folders: u64,
+    bytes: u64,
+}
+
+/// Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
+///
+/// Symbolic links are not followed, except for `top` itself. What is no file, link or folder, or cannot be read, is
+/// skipped and reported; so is a file or folder of `top` that is named ``.coregw``, which is reserved. Folders and
+/// files that patterns exclude are not entered and not reported.
+///
+/// Patterns have the syntax of ``.gitignore``. Those of `exclude` come first; then those of ``.coregwignore`` files, of
+/// the nearest one first; then ``.git`` is excluded. A pattern that begins with ``!`` includes what later ones exclude.
+///
+/// Args:
+///     top: The folder, or a single file, whose path is its name.
+///     exclude: Patterns, relative to `top`.
+///     gitignore: Whether ``.gitignore`` files count, too, each after the ``.coregwignore`` beside it.
+///
+/// Raises:
+///     InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
+///         file), a pattern is malformed, or `top` is neither a folder nor a regular file.
+///     OSError: If `top` cannot be read.
+///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+///
+/// >>> import pathlib, tempfile
+/// >>> with tempfile.TemporaryDirectory() as folder:
+/// ...     for name in ("a", "b.o"):
+/// ...         _ = pathlib.Path(folder, name).write_bytes(b"hello")
+/// ...     found = survey(folder, exclude=["*.o"])
+/// >>> [(entry.path, entry.kind, entry.size) for entry in found]
+/// [('a', 'file', 5)]
+#[pyfunction]
+#[pyo3(signature = (top, exclude = Vec::new(), gitignore = false), text_signature = "(top, exclude=(), gitignore=False)")]
+pub fn survey(py: Python<'_>, top: PathBuf, exclude: Vec<String>, gitignore: bool) -> PyResult<Survey> {
+    let signals = Signals::new();
+    let failed = |error: io::Error| os_error(&top, &error);
+    let metadata = fs::metadata(&top).map_err(failed)?;
+    if metadata.is_dir() {
+        // An error of the folder itself is raised; one of a folder below it is reported.
+        fs::read_dir(&top).map_err(failed)?;
+    }
+    let found = detach::run(py, Work::Unbounded, || {
+        if metadata.is_file() {
+            return single_file(&top, FileState::of(&metadata));
+        }
+        if !metadata.is_dir() {
+            return Err(Error::request(format!("{}: neither a folder nor a regular file", walk::shown(&top))));
+        }
+        let excludes = Excludes::new(&top, &exclude, gitignore)?;
+        let Walked { entries, skips } = walk::walk(&top, &excludes, &|| signals.is_interrupted())?;
+        Ok(State::new(top, false, entries, skips))
+    });
+    signals.result()?;
+    found.map(Survey)
+}
+
+/// The `OSError` that Python raises for a file.
+fn os_error(file: &Path, error: &io::Error) -> PyErr {
+    PyOSError::new_err((error.raw_os_error(), walk::why(error), file.to_path_buf()))
+}
+
+fn single_file(top: &Path, state: FileState) -> Result<State> {
+    let name = top.file_name().unwrap_or(top.as_os_str());
+    if name.to_str().is_none() {
+        return Err(walk::not_utf8(top));
+    }
+    if name.as_bytes().len() > core::key::MAX_TEXT {
+        return Err(walk::too_long(top));
+    }
+    let mut draft = FolderDraft::default();
+    draft.push(EntryKind::File, name, &[], state);
+    let folder: FolderItems = draft.finish((0, 0), |_, _| true);
+    // Resolved, because files are opened without following symbolic links.
+    let file = fs::canonicalize(top)
+        .map_err(|error| Error::request(format!("{}: {}", walk::shown(top), walk::why(&error))))?;
+    Ok(State::new(file, true, Inventory::new(vec![folder]), Vec::new()))
+}
+
+impl State {
+    fn new(top: PathBuf, is_single_file: bool, entries: Inventory, skips: Vec<Skip>) -> Self {
+        let mut counts = Counts::default();
+        for index in 0..entries.len() {
+            match entries.kind(index) {
+                EntryKind::File => {
+                    counts.files += 1;
+                    counts.bytes = counts.bytes.saturating_add(entries.state(index).size);
+                }
+                EntryKind::Link => counts.links += 1,
+                EntryKind::Folder => counts.folders += 1,
+            }
+        }
+        Self { top, is_single_file, entries, skips, counts }
+    }
+
+    /// What the walk left out.
+    pub(super) fn skips(&self) -> &[Skip] {
+        &self.skips
+    }
+
+    /// Where an entry is on the disk. O(depth).
+    pub(super) fn location(&self, index: usize) -> PathBuf {
+        if self.is_single_file { self.top.clone() } else { self.top.join(self.entries.path(index)) }
+    }
+
+    /// A `SurveyEntry` with this state.
+    pub(super) fn entry<'py>(&self, py: Python<'py>, index: usize, now: FileState) -> PyResult<Bound<'py, PyAny>> {
+        let path = self.entries.path(index);
+        let FileState { size, ctime_ns, inode, device, mode, owner, .. } = now;
+        let kind = self.entries.kind(index).name();
+        let fields = (path.to_string_lossy(), kind, size, mode, now.mtime_ns(), ctime_ns, inode, device, owner);
+        tuples::SURVEY_ENTRY.instance(py, fields)
+    }
+
+    /// The key of an entry's path. O(depth).
+    ///
+    /// # Errors
+    /// None: the walk has checked all paths.
+    pub(super) fn key(&self, index: usize) -> Result<Key> {
+        Key::from_text(&self.entries.path(index).to_string_lossy())
+    }
+}
+
+#[pymethods]
+impl Survey {
+    fn __len__(&self) -> usize {
+        self.0.entries.len()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyAny>> {
+        let index = place(index, self.0.entries.len())?;
+        self.0.entry(py, index, self.0.entries.state(index))
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        each_item(slf)
+    }
+
+    /// The number of files.
+    #[getter]
+    fn files(&self) -> u64 {
+        self.0.counts.files
+    }
+
+    /// The number of symbolic links.
+    #[getter]
+    fn links(&self) -> u64 {
+        self.0.counts.links
+    }
+
+    /// The number of folders, without the top one.
+    #[getter]
+    fn folders(&self) -> u64 {
+        self.0.counts.folders
+    }
+
+    /// The sum of the files' sizes in bytes when they were found.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.counts.bytes
+    }
+
+    /// What was skipped: pairs of the location and the reason, in the order of locations.
+    #[getter]
+    fn skipped(&self) -> Vec<(PathBuf, String)> {
+        self.0.skips.iter().map(|skip| (skip.file.clone(), skip.why.clone())).collect()
+    }
+
+    /// Return the location of an entry on the disk. O(depth).
+    ///
+    /// Args:
+    ///     index: The place of the entry in this survey.
+    ///
+    /// Raises:
+    ///     IndexError: If there is no such place.
+    fn location(&self, index: isize) -> PyResult<PathBuf> {
+        Ok(self.0.location(place(index, self.0.entries.len())?))
+    }
+}
+
+/// The place that an index of Python means.
+pub(super) fn place(index: isize, len: usize) -> PyResult<usize> {
+    let from_end = if index < 0 { len.checked_add_signed(index) } else { usize::try_from(index).ok() };
+    from_end.filter(|&index| index < len).ok_or_else(|| PyIndexError::new_err("the survey has no such entry"))
+}
+
+/// An iterator over the items of a sequence.
+pub(super) fn each_item<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = sequence.py();
+    let places = PyRange::new(py, 0, sequence.len()?.try_into()?)?;
+    py.import("builtins")?.call_method1("map", (sequence.getattr("__getitem__")?, places))
+}

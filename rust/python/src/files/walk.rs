@@ -1,0 +1,272 @@
+//! Walks a folder on all cores.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use core::{Error, InputCode, Result};
+use coregw_core as core;
+use coregw_ops::folder::RESERVED_NAME;
+
+use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
+use super::ignores::{Excludes, Ignores};
+
+/// The maximum length of a path in a map, in bytes.
+const MAX_PATH_BYTES: usize = core::key::MAX_TEXT;
+/// Inventory of one folder between two looks for an interrupt.
+const ENTRIES_BETWEEN_CHECKS: usize = 1024;
+/// The longest time that a thread waits for work without a look for an interrupt.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// What is left out, and why.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Skip {
+    pub(super) file: PathBuf,
+    pub(super) why: String,
+}
+
+/// What a walk found.
+pub(super) struct Walked {
+    pub(super) entries: Inventory,
+    pub(super) skips: Vec<Skip>,
+}
+
+/// A folder that is to be listed.
+struct WalkJob {
+    number: u32,
+    above: (u32, u32),
+    path: PathBuf,
+    ignores: Option<Arc<Ignores>>,
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    /// The deepest folders are at the end, and listed first: so few folders wait.
+    jobs: VecDeque<WalkJob>,
+    /// Threads that list a folder, and may find more.
+    busy: usize,
+    folders: Vec<FolderItems>,
+    skips: Vec<Skip>,
+    failures: Vec<(PathBuf, Error)>,
+}
+
+struct Walk<'a, F> {
+    top: &'a Path,
+    excludes: &'a Excludes,
+    is_interrupted: &'a F,
+    shared: Mutex<Shared>,
+    changed: Condvar,
+}
+
+/// Lists everything below `top` that is not excluded. Symbolic links are not followed. O(entries x depth).
+///
+/// # Errors
+/// [`Error::Input`], naming the file, if a name is not UTF-8, a path is too long or a pattern malformed; the first one in
+/// the order of paths. An interrupt ends the walk early.
+pub(super) fn walk(top: &Path, excludes: &Excludes, is_interrupted: &(impl Fn() -> bool + Sync)) -> Result<Walked> {
+    let walk = Walk { top, excludes, is_interrupted, shared: Mutex::default(), changed: Condvar::new() };
+    {
+        let mut shared = walk.lock();
+        shared.jobs.push_back(WalkJob { number: 0, above: (0, 0), path: top.to_path_buf(), ignores: None });
+        shared.folders.push(FolderItems::default());
+    }
+    let others = thread::available_parallelism().map_or(1, NonZero::get) - 1;
+    thread::scope(|scope| {
+        for _ in 0..others {
+            // Where the system refuses another thread, those that exist do the work.
+            let _ = thread::Builder::new().spawn_scoped(scope, || walk.work());
+        }
+        walk.work();
+    });
+    let mut shared = walk.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, error)) = shared.failures.into_iter().min_by(|a, b| a.0.cmp(&b.0)) {
+        return Err(error);
+    }
+    shared.skips.sort_unstable();
+    Ok(Walked { entries: Inventory::new(shared.folders), skips: shared.skips })
+}
+
+impl<F: Fn() -> bool + Sync> Walk<'_, F> {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists folders until none is left.
+    fn work(&self) {
+        while let Some(job) = self.next_job() {
+            let _busy = Busy(self);
+            self.list(&job);
+        }
+    }
+
+    fn next_job(&self) -> Option<WalkJob> {
+        let mut shared = self.lock();
+        loop {
+            if (self.is_interrupted)() || !shared.failures.is_empty() {
+                return None;
+            }
+            if let Some(job) = shared.jobs.pop_back() {
+                shared.busy += 1;
+                return Some(job);
+            }
+            if shared.busy == 0 {
+                return None;
+            }
+            shared = self.changed.wait_timeout(shared, WAIT).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn skip(&self, file: PathBuf, why: impl Into<String>) {
+        self.lock().skips.push(Skip { file, why: why.into() });
+    }
+
+    fn list(&self, job: &WalkJob) {
+        let mut draft = FolderDraft::default();
+        let listing = match fs::read_dir(&job.path) {
+            Ok(listing) => listing,
+            Err(error) => return self.skip(job.path.clone(), why(&error)),
+        };
+        for (count, entry) in listing.enumerate() {
+            if count % ENTRIES_BETWEEN_CHECKS == ENTRIES_BETWEEN_CHECKS - 1 && (self.is_interrupted)() {
+                return;
+            }
+            let taken = match entry {
+                Ok(entry) => self.take(job, &entry, &mut draft).map_err(|error| (entry.path(), error)),
+                Err(error) => Err((job.path.clone(), error)),
+            };
+            if let Err((file, error)) = taken {
+                self.skip(file, why(&error));
+            }
+        }
+        if let Err((file, error)) = self.finish(job, draft) {
+            self.lock().failures.push((file, error));
+        }
+    }
+
+    /// Reads the state of an entry.
+    fn take(&self, job: &WalkJob, entry: &DirEntry, draft: &mut FolderDraft) -> io::Result<()> {
+        let name = entry.file_name();
+        if job.number == 0 && name == RESERVED_NAME {
+            self.skip(entry.path(), "the name is reserved");
+            return Ok(());
+        }
+        let metadata = entry.metadata()?;
+        let state = FileState::of(&metadata);
+        let kind = if metadata.is_file() {
+            EntryKind::File
+        } else if metadata.is_dir() {
+            EntryKind::Folder
+        } else if metadata.is_symlink() {
+            EntryKind::Link
+        } else {
+            self.skip(entry.path(), "not a regular file");
+            return Ok(());
+        };
+        let target = if kind == EntryKind::Link { fs::read_link(entry.path())? } else { PathBuf::new() };
+        let target = target.as_os_str().as_bytes();
+        if target.len() > coregw_ops::folder::attributes::MAX_LINK_BYTES || !draft.push(kind, &name, target, state) {
+            self.skip(entry.path(), "the name or the target is too long");
+        }
+        Ok(())
+    }
+
+    /// Leaves out what is excluded, checks the names of the rest, and queues the folders among it.
+    fn finish(&self, job: &WalkJob, draft: FolderDraft) -> Result<(), (PathBuf, Error)> {
+        let ignores = self.excludes.enter(&job.path, draft.names(), job.ignores.clone());
+        let ignores = ignores.map_err(|error| (job.path.clone(), error))?;
+        let folder = draft.finish(job.above, |name, kind| {
+            let name = OsStr::from_bytes(name);
+            !self.excludes.excludes(ignores.as_ref(), &job.path.join(name), name, kind == EntryKind::Folder)
+        });
+        let above = job.path.as_os_str().len() - self.top.as_os_str().len();
+        for item in &folder.items {
+            let name = folder.name(item);
+            let file = || job.path.join(name);
+            if name.to_str().is_none() {
+                return Err((file(), not_utf8(&file())));
+            }
+            if above + 1 + name.len() > MAX_PATH_BYTES + 1 {
+                return Err((file(), too_long(&file())));
+            }
+        }
+        self.queue(job, folder, ignores.as_ref());
+        Ok(())
+    }
+
+    fn queue(&self, job: &WalkJob, mut folder: FolderItems, ignores: Option<&Arc<Ignores>>) {
+        let mut found = Vec::new();
+        for (at, item) in folder.items.iter().enumerate().rev().filter(|(_, item)| item.kind == EntryKind::Folder) {
+            let path = job.path.join(folder.name(item));
+            found.push(WalkJob { number: 0, above: (job.number, at as u32), path, ignores: ignores.cloned() });
+        }
+        let mut shared = self.lock();
+        for mut below in found {
+            below.number = shared.folders.len() as u32;
+            shared.folders.push(FolderItems::default());
+            folder.items[below.above.1 as usize].set_folder(below.number);
+            shared.jobs.push_back(below);
+        }
+        shared.folders[job.number as usize] = folder;
+        drop(shared);
+        self.changed.notify_all();
+    }
+}
+
+/// A thread that lists a folder; also if that panics, others must not wait for it.
+struct Busy<'a, 'b, F: Fn() -> bool + Sync>(&'a Walk<'b, F>);
+
+impl<F: Fn() -> bool + Sync> Drop for Busy<'_, '_, F> {
+    fn drop(&mut self) {
+        self.0.lock().busy -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Why a file was skipped, in the words of the system.
+pub(super) fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ELOOP) => "a symbolic link".to_owned(),
+        Some(number) => {
+            let text = error.to_string();
+            text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_lowercase()
+        }
+        None => error.to_string().to_lowercase(),
+    }
+}
+
+/// The refusal of a name that no path of a map has.
+pub(super) fn not_utf8(file: &Path) -> Error {
+    refused(file, "the name is not UTF-8")
+}
+
+/// The refusal of a path that is too long for a map.
+pub(super) fn too_long(file: &Path) -> Error {
+    refused(file, "the path is longer than 4096 bytes")
+}
+
+fn refused(file: &Path, why: &str) -> Error {
+    Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(file)))
+}
+
+/// A file's name for messages: on one line, with escapes for what is not printable or not UTF-8.
+pub(super) fn shown(file: &Path) -> String {
+    let mut text = String::new();
+    for chunk in file.as_os_str().as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' | '\'' | '"' => text.push(c),
+                c => text.extend(c.escape_debug()),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}

@@ -1,0 +1,348 @@
+"""Surveys of folders: what they find, what they skip, and how long files are one version."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import coregw
+from coregw import _core
+from coregw._core import hash_survey
+from coregw.errors import InvalidInput
+from coregw.folders.survey import survey
+
+
+def write(top: Path, *paths: str) -> None:
+    for path in paths:
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text(path)
+
+
+def paths(top: Path, exclude: tuple[str, ...] = (), gitignore: bool = False) -> list[str]:
+    return [entry.path for entry in survey(top, exclude, gitignore) if entry.kind == "file"]
+
+
+def test_a_survey_finds_files_links_and_folders_in_key_order(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    names = ["a", "a b", "a.b", "ab", "b", "é", "@payload", "Ω😀", "-", "\x01", "z"]
+    for _ in range(200):
+        folder = tmp_path.joinpath(*rng.choices(names, k=rng.randrange(4)))
+        kind = rng.randrange(4)
+        if not any(above.is_symlink() or above.is_file() for above in [folder, *folder.parents]):
+            folder.mkdir(parents=True, exist_ok=True)
+            if kind:
+                write(folder, f"file {kind}{rng.choice(names)}")
+            elif not (folder / "link").is_symlink():
+                (folder / "link").symlink_to(rng.choice(names))
+    found = survey(tmp_path)
+    slow = {}
+    for folder, folders, files in os.walk(tmp_path):
+        for name in [*folders, *files]:
+            file = Path(folder, name)
+            kind = "link" if file.is_symlink() else "folder" if file.is_dir() else "file"
+            slow[file.relative_to(tmp_path).as_posix()] = (kind, file.lstat())
+    assert [entry.path for entry in found] == sorted(slow, key=coregw.encode_key)
+    assert (found.files, found.links, found.folders) == tuple(
+        sum(kind == each for kind, _ in slow.values()) for each in ("file", "link", "folder")
+    )
+    assert found.bytes == sum(status.st_size for kind, status in slow.values() if kind == "file")
+    assert found.skipped == []
+    for place, entry in enumerate(found):
+        kind, status = slow[entry.path]
+        size = 0 if kind == "folder" else status.st_size
+        assert entry == (
+            *(entry.path, kind, size, status.st_mode & 0o7777, status.st_mtime_ns, status.st_ctime_ns),
+            *(status.st_ino, status.st_dev, (status.st_uid, status.st_gid)),
+        )
+        assert found.location(place) == tmp_path / entry.path
+    assert found[-1] == found[len(found) - 1]
+    with pytest.raises(IndexError):
+        found[len(found)]
+
+
+def test_special_files_and_reserved_names_are_skipped_and_reported(tmp_path: Path) -> None:
+    write(tmp_path, "real", ".coregw/attributes", "below/.coregw")
+    os.mkfifo(tmp_path / "pipe")
+    found = survey(tmp_path)
+    assert [entry.path for entry in found] == ["below", "below/.coregw", "real"]
+    assert found.skipped == [(tmp_path / ".coregw", "the name is reserved"), (tmp_path / "pipe", "not a regular file")]
+
+
+def test_links_are_found_and_never_followed(tmp_path: Path) -> None:
+    write(tmp_path, "folder/inside")
+    targets = {"file": "folder/inside", "to-folder": "folder", "nothing": "nowhere", "loop": ".", "out": "../../etc"}
+    for name, target in targets.items() | {("long", "x/" * 2047 + "y"), ("passwd", "/etc/passwd")}:
+        (tmp_path / name).symlink_to(target)
+    found = survey(tmp_path)
+    assert [entry.path for entry in found if entry.kind != "link"] == ["folder", "folder/inside"]
+    records = {
+        path: coregw.decode_attributes(target, record) for path, target, record in hash_survey(found).records("exec")
+    }
+    assert {path: record.link for path, record in records.items()} == {
+        **{name: target.encode() for name, target in targets.items()},
+        "long": b"x/" * 2047 + b"y",
+        "passwd": b"/etc/passwd",
+    }
+
+
+def test_names_and_paths_that_no_map_has_are_errors_that_name_the_file(tmp_path: Path) -> None:
+    bad = os.fsencode(tmp_path / "a") + b"/caf\xe9"
+    (tmp_path / "a").mkdir()
+    os.close(os.open(bad, os.O_CREAT))
+    with pytest.raises(InvalidInput, match=r"a/caf\\xe9: the name is not UTF-8") as refused:
+        survey(tmp_path)
+    assert refused.value.code == "invalid_path"
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        survey(Path(os.fsdecode(bad)))
+    assert paths(tmp_path, ("a",)) == []
+    os.unlink(bad)  # noqa: PTH108 - pathlib has no such names
+    folder = tmp_path
+    while len(os.fsencode(folder.relative_to(tmp_path))) < 3842:  # with the name below, more than 4,096
+        folder /= "d" * 100
+    folder.mkdir(parents=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:  # by descriptor, as the whole path is longer than the system allows in a call
+        os.close(os.open("ü" * 127, os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    finally:
+        os.close(descriptor)
+    with pytest.raises(InvalidInput, match="the path is longer than 4096 bytes"):
+        survey(tmp_path)
+
+
+def test_a_link_given_as_the_argument_is_followed_and_a_file_keeps_its_name(tmp_path: Path) -> None:
+    write(tmp_path, "real/file")
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "name").symlink_to("real/file")
+    assert paths(tmp_path / "folder") == ["file"]
+    (entry,) = found = survey(tmp_path / "name")
+    assert (entry.path, entry.kind, found.location(0)) == ("name", "file", (tmp_path / "real/file").resolve())
+    assert hash_survey(found).target(0) == coregw.payload_cid(b"real/file")
+
+
+def test_a_missing_path_and_a_special_file_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        survey(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match="neither a folder nor a regular file"):
+        survey(tmp_path / "pipe")
+    with pytest.raises(TypeError):
+        survey(7)  # type: ignore[arg-type]
+
+
+IGNORES = {
+    ".coregwignore": "*.o\n!keep.o\n/build/\n# a comment\n",
+    "deep/.coregwignore": "!*.o\nsecret\n",
+    ".gitignore": "*.log\n",
+}
+FILES = [
+    "a.o",
+    "keep.o",
+    "build/x",
+    "deep/b.o",
+    "deep/secret",
+    "deep/build/y",
+    "x.log",
+    ".git/config",
+    "deep/.git",
+    "z",
+]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "gitignore", "kept"),
+    [
+        ((), False, {"keep.o", "deep/b.o", "deep/build/y", "x.log", "z"}),
+        ((), True, {"keep.o", "deep/b.o", "deep/build/y", "z"}),
+        (("z", "deep/build"), False, {"keep.o", "deep/b.o", "x.log"}),
+        (
+            ("!a.o", "!.git"),
+            False,
+            {"a.o", "keep.o", "deep/b.o", "deep/build/y", "x.log", "z", ".git/config", "deep/.git"},
+        ),
+        (("/deep", "*", "!z"), False, {"z"}),
+    ],
+)
+def test_patterns_leave_files_and_folders_out(
+    tmp_path: Path, exclude: tuple[str, ...], gitignore: bool, kept: set[str]
+) -> None:
+    write(tmp_path, *FILES)
+    for name, text in IGNORES.items():
+        (tmp_path / name).write_text(text)
+    ignores = set() if "*" in exclude else {".coregwignore", ".gitignore"} | {"deep/.coregwignore"}
+    assert set(paths(tmp_path, exclude, gitignore)) == kept | ignores
+    assert survey(tmp_path, exclude, gitignore).skipped == []
+
+
+def test_malformed_patterns_are_errors_that_name_their_place(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r'exclude "a\{": .*'):
+        survey(tmp_path, ["a{"])
+    write(tmp_path, "x/y")
+    (tmp_path / "x" / ".gitignore").write_text("a{\ny\n")
+    assert paths(tmp_path, gitignore=True) == ["x/.gitignore"]
+    (tmp_path / "x" / ".coregwignore").write_text("b\na{\n")
+    with pytest.raises(InvalidInput, match=r"x/\.coregwignore: .*line 2"):
+        survey(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_files_and_folders_are_skipped_and_reported(tmp_path: Path) -> None:
+    write(tmp_path, "secret/file", "file")
+    (tmp_path / "secret").chmod(0)
+    (tmp_path / "file").chmod(0)
+    found = survey(tmp_path)
+    assert hash_survey(found).skipped == [
+        (tmp_path / "file", "permission denied"),
+        (tmp_path / "secret", "permission denied"),
+    ]
+
+
+def test_files_that_became_something_else_are_skipped_and_reported(tmp_path: Path) -> None:
+    write(tmp_path, "gone", "link", "pipe", "folder", "kept")
+    found = survey(tmp_path)
+    for name in ("gone", "link", "pipe", "folder"):
+        (tmp_path / name).unlink()
+    (tmp_path / "link").symlink_to("kept")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    hashed = hash_survey(found)
+    assert {entry.path for place, entry in enumerate(hashed) if hashed.target(place)} == {"kept"}
+    assert {file.name: why for file, why in hashed.skipped} == {
+        "gone": os.strerror(errno.ENOENT).lower(),
+        "link": "a symbolic link",
+        "pipe": "not a regular file",
+        "folder": "not a regular file",
+    }
+    assert [path for path, *_ in hashed.records()] == ["kept"]
+
+
+def test_known_targets_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b/c")
+    found = survey(tmp_path)
+    (tmp_path / "a").unlink()
+    other = coregw.payload_cid(b"other")
+    hashed = hash_survey(found, known={0: (other, 7), 2: (coregw.List([]).root, 3)})
+    assert [hashed.target(place) for place in range(3)] == [other, None, coregw.List([]).root]
+    assert (hashed.files, hashed.bytes, hashed.skipped) == (2, 10, [])
+    assert [entry.size for entry in hashed] == [7, 0, 3]
+    with pytest.raises(IndexError):
+        hash_survey(found, known={1: (other, 1)})
+    with pytest.raises(IndexError):
+        hash_survey(found, known={3: (other, 1)})
+    for refused in (
+        coregw.Map({}).root,
+        coregw.List([], suite="blake3").root,
+        coregw.payload_cid(b"", hash="identity"),
+    ):
+        with pytest.raises(InvalidInput, match="is not the target of a file"):
+            hash_survey(found, known={0: (refused, 1)})
+
+
+def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"line\n" * 2_000_000)
+    is_done = threading.Event()
+
+    def grow() -> None:
+        with file.open("ab", buffering=0) as log:
+            while not is_done.is_set():
+                log.write(b"line\n")
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        hashed = hash_survey(survey(tmp_path))
+    finally:
+        is_done.set()
+        thread.join()
+    assert hashed.skipped == []
+    prefix = file.read_bytes()[: hashed[0].size]
+    assert len(prefix) >= 10_000_000
+    assert sum(size for _, size in hashed.chunks(0) or []) == len(prefix)
+    (tmp_path / "log").write_bytes(prefix)
+    assert hash_survey(survey(tmp_path)).target(0) == hashed.target(0)
+
+
+def test_a_file_that_keeps_changing_is_skipped_and_reported(tmp_path: Path) -> None:
+    file = tmp_path / "changing"
+    file.write_bytes(bytes(64 << 20))
+    is_done = threading.Event()
+
+    def change() -> None:
+        stamp = 0
+        with file.open("r+b", buffering=0) as opened:
+            while not is_done.is_set():
+                stamp += 1
+                os.pwrite(opened.fileno(), stamp.to_bytes(8, "big"), 0)
+                os.pwrite(opened.fileno(), stamp.to_bytes(8, "big"), 63 << 20)
+
+    write(tmp_path, "kept")
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        hashed = hash_survey(survey(tmp_path))
+    finally:
+        is_done.set()
+        thread.join()
+    assert hashed.skipped == [(file, "it keeps changing")]
+    assert hashed.files == 1
+
+
+def test_progress_counts_all_bytes_and_its_exceptions_end_the_work(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{number}/file" for number in range(100)))
+    found = survey(tmp_path)
+    counts: list[int] = []
+    assert sum(counts) == 0
+    hashed = hash_survey(found, progress=counts.append)
+    assert sum(counts) == hashed.bytes == found.bytes
+
+    def fail(count: int) -> None:
+        raise ZeroDivisionError(count)
+
+    with pytest.raises(ZeroDivisionError):
+        hash_survey(found, progress=fail)
+
+
+PROGRAM = """
+import signal, sys
+from coregw import _core
+from coregw._core import hash_survey
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in this process group
+print('ready', flush=True)
+_core.hash_survey(_core.survey(sys.argv[1]))
+"""
+
+
+def test_an_interrupt_ends_the_hashing_of_a_long_file(tmp_path: Path) -> None:
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(1 << 40)  # hours of work, and no space on the disk
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "KeyboardInterrupt" in errors
+
+
+def test_the_words_for_what_is_recorded_are_checked(tmp_path: Path) -> None:
+    hashed = hash_survey(survey(tmp_path))
+    for call in (hashed.roots, hashed.records):
+        with pytest.raises(InvalidInput, match="no-times"):
+            call("some")
+    with pytest.raises(InvalidInput, match="suite"):
+        hash_survey(survey(tmp_path), "md5")
+    assert isinstance(hashed, _core.HashedFolder)
