@@ -11,6 +11,7 @@ import pytest
 
 from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
+from coregw.store.collection import Stored
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.testing.support import multihash_of, random_bytes, upload
 from store.rocksdb_support import (
@@ -170,6 +171,15 @@ async def test_a_damaged_row_fails_the_requests_that_read_it_and_not_others_of_t
         assert isinstance(results[0], StoreDamaged)
         assert results[1:] == [[True], [True]]
         assert database.syncs == 2
+
+
+async def test_pages_that_a_collection_removes_do_not_pile_up_until_its_end(
+    store: RocksStore, database: ControlledDatabase
+) -> None:
+    async with store.collect(0) as collection:
+        for start in range(0, 150_000, 5000):
+            await collection.remove(Stored.PAGES, [b"%032d" % (start + i) for i in range(5000)])
+        assert database.syncs == 1
 
 
 # --- aborted uploads --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import serving
 from car_files import TYPE, block, cid, header
 
 MIB = 1 << 20
-SIZE = 4 * MIB
+SIZE = 2 * MIB
 EMPTY = "bafkqaaa"
 """The shortest CID: the identity CID of no bytes."""
 
@@ -40,6 +40,13 @@ def short_names(before: str, item: str, after: str, size: int = SIZE) -> bytes:
     items = (size - len(before) - len(after)) // (len(item) + 3)
     names = itertools.islice(itertools.product(letters, repeat=4), items)
     return (before + ",".join(item % "".join(name) for name in names) + after).encode()
+
+
+def lines_of_arcs(size: int) -> bytes:
+    """Lines of arcs with short paths, in no order."""
+    names = itertools.product("zyxwvutsrqponmlkjihgfedcba", repeat=5)
+    line = f'["%s","{EMPTY}"]\n'
+    return "".join(line % "".join(name) for name in itertools.islice(names, size // (len(line) + 3))).encode()
 
 
 def paths_of(key: str, before: str = "") -> Iterator[tuple[str, bytes]]:
@@ -97,6 +104,9 @@ def _batches(root: str) -> Iterator[LargeBody]:
         yield LargeBody(route, f"blocks {item}", filled(f'{{{put},"blocks":[', item, "]}"), status)
     for item in ('""', '"aa"'):
         yield LargeBody(route, f"CIDs {item}", filled(f'{{{has},"cids":[', item, "]}"), 413)
+    get = '"profile":"cas.get-batch/v0alpha1"'
+    for item in ('""', f'"{EMPTY}"'):
+        yield LargeBody("/v1/cas/car", f"CIDs {item}", filled(f'{{{get},"cids":[', item, "]}"), 413)
     data = base64.b64encode(bytes(1500)).decode()
     yield LargeBody(route, "2,000 blocks", filled(f'{{{put},"blocks":[', f'{{"data":"{data}"}}', "]}"), 200)
     escaped = "\\u0041" * (SIZE // 24 * 4)
@@ -155,6 +165,12 @@ def _changes(root: str, items: str) -> Iterator[LargeBody]:
     yield LargeBody(
         of_map, "short arcs", short_names(start, f'{{"path":"%s","after":{target}}}', of_maps, 2 * SIZE), 201
     )
+    lines = (("content-type", "application/x-ndjson"),)
+    for about, line in (("empty arrays", b"[]\n"), ("one arc", b'["a","%s"]\n' % EMPTY.encode())):
+        yield LargeBody("/v1/roots", f"lines: {about}", line * (SIZE // len(line)), 400, lines)
+    yield LargeBody("/v1/roots", "lines: blank", b"\n" * SIZE, 201, lines)
+    yield LargeBody("/v1/roots", "lines: one long line", b'["' + b"a" * SIZE, 400, lines)
+    yield LargeBody("/v1/roots", "lines: short arcs", lines_of_arcs(2 * SIZE), 201, lines)
     yield LargeBody("/v1/roots", "short arcs", short_names('{"arcs":{', f'"%s":"{EMPTY}"', "}}", 2 * SIZE), 201)
 
 
