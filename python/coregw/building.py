@@ -60,7 +60,7 @@ def build(
 def store_sorted(sorter: ArcSorter, store: str | os.PathLike[str], suite: str) -> str:
     """Store the map of sorted arcs in the store in a directory, and return its root. Raises as `build`."""
     try:
-        from coregw.engine.offline import store_map
+        from coregw.upkeep.offline import store_map
     except ModuleNotFoundError as error:
         raise missing_extra(error, "coregw.build with a store", "server") from error
     return store_map(sorter, store, suite)
