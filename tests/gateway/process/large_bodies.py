@@ -12,7 +12,7 @@ import serving
 from car_files import TYPE, block, cid, header
 
 MIB = 1 << 20
-SIZE = 2 * MIB
+SIZE = 4 * MIB
 EMPTY = "bafkqaaa"
 """The shortest CID: the identity CID of no bytes."""
 

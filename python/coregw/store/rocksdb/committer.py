@@ -33,6 +33,8 @@ MAX_WAITING: Final = 16_384
 _GROUP_BYTES: Final = 1 << 20
 _GROUP_REQUESTS: Final = 1024
 _MAX_UNSYNCED_BYTES: Final = 16 << 20
+_WRITE_BYTES: Final = 128
+"""The memory of a write besides its key and value: writes of pages are kept until they are synced."""
 
 _TICK_SECONDS: Final = 1.0
 """How often the high-water mark is refreshed, and how often a database that cannot write is reopened."""
@@ -296,7 +298,8 @@ class Committer:
             except Exception as error:
                 self._note_fault(error)
                 raise
-            self._unsynced_bytes += sum(request.size for request in accepted) + len(transaction.writes)
+            self._unsynced_bytes += sum(request.size for request in accepted)
+            self._unsynced_bytes += _WRITE_BYTES * len(transaction.writes)
         if len(accepted) < len(group) or not all(request.durable for request in accepted):
             _settle(request for request in group if request.error is not None or not request.durable)
         # Syncing the chunks of uploads in progress keeps the sync of a commit, which others wait for, short.
