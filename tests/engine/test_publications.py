@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coregw.engine.publications import RecordTable
-from coregw.engine.records import Record, record_key, revision_key
+from coregw.engine.publications.records import Record, record_key, revision_key
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, StoreDamaged
 from coregw.store import Store, Table
 from stores import KINDS, opened

@@ -134,7 +134,7 @@ class Engine:
         """Return figures for metrics. O(1)."""
         cache, driver = self._cache, self._driver
         return EngineFigures(
-            cache.hits, cache.misses, cache.used_bytes, cache.max_bytes, driver.pages_read, driver.jobs
+            cache.hits, cache.misses, cache.used_bytes, cache.max_bytes, driver.page_reads.pages_read, driver.jobs
         )
 
     # --- queries ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
+from coregw.engine.pages import PageReads
 from coregw.engine.placement import (
     HEAVY_BODY_BYTES,
     MAX_LOOP_BYTES,
@@ -63,8 +64,8 @@ class Driver:
         self._heavy = asyncio.Semaphore(heavy_requests)
         self._max_nodes = max_nodes
         self._seconds = seconds
-        self.pages_read = 0
-        """How many pages were read from the store."""
+        self.page_reads = PageReads(store)
+        """Reads of pages from the store."""
         self.jobs = 0
         """How many calls are running in worker threads or waiting for one."""
         self._expiries = store.expiries
@@ -72,7 +73,8 @@ class Driver:
         """Roots that were found to have lost pages, until they are stored again."""
 
     async def close(self) -> None:
-        """Wait for worker threads. Idempotent."""
+        """Wait for reads in flight and for worker threads. Idempotent."""
+        await self.page_reads.close()
         await asyncio.to_thread(self._workers.shutdown)
 
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
@@ -183,8 +185,7 @@ class Driver:
             RootNotFound: One is missing since its root has expired. The cache may not have known that, and an operation
                 may take longer than the collection of the garbage that its root has become.
         """
-        pages = await self._store.get(Table.PAGES, need.pages or [])
-        self.pages_read += len(pages)
+        pages = await self.page_reads.get(need.pages or [])
         if None in pages:
             await self._require_unexpired(
                 {tree for tree, page in zip(need.trees or [], pages, strict=True) if not page}

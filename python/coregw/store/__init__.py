@@ -41,8 +41,8 @@ class Table(StrEnum):
     ROOTS = "roots"
     """Binary root CID -> nothing. A root is held if its row exists. The store dates these rows: see `Store.renew`."""
     RECORDS = "records"
-    """Everything that changes or is listed. The first byte of a key names the row's owner (`coregw.engine.records`:
-    ``n`` and ``r``; others choose another)."""
+    """Everything that changes or is listed. The first byte of a key names the row's owner: ``n`` and ``r`` are
+    `coregw.engine.publications.records`, others choose another."""
 
     @property
     def is_write_once(self) -> bool:

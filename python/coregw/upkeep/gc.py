@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from coregw.engine.records import decode_record, revision_prefix
+from coregw.engine.publications.records import decode_record, revision_prefix
 from coregw.errors import Unavailable
 from coregw.messages.maintenance import GarbageCollected
 from coregw.messages.progress import Progress

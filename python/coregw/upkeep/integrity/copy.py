@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from coregw.engine.records import encode_record, record_key, revision_key
+from coregw.engine.publications.records import encode_record, record_key, revision_key
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, RootRow, chunk_range, upload_id

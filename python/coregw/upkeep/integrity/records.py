@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from coregw._core import Cid
-from coregw.engine.records import Record, decode_record
+from coregw.engine.publications.records import Record, decode_record
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.database import RawDatabase, RawRow

@@ -1,7 +1,8 @@
 """Publications: the only state that changes (protocol section 5, *published record*).
 
-A publication reads the newest revision, applies the rules of `coregw.engine.records`, and writes by compare-and-set; if
-another one won, it starts again. So any number of processes may publish to one store, and a frozen record stays frozen.
+A publication reads the newest revision, applies the rules of `coregw.engine.publications.records`, and writes by
+compare-and-set; if another one won, it starts again. So any number of processes may publish to one store, and a frozen
+record stays frozen.
 Who may publish is decided by `coregw.gateway.admin`.
 """
 
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from msgspec import UNSET
 
 from coregw._core import Cid
-from coregw.engine.records import (
+from coregw.engine.publications.records import (
     Record,
     check_expected,
     check_names,
@@ -73,7 +74,7 @@ class RecordTable:
             The new revision. Concurrent publications get different ones.
 
         Raises:
-            Conflict: As `coregw.engine.records.next_record`.
+            Conflict: As `coregw.engine.publications.records.next_record`.
             RootNotFound: A required root is not held.
             InvalidInput: Also if `now` is naive or `expected_revision` is negative.
         """
