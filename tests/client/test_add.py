@@ -140,40 +140,55 @@ async def test_nothing_that_was_acknowledged_is_sent_again_after_an_interruption
         assert [client.get_payload(added.arcs[str(number)]) for number in range(40)] == datas
 
 
+@pytest.mark.parametrize("recorded", [Recorded("none"), Recorded("exec"), Recorded(xattrs=True)], ids=str)
 async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_requests(
-    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    gateway: str,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    recorded: Recorded,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     marker = os.urandom(8).hex()
     for number in range(20):
         (tmp_path / str(number)).write_text(f"{marker} {number}")
     (tmp_path / "large").write_bytes(BIG + marker.encode())
+    (tmp_path / "6").chmod(0o700)
     requests: list[str] = []
 
     def note(reply: Reply) -> Reply:
         requests.append("/".join(part for part in reply.path.split("/") if not part.startswith("bag")))
         return reply
 
-    async def add_with_cache(url: str) -> Added:
+    async def add_with_cache(url: str, recorded: Recorded = recorded) -> Added:
         requests.clear()
         async with AsyncClient(url) as client:
             cache = StatCache.of(tmp_path, "test")
-            return await add_folder(client, survey(tmp_path), cache=cache, recorded=Recorded("none"))
+            return await add_folder(client, survey(tmp_path), cache=cache, recorded=recorded)
 
     complete, mutate = "/v1/roots/complete", "/v1/roots/mutations"
     with lying_gateway(note, gateway) as url:
         first = await add_with_cache(url)
-        assert requests == [complete, "/v1/cas/batch", "/v1/car", "/v1/car", "/v1/roots"]
+        maps = ["/v1/roots"] * (1 if recorded.attributes == "none" else 2)
+        assert requests == [complete, "/v1/cas/batch", "/v1/car", "/v1/car", *maps]
         assert (await add_with_cache(url)).root == first.root
         assert requests == [complete]
-        (tmp_path / "3").write_text("changed")
+        (tmp_path / "3").write_text(f"changed {marker}")
         (tmp_path / "4").unlink()
-        (tmp_path / "large").write_bytes(BIG + b"another end")
+        (tmp_path / "large").write_bytes(BIG + b"another end" + marker.encode())
         changed = await add_with_cache(url)
         assert requests == [complete, complete, "/v1/cas/batch", "/v1/car", "/v1/car", mutate]
-        assert changed.sent <= len("changed") + CHUNK_BYTES // 4  # the last chunk of the large file
-        assert changed.root == coregw.hash_tree(tmp_path, attributes="none")
+        assert changed.sent <= len(f"changed {marker}") + CHUNK_BYTES // 4  # the last chunk of the large file
+        assert changed.root == coregw.hash_tree(tmp_path, attributes=recorded.attributes, xattrs=recorded.xattrs)
         assert (await add_with_cache(url)).root == changed.root
+        assert requests == [complete]
+        (tmp_path / "5").chmod(0o700)
+        again = await add_with_cache(url)
+        assert requests == [complete] + [complete, mutate] * (again.root != changed.root)
+        assert (again.root == changed.root) == (recorded.attributes == "none")
+        other = await add_with_cache(url, Recorded("no-times"))  # after a root that records something else
+        assert other.root == coregw.hash_tree(tmp_path, attributes="no-times")
+        assert (await add_with_cache(url)).root == again.root
         assert requests == [complete]
     with Client(gateway) as client:
         assert client.is_complete(changed.root)

@@ -51,7 +51,7 @@ def hashed(tree: Path, suite: str = "sha2-256", options: str = "") -> LocalFolde
     """Read a tree with its cache, and write the cache."""
     folder = LocalFolder(survey(tree), suite, StatCache.of(tree, suite + options), lambda count: None)
     folder.read_all()
-    folder.save(coregw.Map(folder.arcs, suite).root)
+    folder.save(coregw.Map(folder.arcs, suite).root, None, {})
     return folder
 
 
@@ -123,7 +123,7 @@ def test_a_cache_that_is_damaged_or_of_another_folder_is_ignored(
         case "gone":
             file.unlink()
         case _:
-            file.write_bytes(data.replace(b"stat 1", b"stat 2", 1))
+            file.write_bytes(data.replace(b"stat 2", b"stat 3", 1))
     reads.clear()
     assert hashed(tree).arcs["a"] == coregw.payload_cid(b"y")
     assert sorted(reads) == ["a", "c", "large", "same"]

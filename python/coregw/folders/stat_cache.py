@@ -1,7 +1,9 @@
-"""What is known of a folder's files since they were added last: their state, and the target of their bytes.
+"""What is known of a folder since it was added last: the state of its files, the target of their bytes, and both maps.
 
 Like git's index: a file whose inode, size, and times of modification and change are those of the cache is not read
-again. A cache is an optimisation only. If it is missing, damaged, or of another folder, all files are read.
+again, and a changed folder is sent as changes of its maps. Targets of bytes do not depend on what is recorded of files
+or left out, so one cache serves all such choices; changes are against the maps that were sent last, whatever the choice
+was then. A cache is an optimisation only. If it is missing, damaged, or of another folder, all files are read.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import msgspec
 
 __all__ = ["StatCache", "cache_folder"]
 
-_MAGIC: Final = b"coregw stat 1\n"
+_MAGIC: Final = b"coregw stat 2\n"
 _DIGEST_BYTES: Final = 32
 _RACY_NANOSECONDS: Final = 2_000_000_000
 """The coarsest timestamps of common file systems (FAT)."""
@@ -39,6 +41,8 @@ class _Content(msgspec.Struct, array_like=True, frozen=True):
     options: str
     began: int
     root: str
+    attributes: str | None
+    records: dict[str, str]
     entries: list[_Entry]
 
 
@@ -52,7 +56,9 @@ class StatCache:
 
     Attributes:
         root: The root of the folder when it was added last; None if that is not known.
-        targets: The target of each path below that root.
+        targets: The target of each file's path below that root.
+        attributes: The root of its map of attributes; None if it has none.
+        records: The target of each path in that map.
     """
 
     def __init__(self, file: Path | None, folder: Path, options: str) -> None:
@@ -64,6 +70,8 @@ class StatCache:
         content = self._read()
         self.root = content.root if content is not None else None
         self.targets = {entry.path: entry.target for entry in content.entries} if content is not None else {}
+        self.attributes = content.attributes if content is not None else None
+        self.records = content.records if content is not None else {}
         # A file that changed just before it was read may have changed again just after, with the same times.
         before = content.began - _RACY_NANOSECONDS if content is not None else 0
         self._known = {
@@ -94,18 +102,27 @@ class StatCache:
         state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         self._new.append(_Entry(path, *state, target))
 
-    def save(self, root: str, arcs: Mapping[str, str]) -> None:
+    def save(
+        self,
+        root: str,
+        arcs: Mapping[str, str],
+        attributes: str | None,
+        records: Mapping[str, str],
+    ) -> None:
         """Replace the cache, atomically. A failure is ignored.
 
         Args:
             root: The root of the folder.
-            arcs: The target of each path of it. Those that were not noted have to be read the next time.
+            arcs: The target of each file's path. Those that were not noted have to be read the next time.
+            attributes: The root of its map of attributes, if it has one.
+            records: The target of each path in that map.
         """
         if self._file is None:
             return
         noted = {entry.path: entry for entry in self._new if arcs.get(entry.path) == entry.target}
         entries = [noted.get(path) or _Entry(path, 0, 0, 0, 0, target) for path, target in arcs.items()]
-        body = msgspec.msgpack.encode(_Content(self._folder, self._options, self._began, root, entries))
+        content = _Content(self._folder, self._options, self._began, root, attributes, dict(records), entries)
+        body = msgspec.msgpack.encode(content)
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             partial = self._file.with_name(f"{self._file.name}.{secrets.token_hex(4)}")

@@ -26,7 +26,7 @@ from coregw.client.folders.local import LocalFolder, Part
 from coregw.client.folders.parallel import for_each
 from coregw.client.operations.steps import check_same_cid
 from coregw.client.query import CidLike
-from coregw.errors import Conflict, RootNotFound
+from coregw.errors import Conflict, RootNotFound, TooLarge
 from coregw.folders.attributes import ATTRIBUTES_PATH
 from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import Skipped, Survey
@@ -142,7 +142,7 @@ async def add_folder(
         folder.is_stopped.set()
     upload = _Upload(client, folder, suite, progress, recorded)
     if await upload.is_held():
-        await anyio.to_thread.run_sync(folder.save, upload.root)
+        await upload.save()
         return upload.added()
     for attempt in range(_MAX_ATTEMPTS):
         if not (changed := await upload.send()):
@@ -150,7 +150,7 @@ async def add_folder(
         follow_up = folder.read_again if attempt < _MAX_ATTEMPTS - 1 else folder.leave_out
         await anyio.to_thread.run_sync(follow_up, changed)
     await upload.send_map()
-    await anyio.to_thread.run_sync(folder.save, upload.root)
+    await upload.save()
     return upload.added()
 
 
@@ -168,7 +168,8 @@ class _Upload:
         self._suite = suite
         self._progress = progress
         self._held: set[str] = set()
-        self._base: dict[str, str] | None = None
+        self._has_base = False
+        self._attributes: str | None = None
         self.root = ""
 
     async def is_held(self) -> bool:
@@ -181,24 +182,22 @@ class _Upload:
             return True
         cache = self._folder.cache
         if cache.root is not None and cache.root != self.root and await self._client.is_complete(cache.root):
-            self._base = cache.targets
+            self._has_base = True
             self._held.update(cache.targets.values())
         return False
 
     async def _files(self) -> dict[str, str]:
         """The arcs of the folder's map, with the one of the map of attributes (protocol section 7)."""
         self._records = await anyio.to_thread.run_sync(self._folder.records, self._recorded)
-        if not self._records:
-            return self._folder.arcs
-        attributes = _core.Map({path: target for path, target, _ in self._records}, self._suite).root
-        return {**self._folder.arcs, "/".join(ATTRIBUTES_PATH): attributes}
+        self._attributes = _core.Map(self._record_targets(), self._suite).root if self._records else None
+        return _with_attributes(self._folder.arcs, self._attributes)
 
-    async def _send_attributes(self) -> None:
-        for _, target, record in self._records:
-            if _core.Cid(target).hash_name != "identity":
-                await self._client.put_payload(record, codec="dag-cbor")
-        if self._records:
-            await self._client.create_root({path: target for path, target, _ in self._records}, self._suite)
+    def _record_targets(self) -> dict[str, str]:
+        return {path: target for path, target, _ in self._records}
+
+    async def save(self) -> None:
+        """Write the cache, for the next time."""
+        await anyio.to_thread.run_sync(self._folder.save, self.root, self._attributes, self._record_targets())
 
     def added(self) -> Added:
         """The result."""
@@ -207,19 +206,34 @@ class _Upload:
         return Added(self.root, folder.arcs, lists, folder.bytes, self.sent, folder.skipped)
 
     async def send_map(self) -> None:
-        """Store the map: as a change of the one of the last time if that is shorter."""
-        arcs, base = await self._files(), self._base
-        await self._send_attributes()
-        # The cache does not have the last map of attributes, which a change would have to name.
-        changes = [] if base is None or self._records else _changes(base, arcs)
-        if 0 < len(changes) <= max(_MIN_CHANGES, len(arcs) // 8):
-            self.root = _core.Map(arcs, self._suite).root
-            with suppress(Conflict, RootNotFound):  # the cache is wrong, or the root has expired just now
-                base_root = self._folder.cache.root or ""
-                receipt = await self._client.mutate(base_root, [Delta(kind="map", changes=changes)])
+        """Store both maps: in one request, as changes of those of the last time, if that is shorter."""
+        arcs = await self._files()
+        self.root = _core.Map(arcs, self._suite).root
+        held = set(self._folder.cache.records.values()) if self._has_base else set()
+        for _, target, record in self._records:
+            if target not in held and _core.Cid(target).hash_name != "identity":
+                await self._client.put_payload(record, codec="dag-cbor")
+        if self._has_base and (deltas := self._deltas(arcs)):
+            base = self._folder.cache.root or ""
+            with suppress(Conflict, RootNotFound, TooLarge):  # the cache is wrong, or the root has expired just now
+                receipt = await self._client.mutate(base, deltas)
                 check_same_cid("change the map", receipt.new_root, self.root)
                 return
+        if self._records:
+            await self._client.create_root(self._record_targets(), self._suite)
         self.root = await self._client.create_root(arcs, self._suite)
+
+    def _deltas(self, arcs: dict[str, str]) -> list[Delta]:
+        """The changes from the maps of the last time, attributes first; none if the maps themselves are shorter."""
+        cache, records = self._folder.cache, self._record_targets()
+        files = _changes(_with_attributes(cache.targets, cache.attributes), arcs)
+        attributes = _changes(cache.records, records) if records else []
+        if len(files) + len(attributes) > max(_MIN_CHANGES, (len(arcs) + len(records)) // 8):
+            return []
+        if attributes and cache.attributes is None:
+            return []
+        changed = ((cache.attributes, attributes), (cache.root, files))
+        return [Delta(kind="map", object=root, changes=changes) for root, changes in changed if root and changes]
 
     async def send(self) -> set[str]:
         """Send all payloads and lists that the gateway lacks; return targets whose files have other bytes meanwhile."""
@@ -282,6 +296,10 @@ class _Upload:
                 trees.append(_core.List([part[3] for part in parts], [part[2] for part in parts], self._suite))
             car = await anyio.to_thread.run_sync(partial(_core.lists_car, trees))
             await self._client.put_car(car, f"send {len(trees)} lists")
+
+
+def _with_attributes(arcs: dict[str, str], attributes: str | None) -> dict[str, str]:
+    return arcs if attributes is None else {**arcs, "/".join(ATTRIBUTES_PATH): attributes}
 
 
 def _changes(before: dict[str, str], after: dict[str, str]) -> list[Change]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -150,9 +150,9 @@ class LocalFolder:
         records = hashed.records(recorded.attributes, recorded.owner)
         return [record for record in records if record[0] not in left_out]
 
-    def save(self, root: str) -> None:
+    def save(self, root: str, attributes: str | None, records: Mapping[str, str]) -> None:
         """Write the cache, for the next time."""
-        self.cache.save(root, self.arcs)
+        self.cache.save(root, self.arcs, attributes, records)
 
     def _read(self, batch: Sequence[tuple[Source, os.stat_result | None]]) -> None:
         hashed_files = _core.hash_files([source.file for source, _ in batch], self._suite)
