@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
@@ -11,8 +13,9 @@ from typing import TypeVar
 import pytest
 
 import coregw
+from car_files import block, cid, header
 from coregw.engine import Engine
-from coregw.errors import Conflict, RootNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.errors import Conflict, InvalidInput, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
@@ -256,5 +259,24 @@ def test_a_long_answer_is_written_beside_the_event_loop() -> None:
             iterations += 1
         assert len(scan.result()) > 8 << 20
         assert iterations > 20
+
+    run(use)
+
+
+@pytest.mark.parametrize("blocks", [10, 70_000])
+def test_a_refused_import_does_not_keep_its_body(blocks: int) -> None:
+    body = header(cid(0x303110, b"\0")) + block(b"\x01\x55\x00\x00", b"") * blocks
+
+    async def use(engine: Engine, _: WatchedStore) -> None:
+        gc.collect()
+        gc.disable()
+        before = sys.getrefcount(body)
+        try:
+            with pytest.raises(InvalidInput, match="is not among the blocks"):
+                await engine.cars.import_whole(body)
+            await asyncio.sleep(0)
+            assert sys.getrefcount(body) == before
+        finally:
+            gc.enable()
 
     run(use)

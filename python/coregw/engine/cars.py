@@ -146,12 +146,15 @@ class Cars:
 
     async def import_whole(self, body: bytes) -> bytes:
         """Store a CAR that is in memory, as `import_car` does."""
-        limits = self._limits
+        imported = await self._import_from_memory(body)
+        # By now the reader of the first attempt is freed: its memory would add to that of the second.
+        return imported if imported is not None else await self.import_car(_one_chunk(body))
+
+    async def _import_from_memory(self, body: bytes) -> bytes | None:
+        """Store a CAR without a spool; return None, having stored nothing, if it has too many blocks for that."""
         async with self._imports:
-            car = WholeCar(body, limits.payload_bytes, limits.blocks)
-            if await self._driver.in_worker(car.check):
-                return await self._store_all(car)
-        return await self.import_car(_one_chunk(body))
+            car = WholeCar(body, self._limits.payload_bytes, self._limits.blocks)
+            return await self._store_all(car) if await self._driver.in_worker(car.check) else None
 
     async def _store_all(self, car: ReceivedCar) -> bytes:
         """Check the trees of a CAR whose blocks are checked, and store everything; return the response."""

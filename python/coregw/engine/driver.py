@@ -288,6 +288,9 @@ class Driver:
         except asyncio.CancelledError:
             await asyncio.wait([call])
             raise
+        finally:
+            # The exception of the call refers to this frame: as a cycle, they would keep what the call used.
+            del call
 
 
 def _response(polled: bytes | Need) -> bytes:

@@ -23,8 +23,8 @@ MAX_CID_BYTES: Final = 160
 """No binary CID is longer: an identity CID holds a payload of at most 128 bytes."""
 
 
-CHECK_BYTES: Final = 4 << 20
-"""Bytes that `Spool.check_more` checks."""
+CHECK_BYTES: Final = 1 << 20
+"""Bytes that `Spool.check_more` reads and checks."""
 
 MAX_FIRST_BLOCKS: Final = 16_384
 """Blocks that are checked as they arrive. They take 1 MiB of memory."""

@@ -12,8 +12,8 @@ use crate::json::{self, objects};
 use crate::run::{Operation, Slot};
 use crate::trees::{MAX_STORE_BYTES, Trees};
 
-/// Payloads to store at once.
-const PAYLOADS_AT_ONCE: usize = 4096;
+/// Payloads to store at once; the store takes some 3 KiB of memory for each.
+const PAYLOADS_AT_ONCE: usize = 1024;
 /// Bytes of payloads to store at once; a longer payload is stored alone.
 const PAYLOAD_BYTES_AT_ONCE: u64 = 4 << 20;
 /// Root records to store at once.
