@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coregw._core import ArcSorter
 from coregw.extras import missing_extra
-
-if TYPE_CHECKING:
-    from coregw._core import CidLike
+from coregw.verify import CidLike
 
 __all__ = ["build", "store_sorted"]
 

@@ -71,7 +71,7 @@ impl PendingNodes {
         if let State::Inner { left: l, right: r, .. } = arena.node(node).state {
             let right = arena.node(r);
             let between = varint::len(right.sum.count) + if is_list { varint::len(right.sum.measure) } else { 0 };
-            left = (encoding.len() - between as usize - 2 * 32) as u16;
+            left = (encoding.len() - between - 2 * 32) as u16;
             // The `home` of a stub is a page.
             let above = |child: &Node| match child.state {
                 State::Stub { .. } => 0,
