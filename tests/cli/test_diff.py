@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -59,7 +61,8 @@ def test_json_lines_contain_the_targets(run: Run, roots: tuple[str, str]) -> Non
 def test_a_tampered_page_is_not_shown(run: Run, gateway: str, roots: tuple[str, str], options: list[str]) -> None:
     def lie(reply: Reply) -> Reply:
         document = json.loads(reply.body)
-        document["entries"].pop()
+        if document["entries"]:
+            document["entries"].pop()
         return reply.with_body(json.dumps(document).encode())
 
     with lying_gateway(lie, gateway) as url:
@@ -88,3 +91,92 @@ def test_invalid_arguments_are_one_line_and_a_failure(run: Run, roots: tuple[str
         assert len(failed.stderr.splitlines()) == 1
     assert run("diff", *roots, "docs//a").exit_code == 1
     assert run("diff", roots[0]).exit_code == 2
+
+
+def make_folder(folder: Path) -> Path:
+    (folder / "docs").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    for name, content in (("docs/a", b"old"), ("docs/run", b"#!"), ("gone", b"x"), ("same", b"y")):
+        (folder / name).write_bytes(content)
+    (folder / "now").symlink_to("docs")
+    for path in [*folder.rglob("*"), folder]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        os.utime(path, ns=(0, 10**18), follow_symlinks=False)
+    return folder
+
+
+def change_folder(folder: Path) -> None:
+    (folder / "docs" / "a").write_bytes(b"new")
+    (folder / "docs" / "run").chmod(0o755)
+    (folder / "gone").unlink()
+    (folder / "same").unlink()
+    (folder / "same").symlink_to("docs/a")
+    (folder / "empty").rmdir()
+    (folder / "now").unlink()
+    (folder / "now").symlink_to("docs/run")
+    (folder / "odd\n").write_bytes(b"z")
+    os.utime(folder / "docs/a", ns=(0, 10**18 + 1))
+    os.utime(folder / "docs", ns=(0, 10**18))
+    for name in ("now", "same", "odd\n"):
+        os.utime(folder / name, ns=(0, 10**18), follow_symlinks=False)
+
+
+SHOWN = {
+    "all": "~ docs/a  (content, mtime 2001-09-09 01:46:40.000000000 → 2001-09-09 01:46:40.000000001)\n"
+    "~ docs/run  (mode 0644 → 0755)\n- empty/\n- gone\n~ now  (link docs → docs/run)\n+ odd\\n\n"
+    "~ same  (file → link)\n",
+    "no-times": "~ docs/a\n~ docs/run  (mode 0644 → 0755)\n- empty/\n- gone\n~ now  (link docs → docs/run)\n"
+    "+ odd\\n\n~ same  (file → link)\n",
+    "exec": "~ docs/a\n~ docs/run  (mode - → 0755)\n- gone\n~ now  (link docs → docs/run)\n+ odd\\n\n"
+    "~ same  (file → link)\n",
+    "none": "~ docs/a\n- gone\n+ odd\\n\n- same\n",
+}
+
+
+@pytest.mark.parametrize("level", SHOWN)
+def test_a_folder_is_compared_as_far_as_the_root_records_it(run: Run, tmp_path: Path, level: str) -> None:
+    folder = make_folder(tmp_path / "folder")
+    root = run("add", folder, "--attributes", level).stdout.strip()
+    unchanged = run("diff", root, folder)
+    assert (unchanged.exit_code, unchanged.output) == (0, "")
+    change_folder(folder)
+    shown = run("diff", root, folder)
+    assert (shown.exit_code, shown.output) == (0, SHOWN[level])
+    assert run("diff", root, folder, "docs").stdout == "".join(
+        SHOWN[level].splitlines(keepends=True)[: 1 + (level != "none")]
+    )
+    after = run("add", folder, "--attributes", level).stdout.strip()
+    assert run("diff", root, after).output == SHOWN[level]
+    assert run("diff", root, folder, "--json").stdout == run("diff", root, after, "--json").stdout
+
+
+def test_changed_ranges_of_large_files_are_shown(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    data = os.urandom(3_000_000)
+    (folder / "big").write_bytes(data)
+    before = run("add", folder, "--attributes", "none").stdout.strip()
+    (folder / "big").write_bytes(data[:1_000_000] + b"inserted" + data[1_000_000:])
+    after = run("add", folder, "--attributes", "none").stdout.strip()
+    (line,) = (json.loads(text) for text in run("diff", before, folder, "--json").stdout.splitlines())
+    assert [line] == [json.loads(text) for text in run("diff", before, after, "--json").stdout.splitlines()]
+    (((old_start, old_end), (new_start, new_end)),) = line["ranges"]
+    assert old_start == new_start <= 1_000_000 < old_end <= 1_000_000 + 600_000
+    assert new_end - old_end == 8
+    text = f"~ big\n    bytes {old_start}-{old_end} → {new_start}-{new_end}\n"
+    assert run("diff", before, folder).stdout == run("diff", before, after).stdout == text
+
+
+def test_a_folder_that_is_not_there_and_options_that_do_not_fit_are_refused(
+    run: Run, roots: tuple[str, str], tmp_path: Path
+) -> None:
+    missing = run("diff", roots[0], tmp_path / "missing")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert "neither a CID nor a folder or file" in missing.stderr
+    assert run("diff", *roots, "--gitignore").exit_code == 2
+    (tmp_path / "file").write_bytes(b"x")
+    os.mkfifo(tmp_path / "pipe")
+    skipped = run("diff", roots[0], tmp_path, "--exclude", "file")
+    assert skipped.stdout.splitlines() == ["- docs/a", "- docs/b", "- docs/same", "- src/gone"]
+    assert f"skipped {tmp_path}/pipe" in skipped.stderr

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +125,57 @@ def test_invalid_arguments_are_not_sent(liar: Liar, b: str, prefix: str) -> None
 
     with pytest.raises(InvalidInput):
         next(liar(lie, honest=None).diff(coregw.Map({}).root, b, prefix))
+
+
+def paths(differences: list[Any]) -> list[str]:
+    return ["/".join(each.segments) for each in differences]
+
+
+def test_a_folder_has_no_difference_from_maps_and_lists_of_the_same_bytes(client: Client, tmp_path: Path) -> None:
+    data = os.urandom(600_000)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "file").write_bytes(b"f")
+    (tmp_path / "big").write_bytes(data)
+    chunks = [data[:100_000], data[100_000:]]
+    listed = client.create_list(client.put_payloads(chunks), map(len, chunks))
+    nested = client.create_root({"file": client.put_payload(b"f")})
+    assert client.diff_tree(client.create_root({"big": listed, "sub": nested}), tmp_path).differences == []
+    whole = client.create_root({"big": coregw.payload_cid(data), "sub": nested})
+    assert client.diff_tree(whole, tmp_path).differences == []
+    (tmp_path / "big").write_bytes(data[1:] + b"?")
+    (tmp_path / "sub" / "file").unlink()
+    (changed, gone) = client.diff_tree(client.create_root({"big": listed, "sub": nested}), tmp_path).differences
+    assert (changed.before, changed.ranges) == (listed, (((0, 600_000), (0, 600_000)),))
+    assert (gone.segments, gone.kinds) == (("sub", "file"), ("file", None))
+    with pytest.raises(InvalidInput, match="not a map root"):
+        client.diff_tree(listed, tmp_path)
+
+
+@pytest.mark.anyio
+async def test_attributes_that_one_folder_lacks_are_differences(gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "file").write_bytes(b"f")
+    async with AsyncClient(gateway) as client:
+        plain = await client.create_root({"file": coregw.payload_cid(b"f")})
+        root = (await client.add(tmp_path, use_cache=False)).root
+        forth = [each async for each in client.diff_folders(plain, root)]
+        back = [each async for each in client.diff_folders(root, plain)]
+        assert [each.kinds for each in forth] == [("file", "file"), (None, "link")]
+        assert [change.name for change in forth[0].attributes] == ["mode", "mtime_ns", "size"]
+        assert [each.kinds for each in back] == [each.kinds[::-1] for each in forth]
+        assert (await client.diff_tree(plain, tmp_path)).differences == []
+        compared = await client.diff_tree(plain, tmp_path, attributes="exec")
+        assert (paths(compared.differences), compared.recorded.attributes) == (["link"], "exec")
+        # Not a folder's map: the reserved path is bound to a payload, which is a target like any other.
+        odd = await client.create_root({".coregw/attributes": cid("x"), "file": coregw.payload_cid(b"f")})
+        assert paths([each async for each in client.diff_folders(plain, odd)]) == [".coregw/attributes"]
+
+
+def test_a_folder_is_not_compared_with_a_tampered_listing(liar: Liar, roots: tuple[str, str], tmp_path: Path) -> None:
+    def lie(reply: Reply) -> Reply:
+        return reply.with_body(reply.body.replace(b"/", b"?").replace(b"many", b"more"))
+
+    with pytest.raises(ProofError):
+        liar(lie).diff_tree(roots[0], tmp_path)
+    with pytest.raises(ProofError):
+        list(liar(lie).diff_folders(*roots))

@@ -1,44 +1,157 @@
-"""``coregw diff``: list the differences between two maps, proven to be complete."""
+"""``coregw diff``: list the differences between two roots, or between a root and a folder."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, gateway_option, printable
+from coregw.cli.common import client, gateway_option, printable, report_skipped, survey_options
 from coregw.cli.framework import click
+from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from coregw.client import Difference
+    from coregw.client import Client
+    from coregw.folders.compare import AttributeChange, FolderDifference
+    from coregw.folders.tree import Level
 
 __all__ = ["command"]
 
 
-@click.command("diff", short_help="List the differences between two maps.")
-@click.argument("a")
-@click.argument("b")
+@click.command("diff", short_help="List the differences between two roots, or a root and a folder.")
+@click.argument("a", metavar="ROOT")
+@click.argument("b", metavar="ROOT|DIR|FILE")
 @click.argument("prefix", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print each difference as a line of JSON, with its targets.")
+@click.option(
+    "--attributes",
+    type=click.Choice(["all", "no-times", "exec", "none"]),
+    help="What is compared with a folder beside the bytes, as for `coregw hash`; by default, what ROOT records.",
+)
+@survey_options
 @gateway_option
-def command(a: str, b: str, prefix: str, as_json: bool, gateway: str) -> None:
-    """List the differences between the maps with the roots A and B, at and below PREFIX if it is given.
+def command(
+    a: str,
+    b: str,
+    prefix: str,
+    as_json: bool,
+    attributes: Level | None,
+    exclude: tuple[str, ...],
+    gitignore: bool,
+    gateway: str,
+) -> None:
+    """List the differences between two roots, or a root and a folder, at and below PREFIX if it is given.
 
-    Each line is "+" (only in B), "-" (only in A) or "~" (different targets), and a path. Every line is proven; with
-    exit code 0 the list is proven to be complete, even if it is empty. Nested maps are not followed: a map inside a
-    map is one target. Control characters in paths are shown as escapes; --json shows paths unchanged.
+    Each line is "+" (only in the second), "-" (only in the first) or "~" (different), a path, and for "~" the
+    attributes that differ, with their values in each. Below a changed file of many chunks are the ranges of bytes that
+    differ, in whole chunks. Everything about a root is proven; with exit code 0 the list is complete, even if it is
+    empty. Between roots, nested maps are not followed: a map inside a map is one target. Control characters are shown
+    as escapes; --json shows paths unchanged.
+
+    If the second is not a CID, it is a folder or a file, which is read here; no file of the root is fetched. A folder
+    whose name is a CID is written as ./NAME. Files that are skipped are reported, and count as absent.
     """
-    show = _json if as_json else _line
+    show = _json if as_json else _lines
     with client(gateway) as opened:
-        for difference in opened.diff(a, b, prefix):
+        if _is_cid(b):
+            if attributes or exclude or gitignore:
+                raise click.UsageError("--attributes, --exclude and --gitignore are for a folder, not for two roots")
+            found: Iterator[FolderDifference] = opened.diff_folders(a, b, prefix)
+        else:
+            found = _with_folder(opened, a, Path(b), prefix, attributes, exclude, gitignore)
+        for difference in found:
             click.echo(show(difference))
 
 
-def _line(difference: Difference) -> str:
-    sign = "+" if difference.before is None else "-" if difference.after is None else "~"
-    return f"{sign} {printable('/'.join(difference.segments))}"
+def _is_cid(text: str) -> bool:
+    from coregw._core import Cid
+
+    try:
+        Cid(text)
+    except InvalidInput:
+        if not os.path.lexists(text):
+            raise InvalidInput(f"{text!r:.200} is neither a CID nor a folder or file") from None
+        return False
+    return True
 
 
-def _json(difference: Difference) -> str:
-    """Format a difference like an entry of the protocol: an absent target is left out."""
+def _with_folder(
+    opened: Client,
+    root: str,
+    path: Path,
+    prefix: str,
+    attributes: Level | None,
+    exclude: tuple[str, ...],
+    gitignore: bool,
+) -> Iterator[FolderDifference]:
+    from coregw.client.query import segments_of
+
+    above = tuple(segments_of(prefix))
+    compared = opened.diff_tree(root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+    report_skipped(path, compared.skipped)
+    return (each for each in compared.differences if each.segments[: len(above)] == above)
+
+
+def _lines(difference: FolderDifference) -> str:
+    old, new = difference.kinds
+    sign = "+" if old is None else "-" if new is None else "~"
+    path = printable("/".join(difference.segments)) + ("/" if (new or old) == "folder" else "")
+    about = []
+    if old is not None and new is not None:
+        if old != new:
+            about.append(f"{old} → {new}")
+        elif difference.attributes and difference.before is not None:
+            about.append("content")
+        about += [_change(change) for change in difference.attributes]
+    lines = [f"{sign} {path}" + (f"  ({', '.join(about)})" if about else "")]
+    for before, after in difference.ranges or ():
+        lines.append(f"    bytes {before[0]}-{before[1]} → {after[0]}-{after[1]}")
+    return "\n".join(lines)
+
+
+def _change(change: AttributeChange) -> str:
+    name = change.name.removesuffix("_ns")
+    if name == "xattrs":
+        return name
+    return f"{name} {_value(name, change.before)} → {_value(name, change.after)}"
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, int):
+        if name == "mtime":
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value // 1000)
+            return f"{moment:%Y-%m-%d %H:%M:%S}.{value % 1_000_000_000:09}"
+        return f"{value:04o}" if name == "mode" else str(value)
+    if isinstance(value, tuple):
+        return ":".join(map(str, value))
+    return printable(value.decode("utf-8", "backslashreplace")) if isinstance(value, bytes) else "-"
+
+
+def _json(difference: FolderDifference) -> str:
+    """Format a difference; whatever is absent or does not apply is left out."""
     import json
 
-    return json.dumps({name: value for name, value in difference._asdict().items() if value is not None})
+    old, new = difference.kinds
+    line: dict[str, object] = {"segments": difference.segments}
+    if {old, new} - {None, "file"}:
+        line["kinds"] = difference.kinds
+    if difference.before is not None:
+        line["before"] = difference.before
+    if difference.after is not None:
+        line["after"] = difference.after
+    if difference.attributes:
+        line["attributes"] = {
+            change.name: [_plain(change.before), _plain(change.after)] for change in difference.attributes
+        }
+    if difference.ranges is not None:
+        line["ranges"] = difference.ranges
+    return json.dumps(line)
+
+
+def _plain(value: object) -> object:
+    """Extended attributes in hexadecimal; the target of a link as text, its other bytes as escapes."""
+    if isinstance(value, dict):
+        return {name: content.hex() for name, content in value.items()}
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

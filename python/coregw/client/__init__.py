@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
+    from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
     from coregw.client.operations.car import ExportedCar, ImportedCar
     from coregw.client.operations.diff import Difference
@@ -33,6 +34,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientSettings",
+    "ComparedFolder",
     "Difference",
     "Entry",
     "ExportedCar",
@@ -47,6 +49,7 @@ _MODULES = {
     "AsyncClient": "aio",
     "Client": "sync",
     "ClientSettings": "settings",
+    "ComparedFolder": "folders.compare",
     "Difference": "operations.diff",
     "Entry": "operations.tree",
     "ExportedCar": "operations.car",

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added
+    from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
+    from coregw.folders.compare import FolderDifference
+    from coregw.folders.tree import Level
 
 __all__ = ["AsyncClient"]
 
@@ -214,6 +217,10 @@ class AsyncClient:
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
         return self._stream(operations.diff.differences(self.settings, a, b, prefix))
 
+    def diff_folders(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> AsyncGenerator[FolderDifference, None]:
+        """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
+        return self._stream(operations.folder_diff.folder_differences(self.settings, a, b, prefix))
+
     async def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
         return await self._run(operations.tree.locate(self.settings, root, path))
@@ -306,6 +313,20 @@ class AsyncClient:
         return await restore_folder(
             self, root, dest, delete=delete, in_place=in_place, extras=extras, progress=progress
         )
+
+    async def diff_tree(
+        self,
+        root: CidLike,
+        path: Path,
+        *,
+        attributes: Level | None = None,
+        exclude: Sequence[str] = (),
+        gitignore: bool = False,
+    ) -> ComparedFolder:
+        """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`."""
+        from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
+
+        return await compare_folder(self, root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
 
     # Driving the operations
 

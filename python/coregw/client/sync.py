@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added
+    from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
+    from coregw.folders.compare import FolderDifference
+    from coregw.folders.tree import Level
 
 __all__ = ["Client"]
 
@@ -211,6 +214,10 @@ class Client:
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
         return self._stream(operations.diff.differences(self.settings, a, b, prefix))
 
+    def diff_folders(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[FolderDifference, None, None]:
+        """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
+        return self._stream(operations.folder_diff.folder_differences(self.settings, a, b, prefix))
+
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
         return self._run(operations.tree.locate(self.settings, root, path))
@@ -293,6 +300,30 @@ class Client:
 
         with start_blocking_portal() as portal:
             return portal.call(get)
+
+    def diff_tree(
+        self,
+        root: CidLike,
+        path: Path,
+        *,
+        attributes: Level | None = None,
+        exclude: Sequence[str] = (),
+        gitignore: bool = False,
+    ) -> ComparedFolder:
+        """Compare a root with a folder or file of this machine; see `AsyncClient.diff_tree`.
+
+        It works with connections of its own in another thread.
+        """
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
+
+        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - the same
+
+        async def compare() -> ComparedFolder:
+            async with AsyncClient(self._given_url, self.settings) as client:
+                return await client.diff_tree(root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+
+        with start_blocking_portal() as portal:
+            return portal.call(compare)
 
     # Driving the operations
 
