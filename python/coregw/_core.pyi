@@ -624,7 +624,11 @@ def chunk_sizes(data: bytes) -> list[int]:
     ([262144], [262144, 1], [0])
     """
 
-def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256") -> list[HashedFile]:
+def hash_files(
+    files: Sequence[str | os.PathLike[str]],
+    suite: str = "sha2-256",
+    progress: Callable[[int], object] | None = None,
+) -> list[HashedFile]:
     """Hash files on all cores, with the GIL released, and return the target that each has in a folder's map.
 
     O(bytes). Files are read as by `hash_survey`; symbolic links are not followed.
@@ -632,6 +636,8 @@ def hash_files(files: Sequence[str | os.PathLike[str]], suite: str = "sha2-256")
     Args:
         files: The paths of the files.
         suite: The hash function of lists: ``sha2-256`` or ``blake3``.
+        progress: Called with numbers of bytes that were read, from time to time, in the caller's thread. An exception
+            that it raises ends the work.
 
     Returns:
         For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target.

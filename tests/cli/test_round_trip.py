@@ -187,7 +187,8 @@ def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_
 def test_an_unreadable_single_file_is_an_error(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("x")
 
-    def deny(files: list[Path], suite: str) -> list[HashedFile]:  # root may read everything, whatever the modes are
+    def deny(files: list[Path], suite: str, progress: object) -> list[HashedFile]:
+        # Root may read everything, whatever the modes are.
         return [HashedFile(None, 0, [], "permission denied") for _ in files]
 
     monkeypatch.setattr(_core, "hash_files", deny)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,9 @@ def reads(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     names: list[str] = []
     real = _core.hash_files
 
-    def counted(files: list[Path], suite: str = "sha2-256") -> list[_core.HashedFile]:
+    def counted(files: list[Path], suite: str, progress: Callable[[int], None]) -> list[_core.HashedFile]:
         names.extend(file.name for file in files)
-        return real(files, suite)
+        return real(files, suite, progress)
 
     monkeypatch.setattr(_core, "hash_files", counted)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

@@ -10,6 +10,7 @@ from coregw.cli.common import (
     attribute_options,
     counted,
     gateway_option,
+    interruptible,
     progress,
     report_skipped,
     suite_option,
@@ -33,6 +34,7 @@ __all__ = ["command"]
 @suite_option
 @gateway_option
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
+@interruptible()
 def command(
     path: Path,
     suite: str,

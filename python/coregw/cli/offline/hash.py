@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import attribute_options, counted, progress, report_skipped, suite_option, survey_options
+from coregw.cli.common import (
+    attribute_options,
+    counted,
+    interruptible,
+    progress,
+    report_skipped,
+    suite_option,
+    survey_options,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -19,6 +27,7 @@ __all__ = ["command"]
 @survey_options
 @attribute_options
 @suite_option
+@interruptible()
 def command(
     path: Path,
     suite: str,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import printable, survey_options
+from coregw.cli.common import interruptible, printable, survey_options
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _COMPARED = {
 @click.option("--owner", is_flag=True, help="ROOT records the numbers of owner and group, too.")
 @click.option("--xattrs", is_flag=True, help="ROOT records extended attributes, too.")
 @survey_options
+@interruptible()
 def command(
     arguments: tuple[str, ...],
     attributes: Level | None,

@@ -138,20 +138,13 @@ async def add_folder(
     folder = LocalFolder(found, suite, cache or StatCache.none(), progress.hashed)
     try:
         await anyio.to_thread.run_sync(folder.read_all, abandon_on_cancel=True)
-    finally:
-        folder.is_stopped.set()
-    upload = _Upload(client, folder, suite, progress, recorded)
-    if await upload.is_held():
+        upload = _Upload(client, folder, suite, progress, recorded)
+        if not await upload.is_held():
+            await upload.send_all()
         await upload.save()
         return upload.added()
-    for attempt in range(_MAX_ATTEMPTS):
-        if not (changed := await upload.send()):
-            break
-        follow_up = folder.read_again if attempt < _MAX_ATTEMPTS - 1 else folder.leave_out
-        await anyio.to_thread.run_sync(follow_up, changed)
-    await upload.send_map()
-    await upload.save()
-    return upload.added()
+    finally:
+        folder.is_stopped.set()
 
 
 class _Upload:
@@ -205,6 +198,15 @@ class _Upload:
         lists = sum(_core.Cid(target).kind == "list" for target in folder.arcs.values())
         return Added(self.root, folder.arcs, lists, folder.bytes, self.sent, folder.skipped)
 
+    async def send_all(self) -> None:
+        """Send what the gateway lacks, then the maps. Files that change meanwhile are read again, or left out."""
+        for attempt in range(_MAX_ATTEMPTS):
+            if not (changed := await self.send()):
+                break
+            follow_up = self._folder.read_again if attempt < _MAX_ATTEMPTS - 1 else self._folder.leave_out
+            await anyio.to_thread.run_sync(follow_up, changed, abandon_on_cancel=True)
+        await self.send_map()
+
     async def send_map(self) -> None:
         """Store both maps: in one request, as changes of those of the last time, if that is shorter."""
         arcs = await self._files()
@@ -238,7 +240,7 @@ class _Upload:
     async def send(self) -> set[str]:
         """Send all payloads and lists that the gateway lacks; return targets whose files have other bytes meanwhile."""
         targets = [target for target in self._folder.contents if target not in self._held]
-        changed = set(await anyio.to_thread.run_sync(self._folder.learn_chunks, targets))
+        changed = set(await anyio.to_thread.run_sync(self._folder.learn_chunks, targets, abandon_on_cancel=True))
         owners: dict[str, tuple[str, Part]] = {}
         for target in targets:
             if target not in changed:

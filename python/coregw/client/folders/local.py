@@ -14,7 +14,7 @@ from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import Skipped, Survey
 from coregw.folders.tree import Recorded
 
-__all__ = ["Content", "LocalFolder", "Part"]
+__all__ = ["Content", "LocalFolder", "Part", "Stopped"]
 
 _FILES_AT_ONCE: Final = 256
 """Files in one call of the extension: enough to keep all cores busy, few enough for progress and interruption."""
@@ -49,8 +49,14 @@ class Content(NamedTuple):
             start += size
 
 
+class Stopped(Exception):
+    """Whoever has set `LocalFolder.is_stopped` does not want the result any more."""
+
+
 class LocalFolder:
     """The files of a survey as they were read. Blocking; for one thread at a time.
+
+    Reading files ends early, with `Stopped` or incomplete, if `is_stopped` is set meanwhile.
 
     Args:
         found: The files.
@@ -64,6 +70,7 @@ class LocalFolder:
         bytes: Total size of all files.
         skipped: What was left out, and why.
         cache: What is known of the files since the last time.
+        is_stopped: Set when the result is not wanted any more.
     """
 
     def __init__(self, found: Survey, suite: str, cache: StatCache, progress: Callable[[int], None]) -> None:
@@ -84,7 +91,7 @@ class LocalFolder:
         self._sizes: dict[str, int] = {}
 
     def read_all(self) -> None:
-        """Hash all files that the cache does not know. O(bytes), on all cores; ends early if `is_stopped` is set."""
+        """Hash all files that the cache does not know. O(bytes), on all cores."""
         unknown: list[tuple[Source, os.stat_result]] = []
         for source in self._sources:
             try:
@@ -131,7 +138,7 @@ class LocalFolder:
         changed = []
         for batch in _batches(lists, _FILES_AT_ONCE):
             files = [self.contents[target].file for target in batch]
-            for target, hashed in zip(batch, _core.hash_files(files, self._suite), strict=True):
+            for target, hashed in zip(batch, _core.hash_files(files, self._suite, self._check_stop), strict=True):
                 if hashed.target == target:
                     self.contents[target] = self.contents[target]._replace(chunks=tuple(hashed.chunks))
                 else:
@@ -155,7 +162,7 @@ class LocalFolder:
         self.cache.save(root, self.arcs, attributes, records)
 
     def _read(self, batch: Sequence[tuple[Source, os.stat_result | None]]) -> None:
-        hashed_files = _core.hash_files([source.file for source, _ in batch], self._suite)
+        hashed_files = _core.hash_files([source.file for source, _ in batch], self._suite, self._check_stop)
         for (source, status), hashed in zip(batch, hashed_files, strict=True):
             if hashed.target is None:
                 self.skipped.append(Skipped(source.file, str(hashed.failure)))
@@ -163,6 +170,10 @@ class LocalFolder:
             self._take(source, hashed.target, hashed.size, tuple(hashed.chunks))
             if status is not None:
                 self.cache.note(source.path, status, hashed.target)
+
+    def _check_stop(self, _: int) -> None:
+        if self.is_stopped.is_set():
+            raise Stopped
 
     def _take(self, source: Source, target: str, size: int, chunks: tuple[tuple[str, int], ...] | None) -> None:
         self.arcs[source.path] = target

@@ -60,7 +60,8 @@ impl From<core::Error> for Unread {
 /// Reads a file that is not a symbolic link, and returns its contents.
 ///
 /// A file that changes meanwhile is read again. If it has the same bytes up to the size that it had at first, it only
-/// grew, or its times changed: then these bytes are one version of it. O(bytes), in 2 MiB of memory.
+/// grew, or its times changed: then these bytes are one version of it. `is_interrupted_after` is asked for every chunk, with
+/// its length. O(bytes), in 2 MiB of memory.
 ///
 /// # Errors
 /// Why there is no one version: the file cannot be read, is not a regular file, or keeps changing.
@@ -68,7 +69,7 @@ fn read(
     path: &Path,
     suite: Suite,
     buffer: &mut Vec<u8>,
-    is_interrupted: &impl Fn() -> bool,
+    is_interrupted_after: &impl Fn(u64) -> bool,
 ) -> Result<Contents, Unread> {
     let mut last: Option<(FileState, Vec<Chunk>)> = None;
     for _ in 0..MAX_READS {
@@ -76,7 +77,7 @@ fn read(
         let limit = last.as_ref().map_or(state.size, |last| last.0.size.min(state.size));
         let mut found = Vec::new();
         let read = each_chunk(&mut file, limit, buffer, &mut |bytes| {
-            if is_interrupted() {
+            if is_interrupted_after(bytes.len() as u64) {
                 return Err(Unread::Interrupted);
             }
             found.push(Chunk { cid: payload::cid(bytes, Codec::RAW, FUNCTION)?, len: bytes.len() as u32 });
@@ -93,9 +94,13 @@ fn read(
 }
 
 /// As [`read`], into memory that the thread keeps.
-pub(super) fn read_here(path: &Path, suite: Suite, is_interrupted: &impl Fn() -> bool) -> Result<Contents, Unread> {
+pub(super) fn read_here(
+    path: &Path,
+    suite: Suite,
+    is_interrupted_after: &impl Fn(u64) -> bool,
+) -> Result<Contents, Unread> {
     thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-    BUFFER.with_borrow_mut(|buffer| read(path, suite, buffer, is_interrupted))
+    BUFFER.with_borrow_mut(|buffer| read(path, suite, buffer, is_interrupted_after))
 }
 
 /// The hash function of payloads.

@@ -282,7 +282,7 @@ fn find(state: &State, index: usize, targets: &FileTargets, suite: Suite, xattrs
         return found;
     }
     if state.entries.kind(index) == EntryKind::File && targets.get(index).is_none() {
-        let read = contents::read_here(&state.location(index), suite, &is_interrupted);
+        let read = contents::read_here(&state.location(index), suite, &|_| is_interrupted());
         found.outcome = match read {
             Ok(read) => {
                 signals.advance(read.state.size);

@@ -21,6 +21,8 @@ use super::signals::Signals;
 /// Args:
 ///     files: The paths of the files.
 ///     suite: The hash function of lists: ``sha2-256`` or ``blake3``.
+///     progress: Called with numbers of bytes that were read, from time to time, in the caller's thread. An exception
+///         that it raises ends the work.
 ///
 /// Returns:
 ///     For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target.
@@ -32,12 +34,24 @@ use super::signals::Signals;
 /// >>> hash_files(["/does/not/exist"])[0].failure
 /// 'no such file or directory'
 #[pyfunction]
-#[pyo3(signature = (files, suite = "sha2-256"), text_signature = "(files, suite='sha2-256')")]
-pub fn hash_files<'py>(py: Python<'py>, files: Vec<PathBuf>, suite: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
+#[pyo3(
+    signature = (files, suite = "sha2-256", progress = None),
+    text_signature = "(files, suite='sha2-256', progress=None)"
+)]
+pub fn hash_files<'py>(
+    py: Python<'py>,
+    files: Vec<PathBuf>,
+    suite: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let suite = call(|| Suite::from_name(suite))?;
-    let signals = Signals::new();
+    let signals = Signals::with_progress(progress);
+    let is_interrupted_after = |bytes| {
+        signals.advance(bytes);
+        signals.is_interrupted()
+    };
     let hashed = detach::run(py, Work::Unbounded, || {
-        Ok(parallel::map_each(&files, |file| contents::read_here(file, suite, &|| signals.is_interrupted())))
+        Ok(parallel::map_each(&files, |file| contents::read_here(file, suite, &is_interrupted_after)))
     })?;
     signals.result()?;
     hashed.into_iter().map(|read| into_python(py, read)).collect()
