@@ -230,12 +230,29 @@ async def test_both_clients_add_what_the_command_adds(
     (tmp_path / "large").write_bytes(BIG + b"1")
     (tmp_path / "small").write_bytes(b"s")
     counts: list[int] = []
-    async with AsyncClient(gateway) as client:
-        added = await client.add(tmp_path, suite="blake3", progress=counts.append)
-    assert sum(counts) == added.bytes == CHUNK_BYTES + 2
     with Client(gateway) as blocking:
+        client = AsyncClient(gateway)
+        added = await client.add(tmp_path, suite="blake3", progress=counts.append)
+        assert sum(counts) == added.bytes == CHUNK_BYTES + 2
         again = blocking.add(tmp_path, suite="blake3", use_cache=False)
         assert (again.root, again.sent) == (added.root, 0)
         assert added.root == coregw.hash_tree(tmp_path, "blake3")
+        (tmp_path / ".gitignore").write_text("*.log")
+        (tmp_path / "run.log").write_bytes(b"log")
+        (tmp_path / "small").chmod(0o700)
+        os.setxattr(tmp_path / "small", "user.note", b"a" * 200)
+        for options in (
+            {"attributes": "none"},
+            {"attributes": "exec", "exclude": ["large"]},
+            {"attributes": "no-times", "owner": True, "gitignore": True},
+            {"xattrs": True, "exclude": ["*.log", "!run.log"]},
+        ):
+            root = coregw.hash_tree(tmp_path, **options)
+            assert root == blocking.add(tmp_path, **options).root == (await client.add(tmp_path, **options)).root
+            assert blocking.is_complete(root)
+        for wrong in ({"attributes": "some"}, {"attributes": "exec", "owner": True}):
+            with pytest.raises(InvalidInput, match="attributes"):
+                blocking.add(tmp_path, **wrong)
         with pytest.raises(FileNotFoundError):
             blocking.add(tmp_path / "nothing")
+        await client.aclose()

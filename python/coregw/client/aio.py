@@ -252,6 +252,11 @@ class AsyncClient:
         path: Path,
         *,
         suite: str = "sha2-256",
+        attributes: Level = "all",
+        owner: bool = False,
+        xattrs: bool = False,
+        exclude: Sequence[str] = (),
+        gitignore: bool = False,
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> Added:
@@ -260,22 +265,31 @@ class AsyncClient:
         Args:
             path: The folder or file.
             suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
+            attributes: What is recorded beside the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and
+                whether files are executable; or ``none``.
+            owner: Whether the numbers of owner and group are recorded, too.
+            xattrs: Whether extended attributes are recorded, too.
+            exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
+                those of ``.coregwignore`` files.
+            gitignore: Whether ``.gitignore`` files count, too.
             use_cache: Whether files that have not changed since they were added last are not read.
             progress: Called with further numbers of bytes of files that were read or found unchanged.
 
         Raises:
             InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file), or
-                `path` is neither a folder nor a regular file.
+                `path` is neither a folder nor a regular file, or an argument is none of those above.
             OSError: `path` can't be read.
             StorageFull: The gateway can't store more.
         """
         from coregw.client.folders.add import AddProgress, add_folder  # noqa: PLC0415 - few programs need it
         from coregw.folders.stat_cache import StatCache  # noqa: PLC0415 - the same
         from coregw.folders.survey import survey  # noqa: PLC0415 - the same
+        from coregw.folders.tree import Recorded  # noqa: PLC0415 - the same
 
-        found = await anyio.to_thread.run_sync(survey, path)
+        recorded = Recorded(attributes, owner, xattrs)
+        found = await anyio.to_thread.run_sync(survey, path, exclude, gitignore)
         cache = StatCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-        return await add_folder(self, found, suite, AddProgress(hashed=progress), cache)
+        return await add_folder(self, found, suite, AddProgress(hashed=progress), cache, recorded)
 
     async def get(
         self,

@@ -249,6 +249,11 @@ class Client:
         path: Path,
         *,
         suite: str = "sha2-256",
+        attributes: Level = "all",
+        owner: bool = False,
+        xattrs: bool = False,
+        exclude: Sequence[str] = (),
+        gitignore: bool = False,
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> Added:
@@ -262,7 +267,17 @@ class Client:
 
         async def add() -> Added:
             async with AsyncClient(self._given_url, self.settings) as client:
-                return await client.add(path, suite=suite, use_cache=use_cache, progress=progress)
+                return await client.add(
+                    path,
+                    suite=suite,
+                    attributes=attributes,
+                    owner=owner,
+                    xattrs=xattrs,
+                    exclude=exclude,
+                    gitignore=gitignore,
+                    use_cache=use_cache,
+                    progress=progress,
+                )
 
         with start_blocking_portal() as portal:
             return portal.call(add)
