@@ -77,6 +77,44 @@ def test_a_folder_is_restored_as_it_was(coregw: Start, run: Run, folder: Path, t
     assert names(tmp_path) == ["out", "source"]
 
 
+@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
+def test_modes_links_times_and_empty_folders_come_back(run: Run, folder: Path, tmp_path: Path, suite: str) -> None:
+    (folder / "readme").chmod(0o600)
+    (folder / "large").chmod(0o751)
+    (folder / "none" / "deeper").mkdir(parents=True)
+    links = {"inside": "readme", "docs/up": "../none/deeper", "docs/dangling": "not/there"}
+    outside = {"out": "../elsewhere", "docs/deep/out": "/etc/passwd"}
+    for path, target in {**links, **outside}.items():
+        (folder / path).symlink_to(target)
+    (folder / "docs" / "deep").chmod(0o700)
+    for number, path in enumerate(sorted(folder.rglob("*"))):
+        os.utime(path, ns=(0, 1_600_000_000_123_456_789 + number), follow_symlinks=False)
+    with_outside = run("add", "--suite", suite, folder).stdout.strip()
+    for path in outside:
+        above = (folder / path).parent
+        time = above.stat().st_mtime_ns
+        (folder / path).unlink()
+        os.utime(above, ns=(0, time))
+    root = run("add", "--suite", suite, folder).stdout.strip()
+    assert Cid(root).suite == suite
+    for name, given in (("out", root), ("skipped", with_outside)):
+        got = run("get", given, tmp_path / name)
+        assert got.exit_code == 0, got.stderr
+        skipped = [line for line in got.stderr.splitlines() if line.startswith("coregw: skipped ")]
+        assert len(skipped) == (0 if given == root else len(outside))
+        assert described(tmp_path / name) == described(folder)
+        assert run("hash", "--suite", suite, tmp_path / name).stdout.strip() == root
+    assert tree(tmp_path / "out") == FILES
+    assert {path: os.fspath((tmp_path / "out" / path).readlink()) for path in links} == links
+    assert run("verify", root, tmp_path / "out").exit_code == 0
+
+
+def described(folder: Path) -> dict[str, tuple[int, int]]:
+    """The type with the mode, and the time of modification, of everything in a folder."""
+    states = {str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*")}
+    return {path: (state.st_mode, state.st_mtime_ns) for path, state in states.items()}
+
+
 def test_ls_lists_files_folders_and_whole_trees(run: Run, folder: Path) -> None:
     (folder / "docs" / "link").symlink_to("x" * 200)
     (folder / "docs" / "none" / "deeper").mkdir(parents=True)
