@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import coregw
@@ -179,3 +180,14 @@ def test_a_folder_is_not_compared_with_a_tampered_listing(liar: Liar, roots: tup
         liar(lie).diff_tree(roots[0], tmp_path)
     with pytest.raises(ProofError):
         list(liar(lie).diff_folders(*roots))
+
+
+@pytest.mark.anyio
+async def test_a_comparison_can_be_cancelled_while_it_hashes(gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "endless").touch()
+    os.truncate(tmp_path / "endless", 1 << 40)
+    async with AsyncClient(gateway) as client:
+        root = await client.create_root({})
+        with anyio.move_on_after(0.3) as scope:
+            await client.diff_tree(root, tmp_path)
+    assert scope.cancelled_caught

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, gateway_option, printable, report_skipped, survey_options
+from coregw.cli.common import client, gateway_option, interruptible, printable, report_skipped, survey_options
 from coregw.cli.framework import click
 from coregw.errors import InvalidInput
 
@@ -54,7 +54,7 @@ def command(
     whose name is a CID is written as ./NAME. Files that are skipped are reported, and count as absent.
     """
     show = _json if as_json else _lines
-    with client(gateway) as opened:
+    with interruptible(), client(gateway) as opened:
         if _is_cid(b):
             if attributes or exclude or gitignore:
                 raise click.UsageError("--attributes, --exclude and --gitignore are for a folder, not for two roots")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,7 +67,6 @@ async def compare_folder(
     cid = _core.Cid(root)
     if cid.kind != "map" or cid.suite is None:
         raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
-    suite = cid.suite
     found = await anyio.to_thread.run_sync(survey, path, exclude, gitignore)
     listed = [
         entry._replace(kind="folder", target=None) if entry.kind == "map" else entry
@@ -74,7 +74,7 @@ async def compare_folder(
         if entry.kind != "map" or entry.attributes is not None  # otherwise it is what its paths say
     ]
     recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
-    hashed = await anyio.to_thread.run_sync(_core.hash_survey, found, suite, None, recorded.xattrs)
+    hashed = await _hashed(found, cid.suite, recorded.xattrs)
     local = await anyio.to_thread.run_sync(_entries, hashed, recorded)
     places = {entry.path: place for place, entry in enumerate(hashed)}
     differences = [
@@ -83,6 +83,22 @@ async def compare_folder(
         if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
     ]
     return ComparedFolder(differences, recorded, [Skipped(*each) for each in hashed.skipped])
+
+
+async def _hashed(found: Survey, suite: str, xattrs: bool) -> _core.HashedFolder:
+    """Hash all files in a thread, which ends soon after this is cancelled."""
+    is_stopped = threading.Event()
+
+    def check(_: int) -> None:
+        if is_stopped.is_set():
+            raise InterruptedError
+
+    try:
+        return await anyio.to_thread.run_sync(
+            _core.hash_survey, found, suite, None, xattrs, check, abandon_on_cancel=True
+        )
+    finally:
+        is_stopped.set()
 
 
 def _recorded(records: Iterable[Attributes], level: Level | None) -> Recorded:
