@@ -7,14 +7,16 @@ import gc
 import json
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 import coregw
 from car_files import block, cid, header
-from coregw.engine import Engine
+from coregw.engine import BuildLimits, Engine
 from coregw.errors import Conflict, InvalidInput, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
@@ -57,7 +59,7 @@ class WatchedStore(MemoryStore):
         return [name for name, _ in self.calls]
 
 
-def run(use: Callable[[Engine, WatchedStore], Awaitable[T]], **settings: float) -> T:
+def run(use: Callable[[Engine, WatchedStore], Awaitable[T]], **settings: object) -> T:
     """Run a test on a new engine over a new store, and close both."""
 
     async def main() -> T:
@@ -263,6 +265,15 @@ def test_a_long_answer_is_written_beside_the_event_loop() -> None:
     run(use)
 
 
+async def until(is_reached: Callable[[], bool]) -> None:
+    """Wait for a worker thread to drop what it used, and fail if it does not."""
+    for _ in range(2000):
+        if is_reached():
+            return
+        await asyncio.sleep(0.001)
+    pytest.fail("something is kept")
+
+
 @pytest.mark.parametrize("blocks", [10, 70_000])
 def test_a_refused_import_does_not_keep_its_body(blocks: int) -> None:
     body = header(cid(0x303110, b"\0")) + block(b"\x01\x55\x00\x00", b"") * blocks
@@ -274,9 +285,36 @@ def test_a_refused_import_does_not_keep_its_body(blocks: int) -> None:
         try:
             with pytest.raises(InvalidInput, match="is not among the blocks"):
                 await engine.cars.import_whole(body)
-            await asyncio.sleep(0)
-            assert sys.getrefcount(body) == before
+            await until(lambda: sys.getrefcount(body) == before)
         finally:
             gc.enable()
 
     run(use)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_a_refused_build_does_not_keep_its_spool(tmp_path: Path) -> None:
+    async def lines() -> AsyncIterator[bytes]:
+        for start in range(0, 160_000, 1000):
+            yield b"".join(b'["%d","bafkqaaa"]\n' % number for number in range(start, start + 1000))
+            if start == 120_000:
+                yield b"{}\n" + b"\n" * (2 << 20)
+
+    def open_files() -> list[str]:
+        names = []
+        for each in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):  # the descriptor with which the folder is read
+                names.append(str(each.readlink()))
+        return [name for name in names if str(tmp_path) in name]
+
+    async def use(engine: Engine, _: WatchedStore) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(InvalidInput, match=r"line 121001: .* expected two strings"):
+                await engine.builds.build_root(lines(), "sha2-256")
+            await until(lambda: open_files() == [])
+        finally:
+            gc.enable()
+
+    run(use, builds=BuildLimits(run_bytes=1 << 16, spool=tmp_path))

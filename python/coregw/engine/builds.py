@@ -105,6 +105,7 @@ class Builds:
         finally:
             if reading is not None and not reading.done():
                 await asyncio.wait([reading])
+            reading = None  # its exception refers to this frame: as a cycle, they would keep the sorter and its file
         await self._start_feeding(sorter, b"".join(received))
         await self._driver.in_worker_to_end(_named, sorter.end)
 

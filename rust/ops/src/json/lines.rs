@@ -127,6 +127,7 @@ impl ArcLines {
 }
 
 #[derive(serde::Deserialize)]
+#[serde(expecting = "two strings")]
 struct Pair<'a>(#[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Cow<'a, str>);
 
 /// The strings of `["...","..."]` without white space and escapes, as machines mostly write it; None for other lines.
