@@ -50,6 +50,7 @@ def test_document_lists_all_routes(document: dict[str, Any]) -> None:
         ("POST", "/v1/resolve/batch"),
         ("POST", "/v1/roots"),
         ("POST", "/v1/roots/{root}/mutations"),
+        ("POST", "/v1/roots/{root}/complete"),
         ("GET", "/v1/roots/{a}/diff/{b}"),
         ("GET", "/v1/roots/{root}/car"),
         ("HEAD", "/v1/roots/{root}/car"),

@@ -20,7 +20,7 @@ def rows(heading: str) -> list[list[str]]:
 def test_every_named_test_exists() -> None:
     existing = {
         node.name
-        for part in ("gateway", "client")
+        for part in ("gateway", "client", "upkeep")
         for path in (TESTS / part).rglob("test_*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
