@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": set(),
     "folders": {"_core", "errors", "text"},
     "verify": {"_core", "errors", "extras", "messages"},
-    "building": {"_core", "errors", "extras", "upkeep"},
+    "building": {"_core", "errors", "extras", "upkeep", "verify"},
     "": {"_core", "building", "client", "errors", "extras", "folders", "verify"},
     "messages": {"_core", "errors", "extras"},
     "store": {"counters", "errors", "extras"},
