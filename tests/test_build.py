@@ -57,7 +57,9 @@ def test_the_extension_has_the_version_of_the_workspace() -> None:
 PURE = {
     "blake2",
     "blake3",
+    "coregw-lanes",
     "data-encoding",
+    "fastcdc",
     "memchr",
     "multibase",
     "quick_cache",

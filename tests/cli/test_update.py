@@ -19,7 +19,7 @@ def root(run: Run, tmp_path: Path) -> str:
     (tmp_path / "tree" / "docs").mkdir(parents=True)
     (tmp_path / "tree" / "docs" / "a").write_text("a")
     (tmp_path / "tree" / "b").write_text("b")
-    added = run("add", tmp_path / "tree")
+    added = run("add", tmp_path / "tree", "--attributes", "none")
     assert added.exit_code == 0
     return str(added.stdout.split()[-1])
 
@@ -30,6 +30,17 @@ def test_update_prints_the_root_of_the_resulting_map(run: Run, root: str) -> Non
     assert changed.stdout.strip() == package.Map({"docs/new": TEXT, "b": TEXT}).root
     listed = run("diff", root, changed.stdout.strip())
     assert listed.stdout == "~ b\n- docs/a\n+ docs/new\n"
+
+
+def test_update_removes_the_attributes_of_what_it_changes(run: Run, root: str, tmp_path: Path) -> None:
+    (tmp_path / "tree" / "b").chmod(0o755)
+    folder = run("add", tmp_path / "tree").stdout.split()[-1]
+    changed = run("update", folder, "--set", "docs/new", TEXT, "--remove", "docs/a").stdout.strip()
+    assert [line.split()[-1] for line in run("ls", "-l", changed, "docs").stdout.splitlines()] == ["new"]
+    (only_exec,) = run("add", tmp_path / "tree", "--attributes", "exec").stdout.split()
+    assert (
+        run("update", only_exec, "--remove", "b").stdout.strip() == run("update", root, "--remove", "b").stdout.strip()
+    )
 
 
 @pytest.mark.parametrize(

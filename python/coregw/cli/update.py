@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from coregw.cli.common import client, gateway_option
 from coregw.cli.framework import click
+
+if TYPE_CHECKING:
+    from coregw.client import Client
 
 __all__ = ["command"]
 
@@ -17,7 +22,8 @@ def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...
     """Change the map with the root ROOT, and print the new root, which is derived locally from the changes.
 
     Either all changes are made or none. ROOT itself is unchanged and stays readable. CID may be a payload, a list or a
-    map, such as the root that "coregw add" prints.
+    map, such as the root that "coregw add" prints. What a folder's root records of a changed path, such as its mode and
+    size, is removed with it.
     """
     from coregw.errors import InvalidInput
 
@@ -27,4 +33,22 @@ def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise InvalidInput(f"{twice}: named twice", code="invalid_path")
     with client(gateway) as opened:
-        click.echo(opened.update(root, dict(new), removed))
+        changed = opened.update(root, dict(new), removed)
+        click.echo(_without_records(opened, changed, [*paths, *removed]))
+
+
+def _without_records(opened: Client, root: str, paths: list[str]) -> str:
+    """Return the root of a folder without the attributes of these paths: they describe what was there before."""
+    from coregw._core import Cid, Map
+    from coregw.folders.attributes import ATTRIBUTES_PATH
+
+    reserved = "/".join(ATTRIBUTES_PATH)
+    (attributes,) = opened.prove_keys(root, [reserved])
+    if attributes is None or Cid(attributes).kind != "map" or reserved in paths:
+        return root
+    records = opened.prove_keys(attributes, paths)
+    stale = [path for path, record in zip(paths, records, strict=True) if record is not None]
+    remaining = opened.update(attributes, {}, stale)
+    if remaining == Map({}, Cid(attributes).suite or "sha2-256").root:
+        return opened.update(root, {}, [reserved])
+    return opened.update(root, {reserved: remaining})

@@ -45,6 +45,7 @@ def test_hot_routes_are_queries_payloads_and_batches() -> None:
         ("GET", "/v1/cas/{cid}"),
         ("HEAD", "/v1/cas/{cid}"),
         ("POST", "/v1/cas/batch"),
+        ("POST", "/v1/cas/car"),
         ("POST", "/v1/resolve/batch"),
     }
 
