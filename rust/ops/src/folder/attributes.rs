@@ -323,6 +323,6 @@ impl<'a> Reader<'a> {
             last = Some((name.len(), name));
             xattrs.insert(name.to_owned(), self.string(BYTES)?.to_vec());
         }
-        if xattrs.is_empty() { Err("extended attributes that are none are left out") } else { Ok(xattrs) }
+        if xattrs.is_empty() { Err("an empty map of extended attributes is left out") } else { Ok(xattrs) }
     }
 }

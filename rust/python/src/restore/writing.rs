@@ -13,7 +13,7 @@ use super::folders::Top;
 use super::lock::locked;
 use super::plan::Plan;
 
-/// Bytes that wait for a thread, in all lanes together. Beyond it whoever brings more has to wait.
+/// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
 /// The size of a payload that nothing is known of, before any has come.
 const FIRST_GUESS_BYTES: u64 = 32 << 10;
