@@ -11,12 +11,12 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 
-import anyio
 import pytest
 
 import coregw
 from car_files import block, cid, header
-from coregw.client import AsyncClient, Client, ClientSettings, exchange
+from client_calls import Call, both_clients
+from coregw.client import ClientSettings, exchange
 from coregw.client.exchange import Attempt, Body
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import ProofError, Unavailable
@@ -26,26 +26,9 @@ ONCE = ClientSettings(attempts=1)
 RAW = 0x55
 DATA = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
 
-Call = Callable[..., object]
-
-
-def blocking(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
-    with Client(url, settings) as client:
-        return getattr(client, method)(*arguments)
-
-
-def asyncio(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
-    async def call() -> object:
-        async with AsyncClient(url, settings) as client:
-            return await getattr(client, method)(*arguments)
-
-    return anyio.run(call)
-
 
 # An asyncio transport may lose the answer with the connection; then the attempt failed like any other.
 INCOMPLETE = (ProofError, Unavailable)
-
-both_clients = pytest.mark.parametrize("call", [blocking, asyncio])
 
 
 def answering_early(reply: object, closed: threading.Event) -> Callable[[socket.socket], None]:

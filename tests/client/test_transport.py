@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import anyio
 import pytest
 
 import coregw
-from coregw.client import AsyncClient, Client, ClientSettings
+from client_calls import Call, both_clients
+from coregw.client import Client, ClientSettings
 from coregw.client.transport.retries import Retries
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from gateways import read_head, scripted_gateway
@@ -23,23 +23,6 @@ DATA = b"the payload"
 CID = coregw.payload_cid(DATA)
 ONCE = ClientSettings(attempts=1)
 MIB = 1 << 20
-
-
-def blocking(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
-    with Client(url, settings) as client:
-        return getattr(client, method)(*arguments)
-
-
-def asyncio(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
-    async def call() -> object:
-        async with AsyncClient(url, settings) as client:
-            return await getattr(client, method)(*arguments)
-
-    return anyio.run(call)
-
-
-both_clients = pytest.mark.parametrize("call", [blocking, asyncio])
-Call = Callable[..., object]
 
 
 def sending(*pieces: bytes) -> Callable[[socket.socket], None]:

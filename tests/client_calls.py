@@ -1,0 +1,30 @@
+"""One call of a method by either client, for tests that expect the same of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from coregw.client import AsyncClient, Client, ClientSettings
+
+__all__ = ["Call", "both_clients"]
+
+Call = Callable[..., object]
+
+
+def blocking(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+    with Client(url, settings) as client:
+        return getattr(client, method)(*arguments)
+
+
+def asyncio(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+    async def call() -> object:
+        async with AsyncClient(url, settings) as client:
+            return await getattr(client, method)(*arguments)
+
+    return anyio.run(call)
+
+
+both_clients = pytest.mark.parametrize("call", [blocking, asyncio])
