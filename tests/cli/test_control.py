@@ -24,6 +24,17 @@ def chunk(message: dict[str, Any]) -> bytes:
     return b"%x\r\n%b\r\n" % (len(line), line)
 
 
+def read_request(connection: socket.socket) -> None:
+    """Read the head and the whole body, which the client sends separately: closing earlier would break its pipe."""
+    with connection.makefile("rb") as stream:
+        length = 0
+        while (line := stream.readline()) not in (b"\r\n", b""):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        stream.read(length)
+
+
 @contextmanager
 def scripted(data: Path, answer: bytes) -> Iterator[None]:
     """A gateway that answers one request with these bytes, and ends."""
@@ -31,7 +42,7 @@ def scripted(data: Path, answer: bytes) -> Iterator[None]:
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            connection.recv(65_536)
+            read_request(connection)
             connection.sendall(answer)
 
     with listen_for_control(data) as listener:
