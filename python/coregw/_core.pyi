@@ -469,6 +469,7 @@ def decode_attributes(target: CidLike, payload: bytes | None = None) -> Attribut
 
 def files_match(
     files: Sequence[tuple[str | os.PathLike[str], Sequence[tuple[CidLike, int | None]]]],
+    progress: Callable[[int], object] | None = None,
 ) -> list[bool]:
     """Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
 
@@ -477,6 +478,11 @@ def files_match(
     Args:
         files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may
             be None.
+        progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+            thread. An exception that it raises ends the work.
+
+    Raises:
+        KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 
     >>> files_match([("/does/not/exist", [("bafkqaaa", 0)])])
     [False]
@@ -636,8 +642,8 @@ def hash_files(
     Args:
         files: The paths of the files.
         suite: The hash function of lists: ``sha2-256`` or ``blake3``.
-        progress: Called with numbers of bytes that were read, from time to time, in the caller's thread. An exception
-            that it raises ends the work.
+        progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+            thread. An exception that it raises ends the work.
 
     Returns:
         For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target.
@@ -668,7 +674,8 @@ def hash_survey(
         suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
         known: FileTargets of files that need not be read, by their places in the survey.
         xattrs: Whether extended attributes are read, too.
-        progress: Called with numbers of bytes that were read, from time to time.
+        progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+            thread. An exception that it raises ends the work.
 
     Raises:
         InvalidInput: If `suite` is another, or a known target is not that of a file of a folder.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import coregw
+from coregw import _core
 from coregw.client import AsyncClient, Client, Difference
 from coregw.errors import InvalidInput, ProofError, RootNotFound
 from gateways import Liar, Reply
@@ -183,11 +186,36 @@ def test_a_folder_is_not_compared_with_a_tampered_listing(liar: Liar, roots: tup
 
 
 @pytest.mark.anyio
-async def test_a_comparison_can_be_cancelled_while_it_hashes(gateway: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("work", ["hash_survey", "files_match"])
+async def test_a_comparison_can_be_cancelled_while_it_reads_a_file(
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
     (tmp_path / "endless").touch()
-    os.truncate(tmp_path / "endless", 4 << 30)
+    os.truncate(tmp_path / "endless", 1 << 40)  # hours of work, and no space on the disk
+    has_ended = threading.Event()
+    real = getattr(_core, work)
+
+    def noted(*args: object) -> object:
+        try:
+            return real(*args)
+        finally:
+            has_ended.set()
+
+    monkeypatch.setattr(_core, work, noted)
     async with AsyncClient(gateway) as client:
-        root = await client.create_root({})
+        if work == "files_match":  # which compares a file that is cut in another way
+            monkeypatch.setattr(_core, "hash_survey", claims_another_target(tmp_path))
+            listed = await client.create_list([cid("all of it")], [1 << 40])
+        root = await client.create_root({} if work == "hash_survey" else {"endless": listed})
         with anyio.move_on_after(0.3) as scope:
             await client.diff_tree(root, tmp_path)
-    assert scope.cancelled_caught
+        assert scope.cancelled_caught
+        assert await anyio.to_thread.run_sync(has_ended.wait, 60)
+
+
+def claims_another_target(folder: Path) -> Callable[..., _core.HashedFolder]:
+    """A `hash_survey` that takes every file for an empty one of the same size."""
+    found = _core.survey(folder)
+    known = {place: (coregw.payload_cid(b""), entry.size) for place, entry in enumerate(found)}
+    hashed = _core.hash_survey(found, known=known)
+    return lambda *args: hashed

@@ -322,6 +322,7 @@ _core.hash_survey(_core.survey(sys.argv[1]))
 
 
 def test_an_interrupt_ends_the_hashing_of_a_long_file(tmp_path: Path) -> None:
+    write(tmp_path, "short")  # so that the main thread may have nothing left to do
     with (tmp_path / "long").open("wb") as file:
         file.truncate(1 << 40)  # hours of work, and no space on the disk
     with subprocess.Popen(

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Items that are worth the start of a thread: about 100 µs of work.
 const ITEMS_PER_THREAD: usize = 64;
@@ -10,20 +11,23 @@ const ITEMS_PER_THREAD: usize = 64;
 const ITEMS_PER_SHARE: usize = 16;
 /// The same for work that is done on several items at a time: all but the last few of a share fill its lanes.
 const ITEMS_PER_WIDE_SHARE: usize = 128;
+/// How often a caller that waits for other threads looks after what only it can do.
+const WATCH: Duration = Duration::from_millis(20);
 
 /// The results of `work` for each of `items`, in their order. A panic of `work` is resumed in the caller.
 pub fn map<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_SHARE, one_by_one(work))
+    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_SHARE, one_by_one(work), None)
 }
 
 /// The results of `work`, which takes several items and returns a result for each, for all of `items`, in their order.
 pub fn map_shares<I: Sync, O: Send>(items: &[I], work: impl Fn(&[I]) -> Vec<O> + Sync) -> Vec<O> {
-    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_WIDE_SHARE, work)
+    run(items, items.len() / ITEMS_PER_THREAD, ITEMS_PER_WIDE_SHARE, work, None)
 }
 
-/// The same for items that take long, or for very different times.
-pub fn map_each<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    run(items, items.len(), 1, one_by_one(work))
+/// The same for items that take long, or for very different times. A caller that has nothing left to do calls `watch`
+/// again and again until the other threads are done.
+pub fn map_watched<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync, watch: &dyn Fn()) -> Vec<O> {
+    run(items, items.len(), 1, one_by_one(work), Some(watch))
 }
 
 fn one_by_one<I, O>(work: impl Fn(&I) -> O) -> impl Fn(&[I]) -> Vec<O> {
@@ -35,6 +39,7 @@ fn run<I: Sync, O: Send>(
     max_threads: usize,
     share: usize,
     work: impl Fn(&[I]) -> Vec<O> + Sync,
+    watch: Option<&dyn Fn()>,
 ) -> Vec<O> {
     // Reads files where the cores of a container are limited, so it is done once.
     static CORES: OnceLock<usize> = OnceLock::new();
@@ -57,6 +62,12 @@ fn run<I: Sync, O: Send>(
         let start = |_| thread::Builder::new().spawn_scoped(scope, work_through).ok();
         let others: Vec<_> = (1..threads).map_while(start).collect();
         work_through();
+        if let Some(watch) = watch {
+            while others.iter().any(|other| !other.is_finished()) {
+                watch();
+                thread::sleep(WATCH);
+            }
+        }
         for other in others {
             other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import anyio.to_thread
 
 from coregw import _core
 from coregw.client.folders.listing import Part, list_folder
+from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput
@@ -74,7 +74,7 @@ async def compare_folder(
         if entry.kind != "map" or entry.attributes is not None  # otherwise it is what its paths say
     ]
     recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
-    hashed = await _hashed(found, cid.suite, recorded.xattrs)
+    hashed = await in_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
     local = await anyio.to_thread.run_sync(_entries, hashed, recorded)
     places = {entry.path: place for place, entry in enumerate(hashed)}
     differences = [
@@ -83,22 +83,6 @@ async def compare_folder(
         if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
     ]
     return ComparedFolder(differences, recorded, [Skipped(*each) for each in hashed.skipped])
-
-
-async def _hashed(found: Survey, suite: str, xattrs: bool) -> _core.HashedFolder:
-    """Hash all files in a thread, which ends soon after this is cancelled."""
-    is_stopped = threading.Event()
-
-    def check(_: int) -> None:
-        if is_stopped.is_set():
-            raise InterruptedError
-
-    try:
-        return await anyio.to_thread.run_sync(
-            _core.hash_survey, found, suite, None, xattrs, check, abandon_on_cancel=True
-        )
-    finally:
-        is_stopped.set()
 
 
 def _recorded(records: Iterable[Attributes], level: Level | None) -> Recorded:
@@ -147,7 +131,7 @@ async def _with_ranges(
     place = places["/".join(found.segments)]
     if not is_list or sum(size or 0 for _, size in parts) == hashed[place].size:
         file = surveyed.location(place)
-        if (await anyio.to_thread.run_sync(_core.files_match, [(file, parts)]))[0]:
+        if (await in_thread(_core.files_match, [(file, parts)]))[0]:
             return replace(found, before=None, after=None) if found.attributes else None
     chunks = hashed.chunks(place)
     if chunks is None or not is_list:

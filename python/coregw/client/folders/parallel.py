@@ -1,15 +1,18 @@
-"""Bounded concurrency over many items; the first failure cancels the rest and is raised unwrapped."""
+"""Bounded concurrency over many items, and long work in threads that ends when its caller is cancelled."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import anyio
+import anyio.to_thread
 
-__all__ = ["for_each"]
+__all__ = ["for_each", "in_thread"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
@@ -38,3 +41,22 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
+
+
+async def in_thread(work: Callable[[*Ts, Callable[[int], object]], T], *args: *Ts) -> T:
+    """Return ``work(*args, check)`` from a thread. If this is cancelled, `check` raises, so that the thread ends soon.
+
+    Args:
+        work: A callable whose last argument is a callback for progress, called again and again with a number.
+        args: Its other arguments.
+    """
+    is_stopped = threading.Event()
+
+    def check(_: int) -> None:
+        if is_stopped.is_set():
+            raise InterruptedError
+
+    try:
+        return await anyio.to_thread.run_sync(work, *args, check, abandon_on_cancel=True)
+    finally:
+        is_stopped.set()

@@ -30,7 +30,7 @@ from coregw.client.folders.destination import (
 from coregw.client.folders.listing import PlannedFile, list_folder, list_parts
 from coregw.client.folders.names import check_names, refused, restorable_links
 from coregw.client.folders.owners import Extras, set_extras
-from coregw.client.folders.parallel import for_each
+from coregw.client.folders.parallel import for_each, in_thread
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput, Unavailable
@@ -240,7 +240,7 @@ class _Restore:
                 batch.append(candidates.pop())
                 size += batch[-1].size or 0
             paths = [(self._destination.joinpath(*file.segments), file.parts) for file in batch]
-            matches = await anyio.to_thread.run_sync(_core.files_match, paths)
+            matches = await in_thread(_core.files_match, paths)
             matching = [file for file, is_match in zip(batch, matches, strict=True) if is_match]
             right.update(file.segments for file in matching)
             self._progress(sum(file.size or 0 for file in matching))

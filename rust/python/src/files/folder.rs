@@ -107,7 +107,8 @@ struct Found {
 ///     suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
 ///     known: FileTargets of files that need not be read, by their places in the survey.
 ///     xattrs: Whether extended attributes are read, too.
-///     progress: Called with numbers of bytes that were read, from time to time.
+///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+///         thread. An exception that it raises ends the work.
 ///
 /// Raises:
 ///     InvalidInput: If `suite` is another, or a known target is not that of a file of a folder.
@@ -182,7 +183,8 @@ impl HashedFolder {
         for from in (0..count).step_by(FILES_AT_ONCE) {
             let places: Vec<_> = (from..count.min(from + FILES_AT_ONCE)).collect();
             let targets = &self.targets;
-            let found = parallel::map_each(&places, |&index| find(state, index, targets, self.suite, xattrs, signals));
+            let find = |&index: &usize| find(state, index, targets, self.suite, xattrs, signals);
+            let found = parallel::map_watched(&places, find, &|| signals.look());
             if signals.is_interrupted() {
                 return;
             }
@@ -276,20 +278,13 @@ impl HashedFolder {
 
 /// Reads one entry.
 fn find(state: &State, index: usize, targets: &FileTargets, suite: Suite, xattrs: bool, signals: &Signals) -> Found {
-    let is_interrupted = || signals.is_interrupted();
     let mut found = Found { outcome: Outcome::Nothing, xattrs: BTreeMap::new(), why_no_xattrs: None };
-    if is_interrupted() {
+    if signals.is_interrupted() {
         return found;
     }
     if state.entries.kind(index) == EntryKind::File && targets.get(index).is_none() {
-        let read = contents::read_here(&state.location(index), suite, &|_| is_interrupted());
-        found.outcome = match read {
-            Ok(read) => {
-                signals.advance(read.state.size);
-                Outcome::Read(read)
-            }
-            Err(unread) => Outcome::Unread(unread),
-        };
+        let read = contents::read_here(&state.location(index), suite, &|bytes| signals.is_interrupted_after(bytes));
+        found.outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
     }
     if xattrs {
         match read_xattrs(&state.location(index)) {

@@ -21,8 +21,8 @@ use super::signals::Signals;
 /// Args:
 ///     files: The paths of the files.
 ///     suite: The hash function of lists: ``sha2-256`` or ``blake3``.
-///     progress: Called with numbers of bytes that were read, from time to time, in the caller's thread. An exception
-///         that it raises ends the work.
+///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+///         thread. An exception that it raises ends the work.
 ///
 /// Returns:
 ///     For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target.
@@ -46,13 +46,8 @@ pub fn hash_files<'py>(
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let suite = call(|| Suite::from_name(suite))?;
     let signals = Signals::with_progress(progress);
-    let is_interrupted_after = |bytes| {
-        signals.advance(bytes);
-        signals.is_interrupted()
-    };
-    let hashed = detach::run(py, Work::Unbounded, || {
-        Ok(parallel::map_each(&files, |file| contents::read_here(file, suite, &is_interrupted_after)))
-    })?;
+    let read = |file: &PathBuf| contents::read_here(file, suite, &|bytes| signals.is_interrupted_after(bytes));
+    let hashed = detach::run(py, Work::Unbounded, || Ok(parallel::map_watched(&files, read, &|| signals.look())))?;
     signals.result()?;
     hashed.into_iter().map(|read| into_python(py, read)).collect()
 }

@@ -18,7 +18,7 @@ pub struct Signals {
     last_check: AtomicU64,
     is_interrupted: AtomicBool,
     raised: Mutex<Option<PyErr>>,
-    /// A callable that takes the amount of work done since its last call.
+    /// A callable that takes the amount of work done since its last call; it may be 0.
     progress: Option<Py<PyAny>>,
     done: AtomicU64,
 }
@@ -42,9 +42,10 @@ impl Signals {
         }
     }
 
-    /// Counts work that is done.
-    pub fn advance(&self, amount: u64) {
+    /// Counts work that is done, and is otherwise as `is_interrupted`.
+    pub fn is_interrupted_after(&self, amount: u64) -> bool {
         self.done.fetch_add(amount, Ordering::Relaxed);
+        self.is_interrupted()
     }
 
     /// Whether a signal handler or the callable has raised an exception. Only the caller's thread attaches to Python, and
@@ -59,13 +60,17 @@ impl Signals {
         self.is_interrupted.load(Ordering::Relaxed)
     }
 
+    /// Looks for signals and reports progress, if it is time to.
+    pub fn look(&self) {
+        let _is_interrupted = self.is_interrupted();
+    }
+
     fn check(&self) {
         let checked = Python::attach(|py| {
             py.check_signals()?;
-            match (&self.progress, self.done.swap(0, Ordering::Relaxed)) {
-                (Some(progress), done @ 1..) => progress.call1(py, (done,)).map(drop),
-                _ => Ok(()),
-            }
+            // Also if nothing was done meanwhile: the callable may want to end the work.
+            let done = self.done.swap(0, Ordering::Relaxed);
+            self.progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done,)).map(drop))
         });
         if let Err(error) = checked {
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::cid::CidLike;
 use crate::detach::{self, Work};
+use crate::files::signals::Signals;
 use crate::{files, parallel};
 
 const READ_BYTES: usize = 256 << 10;
@@ -25,21 +26,33 @@ type PartLike = (CidLike, Option<u64>);
 /// Args:
 ///     files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may
 ///         be None.
+///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+///         thread. An exception that it raises ends the work.
+///
+/// Raises:
+///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 ///
 /// >>> files_match([("/does/not/exist", [("bafkqaaa", 0)])])
 /// [False]
 #[pyfunction]
-pub fn files_match(py: Python<'_>, files: Vec<(PathBuf, Vec<PartLike>)>) -> PyResult<Vec<bool>> {
+#[pyo3(signature = (files, progress = None), text_signature = "(files, progress=None)")]
+pub fn files_match(
+    py: Python<'_>,
+    files: Vec<(PathBuf, Vec<PartLike>)>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<bool>> {
     let files: Vec<(PathBuf, Vec<Part>)> = files
         .into_iter()
         .map(|(path, parts)| (path, parts.into_iter().map(|(cid, size)| (cid.0, size)).collect()))
         .collect();
-    detach::run(py, Work::Unbounded, || {
-        Ok(parallel::map_each(&files, |(path, parts)| matches(path, parts).unwrap_or(false)))
-    })
+    let signals = Signals::with_progress(progress);
+    let compare = |(path, parts): &(PathBuf, Vec<Part>)| matches(path, parts, &signals).unwrap_or(false);
+    let found = detach::run(py, Work::Unbounded, || Ok(parallel::map_watched(&files, compare, &|| signals.look())))?;
+    signals.result()?;
+    Ok(found)
 }
 
-fn matches(path: &Path, parts: &[Part]) -> io::Result<bool> {
+fn matches(path: &Path, parts: &[Part], signals: &Signals) -> io::Result<bool> {
     let mut file = files::open(path)?;
     let state = file.metadata()?;
     let known: Option<u64> = parts.iter().map(|(_, size)| *size).sum();
@@ -56,7 +69,7 @@ fn matches(path: &Path, parts: &[Part]) -> io::Result<bool> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            if count == 0 {
+            if count == 0 || signals.is_interrupted_after(count as u64) {
                 break;
             }
             check.update(&buffer[..count]);
