@@ -195,6 +195,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = MappingProxyType(
         "forbidden_origin": ErrorCode(403, InvalidInput, "A web page of this origin may not write to the gateway."),
         "root_not_found": ErrorCode(404, RootNotFound, "The gateway does not hold the root."),
         "path_not_found": ErrorCode(404, UnprovenAbsence, "The path, key or index does not exist below the root."),
+        "page_not_found": ErrorCode(404, NotFound, "The gateway does not hold the page."),
         "payload_not_found": ErrorCode(404, PayloadNotFound, "The gateway does not hold the payload."),
         "record_not_found": ErrorCode(404, RecordNotFound, "No root is published under this scope and name."),
         "route_not_found": ErrorCode(404, NotFound, "No route has this path."),

@@ -24,6 +24,7 @@ try:
     from coregw.engine.cars import CarLimits, Cars
     from coregw.engine.completeness import check_complete
     from coregw.engine.driver import Driver
+    from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
     from coregw.engine.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight
     from coregw.engine.publications import Publications
@@ -37,6 +38,7 @@ __all__ = [
     "Cars",
     "Engine",
     "EngineFigures",
+    "Objects",
     "Payloads",
     "Publications",
     "StoredPayload",
@@ -117,6 +119,7 @@ class Engine:
         self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
+        self.objects: Final = Objects(store, self._driver)
         self.publications: Final = Publications(store)
         self.cars: Final = Cars(store, self._driver, self._cache, cars)
         self.builds: Final = Builds(store, self._driver, self._cache, builds)

@@ -20,7 +20,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import build_document
 from coregw.gateway.http.dispatch import Dispatcher, normalize
 from coregw.gateway.http.problems import handle_exception, problem_of
-from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, openapi, resolve, roots
+from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, objects, openapi, resolve, roots
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOT", "Guarded", "create_app", "open_engine"]
 
-HOT: Final = (*resolve.hot, *cas.hot, *batches.hot)
+HOT: Final = (*resolve.hot, *cas.hot, *batches.hot, *objects.hot)
 """The routes in front of Litestar."""
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]

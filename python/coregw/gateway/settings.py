@@ -98,7 +98,7 @@ class Settings:
     car_blocks: int = _setting(4_000_000, "Blocks in a CAR; each takes 60 bytes of memory.", least=1, most=1 << 31)
     cars_at_once: int = _setting(2, "CAR imports that are checked and stored concurrently; more wait.", least=1)
     car_exports: int = _setting(16, "Concurrent CAR exports; more replace stalled ones, or get 503.", least=1)
-    payload_streams: int = _setting(64, "Concurrent answers of POST /v1/cas/car; as for CAR exports.", least=1)
+    payload_streams: int = _setting(64, "Concurrent answers of many payloads or pages; as for CAR exports.", least=1)
     batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
     resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
     batches_at_once: int = _setting(8, "Concurrent batches of resolves; more wait.", least=1)

@@ -11,9 +11,11 @@ from coregw.messages.common import MAX_INTEGER, Error, Message
 __all__ = [
     "MAX_BATCH_BLOCKS",
     "MAX_BATCH_BYTES",
+    "MAX_BATCH_PAGES",
     "MAX_BATCH_PATHS",
     "Block",
     "GetBatchRequest",
+    "GetPagesRequest",
     "HasBatchRequest",
     "HasBatchResult",
     "Presence",
@@ -31,10 +33,14 @@ MAX_BATCH_BLOCKS: Final = 4096
 MAX_BATCH_BYTES: Final = 64 << 20
 """The maximum total size of the blocks of one batch, decoded."""
 
+MAX_BATCH_PAGES: Final = 1024
+"""The maximum number of pages in one answer."""
+
 MAX_BATCH_PATHS: Final = 1000
 """The maximum number of paths in one batch of resolves."""
 
 _BLOCKS: Final = Meta(extra_json_schema={"maxItems": MAX_BATCH_BLOCKS})
+_PAGES: Final = Meta(extra_json_schema={"maxItems": MAX_BATCH_PAGES})
 _PATHS: Final = Meta(extra_json_schema={"maxItems": MAX_BATCH_PATHS})
 _BASE64: Final = Meta(extra_json_schema={"type": "string", "contentEncoding": "base64"})
 _RESULT: Final = Meta(extra_json_schema={"$ref": "#/components/schemas/ResolveResult"})
@@ -94,6 +100,13 @@ class GetBatchRequest(Message, frozen=True, kw_only=True):
 
     profile: Literal["cas.get-batch/v0alpha1"] = "cas.get-batch/v0alpha1"
     cids: Annotated[list[str], _BLOCKS]
+
+
+class GetPagesRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /v1/pages/car``: pages to read, by their digests as 64 characters of ``0-9a-f`` each."""
+
+    profile: Literal["pages.get-batch/v0alpha1"] = "pages.get-batch/v0alpha1"
+    pages: Annotated[list[str], _PAGES]
 
 
 class ResolveBatchRequest(Message, frozen=True, kw_only=True):

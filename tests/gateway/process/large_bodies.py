@@ -107,6 +107,9 @@ def _batches(root: str) -> Iterator[LargeBody]:
     get = '"profile":"cas.get-batch/v0alpha1"'
     for item in ('""', f'"{EMPTY}"'):
         yield LargeBody("/v1/cas/car", f"CIDs {item}", filled(f'{{{get},"cids":[', item, "]}"), 413)
+    pages = '"profile":"pages.get-batch/v0alpha1"'
+    for item in ('""', f'"{bytes(32).hex()}"'):
+        yield LargeBody("/v1/pages/car", f"digests {item}", filled(f'{{{pages},"pages":[', item, "]}"), 413)
     data = base64.b64encode(bytes(1500)).decode()
     yield LargeBody(route, "2,000 blocks", filled(f'{{{put},"blocks":[', f'{{"data":"{data}"}}', "]}"), 200)
     escaped = "\\u0041" * (SIZE // 24 * 4)

@@ -35,7 +35,7 @@ def operations(litestar: Litestar) -> list[Operation]:
     return operations_of(HOT, litestar)
 
 
-def test_hot_routes_are_queries_payloads_and_batches() -> None:
+def test_hot_routes_are_queries_payloads_batches_and_objects() -> None:
     assert {(route.method, route.path) for route in HOT} == {
         ("POST", "/v1/resolve"),
         ("POST", "/v1/read"),
@@ -47,6 +47,11 @@ def test_hot_routes_are_queries_payloads_and_batches() -> None:
         ("POST", "/v1/cas/batch"),
         ("POST", "/v1/cas/car"),
         ("POST", "/v1/resolve/batch"),
+        ("GET", "/v1/pages/{digest}"),
+        ("HEAD", "/v1/pages/{digest}"),
+        ("POST", "/v1/pages/car"),
+        ("GET", "/v1/roots/{root}"),
+        ("HEAD", "/v1/roots/{root}"),
     }
 
 

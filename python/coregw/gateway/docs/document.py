@@ -34,6 +34,7 @@ _BEARER: Final = "bearer"
 _CODES_EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
 _PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
     "cid": Parameter("A CID, in any text form that the protocol allows."),
+    "digest": Parameter("The digest of a page's top node.", {"type": "string", "pattern": "^[0-9a-f]{64}$"}),
     "path": Parameter("Segments below a CID."),
     "root": Parameter("The CID of the caller-selected base root."),
     "a": Parameter("The root of the first map."),
