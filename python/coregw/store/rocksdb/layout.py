@@ -13,6 +13,7 @@ from coregw.errors import StoreDamaged
 from coregw.store import CHUNK_BYTES
 
 __all__ = [
+    "CLAIM_KEY",
     "EPOCH_KEY",
     "EXPIRED_KEY",
     "FORMAT_VERSION",
@@ -45,6 +46,10 @@ EXPIRED_KEY: Final = b"expired"
 """In `Family.META`: roots dated before this time are expired, 8 bytes. Absent before the first collection."""
 
 
+CLAIM_KEY: Final = b"claim"
+"""In `Family.META`: what was durable before the batch that has this row (`coregw.store.rocksdb.mark.claims`)."""
+
+
 class Family(StrEnum):
     """The column families. They share one write-ahead log, so a batch across them is atomic.
 
@@ -54,7 +59,7 @@ class Family(StrEnum):
     __hash__ = str.__hash__  # the enumeration's own is a Python function, and rows are looked up often
 
     META = "default"
-    """`EPOCH_KEY`, `UNDATED_KEY`, `EXPIRED_KEY`; and `payload_date` -> when the payload was stored or renewed."""
+    """`EPOCH_KEY`, `UNDATED_KEY`, `EXPIRED_KEY`, `CLAIM_KEY`; `payload_date` -> its date: stored or renewed."""
     PAGES = "pages"
     ROOTS = "roots"
     """Binary root CID -> `RootRow`."""

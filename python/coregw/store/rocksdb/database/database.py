@@ -23,7 +23,7 @@ from coregw.store.rocksdb.figures import FamilyFigures
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.mark import HighWaterMark, drop_torn_ends
 from coregw.store.rocksdb.options import database_options, family_options
-from coregw.store.rocksdb.readonly import Cause, open_read_only
+from coregw.store.rocksdb.readonly import Cause, open_read_only, require_skippable
 from coregw.store.rocksdb.statuses import translated
 
 __all__ = ["Database"]
@@ -183,6 +183,8 @@ class Database(Rows):
 
     def _open_rocksdb(self, *, salvage: bool) -> None:
         is_first = prepare(self.path, salvage=salvage) == "creating"
+        if salvage:
+            require_skippable(self.path)
         try:
             with translated(self.path):
                 self._root = Rdict(

@@ -19,7 +19,7 @@ from rocksdict import ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, W
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.database.gate import Gate
 from coregw.store.rocksdb.directory import SPARE_BYTES
-from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.layout import CLAIM_KEY, Family
 from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.readonly import ReadOnly
 from coregw.store.rocksdb.statuses import WriteStalled, translated
@@ -213,6 +213,8 @@ class Rows:
         """Whether RocksDB accepted the rows; False if it would have delayed the caller."""
         self._require_root()
         batch = WriteBatch(raw_mode=True)  # consumed by a write, even one that fails
+        if self._mark is not None:
+            batch.put(CLAIM_KEY, self._mark.claim, self._handles[Family.META])
         for family, start, end in ranges:
             batch.delete_range(start, end, self._handles[family])
         for family, key, value in rows:

@@ -1,14 +1,17 @@
-"""The check of a database against its high-water mark, before RocksDB opens it."""
+"""The check of a database against its high-water mark, and the claims in its logs, before RocksDB opens it."""
 
 from __future__ import annotations
 
 import logging
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from coregw.errors import StoreDamaged
-from coregw.store.rocksdb.mark.file import Extent, locked_mark, read_mark
+from coregw.store.rocksdb.mark.claims import claims
+from coregw.store.rocksdb.mark.file import Durable, Extent, locked_mark, read_mark
 from coregw.store.rocksdb.mark.names import current_manifest, log_name, log_numbers, manifest_name
 from coregw.store.rocksdb.mark.records import complete_end, intact_end
 
@@ -18,7 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 def require_durable(database: Path) -> None:
-    """Refuse a database in which less is left than its mark records. O(records in the logs and the MANIFEST).
+    """Refuse a database in which less is left than its mark records, or than the claims in its logs.
+
+    O(records in the logs and the MANIFEST), and O(bytes) of what was written to logs after the mark.
 
     Older logs that are missing are not refused here: they may be obsolete. RocksDB records in its MANIFEST which are
     not, and refuses to open without these.
@@ -44,6 +49,39 @@ def require_durable(database: Path) -> None:
     newest = durable.logs[-1].number
     if max(found, default=0) < newest:
         raise StoreDamaged(f"{database / log_name(newest)}, the log of the newest writes, is missing")
+    if durable.session:
+        _require_claimed(database, durable)
+
+
+def _require_claimed(database: Path, durable: Durable) -> None:
+    """Refuse logs in which something is damaged that a later batch claims to be durable: the mark may be older."""
+    newest = durable.logs[-1]
+    written = {number: newest.size * (number == newest.number) for number in log_numbers(database)}
+    written = {number: size for number, size in written.items() if number >= newest.number}
+    claimed = dict.fromkeys(written, 0)
+    for number, start in written.items():
+        with _mapped(database / log_name(number), start) as data:
+            for log in claims(data, start, durable.session):
+                if log.number in claimed:
+                    claimed[log.number] = max(claimed[log.number], log.size)
+    for number, size in claimed.items():
+        file, start = database / log_name(number), written[number]
+        with _mapped(file, start) as data:
+            end = intact_end(data, start, min(size, len(data))) if size > start else size
+        if end < size:
+            what = f"{file} is damaged at byte {end:,}, but a later write says that {size:,} bytes were durable"
+            raise StoreDamaged(what)
+
+
+@contextmanager
+def _mapped(file: Path, start: int) -> Iterator[bytes | mmap.mmap]:
+    """Map a file into memory; the value is empty if there is nothing from `start` on."""
+    with file.open("rb") as opened:
+        if os.fstat(opened.fileno()).st_size <= start:
+            yield b""
+            return
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
 
 
 def _require_extent(file: Path, extent: Extent) -> None:

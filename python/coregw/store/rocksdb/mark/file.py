@@ -5,7 +5,10 @@ the other slot becomes the live one. So a power cut can only spoil a slot that i
 
 ```
 slot, 4,096 bytes: | "cgw1" | sequence | MANIFEST: number, size | count | logs: number, size ... | CRC-32 |
+                   | session, 16 bytes | CRC-32 |
 ```
+
+Earlier versions wrote no session, and do not read it.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from typing import Final, NamedTuple, Self
 
 from coregw.errors import StoreDamaged
 
-__all__ = ["MARK", "Durable", "Extent", "MarkFile", "locked_mark", "read_mark", "sync_directory"]
+__all__ = ["MARK", "SESSION_BYTES", "Durable", "Extent", "MarkFile", "locked_mark", "read_mark", "sync_directory"]
 
 MARK: Final = "coregw-mark"
 """The file's name in RocksDB's directory; RocksDB ignores it."""
+
+SESSION_BYTES: Final = 16
 
 _UNFINISHED: Final = MARK + ".new"
 _SLOT_BYTES: Final = 4096
@@ -32,7 +37,7 @@ _MAGIC: Final = b"cgw1"
 _HEAD: Final = struct.Struct(">4sQQQH")
 _EXTENT: Final = struct.Struct(">QQ")
 _CRC: Final = struct.Struct(">I")
-_MAX_LOGS: Final = (_SLOT_BYTES - _HEAD.size - _CRC.size) // _EXTENT.size
+_MAX_LOGS: Final = (_SLOT_BYTES - _HEAD.size - 2 * _CRC.size - SESSION_BYTES) // _EXTENT.size
 
 
 class Extent(NamedTuple):
@@ -43,10 +48,18 @@ class Extent(NamedTuple):
 
 
 class Durable(NamedTuple):
-    """What is durable of a database's MANIFEST and of its logs, in ascending order."""
+    """What is durable of a database's MANIFEST and of its logs, in ascending order.
+
+    Attributes:
+        manifest: The MANIFEST in use.
+        logs: The logs.
+        session: The secret of the claims in the newest logs (`coregw.store.rocksdb.mark.claims`); empty if they have
+            none.
+    """
 
     manifest: Extent
     logs: tuple[Extent, ...]
+    session: bytes = b""
 
 
 class MarkFile:
@@ -135,7 +148,7 @@ def _encode(sequence: int, durable: Durable) -> bytes:
     logs = durable.logs[-_MAX_LOGS:]
     numbers = [number for log in logs for number in log]
     body = struct.pack(f"{_HEAD.format}{len(numbers)}Q", _MAGIC, sequence, *durable.manifest, len(logs), *numbers)
-    return body + _CRC.pack(zlib.crc32(body))
+    return body + _CRC.pack(zlib.crc32(body)) + durable.session + _CRC.pack(zlib.crc32(durable.session))
 
 
 def _decode(slot: bytes) -> tuple[int, Durable] | None:
@@ -149,4 +162,10 @@ def _decode(slot: bytes) -> tuple[int, Durable] | None:
     if _CRC.unpack_from(slot, end) != (zlib.crc32(slot[:end]),):
         return None
     logs = tuple(Extent(*_EXTENT.unpack_from(slot, _HEAD.size + i * _EXTENT.size)) for i in range(count))
-    return sequence, Durable(Extent(number, size), logs)
+    return sequence, Durable(Extent(number, size), logs, _decode_session(slot, end + _CRC.size))
+
+
+def _decode_session(slot: bytes, start: int) -> bytes:
+    session = slot[start : start + SESSION_BYTES]
+    (checksum,) = _CRC.unpack_from(slot, start + SESSION_BYTES)
+    return session if any(session) and zlib.crc32(session) == checksum else b""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import mmap
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from coregw.store.rocksdb.mark.file import Durable, Extent, MarkFile, sync_directory
+from coregw.store.rocksdb.mark.claims import encode_claim
+from coregw.store.rocksdb.mark.file import SESSION_BYTES, Durable, Extent, MarkFile, sync_directory
 from coregw.store.rocksdb.mark.names import current_manifest, log_name, log_numbers, manifest_name
 from coregw.store.rocksdb.mark.records import complete_end
 
@@ -20,7 +22,7 @@ __all__ = ["HighWaterMark"]
 class HighWaterMark:
     """The mark of an open database, for its only writer. Every method raises OSError.
 
-    A write costs one lseek, a sync one write of less than a page.
+    A write costs one lseek, a sync one write of less than a page, and the first sync of a log one more sync.
 
     Args:
         database: RocksDB's directory. Nothing may be writing to its logs now.
@@ -28,6 +30,7 @@ class HighWaterMark:
 
     def __init__(self, database: Path) -> None:
         self._database = database
+        self._session = secrets.token_bytes(SESSION_BYTES)
         self._ended: list[int] = []
         self._manifest = Extent(0, 0)
         self._synced: dict[int, int] = {}
@@ -37,6 +40,8 @@ class HighWaterMark:
         newest = max(self._synced)
         self._descriptor = self._open_log(newest)
         self._log = Extent(newest, self._synced[newest])
+        self.claim = encode_claim(self._session, self._log)
+        """What the next batch says of the logs: the value of its row `CLAIM_KEY`."""
         self._persisted = self._durable()
         try:
             self._file = MarkFile.create(database, self._persisted)
@@ -66,9 +71,14 @@ class HighWaterMark:
 
     def note_sync(self) -> None:
         """Record that everything written so far is durable. Call it after RocksDB has synced."""
-        if self._synced.get(self._log.number) != self._log.size:
-            self._synced[self._log.number] = self._log.size
-            self._file.write(self._durable())
+        if self._synced.get(self._log.number) == self._log.size:
+            return
+        is_new = self._log.number not in self._synced
+        self._synced[self._log.number] = self._log.size
+        self.claim = encode_claim(self._session, self._log)
+        self._file.write(self._durable())
+        if is_new:  # nothing but the mark tells that this log was there, should it be missing
+            self._file.sync()
 
     def refresh(self) -> None:
         """Record what RocksDB has added to its MANIFEST, forget deleted logs, and make the mark durable.
@@ -90,7 +100,7 @@ class HighWaterMark:
         self._file.close()
 
     def _durable(self) -> Durable:
-        return Durable(self._manifest, tuple(Extent(*item) for item in sorted(self._synced.items())))
+        return Durable(self._manifest, tuple(Extent(*item) for item in sorted(self._synced.items())), self._session)
 
     def _open_log(self, number: int) -> int:
         return os.open(self._database / log_name(number), os.O_RDONLY | os.O_CLOEXEC)

@@ -41,14 +41,23 @@ class _Fragment(NamedTuple):
     is_intact: bool
 
 
-def read_log(data: memoryview, file: str, damages: list[Damage]) -> Iterator[Record]:
+def read_log(
+    data: memoryview, file: str, damages: list[Damage], *, start: int = 0, corrects: bool = True
+) -> Iterator[Record]:
     """Iterate over the records of a log file; append to `damages` what is damaged. O(bytes).
 
     The end of a log that a process was writing to may be a part of a record that nobody was told of; it cannot be told
     from damage, so it is reported as well.
+
+    Args:
+        data: The file.
+        file: Its name.
+        damages: Where damage is reported.
+        start: Where a record begins; what is before it is not read.
+        corrects: Whether to search for flipped bits in damaged records.
     """
     parts: list[_Fragment] = []
-    for fragment in _fragments(data, file, damages):
+    for fragment in _fragments(data, file, damages, start, _MAX_CORRECTIONS if corrects else 0):
         if fragment.kind in (_WHOLE, _FIRST) and parts:
             yield _joined(parts, is_complete=False)
             parts = []
@@ -68,8 +77,8 @@ def _joined(parts: list[_Fragment], *, is_complete: bool) -> Record:
     return Record(parts[0].start, b"".join(part.data for part in parts), is_intact)
 
 
-def _fragments(data: memoryview, file: str, damages: list[Damage]) -> Iterator[_Fragment]:
-    at, size, corrections = 0, len(data), _MAX_CORRECTIONS
+def _fragments(data: memoryview, file: str, damages: list[Damage], at: int, corrections: int) -> Iterator[_Fragment]:
+    size = len(data)
     while at < size:
         end = min(at - at % _BLOCK + _BLOCK, size)
         if end - at < _HEADER:

@@ -19,13 +19,16 @@ from coregw.store.rocksdb.raw.files import FileBytes
 from coregw.store.rocksdb.raw.logs import read_log
 from coregw.store.rocksdb.statuses import translated
 
-__all__ = ["Cause", "ReadOnly", "open_read_only"]
+__all__ = ["Cause", "ReadOnly", "open_read_only", "require_skippable"]
 
 Cause = StoreDamaged | StorageFull
 """Why a database cannot be opened for writing."""
 
 _LOCK: Final = "LOCK"
 _FOLDER: Final = "workers/read-only"
+_KIND_OFFSET: Final = 6
+_LAST_KIND: Final = 4
+"""The greatest kind of a record in a log that is not recycled."""
 
 
 class ReadOnly:
@@ -91,8 +94,9 @@ def open_read_only(path: Path, cache_bytes: int, cause: Cause) -> tuple[Rdict, R
         StoreDamaged, StorageFull: `cause`, if it cannot be opened for reading either.
         Unavailable: If another process has the store open.
     """
-    may_be_incomplete = _may_be_incomplete(path)
-    for mode, options, is_lossy in _modes(path, is_lossy=may_be_incomplete):
+    damages = _damages_of_logs(path)
+    is_endless = _endless(path, damages) is not None
+    for mode, options, is_lossy in _modes(path, is_lossy=bool(damages) or _has_lost(path), is_endless=is_endless):
         state = ReadOnly(path, cause, is_lossy=is_lossy)
         state.lock()
         try:
@@ -107,17 +111,31 @@ def open_read_only(path: Path, cache_bytes: int, cause: Cause) -> tuple[Rdict, R
     raise cause
 
 
-def _modes(path: Path, *, is_lossy: bool) -> Iterator[tuple[AccessType, Options, bool]]:
-    """Iterate over ways to open a database for reading, each of which leaves out more than the one before it."""
+def require_skippable(path: Path) -> None:
+    """Raise `StoreDamaged` if a log has damage that RocksDB cannot skip: it would read it for ever."""
+    damage = _endless(path, _damages_of_logs(path))
+    if damage is not None:
+        raise StoreDamaged(f"{path / DATABASE / damage.file} has a record of an unknown kind at byte {damage.start:,}")
+
+
+def _modes(path: Path, *, is_lossy: bool, is_endless: bool) -> Iterator[tuple[AccessType, Options, bool]]:
+    """Iterate over ways to open a database for reading, each of which leaves out more than the one before it.
+
+    Args:
+        path: The store's directory.
+        is_lossy: Whether rows may be missing.
+        is_endless: Whether RocksDB must not read the logs.
+    """
     options = database_options(create=False, salvage=False)
     options.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
     options.set_paranoid_checks(False)
-    yield AccessType.read_only(False), options, is_lossy
+    if not is_endless:
+        yield AccessType.read_only(False), options, is_lossy
     # A secondary instance does without logs that the MANIFEST names, and with an empty directory for logs without any.
     folder = path / _FOLDER
     no_logs = folder / "no-log"
     no_logs.mkdir(parents=True, exist_ok=True)
-    for is_logged in (True, False):
+    for is_logged in (False,) if is_endless else (True, False):
         options = database_options(create=False, salvage=True)
         options.set_paranoid_checks(False)
         if not is_logged:
@@ -125,16 +143,29 @@ def _modes(path: Path, *, is_lossy: bool) -> Iterator[tuple[AccessType, Options,
         yield AccessType.secondary(str(folder)), options, True
 
 
-def _may_be_incomplete(path: Path) -> bool:
-    """Whether acknowledged writes may be missing: less is there than was durable, or a log is damaged."""
+def _has_lost(path: Path) -> bool:
+    """Whether acknowledged writes are missing: less is there than was durable."""
     try:
-        if prepare(path, salvage=False) != "ready":
-            return True
+        return prepare(path, salvage=False) != "ready"
     except StoreDamaged:
         return True
+
+
+def _damages_of_logs(path: Path) -> list[Damage]:
     damages: list[Damage] = []
     for log in sorted((path / DATABASE).glob("*.log")):
         with FileBytes(log) as file:
-            for _ in read_log(file.read(0, file.size), file.name, damages):
+            for _ in read_log(file.read(0, file.size), file.name, damages, corrects=False):
                 pass
-    return bool(damages)
+    return damages
+
+
+def _endless(path: Path, damages: list[Damage]) -> Damage | None:
+    """Return damage that RocksDB takes for a record of a recycled log, and would read again and again to skip it."""
+    for damage in damages:
+        with (path / DATABASE / damage.file).open("rb") as file:
+            file.seek(damage.start + _KIND_OFFSET)
+            kind = file.read(1)
+        if kind and kind[0] > _LAST_KIND:
+            return damage
+    return None
