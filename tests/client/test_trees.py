@@ -75,6 +75,25 @@ def test_a_walk_follows_nested_maps(client: Client) -> None:
     assert below == {"sub2/map/in/file", "sub2/map/again/x"}
 
 
+def test_a_walk_leaves_out_what_folders_record_of_their_paths(client: Client) -> None:
+    recorded = coregw.encode_attributes("folder", mode=0o750)[0]
+    records = client.create_root({"file": recorded, "empty": recorded})
+    inner = client.create_root({"file": cid("i"), ".coregw/attributes": records})
+    odd = client.create_root({".coregw/attributes": cid("no map")})
+    root = client.create_root(
+        {"file": cid("f"), "sub": inner, "odd": odd, ".coregw/attributes": records, "sub2/.coregw/attributes": inner}
+    )
+
+    def walked(prefix: str = "") -> list[str]:
+        return ["/".join(leaf.segments) for leaf in client.walk(root, prefix)]
+
+    # Only the reserved path of a map itself is left out, and only if it is the map that a folder has there.
+    files = ["file", "odd/.coregw/attributes", "sub/file", "sub2/.coregw/attributes/file"]
+    assert sorted(walked()) == files
+    assert walked("sub") == ["sub/file"]
+    assert walked(".coregw") == [".coregw/attributes/empty", ".coregw/attributes/file"]
+
+
 def test_a_walk_refuses_maps_that_nest_too_deeply(gateway: str) -> None:
     with Client(gateway, ClientSettings(max_nesting=3)) as client:
         nested = client.create_root({"x": cid("x")})

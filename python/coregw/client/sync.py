@@ -207,7 +207,10 @@ class Client:
         return self._stream(operations.tree.children(self.settings, root, prefix))
 
     def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
-        """Yield every payload and list of a tree, following nested maps; see `operations.tree.walk`."""
+        """Yield every payload and list of a tree, following nested maps, but not what folders record of their paths.
+
+        See `operations.tree.walk`.
+        """
         return self._stream(operations.tree.walk(self.settings, root, prefix))
 
     def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[operations.diff.Difference, None, None]:

@@ -15,6 +15,7 @@ from coregw.client.operations.steps import Item, Steps, Stream
 from coregw.client.query import CidLike, PathLike, map_proof, read_range, resolve, scan, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
+from coregw.folders.attributes import ATTRIBUTES_PATH
 
 __all__ = ["Entry", "Leaf", "children", "contents", "entries", "list_elements", "list_size", "locate", "walk"]
 
@@ -52,6 +53,9 @@ def entries(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> S
 def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stream[Leaf]:
     """Yield every payload and list of a tree at and below `prefix`. Nested maps are followed, each after its parent.
 
+    What a folder records of its paths (``.coregw/attributes``, protocol section 7) is no file of it, and is not
+    followed, unless `prefix` leads there.
+
     Raises:
         InvalidInput: Maps nest deeper than ``max_nesting``.
         TooLarge: There are more than ``max_entries`` entries, nested maps included.
@@ -70,10 +74,10 @@ def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stre
             if count > settings.max_entries:
                 raise TooLarge(f"the tree has more than {settings.max_entries} entries")
             for segments, target in page.entries:
-                if _core.Cid(target).kind == "map":
-                    pending.append((outside + segments, target, [], depth + 1))
-                else:
+                if _core.Cid(target).kind != "map":
                     yield Item(Leaf(outside + segments, target))
+                elif tuple(segments) != ATTRIBUTES_PATH or inside:
+                    pending.append((outside + segments, target, [], depth + 1))
             has_more = page.more
             after = _last_path(page) if has_more else None
 
