@@ -22,7 +22,7 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.record client client.query client.operations client.folders \
-	engine store store.testing upkeep gateway plants cli)
+	engine store store.postgres store.testing upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.
 pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
@@ -62,6 +62,11 @@ $(VENV)/.bench-locked: requirements-bench.lock $(VENV)/.built
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-bench.lock
 	@touch $@
 
+$(VENV)/.stores-locked: requirements-stores.lock $(VENV)/.built
+	@echo "installing the locked servers for tests of shared stores"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-stores.lock
+	@touch $@
+
 $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
 	@echo "installing the locked requirements of the audit"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-audit.lock
@@ -72,6 +77,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --extra all --group dev $(ARGS) pyproject.toml --output-file requirements.lock
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(pip_compile) --group audit --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
+	$(pip_compile) --group stores --constraint requirements.lock $(ARGS) --output-file requirements-stores.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
 # ------------------------------------------------------------------------------------------------------- run
@@ -97,6 +103,11 @@ test-rust: install ## run the Rust tests
 .PHONY: test-python
 test-python: install ## run the Python tests and doctests (ARGS: passed to pytest)
 	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-stores
+test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run the tests of shared stores on them
+	COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py \
+		tests/store/test_postgres_traps.py $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

@@ -73,7 +73,7 @@ def check_python_advisories() -> bool:
         report(what, "SKIPPED, the advisories of PyPI cannot be reached")
         return True
     is_good = True
-    for lock in ("requirements.lock", "requirements-audit.lock", "requirements-bench.lock"):
+    for lock in sorted(path.name for path in HOME.glob("requirements*.lock")):
         findings = pip_audit(HOME / lock)
         vulnerable = [finding for finding in findings or () if finding.get("vulns")]
         skipped = [f"{one['name']}: {one['skip_reason']}" for one in findings or () if "skip_reason" in one]

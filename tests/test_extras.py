@@ -57,10 +57,11 @@ def test_the_base_package_has_no_dependencies() -> None:
 
 
 def test_cli_includes_client_and_all_includes_everything() -> None:
-    assert set(EXTRAS) == {"client", "cli", "server", "otel", "all"}
+    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "all"}
     assert distributions("client") < distributions("cli")
     assert distributions("server") < distributions("otel")
-    assert distributions("all") == distributions("cli") | distributions("otel")
+    assert distributions("server") < distributions("postgres") < distributions("s3")
+    assert distributions("all") == distributions("cli") | distributions("otel") | distributions("s3")
 
 
 @pytest.mark.parametrize("part", ["__init__.py", "__main__.py", "errors.py", "extras.py"])
@@ -82,7 +83,11 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
         ("gateway/routes", "server"),
         ("gateway/server.py", "server"),
         ("plants", "server"),
-        ("store", "server"),
+        ("store", "s3"),
+        ("store/memory.py", "server"),
+        ("store/postgres/store.py", "postgres"),
+        ("store/rocksdb", "server"),
+        ("store/workers", "server"),
     ],
 )
 def test_an_extra_brings_what_its_part_imports(part: str, extra: str) -> None:

@@ -3,9 +3,9 @@
 A store holds rows in a few tables, and payloads, which are streamed. It interprets neither: it computes no digest and
 checks none. The core checks pages when it loads them, and clients check payloads.
 
-Implementations: `coregw.store.memory` (tests, short-lived gateways), `coregw.store.rocksdb` (the default) and
-`coregw.store.workers` (a store that another process of the machine owns). `coregw.store.testing` is the contract suite
-that each of them passes; run it against a store of your own.
+Implementations: `coregw.store.memory` (tests, short-lived gateways), `coregw.store.rocksdb` (the default),
+`coregw.store.workers` (a store that another process of the machine owns) and `coregw.store.postgres` (many machines).
+`coregw.store.testing` is the contract suite that each of them passes; run it against a store of your own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,86 @@
+"""Addresses of databases and buckets: what they may contain, and how they are shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from coregw.errors import InvalidInput
+
+__all__ = ["BucketAddress", "check_database", "masked"]
+
+_SCHEMES: Final = ("postgresql", "postgres")
+_OPTIONS: Final = frozenset({"endpoint", "region", "virtual_hosted"})
+_SECRET: Final = re.compile(r"(?i)((?:^|[?&])[^=&]*(?:password|secret|token|passfile|key)[^=&]*=)[^&]*")
+
+
+def masked(url: str) -> str:
+    """Return an address without its password, for messages, logs and listings of settings. Never raises."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    location, question, query = rest.partition("?")
+    authority, slash, path = location.partition("/")
+    if "@" in location:  # a password may contain any character that its writer forgot to escape
+        authority, _, path = location.rpartition("@")[2].partition("/")
+        user = location.rpartition("@")[0].partition(":")
+        authority = f"{user[0]}{':***' if user[1] else ''}@{authority}"
+    shown = _SECRET.sub(r"\1***", query)
+    return f"{scheme}://{authority}{slash}{path}{question}{shown}"
+
+
+def check_database(url: str) -> None:
+    """Check the form of the address of a database; asyncpg parses it.
+
+    Raises:
+        InvalidInput: It is not one of PostgreSQL.
+    """
+    if urlsplit(url).scheme not in _SCHEMES:
+        raise InvalidInput(f"{masked(url)!r} is not the address of a store: expected postgresql://USER@HOST/DATABASE")
+
+
+class BucketAddress(NamedTuple):
+    """A bucket for chunks: ``s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME&virtual_hosted=true]``.
+
+    Credentials are never part of it: they come from ``AWS_ACCESS_KEY_ID`` and the other variables of AWS.
+
+    Attributes:
+        bucket: The name of the bucket.
+        prefix: What the names of all objects start with, without a slash at its end.
+        endpoint: The URL of the server; None for Amazon's.
+        region: The region; None to take it from the environment.
+        virtual_hosted: Whether the bucket is a part of the server's name.
+    """
+
+    bucket: str
+    prefix: str
+    endpoint: str | None
+    region: str | None
+    virtual_hosted: bool
+
+    @classmethod
+    def parse(cls, url: str) -> BucketAddress:
+        """Parse an address.
+
+        Raises:
+            InvalidInput: It is not one of a bucket, or has a part that is not known.
+        """
+        parts = urlsplit(url)
+        example = "s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME]"
+        if parts.scheme != "s3" or not parts.hostname:
+            raise InvalidInput(f"{masked(url)!r} is not the address of a bucket: expected {example}")
+        if parts.username is not None or parts.port is not None:
+            reason = "credentials are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            raise InvalidInput(f"{masked(url)!r} is not the address of a bucket: expected {example}; {reason}")
+        options = dict(parse_qsl(parts.query))
+        if unknown := sorted(options.keys() - _OPTIONS):
+            expected = ", ".join(sorted(_OPTIONS))
+            raise InvalidInput(f"the address of the bucket has the option {unknown[0]!r}, expected {expected}")
+        return cls(
+            parts.hostname,
+            parts.path.strip("/"),
+            options.get("endpoint"),
+            options.get("region"),
+            options.get("virtual_hosted", "false").lower() == "true",
+        )

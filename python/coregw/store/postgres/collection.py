@@ -1,0 +1,124 @@
+"""Collection of garbage in a database that many gateways write to.
+
+Each step takes the gate in exclusive mode (`coregw.store.postgres.schema`), so it happens between writes, of whichever
+gateway. One connection holds an advisory lock for the whole collection: if it is lost, another gateway may begin one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final, Self
+from uuid import UUID
+
+import asyncpg
+
+from coregw.errors import Unavailable
+from coregw.store import Stored
+from coregw.store.collection import Item
+from coregw.store.postgres.chunks import drop_uploads
+from coregw.store.postgres.database import Connection, Row
+from coregw.store.postgres.errors import translated
+from coregw.store.postgres.payloads import Payloads
+
+__all__ = ["PostgresCollection"]
+
+_LOCK: Final = "SELECT pg_try_advisory_lock('gate'::regclass::oid::int, 1)"
+_LIST: Final = {
+    Stored.PAGES: "SELECT key, octet_length(key) + octet_length(value), 0 FROM pages",
+    Stored.ROOTS: "SELECT key, octet_length(key) + octet_length(value), dated FROM roots",
+    Stored.PAYLOADS: "SELECT multihash AS key, size, dated FROM payloads",
+}
+_KEY: Final = {Stored.PAGES: "key", Stored.ROOTS: "key", Stored.PAYLOADS: "multihash"}
+_TABLES: Final = {Stored.PAGES: ("pages",), Stored.ROOTS: ("roots",), Stored.PAYLOADS: ("payloads", "chunks")}
+
+
+class PostgresCollection:
+    """One collection; see `coregw.store.collection.Collection`.
+
+    Args:
+        payloads: The payloads of the store.
+        grace_seconds: What is younger is spared.
+        on_expiry: Called when roots may have expired.
+    """
+
+    def __init__(self, payloads: Payloads, grace_seconds: float, on_expiry: Callable[[], None]) -> None:
+        self._payloads = payloads
+        self._database = payloads.database
+        self._grace_ms = int(grace_seconds * 1000)
+        self._on_expiry = on_expiry
+        self._stack = AsyncExitStack()
+        self._connection: Connection = None
+        self.before = 0
+
+    async def __aenter__(self) -> Self:
+        """Begin. Raises `Unavailable` if another gateway is collecting garbage."""
+        self._connection = await self._stack.enter_async_context(self._database.session())
+        try:
+            if not (await self._call(_LOCK))[0][0]:
+                raise Unavailable("garbage is being collected already, by this or another gateway")
+            self.before = (await self._call("SELECT coregw_begin($1)", self._grace_ms))[0][0]
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End, durably. If the connection is lost, the next collection does that."""
+        try:
+            if not self._connection.is_closed():
+                await self._call("SELECT coregw_end($1)", self.before)
+        except Unavailable:
+            if exc is None:
+                raise
+        finally:
+            await self._stack.aclose()
+
+    async def list_items(self, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
+        """See `coregw.store.collection.Collection.list_items`."""
+        where = f"WHERE {_KEY[kind]} > $2" if after is not None else "WHERE $2::bytea IS NULL"
+        rows = await self._call(f"{_LIST[kind]} {where} ORDER BY 1 LIMIT $1", limit, after)
+        return [Item(*row) for row in rows]
+
+    async def keep(self, roots: Sequence[bytes]) -> list[bool]:
+        """See `coregw.store.collection.Collection.keep`."""
+        held = {row[0] for row in await self._call("SELECT coregw_keep($1)", roots)}
+        return [root in held for root in roots]
+
+    async def expire(self) -> list[bytes]:
+        """See `coregw.store.collection.Collection.expire`."""
+        late = [row[0] for row in await self._call("SELECT coregw_expire($1)", self.before)]
+        if not late:
+            self._on_expiry()
+        return late
+
+    async def remove(self, kind: Stored, keys: Sequence[bytes]) -> list[bool]:
+        """See `coregw.store.collection.Collection.remove`. What is removed is removed durably."""
+        if kind is Stored.ROOTS:
+            rows = await self._call("SELECT coregw_remove_roots($1)", keys)
+        elif kind is Stored.PAGES:
+            rows = await self._call("SELECT coregw_remove_pages($1, $2)", keys, self.before)
+        else:
+            rows = await self._call("SELECT * FROM coregw_remove_payloads($1, $2)", keys, self.before)
+            uploads: list[UUID] = [row[1] for row in rows if row[1] is not None]
+            await drop_uploads(self._database, self._payloads.chunks, uploads)
+        removed = {row[0] for row in rows}
+        return [key in removed for key in keys]
+
+    async def compact(self, kinds: Sequence[Stored], progress: Callable[[float], None]) -> None:
+        """Make the space of removed rows available to new ones (VACUUM); files shrink at their ends only."""
+        tables = [table for kind in kinds for table in _TABLES[kind]]
+        for number, table in enumerate(tables, 1):
+            await self._call(f"VACUUM (ANALYZE) {table}")
+            progress(number / len(tables))
+
+    async def _call(self, query: str, *arguments: object) -> list[Row]:
+        self._database.require_open()
+        try:
+            rows: list[Row] = await self._connection.fetch(query, *arguments)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise translated(error) from error
+        return rows

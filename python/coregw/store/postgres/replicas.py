@@ -1,0 +1,77 @@
+"""Reads of pages from standbys, if the address names several servers. A miss is asked of the primary."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from coregw.errors import CoregwError
+from coregw.store.postgres.database import Database, Row
+
+__all__ = ["Replicas"]
+
+logger = logging.getLogger("coregw.store")
+
+_CONNECTIONS: Final = 2
+_RETRY_SECONDS: Final = 30.0
+_READ_SECONDS: Final = 1.0
+
+
+class Replicas:
+    """Connections to one of the standbys, opened when they are needed. For tasks of one event loop.
+
+    Args:
+        url: The address of the store.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2] or dict(parse_qsl(parts.query)).get("host", "")
+        self.is_used: Final = "," in hosts
+        self._database: Database | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._next_attempt = 0.0
+        self.hits = 0
+        """How many rows a standby returned."""
+
+    async def read(self, query: str, keys: Sequence[bytes]) -> list[Row]:
+        """Return what a standby has; nothing if none answers soon."""
+        if not self.is_used:
+            return []
+        if self._database is None:
+            if self._connecting is None and time.monotonic() >= self._next_attempt:
+                self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            return []
+        try:
+            rows = await self._database.read(query, keys, seconds=_READ_SECONDS)
+        except CoregwError as error:
+            logger.warning("reads go to the primary for %g s: the standby failed: %s", _RETRY_SECONDS, error)
+            self._next_attempt = time.monotonic() + _RETRY_SECONDS
+            lost, self._database = self._database, None
+            if lost is not None:
+                await lost.close()
+            return []
+        self.hits += len(rows)
+        return rows
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._database is not None:
+            await self._database.close()
+
+    async def _connect(self) -> None:
+        try:
+            self._database = await Database.connect(self._url, _CONNECTIONS, attributes="standby")
+        except CoregwError as error:
+            logger.info("no standby answers, so reads go to the primary: %s", error)
+            self._next_attempt = time.monotonic() + _RETRY_SECONDS
+        finally:
+            self._connecting = None

