@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import queue
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,25 @@ ADMIN = {"GATEWAY_ADMIN_TOKEN": ADMIN_TOKEN}
 """The `environ` of a gateway with administration routes, for `start` and `process`."""
 
 _SECONDS = 60
+
+
+def shared_store(data: Path) -> dict[str, str]:
+    """The settings of a store in PostgreSQL that stands for a data directory, if `on_servers` runs the tests."""
+    database = os.environ.get("COREGW_TEST_DATABASE")
+    if database is None:
+        return {}
+    import asyncpg
+
+    schema = f"data_{hashlib.sha256(os.fsencode(data)).hexdigest()[:16]}"
+
+    async def create() -> None:
+        connection = await asyncpg.connect(database)
+        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        await connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, create()).result()
+    return {"store": f"{database}?search_path={schema}", "bucket": os.environ["COREGW_TEST_BUCKET"]}
 
 
 @dataclass
@@ -71,7 +92,8 @@ def begin(
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
     variables |= {"GATEWAY_ADMIN_TOKEN": "", "PLANTS_ACCESS_TOKEN": ""} | dict(environ or {})
-    variables |= {f"COREGW_{name.upper()}": str(value) for name, value in ({"port": 0} | settings).items()}
+    settings = {"port": 0} | shared_store(data) | settings
+    variables |= {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("a") if log is not None else nullcontext(subprocess.PIPE) as stderr:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "coregw", command, "--data", data],

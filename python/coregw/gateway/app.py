@@ -14,7 +14,6 @@ from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
 from coregw.engine import BuildLimits, CarLimits, Engine
-from coregw.engine.completeness import forget_whole
 from coregw.errors import Unauthorized
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import build_document
@@ -23,9 +22,9 @@ from coregw.gateway.http.problems import handle_exception, problem_of
 from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, objects, openapi, resolve, roots
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
+from coregw.gateway.stores import open_settings_store
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
-from coregw.store.rocksdb import open_store
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Receive, Scope, Send
@@ -42,24 +41,13 @@ _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
 
 
 async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
-    """Open an engine over `store`, or over the RocksDB store in ``settings.data``.
+    """Open an engine over `store`, or over the one that the settings name.
 
     Raises:
-        InvalidInput, Unavailable, StoreDamaged: As `coregw.store.rocksdb.open_store`.
+        InvalidInput, Unavailable, StoreDamaged: As `coregw.gateway.stores.open_settings_store`.
     """
     if store is None:
-        store = await open_store(
-            settings.data,
-            cache_bytes=settings.store_cache_bytes,
-            reserve_bytes=settings.reserve_bytes,
-            quota_bytes=settings.store_bytes,
-            slice_seconds=settings.gc_slice_seconds,
-            read_threads=settings.store_threads,
-            salvage=settings.salvage,
-            read_only_if_needed=True,
-        )
-        if settings.salvage:
-            await forget_whole(store)
+        store = await open_settings_store(settings)
     spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
     return Engine(
         store,

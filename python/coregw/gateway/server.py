@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ from coregw.gateway.metrics.process import engine_source, server_source
 from coregw.gateway.metrics.samples import Source
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
+from coregw.gateway.stores import location_of, open_settings_store
 from coregw.gateway.tokens import AccessToken
 from coregw.gateway.tracing import tracing
 from coregw.store import Store
@@ -115,17 +116,32 @@ def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str]
 
 async def _work(settings: Settings, number: int, owner: socket.socket, service: Service) -> None:
     orphaned = asyncio.Event()
-    store = await open_remote(
-        settings.data,
-        owner,
-        name=str(number),
-        cache_bytes=settings.store_cache_bytes,
-        read_threads=settings.store_threads,
-        on_lost=orphaned.set,
-    )
-    admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
-    ready = _after_limiting_collector(announce)
-    server = GatewayServer(settings, store, ready, admin_token=admin_token, service=service, shares_port=True)
+    async with AsyncExitStack() as stack:
+        store: Store
+        if settings.is_shared:
+            owner_link = await stack.enter_async_context(await RemoteStore.connect(owner, None, orphaned.set))
+            store = await open_settings_store(settings)
+        else:
+            store = owner_link = await open_remote(
+                settings.data,
+                owner,
+                name=str(number),
+                cache_bytes=settings.store_cache_bytes,
+                read_threads=settings.store_threads,
+                on_lost=orphaned.set,
+            )
+        server = GatewayServer(
+            settings,
+            store,
+            _after_limiting_collector(announce),
+            admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
+            service=service,
+            owner=owner_link,
+        )
+        await _serve_until_orphaned(server, orphaned, number)
+
+
+async def _serve_until_orphaned(server: GatewayServer, orphaned: asyncio.Event, number: int) -> None:
     serving = asyncio.create_task(server.serve())
     losing_owner = asyncio.create_task(orphaned.wait())
     await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
@@ -147,22 +163,23 @@ class GatewayServer:
         *,
         admin_token: AccessToken | None = None,
         service: Service = GATEWAY,
-        shares_port: bool = False,
+        owner: RemoteStore | None = None,
     ) -> None:
         """Prepare a gateway; nothing is opened yet.
 
         Args:
             settings: The address and all limits.
-            store: The store to serve, closed at the end; None opens the one in ``settings.data``.
+            store: The store to serve, closed at the end; None opens the one that the settings name.
             on_ready: Called with the address when connections are accepted.
             admin_token: The token of the administration routes; without one they do not exist.
             service: What is served.
-            shares_port: Whether other processes listen on the same port.
+            owner: In a worker process, the connection to the process that started it: other workers listen on the same
+                port, and the management is there.
         """
         self._settings = settings
         self._admin_token = admin_token
         self._service = service
-        self._shares_port = shares_port
+        self._owner = owner
         self._store = store
         self._on_ready = on_ready
         self._server: HttpServer | None = None
@@ -171,7 +188,7 @@ class GatewayServer:
     async def serve(self) -> None:
         """Serve until `stop` is called, or a signal arrives if this is the main thread. Raises as `run`."""
         settings = self._settings
-        with listen(settings, shared=self._shares_port) as listener:
+        with listen(settings, shared=self._owner is not None) as listener:
             engine = await open_engine(settings, self._store)
             try:
                 async with self._observed(engine) as sources, tracing(settings) as traced:
@@ -190,9 +207,9 @@ class GatewayServer:
     @asynccontextmanager
     async def _observed(self, engine: Engine) -> AsyncIterator[list[Source]]:
         """Run the management server, or report to it from a worker process; yield the list of sources of metrics."""
-        if isinstance(self._store, RemoteStore):
+        if self._owner is not None:
             sources = [engine_source(engine)]
-            reporting = asyncio.create_task(report_forever(sources, self._store.report))
+            reporting = asyncio.create_task(report_forever(sources, self._owner.report))
             try:
                 yield sources
             finally:
@@ -220,7 +237,7 @@ class GatewayServer:
         url = url_of(listener)
 
         def ready() -> None:
-            logger.info("listening on %s, data in %s", url, self._settings.data)
+            logger.info("listening on %s, data in %s", url, location_of(self._settings))
             if self._on_ready is not None:
                 self._on_ready(url)
 

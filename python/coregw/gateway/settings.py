@@ -25,6 +25,8 @@ GIB: Final = 1 << 30
 
 _PREFIX: Final = "COREGW_"
 _DATA: Final = Path("coregw-data")
+_EMBEDDED: Final = "rocksdb"
+_DATABASES: Final = ("postgresql://", "postgres://")
 _SIZE: Final = re.compile(r"\s*([0-9]+)\s*([KMG]i?B?)?\s*", re.IGNORECASE | re.ASCII)
 _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
@@ -53,6 +55,16 @@ class Settings:
     """
 
     data: Path = field(default=_DATA, metadata=_about("Directory of the RocksDB store; created if missing."))
+    store: str = field(
+        default=_EMBEDDED, metadata=_about("The store: rocksdb, in the data directory, or postgresql://..."), repr=False
+    )
+    bucket: str = field(
+        default="none",
+        metadata=_about("Bucket for payload chunks of a PostgreSQL store: s3://..., or none."),
+        repr=False,
+    )
+    store_connections: int = _setting(4, "Connections of each process to the database.", least=2, most=100)
+    store_unsafe: str = _setting("none", "What the database may do although it can lose data: a list, or none.")
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
@@ -133,9 +145,27 @@ class Settings:
         if _ORIGIN.fullmatch(self.allow_origin) is None:
             example = "an origin such as https://example.org, * or none"
             raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, expected {example}")
+        self._check_store()
         check_hosts(self.hosts)
         Proxies(self.proxies)
         _ = self.management_host_and_port
+
+    def _check_store(self) -> None:
+        """Raise `InvalidInput` if the store is none, or a bucket belongs to no store. Addresses may hold passwords."""
+        if self.store != _EMBEDDED and not self.store.startswith(_DATABASES):
+            raise InvalidInput("setting store is neither rocksdb nor an address that begins with postgresql://")
+        if self.bucket != "none" and not self.bucket.startswith("s3://"):
+            raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
+        if self.bucket != "none" and not self.is_shared:
+            raise InvalidInput("setting bucket needs a store in PostgreSQL; RocksDB keeps chunks in its directory")
+        if self.is_shared and (self.salvage or self.scrub_bytes_per_second):
+            name = "salvage" if self.salvage else "scrub_bytes_per_second"
+            raise InvalidInput(f"setting {name} is for a RocksDB store; PostgreSQL has tools of its own for that")
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the store is in a database, so that several gateways may share it."""
+        return self.store != _EMBEDDED
 
     @property
     def management_host_and_port(self) -> tuple[str, int] | None:

@@ -1,8 +1,9 @@
-"""Worker processes on one store: this process owns the store, starts the workers, and restarts them.
+"""Worker processes on one store: this process opens the store, starts the workers, and restarts them.
 
 Each worker is a program of its own (`coregw.gateway.server.run_worker`) with one end of a socket pair: it asks this
 process for what it cannot read from the SST files (`coregw.store.workers`), and ends when this process does. All listen
-on one port, over which the kernel distributes connections (decision 0090).
+on one port, over which the kernel distributes connections (decision 0090). A store in a database has no owner: each
+worker opens it itself, and tells this process no more than its metrics.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from coregw.engine.completeness import forget_whole
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_arenas, limit_collector
@@ -29,8 +29,10 @@ from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.gathering import WorkerReports
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.stores import open_settings_store
 from coregw.gateway.tokens import AccessToken
-from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store import Store
+from coregw.store.rocksdb import RocksStore
 from coregw.store.workers import share_store
 
 __all__ = ["run", "worker_settings"]
@@ -110,18 +112,9 @@ async def _run(
 ) -> None:
     with reserve(settings) as address:
         own = worker_settings(replace(settings, port=address.getsockname()[1]))
-        store = await open_store(
-            settings.data,
-            cache_bytes=own.store_cache_bytes,
-            reserve_bytes=settings.reserve_bytes,
-            quota_bytes=settings.store_bytes,
-            slice_seconds=settings.gc_slice_seconds,
-            read_threads=settings.store_threads,
-            salvage=settings.salvage,
-            read_only_if_needed=True,
+        store = await open_settings_store(
+            replace(settings, store_cache_bytes=own.store_cache_bytes), settings.workers + 1
         )
-        if settings.salvage:
-            await forget_whole(store)
         engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
         try:
             workers = _Workers(own, command, store, settings.workers)
@@ -139,7 +132,7 @@ async def _run(
 class _Workers:
     """The worker processes, and what happens when one exits."""
 
-    def __init__(self, settings: Settings, command: Sequence[str], store: RocksStore, count: int) -> None:
+    def __init__(self, settings: Settings, command: Sequence[str], store: Store, count: int) -> None:
         self._settings = settings
         self._command = command
         self._store = store
@@ -225,6 +218,8 @@ class _Workers:
 
     async def _flush_after_misses(self) -> None:
         """Flush the memtables when workers miss too often."""
+        if not isinstance(self._store, RocksStore):
+            return
         while True:
             await asyncio.sleep(_MISS_WINDOW_SECONDS)
             if self._misses >= _MAX_MISSES:

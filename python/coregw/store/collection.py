@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from coregw.store import Store, Stored
 
@@ -92,6 +92,7 @@ class Collection(Protocol):
         """Return the space of removed items to the file system. `progress` is called with the fraction done."""
 
 
+@runtime_checkable
 class CollectableStore(Store, Protocol):
     """A `Store` whose garbage can be collected, by the process that owns it."""
 

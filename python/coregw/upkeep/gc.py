@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 
 from coregw.engine.publications.records import decode_record, revision_prefix
@@ -42,7 +43,13 @@ _MAX_ROUNDS: Final = 100
 
 
 async def collect_garbage(
-    store: CollectableStore, *, grace_seconds: float, revisions: int, dry_run: bool, report: Report
+    store: CollectableStore,
+    *,
+    grace_seconds: float,
+    revisions: int,
+    dry_run: bool,
+    report: Report,
+    folder: Path | None = None,
 ) -> GarbageCollected:
     """Collect the garbage of a store while it is in use. It may be cancelled, or its process killed, at any time.
 
@@ -55,21 +62,24 @@ async def collect_garbage(
         revisions: How many revisions of each published name keep their roots; 0 keeps all.
         dry_run: Whether to count only.
         report: Called often, with how far it is.
+        folder: A directory for what is marked, if the store has none of its own; without either it is kept in memory.
 
     Raises:
         StoreDamaged: A page of a kept root is missing or damaged; nothing was removed.
         Unavailable: Another collection is in progress, or writes did not allow this one to begin; nothing was removed.
     """
-    async with store.collect(grace_seconds) as collection, _marks_of(store) as marks:
+    async with store.collect(grace_seconds) as collection, _marks_of(store, folder) as marks:
         return await _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run).run()
 
 
 @asynccontextmanager
-async def _marks_of(store: CollectableStore) -> AsyncIterator[Marks]:
-    if not isinstance(store, RocksStore):
+async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterator[Marks]:
+    if isinstance(store, RocksStore):
+        folder = store.path
+    if folder is None:
         yield MemoryMarks()
         return
-    making = asyncio.ensure_future(asyncio.to_thread(MarkFile, store.path / MARKS_FOLDER))
+    making = asyncio.ensure_future(asyncio.to_thread(MarkFile, folder / MARKS_FOLDER))
     try:
         marks = await _to_end(making)
         yield marks

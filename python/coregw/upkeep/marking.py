@@ -30,7 +30,7 @@ class Marks(Protocol):
 
 
 class MemoryMarks:
-    """`Marks` in memory, for stores in memory."""
+    """`Marks` in memory, for stores that are small."""
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()

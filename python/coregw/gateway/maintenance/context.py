@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from coregw.errors import Unavailable
 from coregw.gateway.context import Gateway
 from coregw.gateway.maintenance.operations import Operations
 from coregw.gateway.metrics.gathering import WorkerReports
 from coregw.gateway.metrics.samples import Source
+from coregw.store.collection import CollectableStore
 from coregw.store.rocksdb import RocksStore
 
 if TYPE_CHECKING:
     from litestar import Request
 
 __all__ = ["Management"]
+
+_INSTEAD: Final = {
+    "PostgresStore": "this gateway's store is in PostgreSQL: back it up with pg_basebackup or pg_dump, and its bucket "
+    "afterwards; check it with pg_amcheck; docs/operations.md says how"
+}
+"""What an operator uses instead of the maintenance of RocksDB, by the class of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +60,17 @@ class Management:
         """
         store = self.gateway.engine.store
         if not isinstance(store, RocksStore):
-            raise Unavailable(f"this gateway's store is a {type(store).__name__}, which has no such maintenance")
+            raise Unavailable(_INSTEAD.get(type(store).__name__, "this gateway's store has no such maintenance"))
+        return store
+
+    @property
+    def collectable(self) -> CollectableStore:
+        """The store, if its garbage can be collected.
+
+        Raises:
+            Unavailable: If another process owns it.
+        """
+        store = self.gateway.engine.store
+        if not isinstance(store, CollectableStore):
+            raise Unavailable("the garbage of this gateway's store is collected by the process that owns it")
         return store

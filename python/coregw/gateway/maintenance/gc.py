@@ -129,7 +129,7 @@ async def run_on_schedule(management: Management) -> None:
 
 
 def _collecting(management: Management, asked: CollectRequest) -> Operation:
-    settings, store = management.gateway.settings, management.store
+    settings, store = management.gateway.settings, management.collectable
     grace = settings.gc_grace_seconds if asked.grace_seconds is None else asked.grace_seconds
     revisions = settings.gc_revisions if asked.revisions is None else asked.revisions
     if grace < 0 or revisions < 0:
@@ -137,7 +137,12 @@ def _collecting(management: Management, asked: CollectRequest) -> Operation:
 
     async def run(report: Report) -> GarbageCollected:
         return await collect_garbage(
-            store, grace_seconds=grace, revisions=revisions, dry_run=asked.dry_run, report=report
+            store,
+            grace_seconds=grace,
+            revisions=revisions,
+            dry_run=asked.dry_run,
+            report=report,
+            folder=settings.data if settings.data.is_dir() else None,
         )
 
     return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Request, get
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -18,8 +18,11 @@ from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.gathering import own_samples
 from coregw.gateway.metrics.maintenance import operation_samples
 from coregw.gateway.metrics.samples import Sample, Sums, expose, number
-from coregw.gateway.metrics.store import store_samples
+from coregw.gateway.metrics.store import database_samples, store_samples
 from coregw.store.rocksdb import RocksStore
+
+if TYPE_CHECKING:
+    from coregw.store.postgres import PostgresStore
 
 __all__ = ["handlers"]
 
@@ -47,11 +50,13 @@ async def metrics(request: Request[Any, Any, Any]) -> Reply:
 
 async def _store_samples(management: Management) -> list[Sample]:
     store = management.gateway.engine.store
-    if not isinstance(store, RocksStore):
-        return []
     try:
         async with asyncio.timeout(management.gateway.settings.store_seconds):
-            return list(store_samples(await store.figures()))
+            if isinstance(store, RocksStore):
+                return list(store_samples(await store.figures()))
+            if management.gateway.settings.is_shared:
+                return list(database_samples(await cast("PostgresStore", store).figures()))
+            return []
     except (CoregwError, TimeoutError):
         return []
 

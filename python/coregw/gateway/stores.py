@@ -1,0 +1,79 @@
+"""Opening the store that the settings name."""
+
+from __future__ import annotations
+
+from coregw.engine.completeness import forget_whole
+from coregw.errors import InvalidInput, Unavailable
+from coregw.gateway.settings import Settings
+from coregw.store.collection import CollectableStore
+from coregw.store.rocksdb import RocksStore, open_store
+
+__all__ = ["location_of", "open_embedded", "open_settings_store", "open_shared"]
+
+
+async def open_settings_store(settings: Settings, processes: int = 1) -> CollectableStore:
+    """Open the store of a gateway.
+
+    Args:
+        settings: The settings.
+        processes: How many processes will open it, if it is shared.
+
+    Raises:
+        InvalidInput: If an address is malformed, or the data directory contains something else than a store.
+        Unavailable: If the store is in use or does not answer, or its database is not fit for a store.
+        StoreDamaged: If the store's files are corrupt.
+    """
+    return await (open_shared(settings, processes) if settings.is_shared else open_embedded(settings))
+
+
+async def open_embedded(settings: Settings) -> RocksStore:
+    """Open the RocksDB store in the data directory. Raises as `open_settings_store`."""
+    store = await open_store(
+        settings.data,
+        cache_bytes=settings.store_cache_bytes,
+        reserve_bytes=settings.reserve_bytes,
+        quota_bytes=settings.store_bytes,
+        slice_seconds=settings.gc_slice_seconds,
+        read_threads=settings.store_threads,
+        salvage=settings.salvage,
+        read_only_if_needed=True,
+    )
+    if settings.salvage:
+        await forget_whole(store)
+    return store
+
+
+async def open_shared(settings: Settings, processes: int) -> CollectableStore:
+    """Open the store in a database. Raises as `open_settings_store`.
+
+    The data directory then holds temporary files and the control socket; each gateway of a machine has its own.
+    """
+    from coregw.store.postgres import open_store as open_database  # noqa: PLC0415 - needs an extra of its own
+    from coregw.store.postgres.checks import parse_unsafe  # noqa: PLC0415
+
+    try:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"the data directory {settings.data} cannot be created: {error.strerror}") from None
+    try:
+        unsafe = parse_unsafe(settings.store_unsafe)
+    except InvalidInput as error:
+        raise InvalidInput(f"setting store_unsafe: {error}") from None
+    return await open_database(
+        settings.store,
+        bucket=None if settings.bucket == "none" else settings.bucket,
+        connections=settings.store_connections,
+        processes=processes,
+        quota_bytes=settings.store_bytes or None,
+        slice_seconds=settings.gc_slice_seconds,
+        unsafe=unsafe,
+    )
+
+
+def location_of(settings: Settings) -> str:
+    """Return where the store is, for people, without passwords."""
+    if not settings.is_shared:
+        return str(settings.data)
+    from coregw.store.postgres.address import masked  # noqa: PLC0415 - needs an extra of its own
+
+    return masked(settings.store) if settings.bucket == "none" else f"{masked(settings.store)} and {settings.bucket}"

@@ -1,0 +1,160 @@
+"""Gateways on one store in PostgreSQL: workers without an owner, several machines, and what an operator sees."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from coregw.errors import InvalidInput
+from coregw.gateway.settings import Settings
+from servers import Bucket, Postgres
+from store.postgres_support import database, new_schema, s3
+from worker_processes import until, workers_of
+
+__all__ = ["database", "s3"]
+
+Cid = Callable[..., str]
+AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+
+
+@pytest.fixture
+def settings(database: Postgres, s3: Bucket) -> dict[str, str]:
+    """The settings of a store; its password is not checked, and must not be shown."""
+    return {"store": new_schema(database).replace("coregw@", "coregw:se-cret@"), "bucket": s3.url}
+
+
+@pytest.fixture
+def pair(tmp_path: Path, settings: dict[str, str]) -> Iterator[list[serving.Process]]:
+    """Two gateways on one store, the second with two workers."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(serving.process(tmp_path / name, serving.ADMIN, workers=count, **settings))
+            for name, count in (("one", 1), ("two", 2))
+        ]
+
+
+def create(gateway: serving.Process, arcs: dict[str, str]) -> str:
+    return str(httpx2.post(f"{gateway.url}/v1/roots", json={"arcs": arcs}).raise_for_status().json()["root"])
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "coregw", *arguments], capture_output=True, text=True, check=False)
+
+
+def resolved(gateway: serving.Process, root: str, segment: str) -> httpx2.Response:
+    request = {"profile": "core.resolve/v0alpha1", "root": root, "segments": [segment]}
+    return httpx2.post(f"{gateway.url}/v1/resolve", json=request, timeout=30)
+
+
+def test_what_one_gateway_acknowledges_the_other_serves_at_once(pair: list[serving.Process], cid_of: Cid) -> None:
+    one, two = pair
+    for number in range(10):
+        leaf = cid_of(b"%d" % number)
+        writer, reader = (one, two) if number % 2 else (two, one)
+        root = create(writer, {"n": leaf})
+        assert resolved(reader, root, "n").json()["target"] == leaf
+        data = os.urandom(3 << 20 if number < 2 else 1000)
+        cid = httpx2.post(f"{writer.url}/v1/cas", content=data).raise_for_status().json()["cid"]
+        assert httpx2.get(f"{reader.url}/v1/cas/{cid}").content == data
+
+    def publish(gateway: serving.Process) -> int:
+        body = {"name": "race", "root": root, "expected_revision": 0}
+        url = f"{gateway.url}/admin/v1/scopes/race/roots"
+        return httpx2.post(url, json=body, headers=AUTHORIZATION).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(publish, pair * 4))
+    assert min(statuses) in (200, 201)
+    assert statuses.count(409) == 7, statuses
+
+
+def test_a_gateway_or_worker_may_be_killed_at_any_time(pair: list[serving.Process], cid_of: Cid) -> None:
+    one, two = pair
+    root = create(one, {"n": cid_of(b"leaf")})
+    victim = min(workers_of(two.popen.pid))
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: victim not in workers_of(two.popen.pid) and len(workers_of(two.popen.pid)) == 2)
+    one.popen.kill()
+    one.popen.wait()
+    assert resolved(two, root, "n").status_code == 200
+    one.popen.communicate()
+    one.popen.returncode = 0
+
+
+def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: dict[str, str], cid_of: Cid) -> None:
+    data = tmp_path / "data"
+    log = tmp_path / "log"
+    gateway = serving.start(data, serving.ADMIN, log=log, workers=2, **settings)
+    try:
+        root = create(gateway, {"n": cid_of(b"leaf")})
+        with serving.control(data) as control:
+            text = control.get("/metrics").text
+            assert control.get("/readyz").status_code == 200
+        assert 'coregw_database_connections{state="idle"}' in text
+        assert "coregw_database_data_bytes" in text
+        assert "coregw_processes 3.0" in text.replace("coregw_processes 3\n", "coregw_processes 3.0\n")
+        for arguments in (["gc", "--grace", "0", "--json"], ["status"]):
+            done = command(*arguments, "--data", str(data))
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "se-cret" not in done.stdout + done.stderr
+        # The workers notice within seconds what the process that manages them has collected.
+        until(lambda: resolved(gateway, root, "n").json().get("error") == "root_not_found")
+        with serving.control(data) as control:
+            for operation in ("fsck", "flush"):
+                answer = control.post(f"/admin/v1/maintenance/{operation}")
+                assert answer.status_code == 503
+                assert "PostgreSQL" in answer.json()["message"]
+        done = command("backup", str(tmp_path / "backup"), "--data", str(data))
+        assert done.returncode == 1
+        assert "pg_basebackup" in done.stderr
+    finally:
+        gateway.end()
+        gateway.popen.communicate()
+    said = log.read_text("utf-8")
+    assert "postgresql://coregw:***@" in said
+    assert "se-cret" not in said
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"STORE": "mysql://user:se-cret@host/db"}, "setting store"),
+        ({"BUCKET": "s3://bucket"}, "setting bucket needs a store in PostgreSQL"),
+        ({"STORE": "postgresql://host/db", "BUCKET": "http://u:se-cret@b"}, "setting bucket"),
+        ({"STORE": "postgresql://host/db", "SALVAGE": "1"}, "setting salvage is for a RocksDB store"),
+        ({"STORE": "postgresql://host/db", "SCRUB_BYTES_PER_SECOND": "1"}, "scrub_bytes_per_second is for"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_without_showing_secrets(variables: dict[str, str], reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason) as caught:
+        Settings.load({f"COREGW_{name}": value for name, value in variables.items()})
+    assert "se-cret" not in str(caught.value)
+    assert "se-cret" not in repr(Settings(store="postgresql://user:se-cret@host/db"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"store": "postgresql://user:se-cret@127.0.0.1:1/db", "bucket": "none"}, "database"),
+        ({"store_unsafe": "speed"}, "setting store_unsafe"),
+        ({"bucket": "s3://absent?endpoint=http://127.0.0.1:1"}, "bucket"),
+        ({"store_connections": "60"}, "max_connections"),
+    ],
+)
+def test_a_gateway_that_cannot_open_its_store_says_why(
+    tmp_path: Path, settings: dict[str, str], changed: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(serving.DidNotStart, match=reason) as caught:
+        serving.start(tmp_path / "data", **(settings | changed))
+    assert caught.value.code == 1
+    assert "se-cret" not in caught.value.said
