@@ -1171,6 +1171,8 @@ class Operation:
 
     since: int | None
     """The store's time when its first pages were put without a root record; the driver sets it."""
+    busy_seconds: float
+    """The time that `poll` has taken so far, in seconds."""
     @staticmethod
     def resolve(cache: PageCache, request: bytes) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.
@@ -1296,8 +1298,12 @@ class Operation:
         Writing 64 bytes of a response counts as one node, and starting a look-up of a resolve as 32. No limit is set
         without this call.
         """
-    def poll(self, budget: int) -> bytes | Need:
-        """Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.
+    def poll(self, budget: int, seconds: float = 0.0) -> bytes | Need:
+        """Run until the operation ends or waits: the response body, or the need.
+
+        Args:
+            budget: Nodes to visit at most, about, before `Need.budget`.
+            seconds: Instead of returning `Need.budget`, go on with a new budget until this time is over.
 
         Raises:
             RootNotFound: If a root is not held.

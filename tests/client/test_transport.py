@@ -7,8 +7,11 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -184,6 +187,30 @@ def test_a_connection_is_kept_and_replaced_when_the_gateway_closes_it() -> None:
     assert accepted.acquire(blocking=False)
     assert accepted.acquire(blocking=False)
     assert not accepted.acquire(blocking=False)
+
+
+ARCS = {"a": CID}
+BUILT = b'{"root":"%b"}' % coregw.Map(ARCS).root.encode()
+SILENT_SECONDS = 2.5  # libcurl measures silence in seconds
+
+
+def working_silently(connection: socket.socket) -> None:
+    """Reads a chunked body, is silent, and answers."""
+    body = read_head(connection)
+    while not body.endswith(b"0\r\n\r\n"):
+        body += connection.recv(4096)
+    time.sleep(SILENT_SECONDS)
+    with suppress(OSError):
+        connection.sendall(b"HTTP/1.1 201 X\r\nContent-Length: %d\r\n\r\n" % len(BUILT) + BUILT)
+
+
+@both_clients
+def test_a_gateway_may_work_on_a_streamed_body_as_long_as_sending_it_may_take(call: Call) -> None:
+    hasty = replace(ONCE, idle_seconds=0.1)
+    with scripted_gateway(working_silently) as url:
+        assert call(url, replace(hasty, stream_bytes_per_second=1), "build", ARCS) == coregw.Map(ARCS).root
+        with pytest.raises(Unavailable, match="the answer timed out"):
+            call(url, hasty, "build", ARCS)
 
 
 def unavailable(after: bytes) -> bytes:

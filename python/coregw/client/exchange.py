@@ -122,6 +122,7 @@ class Attempt:
         self._settings = settings
         self.deadline = time.monotonic() + settings.answer_seconds
         self._is_sent = call.content is None or isinstance(call.content, bytes)
+        self._streamed = 0
         self._count = 0
         self._memory = _Memory()
 
@@ -129,8 +130,21 @@ class Attempt:
         """Yield the chunks of the call's streamed body, and note whether all of them were sent."""
         for chunk in body.chunks():
             self._allow_time_for(chunk)
+            self._streamed += len(chunk)
             yield chunk
         self._is_sent = True
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long nothing may be sent or received.
+
+        A gateway is silent between a streamed body and its answer while it works on all of it. That may take as long as
+        sending it.
+        """
+        settings = self._settings
+        if not self._is_sent or not self._streamed:
+            return settings.idle_seconds
+        return max(settings.idle_seconds, self._streamed / settings.stream_bytes_per_second)
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Take the status and headers of the answer.

@@ -18,7 +18,8 @@ class ClientSettings:
 
     Attributes:
         connect_seconds: Timeout of a connection attempt.
-        idle_seconds: Timeout between two chunks, sent or received.
+        idle_seconds: Timeout between two chunks, sent or received. The answer to a streamed body may take longer: what
+            ``stream_bytes_per_second`` allows for that body.
         answer_seconds: Timeout of one whole exchange, from connecting to the last byte of the answer, so that a gateway
             that sends byte by byte does not hold a client.
         stream_bytes_per_second: A streamed body (a CAR file, or a payload in a file), sent or received, gets one second

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from coregw import _core
@@ -26,7 +27,7 @@ try:
     from coregw.engine.driver import Driver
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
-    from coregw.engine.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight
+    from coregw.engine.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight, verify_weight
     from coregw.engine.publications import Publications
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
@@ -73,13 +74,13 @@ class Engine:
         store: Store,
         *,
         cache_bytes: int = 256 << 20,
-        budget: int = 4096,
+        budget: int = 500,
         worker_threads: int = 4,
         held_roots: int = 65_536,
         heavy_requests: int = 2,
+        long_queries: int = 8,
         max_nodes: int = 1_000_000,
         operation_seconds: float = 30.0,
-        batches_at_once: int = 8,
         batch_answer_bytes: int = 16 << 20,
         cars: CarLimits = CarLimits(),  # noqa: B008 - a tuple
         builds: BuildLimits = BuildLimits(),  # noqa: B008 - a tuple
@@ -93,10 +94,10 @@ class Engine:
             worker_threads: Threads for long work.
             held_roots: How many roots known to be held are remembered.
             heavy_requests: Root creations and mutations with large bodies in progress at once.
+            long_queries: Queries and batches in progress at once that need more than a millisecond.
             max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16
                 times as many, and one more for each byte of its request.
             operation_seconds: Timeout of one query or mutation, writing aside.
-            batches_at_once: Batches of resolves in progress at once.
             batch_answer_bytes: Bound of the answer to a batch of resolves.
             cars: Limits of CAR imports and exports.
             builds: Limits of maps that are made of streamed arcs.
@@ -110,13 +111,13 @@ class Engine:
             budget=budget,
             worker_threads=worker_threads,
             heavy_requests=heavy_requests,
+            long_queries=long_queries,
             max_nodes=max_nodes,
             seconds=operation_seconds,
         )
         self._max_nodes = max_nodes
         self._seconds = operation_seconds
         self._checks = asyncio.Semaphore(heavy_requests)
-        self._batches = asyncio.Semaphore(batches_at_once)
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Final = Payloads(store, self._driver)
         self.objects: Final = Objects(store, self._driver)
@@ -153,7 +154,7 @@ class Engine:
             Unavailable: If the query takes too long, or the store does not answer.
             StoreDamaged: If a page is missing or damaged.
         """
-        return await self._driver.answer(Operation.resolve, request)
+        return await self._answer(Operation.resolve, request)
 
     async def read(self, request: bytes) -> bytes:
         """Answer a read request. The details of a `NotFound` contain the proof of the absence.
@@ -161,15 +162,19 @@ class Engine:
         Raises:
             TooLarge: If a range has more than 10,000 segments. Otherwise as `resolve`.
         """
-        return await self._driver.answer(Operation.read, request)
+        return await self._answer(Operation.read, request)
 
     async def map_proof(self, request: bytes) -> bytes:
         """Answer a map-proof request. Raises as `resolve`, but an absent key is an answer."""
-        return await self._driver.answer(Operation.map_proof, request)
+        return await self._answer(Operation.map_proof, request)
 
     async def scan(self, request: bytes) -> bytes:
         """Answer a scan request. Raises as `resolve`, but an empty listing is an answer."""
-        return await self._driver.answer(Operation.scan, request)
+        return await self._answer(Operation.scan, request)
+
+    async def _answer(self, operation: Callable[[PageCache, bytes], Operation], request: bytes) -> bytes:
+        size = len(request)
+        return await self._driver.answer(partial(operation, self._cache, request), size, size)
 
     async def diff(self, a: str, b: str, prefix: str, after: str | None, limit: int) -> bytes:
         """Return one page of the differences between two maps, with their proofs, as JSON. O(differences x depth).
@@ -187,7 +192,7 @@ class Engine:
             RootNotFound: If the store does not hold one of the roots.
             Unavailable, StoreDamaged: As `resolve`.
         """
-        return await self._driver.query(Operation.diff(self._cache, a, b, prefix, after, limit), 0)
+        return await self._driver.answer(partial(Operation.diff, self._cache, a, b, prefix, after, limit), 0, 0)
 
     async def resolve_batch(self, request: bytes) -> bytes:
         """Answer a batch of resolves of one root, which share what is fetched.
@@ -197,10 +202,8 @@ class Engine:
                 outcomes are longer than ``batch_answer_bytes``. Otherwise as `resolve`, but what is not found is the
                 outcome of its path alone.
         """
-        limit = self._batch_answer_bytes
-        async with self._batches:
-            operation = await self._driver.call(len(request), Operation.resolve_batch, self._cache, request, limit)
-            return await self._driver.query(operation, batch_weight(request))
+        start = partial(Operation.resolve_batch, self._cache, request, self._batch_answer_bytes)
+        return await self._driver.answer(start, len(request), batch_weight(request))
 
     async def check_complete(self, root: str) -> bytes:
         """Return whether a root is held completely, as JSON. A positive answer is durable.
@@ -223,7 +226,7 @@ class Engine:
         Raises:
             InvalidInput: If the envelope is malformed, or the request is not a resolve request.
         """
-        return await self._driver.call(len(envelope), _verdict, _core.verify_resolve, envelope)
+        return await self._driver.call(verify_weight(envelope), _verdict, _core.verify_resolve, envelope)
 
     async def verify_read(self, envelope: bytes) -> str | None:
         """Verify a read result, or the details of a 404, as `verify_resolve` does.
@@ -231,7 +234,7 @@ class Engine:
         Raises:
             InvalidInput: If the envelope is malformed, or the request is not a read request.
         """
-        return await self._driver.call(len(envelope), _verdict, _core.verify_read, envelope)
+        return await self._driver.call(verify_weight(envelope), _verdict, _core.verify_read, envelope)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -243,8 +246,9 @@ class Engine:
             Unavailable: If the store cannot write (`StorageFull`: it is full).
         """
         async with self._driver.place_for(request):
-            operation = await self._driver.in_worker(Operation.create_root, self._cache, request)
-            return await self._driver.drive_to_end(operation)
+            weight = mutation_weight(request)
+            operation = await self._driver.call(weight, Operation.create_root, self._cache, request)
+            return await self._driver.drive_to_end(operation, weight)
 
     async def mutate(self, base_root: str, request: bytes) -> bytes:
         """Apply the deltas of a mutation request to a base root, and return the receipt; durable on return.

@@ -8,16 +8,17 @@ An `Operation` does no I/O. It returns its response, or a `Need` (`rust/ops/src/
     poll -> Need.renewal -> store.renew -> supply_roots   -> poll ...
     poll -> Need.span    -> read      -> supply_bytes     -> poll ...
     poll -> Need.store   -> store.put                     -> poll ...
-    poll -> Need.budget  -> a worker thread               -> poll ...
+    poll -> Need.budget  -> a turn in a worker thread     -> poll ...
     poll -> Need.output, Need.payloads   -> the caller of `advance`
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext
+import math
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
@@ -30,6 +31,7 @@ from coregw.engine.placement import (
     WORKER_BUDGET_FACTOR,
 )
 from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.engine.turns import Turns, level_of, slice_seconds
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 
@@ -53,6 +55,7 @@ class Driver:
         budget: int,
         worker_threads: int,
         heavy_requests: int,
+        long_queries: int,
         max_nodes: int,
         seconds: float,
     ) -> None:
@@ -60,14 +63,13 @@ class Driver:
         self._store = store
         self._cache = cache
         self._budget = budget
-        self._workers = ThreadPoolExecutor(worker_threads, thread_name_prefix="coregw-engine")
+        self._turns = Turns(worker_threads)
         self._heavy = asyncio.Semaphore(heavy_requests)
+        self._long = asyncio.Semaphore(long_queries)
         self._max_nodes = max_nodes
         self._seconds = seconds
         self.page_reads = PageReads(store)
         """Reads of pages from the store."""
-        self.jobs = 0
-        """How many calls are running in worker threads or waiting for one."""
         self._expiries = store.expiries
         self._incomplete: set[bytes] = set()
         """Roots that were found to have lost pages, until they are stored again."""
@@ -75,58 +77,93 @@ class Driver:
     async def close(self) -> None:
         """Wait for reads in flight and for worker threads. Idempotent."""
         await self.page_reads.close()
-        await asyncio.to_thread(self._workers.shutdown)
+        await self._turns.close()
+
+    @property
+    def jobs(self) -> int:
+        """How many calls are running in worker threads or waiting for one."""
+        return self._turns.jobs
 
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
         """Return a context that limits the number of heavy requests in progress."""
         return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
 
-    async def answer(self, start: Callable[[PageCache, bytes], Operation], request: bytes) -> bytes:
-        """Make the query `start(cache, request)`, and drive it to its response."""
-        weight = len(request)
-        self._refresh_held()
-        if weight > MAX_LOOP_BYTES:
-            return await self.query(await self.in_worker(start, self._cache, request), weight)
-        operation = start(self._cache, request)
-        operation.limit_nodes(self._max_nodes)
-        polled = operation.poll(self._budget)
-        # Most queries end here: nothing is awaited, so no timeout is needed.
-        return polled if isinstance(polled, bytes) else await self._drive_from(operation, polled, on_loop=True)
+    async def answer(self, start: Callable[[], Operation], size: int, weight: int) -> bytes:
+        """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
 
-    async def query(self, operation: Operation, weight: int) -> bytes:
-        """Drive a query to its response; it visits at most ``max_nodes`` nodes. As `drive`, otherwise.
+        One that has not ended after its first turn needs a place, of which there are few, since what it has found takes
+        memory. If it has to wait for one, it is dropped and starts again: so a short query need not wait for places,
+        and long ones that wait take no memory.
+
+        Args:
+            start: Makes the query.
+            size: What `start` parses, in bytes.
+            weight: The work of the query, in bytes.
 
         Raises:
             TooLarge: If it needs more nodes.
+            Unavailable: If it takes longer than ``seconds``.
         """
-        operation.limit_nodes(self._max_nodes)
-        return await self.drive(operation, weight)
+        self._refresh_held()
+        on_loop = weight <= MAX_LOOP_BYTES
+        operation: Operation | None = None
+        polled: bytes | Need | None = None
+        if on_loop:
+            operation = self._limited(start())
+            polled = operation.poll(self._budget)
+            if isinstance(polled, bytes):  # as of most queries: nothing is awaited, so no timeout is needed
+                return polled
+        async with self._in_time():
+            if operation is None:
+                operation = self._limited(await self.call(size, start))
+            polled = await self.advance(operation, polled, on_loop=on_loop, max_level=0)
+            if isinstance(polled, bytes):
+                return polled
+            if self._long.locked():
+                operation = None
+            async with self._long:
+                if operation is None:
+                    operation, polled = self._limited(await self.call(size, start)), None
+                return _response(await self.advance(operation, polled))
+
+    def _limited(self, query: Operation) -> Operation:
+        query.limit_nodes(self._max_nodes)
+        return query
 
     async def drive(self, operation: Operation, weight: int) -> bytes:
-        """Drive an operation to its response.
+        """Drive a change to its response.
 
         Args:
             operation: The operation.
-            weight: Its work, in bytes of a query (`coregw.engine.placement`). A query checks its budget between nodes,
-                but a change may do much for all its coordinates at once; so heavy work starts in a worker thread.
+            weight: Its work, in bytes of a query (`coregw.engine.placement`). It may do much for all its coordinates at
+                once, so heavy work starts in a worker thread.
 
         Raises:
             Unavailable: If it takes longer than ``seconds``, writing aside.
         """
-        self._refresh_held()
-        on_loop = weight <= MAX_LOOP_BYTES
-        return await self._drive_from(operation, operation.poll(self._budget) if on_loop else None, on_loop=on_loop)
-
-    async def drive_to_end(self, operation: Operation) -> bytes:
-        """Drive an operation to its response in worker threads, however long it takes."""
-        return _response(await self.advance(operation))
-
-    async def _drive_from(self, operation: Operation, polled: bytes | Need | None, *, on_loop: bool) -> bytes:
+        on_loop, polled = self._first_poll(operation, weight)
         if isinstance(polled, bytes):
             return polled
+        async with self._in_time() as deadline:
+            return _response(await self.advance(operation, polled, on_loop=on_loop, deadline=deadline))
+
+    async def drive_to_end(self, operation: Operation, weight: int = MAX_LOOP_BYTES + 1) -> bytes:
+        """Drive a change to its response, however long it takes; otherwise as `drive`."""
+        on_loop, polled = self._first_poll(operation, weight)
+        return _response(await self.advance(operation, polled, on_loop=on_loop))
+
+    def _first_poll(self, operation: Operation, weight: int) -> tuple[bool, bytes | Need | None]:
+        """Return whether an operation runs on the event loop, and if so, what it returned there."""
+        self._refresh_held()
+        on_loop = weight <= MAX_LOOP_BYTES
+        return on_loop, operation.poll(self._budget) if on_loop else None
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[asyncio.Timeout, None]:
+        """Raise `Unavailable` if the context takes longer than ``seconds``."""
         try:
             async with asyncio.timeout(self._seconds) as deadline:
-                return _response(await self.advance(operation, polled, on_loop=on_loop, deadline=deadline))
+                yield deadline
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
@@ -138,6 +175,7 @@ class Driver:
         on_loop: bool = False,
         deadline: asyncio.Timeout | None = None,
         read: ReadSpan | None = None,
+        max_level: float = math.inf,
     ) -> bytes | Need:
         """Drive an operation to its response, or to a need for output or payloads, which the caller meets.
 
@@ -147,6 +185,7 @@ class Driver:
             on_loop: Whether it is polled on the event loop unless its budget is spent.
             deadline: Cleared when something is written: a write is not given up halfway.
             read: Reads spans of the CAR that is imported.
+            max_level: The need for a budget is returned when the operation has run for longer than this level.
         """
         if polled is None:
             self._refresh_held()
@@ -164,7 +203,7 @@ class Driver:
                 if deadline is not None:
                     deadline.reschedule(None)
                 await self._put_trees(operation, *trees)
-            elif polled.output is not None or polled.payloads is not None:
+            elif polled.span is None and (not polled.budget or level_of(operation.busy_seconds) > max_level):
                 return polled
             if on_loop and not polled.budget:
                 polled = operation.poll(self._budget)
@@ -174,9 +213,10 @@ class Driver:
 
     async def _poll_in_worker(self, operation: Operation, read: ReadSpan | None) -> bytes | Need:
         budget = self._budget * WORKER_BUDGET_FACTOR
+        level = level_of(operation.busy_seconds)
         if read is None:
-            return await self.in_worker(operation.poll, budget)
-        return await self.in_worker_to_end(_poll_reading, operation, budget, read)
+            return await self._turns.run(partial(operation.poll, budget, slice_seconds(level)), level)
+        return await self._to_end(self._turns.run(partial(_poll_reading, operation, budget, read), level))
 
     async def _load_pages(self, operation: Operation, need: Need) -> None:
         """Read pages and supply them.
@@ -270,19 +310,17 @@ class Driver:
 
     async def in_worker(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in a worker thread."""
-        loop = asyncio.get_running_loop()
-        self.jobs += 1
-        try:
-            return await loop.run_in_executor(self._workers, lambda: function(*args, **kwargs))
-        finally:
-            self.jobs -= 1
+        return await self._turns.run(partial(function, *args, **kwargs))
 
     async def in_worker_to_end(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in a worker thread; if cancelled, wait for it to return first.
 
         For functions that use what the caller cleans up.
         """
-        call = asyncio.ensure_future(self.in_worker(function, *args, **kwargs))
+        return await self._to_end(self._turns.run(partial(function, *args, **kwargs)))
+
+    async def _to_end(self, turn: Coroutine[None, None, R]) -> R:
+        call = asyncio.ensure_future(turn)
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:

@@ -16,25 +16,31 @@ __all__ = [
     "WORKER_BUDGET_FACTOR",
     "batch_weight",
     "mutation_weight",
+    "verify_weight",
 ]
 
 MAX_LOOP_BYTES: Final = 64 << 10
 """Work of a greater weight, in bytes of a query, runs in a worker thread: it would block the loop for a millisecond."""
 
-MAX_LOOP_PAGES: Final = 32
-"""More pages than these are checked and parsed in a worker thread."""
+MAX_LOOP_PAGES: Final = 8
+"""More pages than these are checked and parsed in a worker thread: each takes 8 to 19 microseconds."""
 
 HEAVY_BODY_BYTES: Final = 1 << 20
 """Larger root creations, mutations and batches wait for a place: they need several times the memory of their body."""
 
 WORKER_BUDGET_FACTOR: Final = 16
-"""A poll in a worker thread has this many times the budget of one on the event loop. Timeouts apply between polls."""
+"""A poll in a worker thread has this many times the budget of one on the event loop. The end of a slice of time
+(`coregw.engine.turns`) is noticed between two."""
 
 SPANS_PER_VISIT: Final = 64
 """Spans of a spooled CAR (1 MiB in all) that are read in one visit of a worker thread."""
 
-MUTATION_FACTOR: Final = 16
-"""A byte of a mutation is as much work as this many of a query: each coordinate is a walk, hashes and new pages."""
+MUTATION_FACTOR: Final = 64
+"""A byte of a mutation is as much work as this many of a query: each coordinate is a walk, hashes and new pages, which
+take 30 microseconds."""
+
+VERIFY_FACTOR: Final = 4
+"""A byte of a result to verify is as much work as this many of a query: its proof is replayed."""
 
 MUTATION_NODES_FACTOR: Final = 16
 """A mutation may visit this many times the nodes of a query. The first commitment to a fixed list checks all of it."""
@@ -44,8 +50,13 @@ BATCH_FACTOR: Final = 64
 
 
 def mutation_weight(request: bytes) -> int:
-    """The weight of applying a mutation, in bytes of a query."""
+    """The weight of applying a mutation, or of creating a root, in bytes of a query."""
     return MUTATION_FACTOR * len(request)
+
+
+def verify_weight(envelope: bytes) -> int:
+    """The weight of verifying a result, in bytes of a query."""
+    return VERIFY_FACTOR * len(envelope)
 
 
 def batch_weight(request: bytes) -> int:

@@ -89,9 +89,10 @@ class Settings:
 
     cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)
     held_roots: int = _setting(65_536, "Number of roots remembered as held.", least=1)
-    node_budget: int = _setting(4096, "Tree nodes that a query visits before it moves to a thread.", least=1)
+    node_budget: int = _setting(500, "Tree nodes that a query visits before it moves to a thread.", least=1)
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
     heavy_requests: int = _setting(2, "Concurrent root creations and mutations over 1 MiB.", least=1)
+    long_queries: int = _setting(8, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
     max_nodes: int = _setting(
         1_000_000, "Tree nodes that a query, or all of a batch, may visit; mutations: 16 times.", least=1
     )
@@ -113,7 +114,6 @@ class Settings:
     payload_streams: int = _setting(64, "Concurrent answers of many payloads or pages; as for CAR exports.", least=1)
     batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
     resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
-    batches_at_once: int = _setting(8, "Concurrent batches of resolves; more wait.", least=1)
     batch_answer_bytes: int = _setting(16 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for the bodies of all requests; more get 503.", least=MIB)
 

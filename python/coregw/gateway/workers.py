@@ -103,7 +103,7 @@ def worker_settings(settings: Settings) -> Settings:
         build_spool_bytes=max(1, settings.build_spool_bytes // count),
         car_exports=-(-settings.car_exports // count),
         payload_streams=-(-settings.payload_streams // count),
-        batches_at_once=-(-settings.batches_at_once // count),
+        long_queries=-(-settings.long_queries // count),
     )
 
 

@@ -45,7 +45,9 @@ mod _core {
     #[pymodule_export]
     use crate::engine::links::page_links;
     #[pymodule_export]
-    use crate::engine::operation::{Need, Operation};
+    use crate::engine::need::Need;
+    #[pymodule_export]
+    use crate::engine::operation::Operation;
     #[pymodule_export]
     use crate::files::attributes::{decode_attributes, encode_attributes};
     #[pymodule_export]

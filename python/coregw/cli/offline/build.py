@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _CHUNK_BYTES = 1 << 20
-_ANSWER_SECONDS = 6 * 3600.0
-"""A gateway that builds a map answers when it is stored, some microseconds for each arc after the last byte."""
 
 
 @click.command("build", short_help="Make a map of any size from a file of arcs; print its root.")
@@ -66,10 +64,9 @@ def command(arcs: str, form: str | None, gateway: str, data: Path | None, offlin
 
         click.echo(store_sorted(sorter, data, suite))
     else:
-        from coregw.client import Client, ClientSettings
+        from coregw.client import Client
 
-        settings = ClientSettings(idle_seconds=_ANSWER_SECONDS, answer_seconds=_ANSWER_SECONDS)
-        with Client(gateway, settings) as opened:
+        with Client(gateway) as opened:
             click.echo(opened.build_sorted(sorter, suite))
 
 

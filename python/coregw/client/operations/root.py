@@ -81,8 +81,8 @@ class _Lines:
 def build_sorted(settings: ClientSettings, sorter: _core.ArcSorter, suite: str = "sha2-256") -> Steps[str]:
     """Send sorted arcs to the gateway, which stores their map whole or not at all, and return its root. O(n).
 
-    The gateway answers when the map is stored, about 3 microseconds for each arc after the last byte:
-    `ClientSettings.idle_seconds` has to allow that.
+    The gateway answers when the map is stored, about 3 microseconds for each arc after the last byte. Until then it is
+    silent, for which `ClientSettings.stream_bytes_per_second` allows 20 times as long.
 
     Raises:
         InvalidInput: Two arcs have the same path (the message names it), or the suite is unknown.

@@ -97,7 +97,6 @@ class _Connection:
     """A multi handle that carries one transfer at a time, so it keeps one connection."""
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
-        self._idle_seconds = settings.idle_seconds
         self._handle = Handle(address, settings, is_live=False)
         self._poller = select.poll()
         self._timers: list[int] = []
@@ -136,7 +135,7 @@ class _Connection:
 
         Raises:
             pycurl.error: libcurl failed.
-            Unavailable: The attempt's deadline has passed, or nothing was sent or received for ``idle_seconds``.
+            Unavailable: The attempt's deadline has passed, or nothing was sent or received for too long.
         """
         handle, multi, timers, poll = self._handle, self._multi, self._timers, self._poller.poll
         expires = math.inf  # when libcurl wants to be called without an event
@@ -149,7 +148,7 @@ class _Connection:
                 expires = math.inf if delay < 0 else now + delay
             events: list[tuple[int, int]] = []
             if expires > now:
-                wait = min(expires, attempt.deadline, active + self._idle_seconds) - now
+                wait = min(expires, attempt.deadline, active + attempt.idle_seconds) - now
                 events = poll(max(0, math.ceil(wait * 1000)))
             for descriptor, event in events:
                 _, is_running = multi.socket_action(descriptor, _ready(event))
@@ -166,7 +165,7 @@ class _Connection:
                 return
             if now >= attempt.deadline:
                 raise attempt.overdue()
-            if now >= active + self._idle_seconds and handle.has_connected():
+            if now >= active + attempt.idle_seconds and handle.has_connected():
                 raise handle.idle()
 
     def _watch(self, what: int, descriptor: int, multi: object, data: object) -> None:

@@ -69,9 +69,9 @@ class Handle:
             (pycurl.HEADERFUNCTION, self._on_line if is_live else self._lines.append),
             (pycurl.WRITEFUNCTION, self._on_received if is_live else self._received.append),
         ]
-        if is_live:  # a driver that polls measures this itself, more exactly
+        self._is_live = is_live
+        if is_live:  # a driver that polls measures silence itself, more exactly
             self._options.append((pycurl.LOW_SPEED_LIMIT, 1))
-            self._options.append((pycurl.LOW_SPEED_TIME, math.ceil(settings.idle_seconds)))
         self._configure()
 
     def begin(self, call: Call, attempt: Attempt) -> None:
@@ -90,6 +90,7 @@ class Handle:
             self._set_body(call)
             self.curl.setopt(pycurl.URL, f"{self._url}{call.path}{query}")
             self._set_headers(call.headers)
+            self._watch_silence()
         except (pycurl.error, UnicodeError) as error:
             raise InvalidInput(f"{call.what}: {error}") from None
 
@@ -98,6 +99,8 @@ class Handle:
         self._pending = memoryview(chunk if chunk is not None else b"")
         self._is_complete = chunk is None
         self.is_starved = False
+        if chunk is None:
+            self._watch_silence()
         self.curl.unpause()
 
     def process(self) -> None:
@@ -168,6 +171,14 @@ class Handle:
         for option, value in self._options:
             self.curl.setopt(option, value)
         self._headers: dict[str, str] = {}
+        self._idle_seconds = 0.0
+
+    def _watch_silence(self) -> None:
+        """Let libcurl give up when nothing was sent or received for too long."""
+        seconds = self._attempt.idle_seconds
+        if self._is_live and seconds != self._idle_seconds:
+            self.curl.setopt(pycurl.LOW_SPEED_TIME, min(math.ceil(seconds), (1 << 31) - 1))
+            self._idle_seconds = seconds
 
     def _set_headers(self, headers: dict[str, str]) -> None:
         if headers != self._headers:

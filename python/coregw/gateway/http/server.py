@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
     from litestar.types import ASGIApp
 
-__all__ = ["HttpServer"]
+__all__ = ["ACCEPTS_AT_ONCE", "HttpServer"]
+
+
+ACCEPTS_AT_ONCE: Final = 16
+"""Connections that are accepted in one event loop iteration.
+
+uvloop accepts one on each listening socket, so each is duplicated. With one, a client would wait for as many iterations
+as there are connections before its own, each of which does all work that is due.
+"""
 
 
 class HttpServer(uvicorn.Server):
@@ -52,7 +60,8 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections on the sockets, and call back."""
-        await super().startup(sockets)
+        given = sockets or []
+        await super().startup([*given, *(each.dup() for each in given for _ in range(ACCEPTS_AT_ONCE - 1))])
         self._on_ready()
 
     @contextlib.contextmanager

@@ -4,4 +4,5 @@ pub mod batch;
 pub mod cache;
 pub mod car;
 pub mod links;
+pub mod need;
 pub mod operation;

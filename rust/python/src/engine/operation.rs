@@ -1,142 +1,23 @@
 //! The class `Operation`: everything that runs on stored trees, and what it waits for.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use coregw_core as core;
 use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::cid::{Cid, CidLike};
+use crate::cid::CidLike;
 use crate::convert::Items;
 use crate::detach::{self, MAX_ATTACHED_NODES, Work};
 use crate::engine::batch::batch_exception;
-use crate::engine::cache::{PageCache, root_bytes, root_of};
+use crate::engine::cache::{PageCache, root_of};
 use crate::engine::car::CarReader;
+use crate::engine::need::Polled;
 use crate::errors::call;
 use crate::sorting::ArcSorter;
 use crate::{parallel, results};
-
-/// What an `Operation` waits for. Exactly one of its attributes is set; `budget` is False unless it is the one.
-#[pyclass(frozen, module = "coregw._core")]
-pub struct Need(ops::Need);
-
-/// Digests or binary CIDs.
-type Names<'py> = Vec<Bound<'py, PyBytes>>;
-/// (digest, page) pairs, the roots to record, and the roots that must be held meanwhile.
-type PagesAndRoots<'py> = (Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>, Names<'py>, Names<'py>);
-
-#[pymethods]
-impl Need {
-    /// Digests (32 bytes each) of pages: read them, and pass them to `supply_pages` in this order; or None.
-    #[getter]
-    fn pages<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
-        match &self.0 {
-            ops::Need::Pages(wanted) => Some(wanted.iter().map(|page| PyBytes::new(py, &page.digest.0)).collect()),
-            _ => None,
-        }
-    }
-
-    /// Binary root CIDs: pass to `supply_roots` whether the store has a record of each, in this order; or None.
-    #[getter]
-    fn roots<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
-        match &self.0 {
-            ops::Need::Roots(roots) => Some(names(py, roots)),
-            _ => None,
-        }
-    }
-
-    /// Binary root CIDs: renew those that the store holds, and pass to `supply_roots` which these are; or None.
-    #[getter]
-    fn renewal<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
-        match &self.0 {
-            ops::Need::Renewal(roots) => Some(names(py, roots)),
-            _ => None,
-        }
-    }
-
-    /// Binary CIDs of roots, one for each page of the need, which is in the tree of that root; or None.
-    #[getter]
-    fn trees<'py>(&self, py: Python<'py>) -> Option<Names<'py>> {
-        match &self.0 {
-            ops::Need::Pages(wanted) => Some(wanted.iter().map(|page| root_bytes(py, &page.root)).collect()),
-            _ => None,
-        }
-    }
-
-    /// The (start, end) of bytes of the CAR: pass them to `supply_bytes`, fewer where it ends; or None.
-    #[getter]
-    fn span(&self) -> Option<(u64, u64)> {
-        match &self.0 {
-            ops::Need::Bytes(range) => Some((range.start, range.end)),
-            _ => None,
-        }
-    }
-
-    /// Whether the budget of nodes is spent: call `poll` again, best in a worker thread.
-    #[getter]
-    fn budget(&self) -> bool {
-        matches!(self.0, ops::Need::Budget)
-    }
-
-    /// Bytes, and payloads whose blocks follow them: send both, then call `poll`; or None.
-    #[getter]
-    fn output<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyBytes>, Vec<Cid>)> {
-        match &self.0 {
-            ops::Need::Output { bytes, payloads } => {
-                Some((PyBytes::new(py, bytes), payloads.iter().copied().map(Cid).collect()))
-            }
-            _ => None,
-        }
-    }
-
-    /// The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None.
-    #[getter]
-    fn payloads(&self) -> Option<Vec<(u64, u64)>> {
-        match &self.0 {
-            ops::Need::Payloads(blocks) => Some(blocks.iter().map(|block| (block.start, block.end)).collect()),
-            _ => None,
-        }
-    }
-
-    /// (digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None.
-    #[getter]
-    fn store<'py>(&self, py: Python<'py>) -> Option<PagesAndRoots<'py>> {
-        match &self.0 {
-            ops::Need::Store { pages, roots, requires } => {
-                let pages = pages.iter().map(|(digest, page)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page)));
-                Some((pages.collect(), names(py, roots), names(py, requires)))
-            }
-            _ => None,
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        match &self.0 {
-            ops::Need::Pages(wanted) => format!("<Need {} pages>", wanted.len()),
-            ops::Need::Roots(roots) => format!("<Need {} roots>", roots.len()),
-            ops::Need::Renewal(roots) => format!("<Need renewal of {} roots>", roots.len()),
-            ops::Need::Bytes(range) => format!("<Need bytes {} to {}>", range.start, range.end),
-            ops::Need::Budget => "<Need budget>".to_owned(),
-            ops::Need::Output { bytes, .. } => format!("<Need output of {} bytes>", bytes.len()),
-            ops::Need::Payloads(blocks) => format!("<Need storage of {} payloads>", blocks.len()),
-            ops::Need::Store { pages, roots, .. } => {
-                format!("<Need storage of {} pages and {} roots>", pages.len(), roots.len())
-            }
-        }
-    }
-}
-
-fn names<'py>(py: Python<'py>, roots: &[core::RootCid]) -> Names<'py> {
-    roots.iter().map(|root| root_bytes(py, root)).collect()
-}
-
-/// What `poll` returns.
-#[derive(IntoPyObject)]
-pub enum Polled<'py> {
-    Done(Bound<'py, PyBytes>),
-    Needs(Need),
-}
 
 /// A query, batch, diff, mutation, import or export on stored trees. Does no I/O.
 ///
@@ -150,11 +31,13 @@ pub struct Operation {
     /// The store's time when its first pages were put without a root record; the driver sets it.
     #[pyo3(get, set)]
     since: Option<u64>,
+    /// The time that `poll` has taken so far.
+    busy: Duration,
 }
 
 impl Operation {
     fn new(operation: ops::Operation, starts_attached: bool) -> Self {
-        Self { operation: Mutex::new(operation), starts_attached, since: None }
+        Self { operation: Mutex::new(operation), starts_attached, since: None, busy: Duration::ZERO }
     }
 
     /// The operation that `start` makes of a request in JSON.
@@ -167,6 +50,35 @@ impl Operation {
         let cache = Arc::clone(&cache.0);
         let operation = detach::run(py, Work::Json { bytes: request.len() }, || start(cache))?;
         Ok(Self::new(operation, true))
+    }
+
+    fn poll_until<'py>(
+        &mut self,
+        py: Python<'py>,
+        budget: u64,
+        began: Instant,
+        most: Duration,
+    ) -> PyResult<Polled<'py>> {
+        let mut detached_budget = budget;
+        if self.starts_attached {
+            let operation = self.operation();
+            let progress = call(|| operation.poll(budget.min(MAX_ATTACHED_NODES)))?;
+            // What is longer than this stays detached: the rest of its work may come all at once.
+            self.starts_attached = !is_spent(&progress);
+            detached_budget = budget.saturating_sub(MAX_ATTACHED_NODES);
+            if self.starts_attached || (detached_budget == 0 && most.is_zero()) {
+                return Ok(Polled::of(py, progress));
+            }
+        }
+        let operation = self.operation();
+        let task = || {
+            let mut progress = operation.poll(detached_budget)?;
+            while is_spent(&progress) && began.elapsed() < most {
+                progress = operation.poll(budget)?;
+            }
+            Ok(progress)
+        };
+        Ok(Polled::of(py, detach::run(py, Work::Unbounded, task)?))
     }
 
     fn operation(&mut self) -> &mut ops::Operation {
@@ -346,7 +258,11 @@ impl Operation {
         self.operation().limit_nodes(nodes);
     }
 
-    /// Run until the operation ends or waits, visiting about `budget` nodes at most: the response body, or the need.
+    /// Run until the operation ends or waits: the response body, or the need.
+    ///
+    /// Args:
+    ///     budget: Nodes to visit at most, about, before `Need.budget`.
+    ///     seconds: Instead of returning `Need.budget`, go on with a new budget until this time is over.
     ///
     /// Raises:
     ///     RootNotFound: If a root is not held.
@@ -355,20 +271,18 @@ impl Operation {
     ///     TooLarge: If a limit is exceeded.
     ///     Conflict: If a change does not fit.
     ///     StoreDamaged: If stored trees are damaged.
-    fn poll<'py>(&mut self, py: Python<'py>, budget: u64) -> PyResult<Polled<'py>> {
-        let mut detached_budget = budget;
-        if self.starts_attached {
-            let operation = self.operation();
-            let progress = call(|| operation.poll(budget.min(MAX_ATTACHED_NODES)))?;
-            // What is longer than this stays detached: the rest of its work may come all at once.
-            self.starts_attached = progress != ops::Progress::Needs(ops::Need::Budget);
-            detached_budget = budget.saturating_sub(MAX_ATTACHED_NODES);
-            if detached_budget == 0 || self.starts_attached {
-                return Ok(polled(py, progress));
-            }
-        }
-        let operation = self.operation();
-        Ok(polled(py, detach::run(py, Work::Unbounded, || operation.poll(detached_budget))?))
+    #[pyo3(signature = (budget, seconds = 0.0))]
+    fn poll<'py>(&mut self, py: Python<'py>, budget: u64, seconds: f64) -> PyResult<Polled<'py>> {
+        let began = Instant::now();
+        let result = self.poll_until(py, budget, began, Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        self.busy += began.elapsed();
+        result
+    }
+
+    /// The time that `poll` has taken so far, in seconds.
+    #[getter]
+    fn busy_seconds(&self) -> f64 {
+        self.busy.as_secs_f64()
     }
 
     /// Supply the pages of the need, in its order; None is a page that the store does not have.
@@ -397,11 +311,8 @@ impl Operation {
     }
 }
 
-fn polled(py: Python<'_>, progress: ops::Progress) -> Polled<'_> {
-    match progress {
-        ops::Progress::Done(response) => Polled::Done(PyBytes::new(py, response.as_bytes())),
-        ops::Progress::Needs(need) => Polled::Needs(Need(need)),
-    }
+fn is_spent(progress: &ops::Progress) -> bool {
+    *progress == ops::Progress::Needs(ops::Need::Budget)
 }
 
 /// Spreads the paths of a batch over all cores.

@@ -1,0 +1,122 @@
+"""Worker threads in turns: who is served first, in what slices, and what a cancelled call leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import coregw
+from coregw.engine import Engine
+from coregw.engine.turns import Turns, level_of, slice_seconds
+from coregw.store.memory import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+LEAF = coregw.payload_cid(b"leaf")
+DEAR = 40
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def begun() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_slices_grow_with_what_an_operation_has_had() -> None:
+    busy, slices = 0.0, []
+    while busy < 0.2:
+        slices.append(slice_seconds(level_of(busy)))
+        busy += slices[-1]
+    assert slices[0] == slices[1] == 0.001
+    assert all(later in (earlier, 2 * earlier) for earlier, later in pairwise(slices))
+    assert max(slices) == 0.016
+    assert [level_of(seconds) for seconds in (0, 0.0009, 0.001, 0.0039, 0.004, 1)] == [0, 0, 1, 2, 3, 10]
+
+
+async def test_the_call_that_has_had_least_is_served_first() -> None:
+    turns = Turns(1)
+    gate = threading.Event()
+    served: list[int] = []
+    calls: list[Coroutine[Any, Any, object]] = [turns.run(gate.wait)]
+    calls += [turns.run(lambda level=level: served.append(level), level) for level in (3, 0, 7, 1, 0, 3)]  # type: ignore[misc]
+    tasks = [asyncio.create_task(call) for call in calls]
+    await begun()
+    assert turns.jobs == 7
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert served == [0, 0, 1, 3, 3, 7]
+    assert turns.jobs == 0
+    await turns.close()
+
+
+async def test_cancelled_calls_keep_no_thread() -> None:
+    turns = Turns(1)
+    gate = threading.Event()
+    served: list[str] = []
+    running = asyncio.create_task(turns.run(gate.wait))
+    waiting = asyncio.create_task(turns.run(lambda: served.append("cancelled")))
+    await begun()
+    for task in (running, waiting):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    following = asyncio.create_task(turns.run(lambda: served.append("next")))
+    await begun()
+    assert not following.done()  # since the cancelled call runs on
+    gate.set()
+    await following
+    assert served == ["next"]
+    with pytest.raises(ZeroDivisionError):
+        await turns.run(lambda: 1 // 0)
+    for _ in range(2):
+        await turns.close()
+
+
+async def test_closing_waits_for_calls() -> None:
+    turns = Turns(2)
+    served: list[int] = []
+    tasks = [asyncio.create_task(turns.run(lambda n=number: served.append(n))) for number in range(10)]  # type: ignore[misc]
+    await begun()
+    await turns.close()
+    assert len(served) == 10
+    await asyncio.gather(*tasks)
+
+
+ARCS = {f"s{number:04}/{'x' * 900}": LEAF for number in range(1500)}
+QUERY = {"profile": "core.scan/v0alpha1", "root": coregw.Map(ARCS).root, "prefix": []}
+
+
+@pytest.mark.parametrize(
+    ("limit", "before"),
+    [
+        pytest.param(2, 1, id="what takes no thread overtakes what does"),
+        pytest.param(60, DEAR // 2, id="what takes one turn overtakes what takes several"),
+    ],
+)
+async def test_what_is_short_overtakes_what_is_long(limit: int, before: int) -> None:
+    """Without turns, each listing was made at once on the event loop, and the short one came last."""
+    engine = Engine(MemoryStore(), worker_threads=1)
+    answered: list[int] = []
+
+    async def ask(limit: int) -> None:
+        await engine.scan(json.dumps(QUERY | {"limit": limit}).encode())
+        answered.append(limit)
+
+    try:
+        await engine.create_root(json.dumps({"arcs": ARCS}).encode())
+        await ask(1000)  # so that all pages are cached
+        answered.clear()
+        await asyncio.gather(*[ask(1000) for _ in range(DEAR)], ask(limit))
+    finally:
+        await engine.close()
+    assert answered.index(limit) < before
