@@ -46,6 +46,7 @@ SURFACE = {
     "TooLarge": "exception",
     "Unauthorized": "exception",
     "Unavailable": "exception",
+    "UpstreamDamaged": "exception",
     "__version__": "str",
     "build": "(arcs, store=None, suite='sha2-256', temporary=None)",
     "chunk_sizes": "(data)",

@@ -68,6 +68,7 @@ from coregw.errors import (
     Unauthorized,
     Unavailable,
     UnprovenAbsence,
+    UpstreamDamaged,
 )
 from coregw.verify import (
     verify_diff,
@@ -113,6 +114,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnprovenAbsence",
+    "UpstreamDamaged",
     "__version__",
     "build",
     "chunk_sizes",

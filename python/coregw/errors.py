@@ -29,6 +29,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnprovenAbsence",
+    "UpstreamDamaged",
 ]
 
 
@@ -150,6 +151,10 @@ class StoreDamaged(CoregwError):
     """Stored bytes that are missing or do not match their digest."""
 
     default_code = "internal"
+
+
+class UpstreamDamaged(StoreDamaged):
+    """Bytes that an upstream sent under a name that they do not have. They were neither used nor kept."""
 
 
 class Unavailable(CoregwError):

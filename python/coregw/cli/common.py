@@ -23,6 +23,7 @@ __all__ = [
     "async_client",
     "attribute_options",
     "client",
+    "client_settings",
     "counted",
     "gateway_option",
     "interruptible",
@@ -114,17 +115,17 @@ def client(gateway: str) -> Client:
     """Return a blocking client of the gateway at this address."""
     from coregw.client import Client
 
-    return Client(gateway, _settings())
+    return Client(gateway, client_settings())
 
 
 def async_client(gateway: str) -> AsyncClient:
     """Return an asyncio client of the gateway at this address."""
     from coregw.client import AsyncClient
 
-    return AsyncClient(gateway, _settings())
+    return AsyncClient(gateway, client_settings())
 
 
-def _settings() -> ClientSettings:
+def client_settings() -> ClientSettings:
     """Return the settings of a command's client: a gateway that restarts is waited for."""
     from coregw.client import ClientSettings
 

@@ -1,35 +1,79 @@
-"""``coregw export``: write the verified tree of a root to a CAR file."""
+"""``coregw export``: write the verified tree of a root to a CAR file, or to a static tree."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, counted, gateway_option, progress
+from click.exceptions import Exit
+
+from coregw.cli.common import client, client_settings, counted, gateway_option, interruptible, printable, progress
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.client.operations.car import ExportedCar
+    from coregw.client.static.check import CheckedTree
 
 __all__ = ["command"]
 
+_EXIT_DAMAGED = 4
 
-@click.command("export", short_help="Write the tree of ROOT to a new CAR file.")
-@click.argument("root")
-@click.argument("file", type=click.Path(allow_dash=True))
+
+@click.command("export", short_help="Write the tree of ROOT to a CAR file, or to files for any web server.")
+@click.argument("root", required=False)
+@click.argument("file", type=click.Path(allow_dash=True), required=False)
 @click.option("--payloads", is_flag=True, help="Include the payloads that the tree names and the gateway holds.")
+@click.option("--static", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write a static tree to DIR.")
+@click.option("--no-payloads", is_flag=True, help="With --static: leave the payloads out.")
+@click.option("--publish", metavar="SCOPE/NAME", help="With --static: publish ROOT under this name in the static tree.")
+@click.option("--check", is_flag=True, help="With --static and no ROOT: check the static tree in DIR, offline.")
 @gateway_option
-def command(root: str, file: str, payloads: bool, gateway: str) -> None:
+@interruptible()
+def command(
+    root: str | None,
+    file: str | None,
+    payloads: bool,
+    folder: Path | None,
+    no_payloads: bool,
+    publish: str | None,
+    check: bool,
+    gateway: str,
+) -> None:
     """Write the tree of ROOT, and of the roots nested in it, to the new CARv1 file FILE.
 
     FILE appears when every block is verified and no node of the tree is missing. Nested roots and payloads that the
     gateway does not hold are left out; the numbers of targets without them are reported.
 
     With "-", the bytes are written to stdout after they were verified in a temporary file (in TMPDIR).
+
+    With --static DIR instead of FILE, everything below ROOT is written as files, payloads included, so that any web
+    server can serve DIR; `--gateway static+https://…` reads it. What DIR has already is not written again, and an
+    export that was interrupted is continued by repeating it. With --check instead of ROOT, every file in DIR is
+    compared with its name, and every root must be complete; if not, the exit code is 4.
     """
+    if folder is None:
+        if no_payloads or check or publish is not None:
+            raise click.UsageError("--no-payloads, --publish and --check need --static DIR")
+        if root is None or file is None:
+            raise click.UsageError("give a ROOT and a FILE, or a ROOT and --static DIR")
+        _to_car(root, file, payloads, gateway)
+    elif file is not None or payloads:
+        raise click.UsageError("with --static DIR, there is no FILE, and payloads are written unless --no-payloads")
+    elif check:
+        if root is not None or no_payloads or publish is not None:
+            raise click.UsageError("--check takes only --static DIR")
+        _check(folder)
+    elif root is None:
+        raise click.UsageError("give a ROOT, or --check")
+    else:
+        _to_folder(root, folder, not no_payloads, publish, gateway)
+
+
+def _to_car(root: str, file: str, payloads: bool, gateway: str) -> None:
     if file != "-":
         done = _export(root, Path(file), payloads, gateway)
     elif sys.stdout.isatty():
@@ -50,3 +94,53 @@ def command(root: str, file: str, payloads: bool, gateway: str) -> None:
 def _export(root: str, file: Path, payloads: bool, gateway: str) -> ExportedCar:
     with client(gateway) as opened, progress("exporting") as (_, advance):
         return opened.export_car(root, file, payloads=payloads, progress=advance)
+
+
+def _to_folder(root: str, folder: Path, payloads: bool, publish: str | None, gateway: str) -> None:
+    import anyio
+
+    from coregw.client.static.export import export_static
+
+    name = None
+    if publish is not None:
+        scope, slash, rest = publish.partition("/")
+        if not slash:
+            raise click.UsageError(f"--publish {publish!r}: expected SCOPE/NAME")
+        name = (scope, rest)
+    with progress("exporting") as (_, advance):
+        exporting = partial(export_static, payloads=payloads, name=name, settings=client_settings(), progress=advance)
+        done = anyio.run(exporting, gateway, root, folder)
+    written = ", ".join(
+        counted(count, noun)
+        for count, noun in (
+            (done.roots, "root"),
+            (done.pages, "page"),
+            (done.payloads, "payload"),
+            (done.bytes, "byte"),
+        )
+    )
+    click.echo(f"coregw: wrote {written}", err=True)
+    if done.record is not None:
+        shown = f"{done.record.scope}/{done.record.name} is at revision {done.record.revision}"
+        click.echo(f"coregw: {shown}: {done.record.root}", err=True)
+
+
+def _check(folder: Path) -> None:
+    from coregw.client.static.check import check_static
+
+    with progress("checking") as (_, advance):
+        done: CheckedTree = check_static(folder, advance)
+    for finding in done.findings:
+        click.echo(printable(finding))
+    checked = ", ".join(
+        counted(count, noun)
+        for count, noun in (
+            (done.roots, "root"),
+            (done.pages, "page"),
+            (done.payloads, "payload"),
+            (done.records, "published name"),
+        )
+    )
+    click.echo(f"coregw: checked {checked}; {counted(len(done.findings), 'finding')}", err=True)
+    if done.findings:
+        raise Exit(_EXIT_DAMAGED)

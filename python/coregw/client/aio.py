@@ -17,13 +17,14 @@ from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, res
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.asynchronous import AsyncTransport
-from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
     from coregw import _core
     from coregw.client.operations import car, tree
+    from coregw.client.static.transport import StaticTransport
     from coregw.messages import Delta, MutationReceipt
+    from coregw.messages.record import PublishedRecord
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added
@@ -45,7 +46,9 @@ class AsyncClient:
     Safe to share between the tasks of one event loop. Use it as an asynchronous context manager, or call `aclose`.
 
     Args:
-        base_url: The gateway's address. Credentials in it are sent as basic authentication, and never shown.
+        base_url: The gateway's address, or ``static+`` and the URL of a static tree: then this process has the engine
+            of a gateway, and reads and checks the tree's files. Credentials in the address are sent as basic
+            authentication, and never shown.
         settings: Limits and timeouts.
 
     Example::
@@ -59,12 +62,12 @@ class AsyncClient:
     def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
         self._address = Address.parse(base_url)
-        self._transport = AsyncTransport(self._address, self.settings)
+        self._transport = _transport(self._address, self.settings)
 
     @property
     def base_url(self) -> str:
-        """The gateway's address, without credentials and a trailing slash."""
-        return self._address.url
+        """The address of the gateway or static tree, without credentials and a trailing slash."""
+        return self._address.shown
 
     async def __aenter__(self) -> Self:
         return self
@@ -228,6 +231,10 @@ class AsyncClient:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
         return await self._run(operations.tree.locate(self.settings, root, path))
 
+    async def published(self, scope: str, name: str) -> PublishedRecord:
+        """Return what is published under a name; see `operations.record.published`."""
+        return await self._run(operations.record.published(self.settings, scope, name))
+
     # CAR files
 
     async def export_car(
@@ -373,7 +380,7 @@ class AsyncClient:
             steps.close()
 
     async def _outcome(self, call: Call) -> Answer | CoregwError:
-        retries = Retries(self.settings)
+        retries = self._transport.retries()
         while True:
             try:
                 return await self._transport.exchange(call)
@@ -382,3 +389,12 @@ class AsyncClient:
                 if wait is None:
                     return error
             await asyncio.sleep(wait)
+
+
+def _transport(address: Address, settings: ClientSettings) -> AsyncTransport | StaticTransport:
+    """Return what answers calls: a gateway over HTTP, or an engine in this process over a static tree."""
+    if not address.is_static:
+        return AsyncTransport(address, settings)
+    from coregw.client.static.transport import StaticTransport  # noqa: PLC0415 - few programs need it
+
+    return StaticTransport(address, settings)

@@ -38,10 +38,11 @@ _CODE_BY_STATUS: Mapping[int, str] = {
 
 
 class Answer(NamedTuple):
-    """A successful answer: its status, and its body (empty if the body went to a sink)."""
+    """A successful answer: its status, its body (empty if the body went to a sink), and its Content-Length if any."""
 
     status: int
     body: bytes
+    length: int | None = None
 
 
 class Sink(Protocol):
@@ -63,7 +64,7 @@ class Call:
     """One request, and the limit on its answer.
 
     Attributes:
-        method: The HTTP method.
+        method: The HTTP method: GET, HEAD or POST.
         path: The path below the gateway's address, already safe in a URL.
         max_bytes: The maximum size of a successful answer.
         what: The call in words, for messages.
@@ -124,6 +125,7 @@ class Attempt:
         self._is_sent = call.content is None or isinstance(call.content, bytes)
         self._streamed = 0
         self._count = 0
+        self._length: int | None = None
         self._memory = _Memory()
 
     def chunks(self, body: Body) -> Generator[bytes, None, None]:
@@ -165,8 +167,10 @@ class Attempt:
         if headers.get("content-encoding", "identity") != "identity":
             raise ProofError(f"{call.what}: the answer is compressed, which the request forbids", check="answer")
         declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and int(declared) > self._limit:
-            raise self._too_large()
+        if declared.isascii() and declared.isdigit():
+            self._length = int(declared)
+            if self._length > self._limit:
+                raise self._too_large()
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk of the body.
@@ -184,7 +188,7 @@ class Attempt:
     def end(self) -> Answer:
         """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
         if self._success:
-            return Answer(self._status, self._memory.value())
+            return Answer(self._status, self._memory.value(), self._length)
         error = error_from(self._call, self._status, self._memory.value())
         if isinstance(error, Unavailable):
             error.retry_after = _delay(self._retry_after)

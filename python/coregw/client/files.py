@@ -11,15 +11,15 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, Self
 
 from coregw import _core
 from coregw.errors import Conflict, InvalidInput, TooLarge
+from coregw.hashing import new_hash
 
 __all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "create_file", "reported_as"]
 
 CHUNK_BYTES = 256 * 1024
-_MAX_IDENTITY_BYTES = 128
 
 # Where the platform has the flags: do not follow a symbolic link, do not block on a named pipe.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -100,52 +100,6 @@ class Upload:
             raise TooLarge(f"put {self.name}: more than {self._limit} bytes")
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> object: ...
-    def digest(self) -> bytes: ...
-
-
-class _Blake3:
-    """BLAKE3, which hashlib lacks: the extension's hasher returns a CID, which contains the digest."""
-
-    def __init__(self) -> None:
-        self._hasher = _core.PayloadHasher("raw", "blake3")
-
-    def update(self, data: bytes, /) -> None:
-        self._hasher.update(data)
-
-    def digest(self) -> bytes:
-        return _core.Cid(self._hasher.cid()).digest
-
-
-class _Identity:
-    """The identity function: the digest is the payload itself, at most 128 bytes (protocol section 1)."""
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def update(self, data: bytes, /) -> None:
-        self._data = (self._data + data)[: _MAX_IDENTITY_BYTES + 1]  # one byte more can't match any CID
-
-    def digest(self) -> bytes:
-        return self._data
-
-
-def _new_hash(name: str) -> _Hash:
-    """Return a hasher of one of protocol section 1's functions."""
-    import hashlib
-
-    hashers: dict[str, Callable[[], _Hash]] = {
-        "sha2-256": hashlib.sha256,
-        "sha2-512": hashlib.sha512,
-        "sha3-256": hashlib.sha3_256,
-        "blake2b-256": lambda: hashlib.blake2b(digest_size=32),
-        "blake3": _Blake3,
-        "identity": _Identity,
-    }
-    return hashers[name]()
-
-
 class Download:
     """A payload that is streamed into an open file. The written bytes are unverified until `matches` is true."""
 
@@ -154,13 +108,13 @@ class Download:
         self._cid = cid
         self._file = file
         self._start = file.tell()
-        self._hash = _new_hash(cid.hash_name)
+        self._hash = new_hash(cid.hash_name)
 
     def restarted(self) -> Self:
         """Discard what an earlier attempt wrote."""
         self._file.seek(self._start)
         self._file.truncate()
-        self._hash = _new_hash(self._cid.hash_name)
+        self._hash = new_hash(self._cid.hash_name)
         return self
 
     def write(self, chunk: bytes) -> None:

@@ -15,13 +15,14 @@ from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, res
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.blocking import BlockingTransport
-from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
     from coregw import _core
     from coregw.client.operations import car, tree
+    from coregw.client.static.blocking import BlockingStaticTransport
     from coregw.messages import Delta, MutationReceipt
+    from coregw.messages.record import PublishedRecord
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added
@@ -43,7 +44,9 @@ class Client:
     Safe to share between threads. Use it as a context manager, or call `close`.
 
     Args:
-        base_url: The gateway's address. Credentials in it are sent as basic authentication, and never shown.
+        base_url: The gateway's address, or ``static+`` and the URL of a static tree: then this process has the engine
+            of a gateway, and reads and checks the tree's files. Credentials in the address are sent as basic
+            authentication, and never shown.
         settings: Limits and timeouts.
 
     Example::
@@ -58,12 +61,12 @@ class Client:
         self.settings = settings if settings is not None else ClientSettings()
         self._given_url = base_url
         self._address = Address.parse(base_url)
-        self._transport = BlockingTransport(self._address, self.settings)
+        self._transport = _transport(self._address, self.settings)
 
     @property
     def base_url(self) -> str:
-        """The gateway's address, without credentials and a trailing slash."""
-        return self._address.url
+        """The address of the gateway or static tree, without credentials and a trailing slash."""
+        return self._address.shown
 
     def __enter__(self) -> Self:
         return self
@@ -225,6 +228,10 @@ class Client:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
         return self._run(operations.tree.locate(self.settings, root, path))
 
+    def published(self, scope: str, name: str) -> PublishedRecord:
+        """Return what is published under a name; see `operations.record.published`."""
+        return self._run(operations.record.published(self.settings, scope, name))
+
     # CAR files
 
     def export_car(
@@ -371,7 +378,7 @@ class Client:
             steps.close()
 
     def _outcome(self, call: Call) -> Answer | CoregwError:
-        retries = Retries(self.settings)
+        retries = self._transport.retries()
         while True:
             try:
                 return self._transport.exchange(call)
@@ -380,3 +387,12 @@ class Client:
                 if wait is None:
                     return error
             time.sleep(wait)
+
+
+def _transport(address: Address, settings: ClientSettings) -> BlockingTransport | BlockingStaticTransport:
+    """Return what answers calls: a gateway over HTTP, or an engine in this process over a static tree."""
+    if not address.is_static:
+        return BlockingTransport(address, settings)
+    from coregw.client.static.blocking import BlockingStaticTransport  # noqa: PLC0415 - few programs need it
+
+    return BlockingStaticTransport(address, settings)

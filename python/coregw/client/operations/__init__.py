@@ -12,9 +12,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coregw.client.operations import batch, car, diff, folder_diff, lookup, mutate, paths, payload, root, tree
+    from coregw.client.operations import (
+        batch,
+        car,
+        diff,
+        folder_diff,
+        lookup,
+        mutate,
+        paths,
+        payload,
+        record,
+        root,
+        tree,
+    )
 
-__all__ = ["batch", "car", "diff", "folder_diff", "lookup", "mutate", "paths", "payload", "root", "tree"]
+__all__ = ["batch", "car", "diff", "folder_diff", "lookup", "mutate", "paths", "payload", "record", "root", "tree"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -13,7 +13,8 @@ from coregw.errors import InvalidInput
 __all__ = ["Address"]
 
 # Whatever may be credentials in a malformed URL: everything before the last "@", and everything after "?" or "#".
-_CREDENTIALS: Final = re.compile(r"^([a-z]*://)?.*@|[?#].*$", re.DOTALL | re.IGNORECASE)
+_CREDENTIALS: Final = re.compile(r"^((?:static\+)?[a-z]*://)?.*@|[?#].*$", re.DOTALL | re.IGNORECASE)
+_STATIC: Final = "static+"
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
 
 
@@ -25,6 +26,7 @@ class Address:
         url: The URL without credentials and without a trailing slash.
         credentials: User and password, or None.
         is_secure: Whether the connection is encrypted (``https``).
+        is_static: Whether this is a static tree behind a web server (``static+`` before the URL), not a gateway.
         is_loopback: Whether the host is this machine. Proxies of the environment do not apply to it.
     """
 
@@ -32,16 +34,23 @@ class Address:
     credentials: tuple[str, str] | None = field(repr=False)
     is_secure: bool
     is_loopback: bool
+    is_static: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The address as a user writes it, without credentials."""
+        return f"{_STATIC}{self.url}" if self.is_static else self.url
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse an ``http`` or ``https`` URL.
+        """Parse an ``http`` or ``https`` URL, with or without ``static+`` before it.
 
         Raises:
             InvalidInput: `text` is not such a URL, or has a query or a fragment. No credentials are in the message.
         """
+        is_static = text.startswith(_STATIC)
         try:
-            parts, port = _split(text)
+            parts, port = _split(text.removeprefix(_STATIC))
             host = (parts.hostname or "").encode("idna").decode()
         except ValueError:
             # What the parser says is left out: it may quote a part of a password.
@@ -57,6 +66,7 @@ class Address:
             credentials=(user, password) if user or password else None,
             is_secure=parts.scheme == "https",
             is_loopback=_is_loopback(host),
+            is_static=is_static,
         )
 
 

@@ -13,6 +13,7 @@ from coregw.client.settings import ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.handle import Handle
 from coregw.client.transport.options import milliseconds
+from coregw.client.transport.retries import Retries
 
 __all__ = ["AsyncTransport"]
 
@@ -32,6 +33,10 @@ class AsyncTransport:
         self._multi.setopt(pycurl.M_MAXCONNECTS, settings.connections)
         self._idle: list[Handle] = []
         self._free = asyncio.BoundedSemaphore(settings.connections)
+
+    def retries(self) -> Retries:
+        """Return the retries of one call."""
+        return Retries(self._settings)
 
     async def exchange(self, call: Call) -> Answer:
         """Attempt a call once.

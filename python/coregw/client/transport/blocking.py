@@ -20,6 +20,7 @@ from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.handle import Handle
+from coregw.client.transport.retries import Retries
 
 __all__ = ["BlockingTransport"]
 
@@ -47,6 +48,10 @@ class BlockingTransport:
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # a semaphore whose fast path is in C
         for _ in range(self._settings.connections):
             self._free.put(None)
+
+    def retries(self) -> Retries:
+        """Return the retries of one call."""
+        return Retries(self._settings)
 
     def exchange(self, call: Call) -> Answer:
         """Attempt a call once.

@@ -189,8 +189,10 @@ class Handle:
     def _set_body(self, call: Call) -> None:
         body, curl = call.content, self.curl
         self.is_starved = self._is_complete = False
-        if call.method == "GET":
+        if call.method in ("GET", "HEAD"):
             curl.setopt(pycurl.HTTPGET, 1)
+            if call.method == "HEAD":
+                curl.setopt(pycurl.NOBODY, 1)  # until the next HTTPGET or POST
             return
         if body is None or isinstance(body, bytes):
             curl.setopt(pycurl.POST, 1)

@@ -1,0 +1,10 @@
+"""Clients of static trees (docs/protocol.md, section 8): the engine of a gateway, in the process of the client.
+
+```
+client: sends, verifies ──► transport: routes of a gateway ──► engine ──► origin store ──► upstream: GET by libcurl
+                                                                          checks digests
+```
+
+``upstream`` reads objects over HTTP, ``transport`` answers calls, ``blocking`` does so for the blocking client.
+``export`` writes a static tree to a folder, ``folder`` is that folder, and ``check`` compares one with its names.
+"""

@@ -1,0 +1,245 @@
+"""Export of roots to a static tree in a folder: only what is not there, and each page after all that it leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from coregw._core import Cid, PageLinks, page_links
+from coregw.client.folders.parallel import for_each
+from coregw.client.operations.record import check_name
+from coregw.client.query import CidLike
+from coregw.client.settings import ClientSettings
+from coregw.client.static.folder import StaticFolder
+from coregw.client.static.source import open_source
+from coregw.engine.checks import ObjectChecks
+from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged
+from coregw.messages.record import PublishedRecord
+from coregw.store import Table
+from coregw.store.origin import OriginStore
+
+__all__ = ["Exported", "export_static"]
+
+_PAGES_AT_ONCE: Final = 64
+_PAYLOADS_AT_ONCE: Final = 16
+_READ_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export has written; what was there before is not counted.
+
+    Attributes:
+        roots: The number of roots.
+        pages: The number of pages.
+        payloads: The number of payloads.
+        bytes: The size of all of these.
+        requests: The number of requests to the source.
+        received: The number of bytes in the bodies of their answers.
+        record: What is now published under the name, if one was given.
+    """
+
+    roots: int = 0
+    pages: int = 0
+    payloads: int = 0
+    bytes: int = 0
+    requests: int = 0
+    received: int = 0
+    record: PublishedRecord | None = None
+
+
+async def export_static(
+    source: str,
+    root: CidLike,
+    folder: Path,
+    *,
+    payloads: bool = True,
+    name: tuple[str, str] | None = None,
+    settings: ClientSettings | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> Exported:
+    """Write a root, and everything below it, to a static tree (docs/protocol.md, section 8). O(what is not there yet).
+
+    An export that is interrupted leaves a tree that lacks the root; the next one goes on where it ended.
+
+    Args:
+        source: The address of a gateway, or ``static+`` and that of another static tree.
+        root: The root of a map or list.
+        folder: The folder of the static tree.
+        payloads: Whether payloads are written, too; otherwise readers must have them from elsewhere.
+        name: A scope and a name under which the root is published in the tree, by a small file that is replaced.
+        settings: Limits and timeouts.
+        progress: Called with further numbers of bytes that were written.
+
+    Raises:
+        InvalidInput: `root` is not a root, or `name` not a name; another export to the folder is running; roots nest
+            too deep.
+        RootNotFound, PayloadNotFound: The source does not hold the root, or something below it.
+        UpstreamDamaged: The source sent something else than what was named.
+        Unavailable: The source does not answer.
+        OSError: The file system refused an operation.
+    """
+    cid = Cid(root)
+    if cid.kind == "cas":
+        raise InvalidInput(f"{cid.text} is a payload, not a root", code="kind_mismatch")
+    if name is not None:
+        check_name(*name)
+    settings = settings or ClientSettings()
+    async with open_source(source, settings) as (store, upstream):
+        with StaticFolder(folder, payloads=payloads) as destination:
+            export = _Export(store, destination, settings.max_nesting, progress)
+            await export.root(bytes(cid), 0)
+            if name is not None:
+                export.done.record = _publish(destination, *name, cid.text)
+        export.done.requests, export.done.received = upstream.requests, upstream.received
+    return export.done
+
+
+class _Export:
+    """One export. `root` visits what is missing, depth first."""
+
+    def __init__(
+        self, store: OriginStore, folder: StaticFolder, max_nesting: int, progress: Callable[[int], None]
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._max_nesting = max_nesting
+        self._progress = progress
+        self._checks = ObjectChecks()
+        self._seen: set[bytes] = set()
+        """If the folder may have gaps: the digests, roots and multihashes of which everything is there."""
+        self.done = Exported()
+
+    async def root(self, root: bytes, depth: int) -> None:
+        """Export a root, by its binary CID; `depth` is the number of roots that it is nested in."""
+        if depth > self._max_nesting:
+            raise InvalidInput(f"roots nest deeper than {self._max_nesting}")
+        if root in self._seen or (not self._folder.may_have_gaps and self._folder.has_root(root)):
+            return
+        [row] = await self._store.get(Table.ROOTS, [root])
+        text = Cid(root).text
+        if row is None:
+            raise RootNotFound(f"{self._store.upstream.url} does not hold the root {text}")
+        await self._subtrees([Cid(root).digest], depth)
+        page = await asyncio.to_thread(self._folder.page, Cid(root).digest)
+        if page is None or not self._checks.is_root_page(root, page):
+            raise StoreDamaged(f"{self._folder.top}: the page of {text} was changed while it was exported")
+        if not self._folder.has_root(root):
+            await asyncio.to_thread(self._folder.put_root, root, page, is_last=depth == 0)
+            self._count(len(page))
+            self.done.roots += 1
+        self._seen.add(root)
+
+    async def _subtrees(self, digests: Sequence[bytes], depth: int) -> None:
+        """Export the pages with these digests, and all below them."""
+        for start in range(0, len(digests), _PAGES_AT_ONCE):
+            if pages := await self._missing(digests[start : start + _PAGES_AT_ONCE]):
+                await self._export_pages(pages, depth)
+
+    async def _export_pages(self, pages: Sequence[tuple[bytes, bytes]], depth: int) -> None:
+        found = await asyncio.to_thread(page_links, pages)
+        links = [each for each in found if each is not None]  # all of them: they were checked
+        if self._folder.payloads:
+            await self._payloads(_all(links, "payloads"))
+        for root in _all(links, "roots"):
+            await self.root(root, depth + 1)
+        await self._subtrees([*_all(links, "pages")], depth)
+        new = [(digest, page) for digest, page in pages if not self._folder.has_page(digest)]
+        await asyncio.to_thread(self._folder.put_pages, new)
+        self._count(sum(len(page) for _, page in new))
+        self.done.pages += len(new)
+        if self._folder.may_have_gaps:
+            self._seen.update(digest for digest, _ in pages)
+
+    async def _missing(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """Return the pages of which something may be missing, by digest."""
+        if not self._folder.may_have_gaps:
+            missing = [digest for digest in dict.fromkeys(digests) if not self._folder.has_page(digest)]
+            return await self._fetched(missing)
+        unseen = [digest for digest in dict.fromkeys(digests) if digest not in self._seen]
+        local = [(digest, self._folder.page(digest)) for digest in unseen]
+        there = [(digest, page) for digest, page in local if page is not None]
+        whole = [pair for pair, good in zip(there, self._checks.are_pages(there), strict=True) if good]
+        damaged = [pair[0] for pair in there if pair not in whole]
+        fetched = await self._fetched([digest for digest, page in local if page is None] + damaged)
+        await asyncio.to_thread(self._folder.put_pages, [pair for pair in fetched if pair[0] in damaged])
+        return whole + fetched
+
+    async def _fetched(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        pages = await self._store.get(Table.PAGES, digests) if digests else []
+        fetched: list[tuple[bytes, bytes]] = []
+        for digest, page in zip(digests, pages, strict=True):
+            if page is None:
+                raise StoreDamaged(f"{self._store.upstream.url} does not hold the page {digest.hex()} of a held root")
+            fetched.append((digest, page))
+        return fetched
+
+    async def _payloads(self, multihashes: Iterable[bytes]) -> None:
+        unseen = [each for each in multihashes if each not in self._seen]
+        missing = [each for each in unseen if not await asyncio.to_thread(self._is_there, each)]
+        await for_each(missing, self._payload, _PAYLOADS_AT_ONCE)
+        if self._folder.may_have_gaps:
+            self._seen.update(unseen)
+
+    async def _payload(self, multihash: bytes) -> None:
+        file = await self._store.open_payload(multihash)
+        if file is None:
+            name = Cid(b"\x01\x55" + multihash).text
+            raise PayloadNotFound(
+                f"{self._store.upstream.url} does not hold the payload {name}; nothing may be missing"
+            )
+        with file:
+            size = await asyncio.to_thread(self._folder.put_payload, multihash, file)
+        self._count(size)
+        self.done.payloads += 1
+
+    def _is_there(self, multihash: bytes) -> bool:
+        """Whether a payload is there; if the folder may have gaps, with the right bytes."""
+        if not self._folder.has_payload(multihash):
+            return False
+        if not self._folder.may_have_gaps:
+            return True
+        hasher, expected = self._checks.hasher(multihash)
+        with self._folder.payload(multihash) as file:
+            while chunk := file.read(_READ_BYTES):
+                hasher.update(chunk)
+        return hasher.digest() == expected
+
+    def _count(self, size: int) -> None:
+        self.done.bytes += size
+        self._progress(size)
+
+
+def _all(links: Sequence[PageLinks], kind: str) -> dict[bytes, None]:
+    """Return what pages lead to, each once, in tree order."""
+    return dict.fromkeys(each for one in links for each in getattr(one, kind))
+
+
+def _publish(folder: StaticFolder, scope: str, name: str, root: str) -> PublishedRecord:
+    """Write the record of a name, unless it names the root already."""
+    before = folder.record(scope, name)
+    try:
+        current = None if before is None else msgspec.json.decode(before, type=PublishedRecord)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"{folder.top}: the record of {scope}/{name} is malformed: {error}") from None
+    if current is not None and current.root == root:
+        return current
+    if current is not None and current.frozen:
+        raise InvalidInput(f"{scope}/{name} is frozen at revision {current.revision}", code="record_frozen")
+    record = PublishedRecord(
+        scope=scope,
+        name=name,
+        root=root,
+        revision=1 if current is None else current.revision + 1,
+        previous_root=None if current is None else current.root,
+        published_at=datetime.now(UTC),
+        frozen=False,
+    )
+    folder.put_record(scope, name, msgspec.json.encode(record))
+    return record

@@ -1,0 +1,201 @@
+"""The transport of a client of a static tree: answers its calls in this process, as a gateway would over HTTP.
+
+A call is served by the engine of the gateway, over a store that reads the tree. Answers, and errors with their codes,
+are those of a gateway byte for byte, and the client verifies them like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import IO, Final
+
+import msgspec
+from msgspec import UNSET
+
+from coregw import _core
+from coregw.client.exchange import Answer, Attempt, Call, error_from
+from coregw.client.settings import MIB, ClientSettings
+from coregw.client.static.upstream import HttpUpstream
+from coregw.client.transport.address import Address
+from coregw.client.transport.retries import Retries
+from coregw.engine import Engine
+from coregw.engine.checks import ObjectChecks
+from coregw.errors import (
+    ERROR_CODES,
+    CoregwError,
+    InvalidInput,
+    PayloadNotFound,
+    ProofError,
+    RecordNotFound,
+    StoreDamaged,
+    Unavailable,
+    UpstreamDamaged,
+)
+from coregw.messages import Error, encode
+from coregw.store.origin import OriginStore
+
+__all__ = ["StaticTransport"]
+
+_CACHE_BYTES: Final = 64 * MIB
+_CHUNK_BYTES: Final = 256 << 10
+_IDENTITY: Final = "identity"
+_DIFF: Final = re.compile(r"/v1/roots/([a-z0-9]+)/diff/([a-z0-9]+)")
+_CAR: Final = re.compile(r"/v1/roots/([a-z0-9]+)/car")
+_PAYLOAD: Final = re.compile(r"/v1/cas/([a-z0-9]+)")
+_RECORD: Final = re.compile(r"/admin/v1/scopes/([A-Za-z0-9._-]{1,128})/roots/([A-Za-z0-9._-]{1,128})")
+_MAX_RECORD_BYTES: Final = 4096
+
+
+class StaticTransport:
+    """Answers the calls of an asynchronous client. For the tasks of one event loop.
+
+    Args:
+        address: The static tree.
+        settings: The client's settings. Its retries are made for each object.
+
+    Attributes:
+        upstream: Counts what is requested of the tree.
+    """
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self._address = address
+        self._settings = settings
+        self.upstream: Final = HttpUpstream(address, settings)
+        self._store = OriginStore(self.upstream, ObjectChecks(), requests_at_once=settings.connections)
+        self._engine = Engine(self._store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
+        self._posts: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
+            "/v1/resolve": self._engine.resolve,
+            "/v1/resolve/batch": self._engine.resolve_batch,
+            "/v1/read": self._engine.read,
+            "/v1/map-proof": self._engine.map_proof,
+            "/v1/scan": self._engine.scan,
+        }
+
+    def retries(self) -> Retries:
+        """Return the retries of one call: none, since each object that it needs was requested repeatedly."""
+        return Retries(replace(self._settings, attempts=1))
+
+    async def exchange(self, call: Call) -> Answer:
+        """Answer a call.
+
+        Raises:
+            ProofError: An object of the tree is not what its name says; the message has its URL.
+            CoregwError: As a gateway's error with the same code.
+            Unavailable: The tree could not be read.
+        """
+        attempt = Attempt(call, self._settings)
+        async with aclosing(self._parts(call)) as parts:
+            part = await self._next(call, parts)
+            attempt.start(200, {})
+            while part is not None:
+                attempt.feed(part)
+                part = await self._next(call, parts)
+        return attempt.end()
+
+    async def aclose(self) -> None:
+        """Close the connections, and wait for worker threads."""
+        await self._engine.close()
+
+    async def _next(self, call: Call, parts: AsyncGenerator[bytes, None]) -> bytes | None:
+        """Return the next part of an answer, None at its end, with errors as a client of a gateway gets them."""
+        try:
+            return await anext(parts, None)
+        except UpstreamDamaged as error:
+            raise ProofError(f"{call.what}: {error.message}", check="digest") from None
+        except StoreDamaged as error:
+            raise StoreDamaged(f"{call.what}: {self._address.shown}: {error.message}") from None
+        except (Unavailable, ProofError):
+            raise
+        except CoregwError as error:
+            raise _as_from_a_gateway(call, error) from None
+
+    async def _parts(self, call: Call) -> AsyncGenerator[bytes, None]:
+        """Yield the body of the answer."""
+        content = call.content if isinstance(call.content, bytes) else b""
+        path, query = call.path, call.params
+        if call.method == "POST" and path in self._posts:
+            yield await self._posts[path](content)
+        elif call.method == "POST" and path == "/v1/cas/car":
+            async for part in self._payloads(_core.read_get_batch(content)):
+                yield part
+        elif call.method == "POST" and path == "/v1/cas/batch" and not _core.read_cas_batch(content, len(content))[0]:
+            yield await self._engine.payloads.batch(content, len(content))
+        elif call.method == "GET" and (found := _PAYLOAD.fullmatch(path)):
+            async for part in self._payload(_core.Cid(found[1])):
+                yield part
+        elif call.method == "GET" and (found := _DIFF.fullmatch(path)):
+            limit = int(query.get("limit", "1000"))
+            yield await self._engine.diff(found[1], found[2], query.get("prefix", ""), query.get("after"), limit)
+        elif call.method == "GET" and (found := _CAR.fullmatch(path)):
+            chunks = await self._engine.cars.export_car(found[1], payloads=query.get("payloads") == "true")
+            async with aclosing(chunks):
+                async for part in chunks:
+                    yield part
+        elif call.method == "GET" and (found := _RECORD.fullmatch(path)):
+            record = await self.upstream.get(path, _MAX_RECORD_BYTES)
+            if record is None:
+                raise RecordNotFound(f"no record {found[1]}/{found[2]} is published")
+            yield record
+        else:
+            raise InvalidInput(f"{self._address.shown} is a static tree, which is only read", code="method_not_allowed")
+
+    async def _payload(self, cid: _core.Cid) -> AsyncIterator[bytes]:
+        """Yield a payload. There is no look-up before, as a gateway makes it: it would be another request."""
+        if cid.hash_name == _IDENTITY:
+            yield cid.digest
+            return
+        file = await self._store.open_payload(cid.multihash)
+        if file is None:
+            raise PayloadNotFound(f"the payload {cid.text} is not held")
+        with file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+
+    async def _payloads(self, cids: Sequence[_core.Cid]) -> AsyncIterator[bytes]:
+        """Yield the CAR of many payloads, without those that are not held; a few are requested ahead."""
+        yield _core.payload_car_header()
+        ahead: list[tuple[_core.Cid, asyncio.Task[IO[bytes] | None] | None]] = []
+        rest = iter(cids)
+        try:
+            while True:
+                while len(ahead) < self._settings.connections and (cid := next(rest, None)) is not None:
+                    is_stored = cid.hash_name != _IDENTITY
+                    open_payload = self._store.open_payload
+                    ahead.append((cid, asyncio.create_task(open_payload(cid.multihash)) if is_stored else None))
+                if not ahead:
+                    return
+                cid, task = ahead[0]
+                file = None if task is None else await task
+                ahead.pop(0)
+                if task is None:
+                    yield _core.block_head(cid, len(cid.digest)) + cid.digest
+                elif file is not None:
+                    with file:
+                        yield _core.block_head(cid, file.seek(0, 2))
+                        file.seek(0)
+                        while chunk := file.read(_CHUNK_BYTES):
+                            yield chunk
+        finally:
+            await _closed([task for _, task in ahead if task is not None])
+
+
+async def _closed(tasks: Sequence[asyncio.Task[IO[bytes] | None]]) -> None:
+    """Cancel requests that were made ahead, and close the files of those that have ended."""
+    for task in tasks:
+        task.cancel()
+    for file in await asyncio.gather(*tasks, return_exceptions=True):
+        if file is not None and not isinstance(file, BaseException):
+            file.close()
+
+
+def _as_from_a_gateway(call: Call, error: CoregwError) -> CoregwError:
+    """Return the exception that a gateway's response to this error would be."""
+    known = ERROR_CODES.get(error.code)
+    if known is None or error.code == "internal":
+        return error
+    details = UNSET if error.details is None else msgspec.Raw(error.details)
+    return error_from(call, known.status, encode(Error(error=error.code, message=error.message, details=details)))

@@ -1,0 +1,122 @@
+"""Objects by path over HTTP, from a gateway or a static tree: what `coregw.store.origin.OriginStore` reads from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from coregw.client.exchange import Answer, Call, Sink
+from coregw.client.query import encode
+from coregw.client.settings import ClientSettings
+from coregw.client.transport.address import Address
+from coregw.client.transport.asynchronous import AsyncTransport
+from coregw.client.transport.retries import Retries
+from coregw.errors import CoregwError, NotFound, ProofError
+from coregw.messages.batch import GetPagesRequest
+
+__all__ = ["HttpUpstream"]
+
+
+class HttpUpstream:
+    """Implements `coregw.store.origin.Upstream` by the transport of clients, with its settings and retries.
+
+    Args:
+        address: A gateway, or a static tree.
+        settings: The settings of the connections and retries.
+
+    Attributes:
+        requests: The number of requests sent.
+        received: The number of bytes of the bodies received.
+    """
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self._address = address
+        self._settings = settings
+        self._transport = AsyncTransport(address, settings)
+        self.requests = 0
+        self.received = 0
+
+    @property
+    def url(self) -> str:
+        """The address without credentials."""
+        return self._address.url
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether it is a gateway, which sends many pages in one answer."""
+        return not self._address.is_static
+
+    async def get(self, path: str, max_bytes: int) -> bytes | None:
+        """Return the bytes of an object, None for a 404.
+
+        Raises:
+            TooLarge: There are more than `max_bytes`.
+            Unavailable: The upstream did not answer, or is unavailable, after all retries.
+        """
+        answer = await self._found(Call("GET", path, max_bytes, f"get {path}"))
+        return None if answer is None else answer.body
+
+    async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
+        """Stream an object into what `sink` returns for each attempt; False for a 404. Raises as `get`."""
+
+        def counted() -> Sink:
+            return _Counted(self, sink())
+
+        call = Call("GET", path, self._settings.max_payload_bytes, f"get {path}", sink=counted)
+        return await self._found(call) is not None
+
+    async def size(self, path: str) -> int | None:
+        """Return the Content-Length of an object, None for a 404.
+
+        Raises:
+            ProofError: The answer has no Content-Length.
+            TooLarge, Unavailable: As `get`.
+        """
+        call = Call("HEAD", path, self._settings.max_payload_bytes, f"look up {path}")
+        answer = await self._found(call)
+        if answer is not None and answer.length is None:
+            raise ProofError(f"{call.what}: {self.url}: the answer has no Content-Length", check="answer")
+        return None if answer is None else answer.length
+
+    async def pages(self, digests: Sequence[bytes], max_bytes: int) -> bytes:
+        """Return the CAR of ``POST /v1/pages/car``. Raises as `get`."""
+        content = encode(GetPagesRequest(pages=[digest.hex() for digest in digests]))
+        call = Call("POST", "/v1/pages/car", max_bytes, f"get {len(digests):,} pages", content=content)
+        return (await self._exchange(call)).body
+
+    async def aclose(self) -> None:
+        """Close the connections. What is in progress is cancelled."""
+        await self._transport.aclose()
+
+    async def _found(self, call: Call) -> Answer | None:
+        try:
+            return await self._exchange(call)
+        except NotFound:
+            return None
+
+    async def _exchange(self, call: Call) -> Answer:
+        retries = Retries(self._settings)
+        while True:
+            self.requests += 1
+            try:
+                answer = await self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error)
+                if wait is None:
+                    raise
+            else:
+                self.received += len(answer.body)
+                return answer
+            await asyncio.sleep(wait)
+
+
+class _Counted:
+    """A sink whose bytes are counted."""
+
+    def __init__(self, upstream: HttpUpstream, sink: Sink) -> None:
+        self._upstream = upstream
+        self._write = sink.write
+
+    def write(self, chunk: bytes) -> None:
+        self._upstream.received += len(chunk)
+        self._write(chunk)

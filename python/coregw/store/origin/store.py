@@ -1,0 +1,327 @@
+"""The store of `coregw.store.origin`."""
+
+# ruff: noqa: D102 - the protocol documents the methods
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from tempfile import SpooledTemporaryFile
+from typing import IO, Final, NoReturn, TypeVar
+
+from coregw.errors import PayloadNotFound, TooLarge, Unavailable, UpstreamDamaged
+from coregw.store import CHUNK_BYTES, PayloadWriter, Stored, Table
+from coregw.store.arguments import check_listing, check_range, check_renewal, check_whole_payload
+from coregw.store.origin.blocks import blocks_of
+from coregw.store.origin.upstream import (
+    MAX_PAGE_BYTES,
+    Checks,
+    Hasher,
+    Upstream,
+    page_path,
+    payload_path,
+    root_path,
+)
+
+__all__ = ["OriginStore"]
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+_BATCH_PAGES: Final = 256
+"""The number of pages in one request to a gateway, which may have 4 MiB."""
+
+_MIN_BATCH_PAGES: Final = 3
+"""Fewer pages are requested one by one, since caches between here and the gateway may have them."""
+
+_BLOCK_HEAD_BYTES: Final = 64
+_TOPS: Final = 64
+"""The number of top pages that are kept from the answer about their roots until they are read."""
+
+_THREAD_PAGES: Final = 8
+"""More pages than these are checked in a worker thread."""
+
+
+class OriginStore:
+    """Reads from an `Upstream`, checks everything, and keeps nothing but a few top pages.
+
+    Args:
+        upstream: Where objects are; `close` closes it.
+        checks: How they are compared with their names.
+        requests_at_once: Requests for objects in progress.
+    """
+
+    def __init__(self, upstream: Upstream, checks: Checks, *, requests_at_once: int = 16) -> None:
+        self.upstream = upstream
+        self._checks = checks
+        self._places = asyncio.Semaphore(requests_at_once)
+        self._tops: OrderedDict[bytes, bytes] = OrderedDict()
+        self._asked: dict[bytes, asyncio.Future[bytes | None]] = {}
+        """The requests for roots in progress, by digest: their pages need no request of their own."""
+        self._is_closed = False
+
+    @property
+    def expiries(self) -> int:
+        return 0
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._require_open()
+        if table is Table.PAGES:
+            return await self._pages(keys)
+        if table is Table.ROOTS:
+            pages = await self._each(self._root, keys)
+            return [None if page is None else b"" for page in pages]
+        return [None] * len(keys)
+
+    async def list_rows(
+        self, table: Table, prefix: bytes, after: bytes | None, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        self._require_open()
+        check_listing(prefix, limit)
+        return []
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        """Look roots or payloads up: nothing here has a date."""
+        check_renewal(kind)
+        if kind is Stored.PAYLOADS:
+            return await self.stat_payloads(keys)
+        return [None if row is None else 0 for row in await self.get(Table.ROOTS, keys)]
+
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
+        self._refuse()
+
+    async def compare_and_set(
+        self,
+        table: Table,
+        key: bytes,
+        expected: bytes | None,
+        value: bytes,
+        further: Sequence[tuple[bytes, bytes]] = (),
+        requires: Sequence[bytes] = (),
+    ) -> bool:
+        self._refuse()
+
+    async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
+        self._refuse()
+
+    # --- payloads -----------------------------------------------------------------------------------------------------
+
+    def begin_payload(self) -> PayloadWriter:
+        self._refuse()
+
+    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        self._refuse()
+
+    async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
+        """Ask for the sizes of payloads. They are what the upstream says: only reading a payload checks it."""
+        self._require_open()
+        return await self._each(lambda multihash: self.upstream.size(payload_path(multihash)), multihashes)
+
+    async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        self._require_open()
+        return await self._each(self._small_payload, multihashes)
+
+    async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """Read a range of a payload. All of the payload is read and checked first: a part of it can't be checked."""
+        check_range(start, end)
+        file = await self.open_payload(multihash)
+        if file is None:
+            raise PayloadNotFound(f"the payload {multihash.hex()} is not held by {self.upstream.url}")
+        with file:
+            file.seek(start)
+            left = -1 if end is None else end - start
+            while left and (chunk := file.read(CHUNK_BYTES if left < 0 else min(left, CHUNK_BYTES))):
+                left -= len(chunk) if left > 0 else 0
+                yield chunk
+
+    async def open_payload(self, multihash: bytes) -> IO[bytes] | None:
+        """Read and check a whole payload; in memory up to 1 MiB, in a temporary file if it is longer.
+
+        Returns:
+            A file at its start, for the caller to close; None if the upstream does not have the payload.
+
+        Raises:
+            UpstreamDamaged: The bytes do not have the multihash.
+            TooLarge: The payload is longer than the upstream's limit.
+        """
+        self._require_open()
+        received = _Received(lambda: self._checks.hasher(multihash))
+        path = payload_path(multihash)
+        try:
+            async with self._places:
+                if not await self.upstream.download(path, received.restarted):
+                    received.file.close()
+                    return None
+            if not received.is_whole():
+                raise self._damaged(path, f"the bytes do not have the multihash {multihash.hex()}")
+        except BaseException:
+            received.file.close()
+            raise
+        received.file.seek(0)
+        return received.file
+
+    # --- the store as a whole -----------------------------------------------------------------------------------------
+
+    async def healthy(self) -> bool:
+        return not self._is_closed
+
+    async def obstacles(self) -> list[str]:
+        return ["the store is closed" if self._is_closed else f"{self.upstream.url} is only read"]
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await self.upstream.aclose()
+
+    # --- pages and roots ----------------------------------------------------------------------------------------------
+
+    async def _pages(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        await asyncio.sleep(0)  # a request for their root may begin in this iteration of the event loop
+        distinct = dict.fromkeys(digests)
+        missing = [digest for digest in distinct if digest not in self._tops and digest not in self._asked]
+        found: dict[bytes, bytes | None] = {}
+        if self.upstream.has_batches and len(missing) >= _MIN_BATCH_PAGES:
+            starts = range(0, len(missing), _BATCH_PAGES)
+            parts = await self._each(self._batch, [missing[at : at + _BATCH_PAGES] for at in starts])
+            for part in parts:
+                found |= part
+        rest = [digest for digest in distinct if digest not in found]
+        found |= zip(rest, await self._each(self._page, rest), strict=True)
+        return [found[digest] for digest in digests]
+
+    async def _page(self, digest: bytes) -> bytes | None:
+        if (asked := self._asked.get(digest)) is not None:
+            with suppress(Exception):  # the page may still be had on its own
+                await asyncio.shield(asked)
+        if (top := self._tops.pop(digest, None)) is not None:
+            return top
+        path = page_path(digest)
+        page = await self._bounded(path)
+        if page is not None and self._checks.are_pages([(digest, page)]) != [True]:
+            raise self._damaged(path, "the bytes are not the page with this digest")
+        return page
+
+    async def _batch(self, digests: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """Request pages together. What the answer leaves out, or has wrong, is not in the result."""
+        limit = (len(digests) + 1) * (MAX_PAGE_BYTES + _BLOCK_HEAD_BYTES)
+        async with self._places:
+            answer = await self.upstream.pages(digests, limit)
+        try:
+            pages = blocks_of(answer)
+        except ValueError as error:
+            raise self._damaged("/v1/pages/car", f"the answer is malformed: {error}") from None
+        found: dict[bytes, bytes | None] = {}
+        pairs = list(zip(digests, pages, strict=False))
+        if len(pages) == len(digests) and all(await self._are_pages(pairs)):
+            found.update(pairs)
+            return found
+        remaining = iter(pages)
+        page = next(remaining, None)
+        for digest in digests:  # those that are left out are skipped
+            if page is not None and self._checks.are_pages([(digest, page)]) == [True]:
+                found[digest] = page
+                page = next(remaining, None)
+        return found
+
+    async def _are_pages(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+        if len(pairs) <= _THREAD_PAGES:
+            return self._checks.are_pages(pairs)
+        return await asyncio.to_thread(self._checks.are_pages, pairs)
+
+    async def _root(self, root: bytes) -> bytes | None:
+        """Ask for a root, and keep its page until it is read. Concurrent calls share a request."""
+        digest = root[-32:]
+        if (asked := self._asked.get(digest)) is not None:
+            with suppress(Exception):
+                await asyncio.shield(asked)
+        future = self._asked[digest] = asyncio.get_running_loop().create_future()
+        page = None
+        try:
+            page = await self._bounded(path := root_path(root))
+            if page is not None:
+                if not self._checks.is_root_page(root, page):
+                    page = None
+                    raise self._damaged(path, "the bytes are not the page of this root")
+                self._tops[digest] = page
+                if len(self._tops) > _TOPS:
+                    self._tops.popitem(last=False)
+            return page
+        finally:
+            if self._asked.get(digest) is future:
+                del self._asked[digest]
+            future.set_result(page)
+
+    async def _bounded(self, path: str) -> bytes | None:
+        """Request a page."""
+        try:
+            async with self._places:
+                return await self.upstream.get(path, MAX_PAGE_BYTES)
+        except TooLarge:
+            raise self._damaged(path, f"the answer is longer than {MAX_PAGE_BYTES:,} bytes, as no page is") from None
+
+    async def _small_payload(self, multihash: bytes) -> bytes | None:
+        file = await self.open_payload(multihash)
+        if file is None:
+            return None
+        with file:
+            check_whole_payload(multihash, file.seek(0, 2))
+            file.seek(0)
+            return file.read()
+
+    async def _each(self, function: Callable[[K], Awaitable[R]], keys: Sequence[K]) -> list[R]:
+        """Call a function for each key, concurrently; if one call fails, the others are cancelled."""
+        if len(keys) == 1:
+            return [await function(keys[0])]
+        tasks = [asyncio.ensure_future(function(key)) for key in keys]
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    def _damaged(self, path: str, why: str) -> UpstreamDamaged:
+        return UpstreamDamaged(f"{self.upstream.url}{path}: {why}; nothing of it is used")
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise Unavailable("the store is closed")
+
+    def _refuse(self) -> NoReturn:
+        self._require_open()
+        raise Unavailable(f"{self.upstream.url} is only read: nothing can be stored here")
+
+
+class _Received:
+    """A payload as it arrives: hashed, and spooled."""
+
+    def __init__(self, new_hasher: Callable[[], tuple[Hasher, bytes]]) -> None:
+        self._new_hasher = new_hasher
+        self._hasher, self._expected = new_hasher()
+        # Closed by whoever the payload is given to.
+        self.file: IO[bytes] = SpooledTemporaryFile(max_size=CHUNK_BYTES, prefix="coregw-")  # noqa: SIM115
+
+    def restarted(self) -> _Received:
+        """Forget what an earlier attempt has received."""
+        self.file.seek(0)
+        self.file.truncate()
+        self._hasher, self._expected = self._new_hasher()
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        self._hasher.update(chunk)
+        self.file.write(chunk)
+
+    def is_whole(self) -> bool:
+        """Whether what has arrived has the digest."""
+        return self._hasher.digest() == self._expected

@@ -1,0 +1,468 @@
+"""Static trees: what a client reads from files is byte for byte what a gateway answers, and nothing is trusted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+import static_counts
+from coregw import Cid, payload_cid
+from coregw._core import page_links
+from coregw.client import AsyncClient, Client, ClientSettings, query
+from coregw.client.exchange import Answer, Call
+from coregw.client.static.check import check_static
+from coregw.client.static.export import Exported, export_static
+from coregw.client.static.folder import MARK, TEMPORARY, StaticFolder
+from coregw.errors import (
+    CoregwError,
+    InvalidInput,
+    PayloadNotFound,
+    ProofError,
+    RecordNotFound,
+    RootNotFound,
+    StoreDamaged,
+    Unavailable,
+    UpstreamDamaged,
+)
+from coregw.store.origin import page_path, payload_path, root_path
+from gateways import Reply, honest_gateway, lying_gateway
+from static_trees import Sample, needs_nginx, nginx_server, python_server, sample
+
+SETTINGS = ClientSettings(idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002, connections=4)
+SERVERS = [python_server, pytest.param(nginx_server, marks=needs_nginx)]
+
+
+def export(source: str, root: str, folder: Path, **options: object) -> Exported:
+    return anyio.run(partial(export_static, settings=SETTINGS, **options), source, root, folder)
+
+
+class Trees:
+    """A gateway with roots, and a static tree of them."""
+
+    def __init__(self, gateway: str, top: Path) -> None:
+        self.gateway = gateway
+        self.top = top
+        with Client(gateway, SETTINGS) as client:
+            (source := top.with_name("source")).mkdir()
+            self.sample: Sample = sample(client, source)
+        self.exported = [
+            export(gateway, each, top, name=("docs", "main"))
+            for each in (
+                self.sample.root,
+                self.sample.changed,
+                self.sample.folder,
+                self.sample.changed_folder,
+            )
+        ]
+
+    def file(self, path: str) -> Path:
+        return self.top / path[1:]
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trees]:
+    folder = tmp_path_factory.mktemp("static")
+    with honest_gateway(folder / "data") as url:
+        yield Trees(url, folder / "tree")
+
+
+@contextmanager
+def replaced(file: Path, content: bytes | None) -> Iterator[None]:
+    """Change a file, or remove it, for a while."""
+    before = file.read_bytes()
+    try:
+        file.unlink() if content is None else file.write_bytes(content)
+        yield
+    finally:
+        file.write_bytes(before)
+
+
+# --- the same answers -------------------------------------------------------------------------------------------------
+
+
+def operations(s: Sample, folder: Path) -> dict[str, Callable[[Client], object]]:
+    """Every operation that reads, with arguments for success and failure."""
+    absent = payload_cid(b"absent")
+    absent_root = Cid(bytes(Cid(s.root))[:-32] + hashlib.sha256(b"absent").digest()).text
+    names = [f"directory {i % 5}/file {i}" for i in range(400)]
+    queries = [
+        query.resolve(s.root, "directory 1/file 1"),
+        query.resolve(s.root, "nested/b/7"),
+        query.resolve(s.root, "file/12"),
+        query.resolve(s.root, ""),
+        query.resolve(s.root, "nested/b/none"),
+        query.resolve(absent_root, "a"),
+        query.read_key(s.root, "@payload"),
+        query.read_key(s.root, "none"),
+        query.read_index(s.file, 5),
+        query.read_index(s.file, 5000),
+        query.read_index(s.root, 1),
+        query.read_range(s.file, 100, 300),
+        query.map_proof(s.blake3, "b/1"),
+        query.map_proof(s.blake3, "b"),
+        query.map_keys(s.root, names),
+        query.scan(s.root),
+        query.scan(s.root, "directory 3", "directory 3/file 503", 100),
+        query.scan(s.empty),
+    ]
+    found: dict[str, Callable[[Client], object]] = {
+        f"{number} {each.what}": partial(lambda client, each: client.query(each), each=each)
+        for number, each in enumerate(queries)
+    }
+    return found | {
+        "prove_keys": lambda client: client.prove_keys(s.root, [*names, "none"]),
+        "resolve_many": lambda client: client.resolve_many(s.root, [*names, "nested/b/3", "none"]),
+        "entries": lambda client: list(client.entries(s.root)),
+        "walk": lambda client: list(client.walk(s.root)),
+        "children": lambda client: [list(client.children(s.root, each)) for each in ("", "directory 4")],
+        "locate": lambda client: client.locate(s.root, "nested/b"),
+        "contents": lambda client: [*client.contents(s.file), *client.contents(s.large)],
+        "list_size": lambda client: (client.list_size(s.file), client.list_elements(s.file)),
+        "get_payload": lambda client: client.get_payload(s.large),
+        "get identity": lambda client: client.get_payload("bafkqac3imvwgy3zao5xxe3de"),
+        "get absent": lambda client: client.get_payload(absent),
+        "get too large": lambda client: client.get_payload(s.large, 1000),
+        "has_payloads": lambda client: client.has_payloads([s.large, absent, "bafkqaaa"]),
+        "diff": lambda client: list(client.diff(s.root, s.changed)),
+        "diff below": lambda client: list(client.diff(s.root, s.changed, "directory 1")),
+        "diff of suites": lambda client: list(client.diff(s.root, s.blake3)),
+        "diff_folders": lambda client: list(client.diff_folders(s.folder, s.changed_folder)),
+        "export_car": lambda client: _car(client, s.folder, folder, payloads=True),
+        "export_car without payloads": lambda client: _car(client, s.root, folder, payloads=False),
+    }
+
+
+def _car(client: Client, root: str, folder: Path, *, payloads: bool) -> bytes:
+    (file := folder / "a.car").unlink(missing_ok=True)
+    client.export_car(root, file, payloads=payloads)
+    return file.read_bytes()
+
+
+@contextmanager
+def recorded(client: Client) -> Iterator[list[tuple[str, str, bytes]]]:
+    """Record each call of a client: path, the code of its error if any, and the body of the answer or the error."""
+    calls: list[tuple[str, str, bytes]] = []
+    inner = client._transport.exchange
+
+    def exchange(call: Call) -> Answer:
+        try:
+            answer = inner(call)
+        except CoregwError as error:
+            calls.append((call.path, error.code, f"{type(error)} {error.message} {error.details!r}".encode()))
+            raise
+        calls.append((call.path, "", answer.body))
+        return answer
+
+    client._transport.exchange = exchange  # type: ignore[method-assign]
+    yield calls
+
+
+def outcome(client: Client, operation: Callable[[Client], object]) -> tuple[object, list[tuple[str, str, bytes]]]:
+    with recorded(client) as calls:
+        try:
+            value = operation(client)
+        except CoregwError as error:
+            value = (type(error), error.message, error.code, error.details)
+    return value, calls
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_every_operation_gets_byte_for_byte_what_a_gateway_answers(
+    trees: Trees, server: Callable[[Path], AbstractContextManager[str]], tmp_path: Path
+) -> None:
+    with server(trees.top) as url:
+        for name, operation in operations(trees.sample, tmp_path).items():
+            with Client(trees.gateway, SETTINGS) as gateway, Client(url, SETTINGS) as static:
+                assert outcome(static, operation) == outcome(gateway, operation), name
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_folder_is_restored_compared_and_updated(
+    trees: Trees, server: Callable[[Path], AbstractContextManager[str]], tmp_path: Path
+) -> None:
+    s = trees.sample
+    with server(trees.top) as url, Client(url, SETTINGS) as static, Client(trees.gateway, SETTINGS) as gateway:
+        dest = tmp_path / "restored"
+        assert static.get(s.folder, dest) == gateway.get(s.folder, tmp_path / "other")
+        assert static.diff_tree(s.folder, dest).differences == []
+        assert static.get(s.changed_folder, dest, delete=True, in_place=True).files == 2
+        assert gateway.diff_tree(s.changed_folder, dest).differences == []
+        assert static.get_payload(static.resolve(s.changed_folder, "b/c/other")) == b"changed"
+
+
+def test_the_asynchronous_client_reads_a_static_tree(trees: Trees) -> None:
+    async def read(url: str) -> object:
+        async with AsyncClient(url, SETTINGS) as client:
+            assert client.base_url == url
+            return await client.resolve(trees.sample.root, "nested/b/7"), [
+                each async for each in client.contents(trees.sample.file)
+            ]
+
+    with python_server(trees.top) as url:
+        assert anyio.run(read, url) == anyio.run(read, trees.gateway)
+
+
+def test_a_static_tree_takes_no_writes(trees: Trees, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    s = trees.sample
+    writes: list[Callable[[Client], object]] = [
+        lambda client: client.put_payload(b"x"),
+        lambda client: client.put_payloads([b"x", b"y"]),
+        lambda client: client.create_root({"a": s.large}),
+        lambda client: client.update(s.root, {"a": s.large}),
+        lambda client: client.is_complete(s.root),
+        lambda client: client.add(tmp_path, use_cache=False),
+    ]
+    with python_server(trees.top) as url, Client(url, SETTINGS) as client:
+        for write in writes:
+            with pytest.raises(InvalidInput, match="is a static tree, which is only read"):
+                write(client)
+
+
+def test_published_names_are_read(trees: Trees) -> None:
+    s = trees.sample
+    with python_server(trees.top) as url, Client(url, SETTINGS) as client:
+        record = client.published("docs", "main")
+        assert (record.root, record.revision, record.previous_root) == (s.changed_folder, 4, s.folder)
+        assert record == trees.exported[-1].record
+        with pytest.raises(RecordNotFound, match="docs/other"):
+            client.published("docs", "other")
+        with pytest.raises(InvalidInput):
+            client.published("docs", "a/b")
+
+
+def test_a_server_that_is_away_is_unavailable_and_each_object_is_requested_again() -> None:
+    asked: list[str] = []
+
+    def away(reply: Reply) -> Reply:
+        asked.append(reply.path)
+        return reply.with_body(b"", 503)
+
+    root = Cid("bagiofqabciqg4naltt73g6uytssujzv3pafcy6eqdu73gnzyo2crdiygc6x2ahi").text
+    with (
+        lying_gateway(away) as url,
+        Client(f"static+{url}", SETTINGS) as client,
+        pytest.raises(Unavailable, match="503"),
+    ):
+        client.resolve(root, "a")
+    assert asked == [f"/v1/roots/{root}"] * SETTINGS.attempts
+
+
+@pytest.mark.parametrize("text", ["static+ftp://a", "static+", "static+http://a?b", "gopher+http://a"])
+def test_an_address_is_checked(text: str) -> None:
+    with pytest.raises(InvalidInput, match="expected a URL"):
+        Client(text)
+
+
+def test_credentials_are_not_shown() -> None:
+    with Client("static+http://user:secret@127.0.0.1:1/tree/") as client:
+        assert client.base_url == "static+http://127.0.0.1:1/tree"
+    with pytest.raises(InvalidInput) as caught:
+        Client("static+http://user:secret@[")
+    assert "secret" not in str(caught.value)
+
+
+# --- nothing is trusted -----------------------------------------------------------------------------------------------
+
+
+def test_changed_objects_are_named_and_not_used(trees: Trees) -> None:
+    s = trees.sample
+    digest = Cid(s.root).digest
+    other_page = trees.file(page_path(Cid(s.changed).digest)).read_bytes()
+    payload = trees.file(payload_path(Cid(s.large).multihash))
+    below = next(
+        each for each in trees.file("/v1/pages").iterdir() if each.name != digest.hex() and each.stat().st_size > 4000
+    )
+    read: dict[Path, Callable[[Client], object]] = {
+        trees.file(root_path(bytes(Cid(s.root)))): lambda client: client.resolve(s.root, "large"),
+        below: lambda client: list(client.walk(s.root)) and list(client.walk(s.blake3)),
+        payload: lambda client: client.get_payload(s.large),
+    }
+    with python_server(trees.top) as url:
+        for file, operation in read.items():
+            content = file.read_bytes()
+            forged = [content[:20] + bytes([content[20] ^ 1]) + content[21:], content[:-1], b"", other_page]
+            if file is not payload:
+                forged.append(content + bytes(20_000))
+            for number, each in enumerate(forged):
+                with Client(url, SETTINGS) as client:
+                    with replaced(file, each), pytest.raises(ProofError) as caught:
+                        operation(client)
+                    where = f"{url.removeprefix('static+')}/{file.relative_to(trees.top)}"
+                    assert where in str(caught.value), number
+                    assert operation(client)  # nothing of it was kept
+
+
+def test_a_missing_page_is_named(trees: Trees) -> None:
+    s = trees.sample
+    digest = Cid(s.root).digest
+    [links] = page_links([(digest, trees.file(page_path(digest)).read_bytes())])
+    assert links is not None
+    missing = page_path(links.pages[0])
+    with python_server(trees.top) as url, Client(url, SETTINGS) as client, replaced(trees.file(missing), None):
+        with pytest.raises(StoreDamaged) as caught:
+            list(client.walk(s.root))
+        assert f"{url}: page {links.pages[0].hex()} of {s.root} is missing" in str(caught.value)
+
+
+def test_an_export_from_a_lying_source_keeps_nothing_of_it(trees: Trees, tmp_path: Path) -> None:
+    s = trees.sample
+
+    def forged(path: str) -> Callable[[Reply], Reply]:
+        def lie(reply: Reply) -> Reply:
+            if not reply.path.startswith(path) or reply.status != 200:
+                return reply
+            at = len(reply.body) // 2
+            return reply.with_body(reply.body[:at] + bytes([reply.body[at] ^ 1]) + reply.body[at + 1 :])
+
+        return lie
+
+    for path in ("/v1/roots/", "/v1/pages", "/v1/cas/"):
+        folder = tmp_path / path.replace("/", "_")
+        with lying_gateway(forged(path), trees.gateway) as url:
+            with pytest.raises(UpstreamDamaged, match=rf"{url}{path}") as caught:
+                export(url, s.root, folder)
+            assert "nothing of it is used" in str(caught.value)
+        found = check_static(folder)
+        assert found.roots == 0
+        assert [each for each in found.findings if not each.startswith(MARK)] == []
+        assert export(trees.gateway, s.root, folder).roots == 3
+        assert check_static(folder).findings == []
+
+
+# --- exports ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_export_writes_what_is_new(trees: Trees, tmp_path: Path) -> None:
+    first, second = trees.exported[:2]
+    assert (first.roots, second.roots) == (3, 2)  # with the list and the nested map; with the empty map
+    assert second.payloads == 0
+    assert second.pages <= 6 < first.pages
+    assert second.requests <= 10
+    again = export(trees.gateway, trees.sample.root, trees.top)
+    assert (again.requests, again.bytes) == (0, 0)
+    copied = export(trees.gateway, trees.sample.root, tmp_path)
+    with python_server(trees.top) as url:
+        assert export(url, trees.sample.root, tmp_path / "copy").bytes == copied.bytes  # from a static tree
+    assert files(tmp_path / "copy") == {name: each for name, each in files(tmp_path).items() if "copy" not in name}
+
+
+def files(top: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(top)): each.read_bytes() for each in top.rglob("*") if each.is_file()}
+
+
+def test_an_interrupted_export_is_continued(trees: Trees, tmp_path: Path) -> None:
+    s, left = trees.sample, 0
+
+    def away(reply: Reply) -> Reply:
+        nonlocal left
+        left -= 1
+        return reply if left >= 0 else reply.with_body(b"", 503)
+
+    whole = trees.exported[0]
+    with lying_gateway(away, trees.gateway) as url:
+        left = 40
+        with pytest.raises(Unavailable):
+            export(url, s.root, tmp_path)
+    assert (tmp_path / MARK).exists()
+    assert not list((tmp_path / "v1" / "roots").iterdir())
+    (tmp_path / "v1" / "cas" / f"{TEMPORARY}left").write_bytes(b"unfinished")
+    damaged = min((tmp_path / "v1" / "cas").iterdir())
+    damaged.write_bytes(b"lost by a power cut")
+    done = export(trees.gateway, s.root, tmp_path)
+    assert done.payloads < whole.payloads - 20
+    assert check_static(tmp_path).findings == []
+    assert not (tmp_path / MARK).exists()
+
+
+def test_payloads_can_be_left_out_and_added(trees: Trees, tmp_path: Path) -> None:
+    s = trees.sample
+    assert export(trees.gateway, s.root, tmp_path, payloads=False).payloads == 0
+    assert check_static(tmp_path).findings == []
+    with python_server(tmp_path) as url, Client(url, SETTINGS) as client:
+        assert client.resolve(s.root, "large") == s.large
+        with pytest.raises(PayloadNotFound):
+            client.get_payload(s.large)
+    added = export(trees.gateway, s.root, tmp_path)
+    assert (added.pages, added.roots, added.payloads) == (0, 0, trees.exported[0].payloads)
+
+
+def test_what_is_not_held_is_an_error(trees: Trees, tmp_path: Path) -> None:
+    absent = payload_cid(b"not held")
+    with Client(trees.gateway, SETTINGS) as client:
+        root = client.create_root({"a": absent})
+        nested = client.create_root({"a": Cid(bytes(Cid(root))[:-32] + bytes(32)).text})
+    with pytest.raises(PayloadNotFound, match=absent):
+        export(trees.gateway, root, tmp_path)
+    with pytest.raises(RootNotFound, match="does not hold the root"):
+        export(trees.gateway, nested, tmp_path)
+    with pytest.raises(InvalidInput, match="is a payload"):
+        export(trees.gateway, absent, tmp_path)
+    for scope, name in (("..", "a"), ("a", ".."), ("a", "b/c"), ("", "a")):
+        with pytest.raises(InvalidInput, match="expected 1 to 128"):
+            export(trees.gateway, root, tmp_path, payloads=False, name=(scope, name))
+    with StaticFolder(tmp_path), pytest.raises(InvalidInput, match="another export"):
+        export(trees.gateway, root, tmp_path)
+
+
+def test_a_check_finds_every_change(trees: Trees, tmp_path: Path) -> None:
+    s = trees.sample
+    export(trees.gateway, s.root, tmp_path, name=("docs", "main"))
+    whole = check_static(tmp_path)
+    assert (whole.roots, whole.records, whole.findings) == (3, 1, [])
+    for file in [each for each in tmp_path.rglob("*") if each.is_file()][::17]:
+        name = str(file.relative_to(tmp_path))
+        content = file.read_bytes()
+        with replaced(file, content[:20] + b"\xff" + content[21:]):
+            assert any(each.startswith(name) for each in check_static(tmp_path).findings), name
+    for folder in ("v1/pages", "v1/cas", "v1/roots"):
+        some = min((tmp_path / folder).iterdir())
+        with replaced(some, None):
+            assert any(f"leads to {folder}/{some.name}" in each for each in check_static(tmp_path).findings)
+        (stray := tmp_path / folder / "stray").write_bytes(b"stray")
+        assert any(each.startswith(f"{folder}/stray") for each in check_static(tmp_path).findings)
+        stray.unlink()
+    with pytest.raises(InvalidInput, match="not a static tree"):
+        check_static(tmp_path / "v1")
+
+
+@needs_nginx
+def test_nginx_lets_caches_keep_objects_and_no_errors(trees: Trees) -> None:
+    with nginx_server(trees.top) as url:
+        plain = url.removeprefix("static+")
+        for path in (root_path(bytes(Cid(trees.sample.root))), payload_path(Cid(trees.sample.large).multihash)):
+            answer = httpx2.get(plain + path)
+            assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+            assert answer.headers["content-type"] == "application/octet-stream"
+        record = httpx2.get(f"{plain}/admin/v1/scopes/docs/roots/main")
+        assert (record.headers["cache-control"], record.headers["content-type"]) == (
+            "public, max-age=60",
+            "application/json",
+        )
+        for path in (page_path(bytes(32)), f"/{MARK}", "/v1/pages/", "/"):
+            refused = httpx2.get(plain + path)
+            assert refused.status_code in (403, 404)
+            assert "cache-control" not in refused.headers
+        assert httpx2.post(plain + page_path(bytes(32))).status_code == 403
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_no_operation_costs_more_than_the_documentation_says() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text("utf-8")
+    rows = page.split(f"{static_counts.HEAD}\n|---|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+    cells = [row[2:-2].replace(",", "").replace("1000 files", "60 files").split(" | ") for row in rows]
+    documented = {name: [int(each) for each in numbers] for name, *numbers in cells}
+    measured = static_counts.measure(40_000, 60)
+    assert [row.operation.replace(",", "") for row in measured] == [*documented]
+    for row in measured:  # of a smaller map, and a smaller folder, than the documented ones
+        most = documented[row.operation.replace(",", "")]
+        assert all(here <= there for here, there in zip(row[1:], most, strict=True)), row

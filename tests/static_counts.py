@@ -1,0 +1,140 @@
+"""Counts of requests and bytes for each operation of a client of a static tree, cold and with what it has kept.
+
+As a program it prints the table of docs/operations.md, for a map of a million keys and a folder of a thousand files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from coregw import Cid, payload_cid
+from coregw.client import Client, ClientSettings
+from coregw.client.static.folder import StaticFolder
+from coregw.client.static.upstream import HttpUpstream
+from coregw.client.transport.address import Address
+from coregw.engine import Engine
+from coregw.store import Table
+from coregw.store.memory import MemoryStore
+from static_trees import python_server
+
+HEAD = "| operation | cold: requests | KiB | again, another key: requests | KiB |"
+
+
+class Row(NamedTuple):
+    """What an operation costs: with nothing kept, and then again on other keys."""
+
+    operation: str
+    requests: int
+    kib: int
+    requests_again: int
+    kib_again: int
+
+
+def write_tree(top: Path, keys: int, files: int) -> tuple[str, str, str]:
+    """Write a static tree of a map, the same map with one change, and a folder. Returns the roots."""
+    store = MemoryStore()
+    payloads = [b"contents of file %d\n" % i for i in range(files)]
+
+    async def build() -> list[str]:
+        engine = Engine(store)
+
+        async def lines(paths: list[str], target: Callable[[int], str]) -> AsyncIterator[bytes]:
+            for i, path in enumerate(paths):
+                yield f'["{path}","{target(i)}"]\n'.encode()
+
+        many = [f"directory {i % 997}/file {i}" for i in range(keys)]
+        fixed = payload_cid(b"a payload")
+        changed = payload_cid(payloads[0])
+        some = [f"{i % 10}/{i}" for i in range(files)]
+        roots = [
+            await engine.builds.build_root(lines(many, lambda _: fixed), "sha2-256"),
+            await engine.builds.build_root(lines(many, lambda i: changed if i == 7 else fixed), "sha2-256"),
+            await engine.builds.build_root(lines(some, lambda i: payload_cid(payloads[i])), "sha2-256"),
+        ]
+        tables = {table: dict(store._tables[table]) for table in (Table.PAGES, Table.ROOTS)}
+        with StaticFolder(top) as folder:
+            folder.put_pages([*tables[Table.PAGES].items()])
+            for payload in [*payloads, b"a payload"]:
+                with tempfile.TemporaryFile() as file:
+                    file.write(payload)
+                    file.seek(0)
+                    folder.put_payload(Cid(payload_cid(payload)).multihash, file)
+            for root in tables[Table.ROOTS]:
+                folder.put_root(root, tables[Table.PAGES][root[-32:]], is_last=False)
+        await engine.close()
+        return [each.decode().split('"')[3] for each in roots]
+
+    large, changed, folder_root = asyncio.run(build())
+    return large, changed, folder_root
+
+
+def measure(keys: int, files: int) -> list[Row]:
+    """Count what each operation costs."""
+    with tempfile.TemporaryDirectory(prefix="coregw-") as name:
+        top = Path(name) / "tree"
+        large, changed, folder = write_tree(top, keys, files)
+
+        def path(i: int) -> str:
+            return f"directory {i % 997}/file {i}"
+
+        operations: dict[str, Callable[[Client, int], object]] = {
+            "`resolve` of a key": lambda client, i: client.resolve(large, path(100 * i)),
+            "`prove_key` of an absent key": lambda client, i: client.prove_key(large, f"{path(100 * i)} none"),
+            "`cat` of a key": lambda client, i: client.get_payload(client.resolve(large, path(100 * i))),
+            "`scan` of 1,000 entries": lambda client, i: client.scan(large, (), path(100 * i)),
+            "`resolve_many` of 1,000 keys": lambda client, i: client.resolve_many(
+                large, [path(i + 7 * each) for each in range(1000)]
+            ),
+            "`diff` with one change": lambda client, i: list(client.diff(large, changed, path(7) if i else "")),
+            f"`get` of a folder of {files:,} files": lambda client, i: client.get(folder, Path(name) / f"{i}"),
+        }
+        rows = []
+        with python_server(top) as url, counted_upstreams() as upstreams:
+            for operation, run in operations.items():
+                with Client(url) as client:
+                    rows.append(Row(operation, *_cost(upstreams, run, client, 0), *_cost(upstreams, run, client, 1)))
+        return rows
+
+
+@contextmanager
+def counted_upstreams() -> Iterator[list[HttpUpstream]]:
+    """Collect all upstreams that are made: a restore has a client of its own."""
+    made: list[HttpUpstream] = []
+    make = HttpUpstream.__init__
+
+    def collect(upstream: HttpUpstream, address: Address, settings: ClientSettings) -> None:
+        make(upstream, address, settings)
+        made.append(upstream)
+
+    HttpUpstream.__init__ = collect  # type: ignore[method-assign]
+    try:
+        yield made
+    finally:
+        HttpUpstream.__init__ = make  # type: ignore[method-assign]
+
+
+def _cost(
+    upstreams: list[HttpUpstream], run: Callable[[Client, int], object], client: Client, number: int
+) -> tuple[int, int]:
+    """The requests and KiB of one operation."""
+
+    def counts() -> tuple[int, int]:
+        return sum(each.requests for each in upstreams), sum(each.received for each in upstreams)
+
+    requests, received = counts()
+    run(client, number)
+    requests, received = counts()[0] - requests, counts()[1] - received
+    return requests, -(-received // 1024)
+
+
+if __name__ == "__main__":
+    numbers = [int(each) for each in sys.argv[1:3]] or [1_000_000, 1000]
+    print(HEAD, "|---|---|---|---|---|", sep="\n")
+    for row in measure(*numbers):
+        print(f"| {row.operation} | " + " | ".join(f"{each:,}" for each in row[1:]) + " |")

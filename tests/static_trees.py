@@ -1,0 +1,129 @@
+"""Web servers for static trees: Python's, and nginx if it is there; and a tree with everything that a root can have."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from coregw.client import Client
+
+CONFIGURATION = Path(__file__).parent.parent / "deploy" / "nginx" / "static.conf"
+NGINX = os.environ.get("COREGW_TEST_NGINX") or shutil.which("nginx")
+
+needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed (COREGW_TEST_NGINX names it)")
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def python_server(folder: Path) -> Iterator[str]:
+    """Serve a folder by Python's own web server. Yields the address of the static tree."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=folder)) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"static+http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def nginx_server(folder: Path) -> Iterator[str]:
+    """Serve a folder by nginx with the configuration in deploy/. Yields the address of the static tree."""
+    assert NGINX is not None
+    place = folder.with_name(f"{folder.name}.nginx")
+    place.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    # nginx tells nobody which port it has, so it listens on one that this process finds free.
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as found:
+        port = found.server_address[1]
+    server = CONFIGURATION.read_text("utf-8").replace("listen 80;", f"listen 127.0.0.1:{port};")
+    server = server.replace("/srv/coregw-static", str(folder))
+    temporary = "".join(
+        f"{each}_temp_path {place}/{each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;" if os.geteuid() == 0 else ""
+    (place / "nginx.conf").write_text(
+        f"{user} daemon off; pid {place}/pid; error_log {place}/errors; worker_processes 1;\n"
+        f"events {{ }}\nhttp {{ access_log off; {temporary}\n{server} }}\n"
+    )
+    process = subprocess.Popen([NGINX, "-c", place / "nginx.conf", "-p", place], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(500):
+            try:
+                httpx2.get(f"http://127.0.0.1:{port}/")
+                break
+            except httpx2.ConnectError:
+                assert process.poll() is None, (place / "errors").read_text()
+                time.sleep(0.01)
+        yield f"static+http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Roots with everything that a root can have, held by a gateway with all payloads."""
+
+    root: str
+    changed: str
+    folder: str
+    changed_folder: str
+    file: str
+    blake3: str
+    large: str
+    empty: str
+
+
+def sample(client: Client, folder: Path) -> Sample:
+    """Add maps of several pages, nested roots, lists, blake3, a payload of several chunks, and two folders."""
+    cids = client.put_payloads([b"payload %d" % i for i in range(300)])
+    large = client.put_payload(bytes(range(256)) * 10_000)
+    files = client.create_list(cids[:200], [len(b"payload %d" % i) for i in range(200)])
+    blake3 = client.build({f"b/{i}": cids[i % 300] for i in range(500)}, "blake3")
+    arcs = {f"directory {i % 5}/file {i}": cids[i % 300] for i in range(1500)}
+    arcs |= {
+        "file": files,
+        "nested": blake3,
+        "large": large,
+        "identity": "bafkqac3imvwgy3zao5xxe3de",
+        "@payload": cids[0],
+    }
+    root = client.build(arcs)
+    empty = client.create_root({})
+    changed = client.update(
+        root, {"directory 1/new": cids[7], "directory 2/file 2": cids[9], "empty": empty}, ["large"]
+    )
+    for name, size in (("a", 10), ("b/long", 700_000), ("b/c/deep", 3000), ("b/c/other", 3000)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(b"%d %s\n" % (i, name.encode()) for i in range(size // 5))[:size])
+        os.utime(path, ns=(10**18, 10**18))
+    (folder / "link").symlink_to("a")
+    first = client.add(folder, attributes="no-times", use_cache=False).root
+    (folder / "b" / "c" / "other").write_bytes(b"changed")
+    (folder / "a").chmod(0o755)
+    second = client.add(folder, attributes="no-times", use_cache=False).root
+    return Sample(root, changed, first, second, files, blake3, large, empty)
