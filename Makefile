@@ -22,7 +22,7 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.record client client.query client.operations client.folders \
-	engine store store.postgres store.testing upkeep gateway plants cli)
+	client.static.check client.static.export engine store store.origin store.postgres store.testing upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.
 pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
@@ -110,6 +110,11 @@ test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run th
 		tests/store/test_postgres_traps.py tests/gateway/process/test_shared_store.py $(ARGS)
 	COREGW_TEST_SERVERS=required $(BIN)/python tests/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
 		admin.py admin_lasting.py batches.py cas.py diff.py payload_cars.py resolve.py roots.py)
+
+.PHONY: test-nginx
+test-nginx: install ## read static trees from Debian's nginx, which is unpacked in target/ and not installed
+	mkdir -p target/nginx && cd target/nginx && apt-get download nginx && dpkg --extract nginx_*.deb .
+	COREGW_TEST_NGINX=$(CURDIR)/target/nginx/usr/sbin/nginx $(BIN)/python -m pytest tests/client/test_static.py $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation
