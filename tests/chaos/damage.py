@@ -2,25 +2,33 @@
 
 The gateway may refuse to start, if it says why, and it may answer with errors. It must neither answer that something
 acknowledged does not exist, nor with wrong bytes.
+
+Then the store is repaired, which must succeed. What the repaired one does not serve must be named by the repair, and
+must come back from a second gateway, which has an undamaged copy. In the end everything acknowledged is compared.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
 import serving
-from chaos.ledger import Ledger, Verdict, check
+from chaos.ledger import SCOPE, Ledger, Verdict, check
 from chaos.load import Load
 from chaos.report import Report
 
-COUNT = 120
+COUNT = 60
 
 _LOAD_SECONDS = 1.2
 _PAGE_BYTES = 4096
@@ -41,6 +49,8 @@ _FILES = {
 class _Store:
     data: Path
     ledger: Ledger
+    source: str = ""
+    """The address of a gateway on an undamaged copy."""
 
 
 def run(seed: int, count: int, folder: Path, *, seconds: float = _LOAD_SECONDS, openings: int = 2) -> Report:
@@ -62,24 +72,97 @@ def run(seed: int, count: int, folder: Path, *, seconds: float = _LOAD_SECONDS, 
         verdict, outcome = _outcome(store, folder / "undamaged", rng)
         if outcome != "right":
             bad.append(f"the undamaged store {store.data}: {outcome} {verdict.examples()}")
-    checked = 0
-    for number in range(count):
-        store = rng.choice(stores)
-        probe = folder / f"probe-{number}"
-        shutil.copytree(store.data, probe)
-        what = _damaged(probe, rng)
-        verdict, outcome = _outcome(_Store(probe, store.ledger), probe, rng)
-        checked += verdict.checked
-        outcomes[outcome] += 1
-        if outcome in _BAD:
-            bad.append(f"{outcome}: {store.data.name} store, {what}: {verdict.examples()[:2]}")
-        else:
-            shutil.rmtree(probe)
+    checked, lost, repairs = 0, 0, Counter[str]()
+    with ExitStack() as sources:
+        stores = [_with_source(store, folder / f"source-{store.data.name}", sources) for store in stores]
+        for number in range(count):
+            store = rng.choice(stores)
+            probe = folder / f"probe-{number}"
+            shutil.copytree(store.data, probe)
+            what = _damaged(probe, rng)
+            damaged = _Store(probe, store.ledger, store.source)
+            verdict, outcome = _outcome(damaged, probe, rng)
+            outcomes[outcome] += 1
+            missing, repair = _healed(damaged, rng)
+            repairs[repair] += 1
+            checked += verdict.checked
+            lost += missing
+            if outcome in _BAD:
+                bad.append(f"{outcome}: {store.data.name} store, {what}: {verdict.examples()[:2]}")
+            if repair not in _GOOD_REPAIRS:
+                bad.append(f"{store.data.name} store, {what}: {repair}")
+            if outcome not in _BAD and repair in _GOOD_REPAIRS:
+                shutil.rmtree(probe)
     figures = {"seed": seed, "damaged": count, "checked": checked, "outcomes": dict(sorted(outcomes.items()))}
+    figures |= {"lost in repairs": lost, "repairs": dict(sorted(repairs.items()))}
     return Report("damage", not bad, figures, bad[:12])
 
 
 _BAD = frozenset({"silent loss", "wrong bytes", "crash", "unclear refusal"})
+_GOOD_REPAIRS = frozenset({"nothing lost", "all named, healed", "names lost, healed"})
+
+
+def _with_source(store: _Store, copy: Path, sources: ExitStack) -> _Store:
+    """Start the second gateway of a store."""
+    shutil.copytree(store.data, copy)
+    gateway = serving.start(copy, serving.ADMIN, log=copy.with_suffix(".log"))
+    sources.callback(gateway.popen.communicate)
+    sources.callback(gateway.end)
+    return _Store(store.data, store.ledger, gateway.url)
+
+
+# --- repair and heal --------------------------------------------------------------------------------------------------
+
+
+def _healed(store: _Store, rng: random.Random) -> tuple[int, str]:
+    """Repair a damaged store and heal it. Returns how much the repair lost, and how it went."""
+    repaired = _coregw("fsck", "--repair", "--json", "--data", str(store.data))
+    if repaired.returncode not in (0, 4):
+        return 0, f"not repaired: exit {repaired.returncode}: {repaired.stderr[-500:]}"
+    gateway = serving.start(store.data, serving.ADMIN, log=store.data.with_suffix(".log"))
+    try:
+        before = check(gateway.url, store.ledger, rng, sample=1_000_000)
+        if before.wrong:
+            return 0, f"wrong after the repair: {before.wrong[:2]}"
+        missing = [*before.lost, *before.unreadable]
+        is_unnamed = bool(json.loads(repaired.stdout)["found"]["unnamed"])
+        nameless = [each for each in missing if each.split()[1].rstrip(":") not in repaired.stdout]
+        if nameless and not is_unnamed:
+            return len(missing), f"lost without being named: {nameless[:2]}"
+        if missing and repaired.returncode == 0:
+            return len(missing), f"a repair that lost something exits with 0: {missing[:2]}"
+        healed = _heal(store)
+        after = check(gateway.url, store.ledger, rng, sample=1_000_000)
+    finally:
+        gateway.end()
+        gateway.popen.communicate()
+    if healed.returncode != 0 or not after.is_clean:
+        said = f"exit {healed.returncode}: {healed.stdout[-300:]}{healed.stderr[-300:]}"
+        return len(missing), f"not healed: {after.examples()[:2]} {said}"
+    return len(missing), "names lost, healed" if nameless else "all named, healed" if missing else "nothing lost"
+
+
+def _heal(store: _Store) -> subprocess.CompletedProcess[str]:
+    """Heal a store from its source, with everything that its clients know by name."""
+    ledger = store.ledger
+    entries = {**ledger.payloads, **ledger.roots}
+    named = store.data.with_suffix(".named")
+    named.write_text("".join(f"{cid}\n" for cid, entry in entries.items() if entry.acknowledged is not None))
+    options = ["--records", SCOPE.split("/")[-2], "--named", str(named), "--json", "--data", str(store.data)]
+    return _coregw("heal", "--from", store.source, *options)
+
+
+def _coregw(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "coregw", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COREGW_SOURCE_TOKEN": serving.ADMIN_TOKEN},
+    )
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
 
 
 def _made(data: Path, seed: int, seconds: float, openings: int, *, is_killed: bool) -> _Store:

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coregw.engine.publications import RecordTable
 from coregw.engine.publications.records import Record, record_key, revision_key
-from coregw.errors import Conflict, InvalidInput, RecordNotFound, StoreDamaged
+from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
 from coregw.store import Store, Table
 from stores import KINDS, opened
 
@@ -253,3 +254,62 @@ async def test_a_missing_revision_is_damage(store: Store, records: RecordTable) 
     await store.delete(Table.RECORDS, [revision_key("docs", "main", 2)])
     with pytest.raises(StoreDamaged, match="1 revisions of docs/main"):
         await records.history("docs", "main", 0, 10)
+
+
+# --- restoring what was published elsewhere ---------------------------------------------------------------------------
+
+
+def revision(number: int, root: bytes = R1, **changes: object) -> Record:
+    previous = None if number == 1 else R1
+    return msgspec.structs.replace(
+        Record(scope="docs", name="main", root=root, revision=number, previous_root=previous, published_at=NOW),
+        **changes,
+    )
+
+
+async def history(records: RecordTable) -> list[Record]:
+    return await records.history("docs", "main", 0, 100)
+
+
+async def test_missing_revisions_are_restored_as_they_were_published(store: Store, records: RecordTable) -> None:
+    await store.put({Table.ROOTS: [(R1, b""), (R2, b"")]})
+    given = [revision(1), revision(2), revision(3, R2)]
+    assert await records.restore(given)
+    assert await history(records) == given
+    assert not await records.restore(given)
+    await store.delete(Table.RECORDS, [revision_key("docs", "main", 1)])
+    await store.delete(Table.RECORDS, [revision_key("docs", "main", 3), record_key("docs", "main")])
+    assert await records.restore(given)
+    assert await history(records) == given
+    assert (await records.publish("docs", "main", R1, 3, LATER)).revision == 4
+    assert not await records.restore(given)  # an older state of the other gateway changes nothing
+    assert (await history(records))[:3] == given
+
+
+async def test_another_publication_of_the_same_revision_is_never_replaced(store: Store, records: RecordTable) -> None:
+    await store.put({Table.ROOTS: [(R1, b""), (R2, b"")]})
+    await records.publish("docs", "main", R1, None, NOW)
+    here = await history(records)
+    for other in (revision(1, R2), revision(1, published_at=LATER)):
+        with pytest.raises(Conflict, match="another revision 1"):
+            await records.restore([other, revision(2)])
+        assert await history(records) == here
+
+
+async def test_a_freeze_is_restored_and_a_frozen_name_gets_no_revisions(store: Store, records: RecordTable) -> None:
+    await store.put({Table.ROOTS: [(R1, b"")]})
+    frozen = revision(1, frozen=True, frozen_at=LATER)
+    assert await records.restore([revision(1)])
+    assert await records.restore([frozen])
+    assert await history(records) == [frozen]
+    assert not await records.restore([revision(1)])
+    with pytest.raises(Conflict) as caught:
+        await records.restore([frozen, revision(2)])
+    assert caught.value.code == "record_frozen"
+    assert await history(records) == [frozen]
+
+
+async def test_nothing_is_restored_without_the_newest_root(records: RecordTable) -> None:
+    with pytest.raises(RootNotFound):
+        await records.restore([revision(1)])
+    assert await records.get("docs", "main") is None

@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import serving
+from coregw import payload_cid
+from coregw._core import Cid
+from coregw.engine import Engine
+from coregw.errors import RecordNotFound
+from coregw.messages.record import PublishedRecord
+from coregw.store.rocksdb import CACHE_BYTES, open_store
+from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.layout import Family, payload_date
 from upkeep.damage_support import Truth, fill, served
 
 Base = tuple[Path, Truth]
@@ -30,13 +40,17 @@ def source(base: Base, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     """The address of a gateway that has everything."""
     copy = tmp_path_factory.mktemp("source") / "data"
     shutil.copytree(base[0], copy)
-    with serving.process(copy) as process:
+    with serving.process(copy, serving.ADMIN) as process:
         yield process.url
 
 
 def coregw(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "coregw", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "coregw", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COREGW_SOURCE_TOKEN": serving.ADMIN_TOKEN},
     )
 
 
@@ -121,3 +135,113 @@ def test_storing_an_incomplete_root_again_completes_it(base: Base, tmp_path: Pat
             connection.close()
     assert set(missing) <= asyncio.run(served(data, base[1])).whole
     assert json.loads(coregw("fsck", "--data", str(data), "--json").stdout)["incomplete_roots"] == []
+
+
+# --- what was lost without a trace, and records -----------------------------------------------------------------------
+
+
+def without(data: Path, rows: Iterable[tuple[Family, bytes]]) -> None:
+    """Delete rows of a store, as if they had been in a file that was lost."""
+    database = Database(data, CACHE_BYTES, salvage=False)
+    database.write([(family, key, None) for family, key in rows])
+    database.close()
+
+
+def heal(source: str, data: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    healed = coregw("heal", "--from", source, "--data", str(data), "--json", *options)
+    assert healed.returncode in (0, 4), healed
+    return healed.returncode, json.loads(healed.stdout)
+
+
+def keys_of(data: Path, family: Family, prefix: bytes = b"") -> list[bytes]:
+    database = Database(data, CACHE_BYTES, salvage=False)
+    found = [key for key in database.keys(family) if key.startswith(prefix)]
+    database.close()
+    return found
+
+
+def test_payloads_and_roots_come_back_that_a_tree_or_a_record_names(base: Base, source: str, tmp_path: Path) -> None:
+    data, truth = tmp_path / "data", base[1]
+    shutil.copytree(base[0], data)
+    payloads = [Cid(cid).multihash for cid in truth.payloads]
+    rows = [(Family.PAYLOADS, key) for key in payloads] + [payload_date(key) for key in payloads]
+    published = {root for roots in truth.names.values() for root in roots}
+    assert published == set(truth.roots)
+    without(data, [*rows, *((Family.ROOTS, bytes(Cid(root))) for root in published)])
+    without(data, [(Family.PAGES, key) for key in keys_of(data, Family.PAGES)])
+    code, result = heal(source, data)
+    assert (code, result["missing"], result["refused"]) == (0, {"roots": [], "payloads": []}, [])
+    named = {cid for arcs in truth.roots.values() for cid in arcs.values()}
+    found = asyncio.run(served(data, truth))
+    assert set(truth.roots) <= found.whole
+    assert {cid for cid in truth.payloads if cid in named} <= found.whole
+    code, result = heal(source, data, "--named", str(listed(tmp_path, truth.payloads)))
+    assert code == 0
+    assert asyncio.run(served(data, truth)).whole == {*truth.roots, *truth.payloads}
+
+
+def listed(folder: Path, cids: Iterable[str]) -> Path:
+    (folder / "named").write_text("\n".join(cids))
+    return folder / "named"
+
+
+def test_what_nobody_has_is_counted_and_named_if_the_operator_named_it(base: Base, source: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(base[0], data)
+    other = payload_cid(b"stored nowhere")
+    code, result = heal(source, data, "--named", str(listed(tmp_path, [other])))
+    assert (code, result["absent"], result["refused"]) == (4, 0, [f"{other}: the other gateway does not hold it"])
+
+
+def test_records_come_back_only_if_the_operator_says_so(base: Base, source: str, tmp_path: Path) -> None:
+    data, truth = tmp_path / "data", base[1]
+    shutil.copytree(base[0], data)
+    everything = asyncio.run(histories(data, truth))
+    lost = [*keys_of(data, Family.RECORDS, b"n"), *keys_of(data, Family.RECORDS, b"r")]
+    without(data, [(Family.RECORDS, key) for key in lost])
+    assert heal(source, data)[1]["restored"]["records"] == []
+    assert asyncio.run(histories(data, truth)) == {name: [] for name in truth.names}
+    code, result = heal(source, data, "--records", "s")
+    assert (code, sorted(result["restored"]["records"])) == (0, sorted(f"s/{name}" for name in truth.names))
+    assert asyncio.run(histories(data, truth)) == everything
+
+
+def test_records_that_were_published_anew_are_left_and_named(base: Base, source: str, tmp_path: Path) -> None:
+    data, truth = tmp_path / "data", base[1]
+    shutil.copytree(base[0], data)
+    lost = [*keys_of(data, Family.RECORDS, b"n"), *keys_of(data, Family.RECORDS, b"r")]
+    without(data, [(Family.RECORDS, key) for key in lost])
+    asyncio.run(publish(data, next(iter(truth.roots))))
+    code, result = heal(source, data, "--records", "s")
+    assert code == 4
+    assert ["s/n1: another revision 1 was published here" in text for text in result["conflicts"]] == [True]
+    assert len(result["restored"]["records"]) == len(truth.names) - 1
+
+
+async def publish(data: Path, root: str) -> None:
+    engine = Engine(await open_store(data, reserve_bytes=0))
+    await engine.publications.publish("s", "n1", root, None)
+    await engine.close()
+
+
+async def histories(data: Path, truth: Truth) -> dict[str, list[PublishedRecord]]:
+    engine = Engine(await open_store(data, reserve_bytes=0))
+    found: dict[str, list[PublishedRecord]] = {}
+    for name in truth.names:
+        try:
+            found[name] = (await engine.publications.history("s", name, 0, 100))[0]
+        except RecordNotFound:
+            found[name] = []
+    await engine.close()
+    return found
+
+
+def test_records_need_a_token(base: Base, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(base[0], data)
+    for token, said in (("", "needs the admin token"), ("another-token~of+the/tests==", "bearer token is wrong")):
+        monkeypatch.setattr(serving, "ADMIN_TOKEN", token)
+        healed = coregw("heal", "--from", source, "--data", str(data), "--records", "s")
+        assert healed.returncode == 1
+        assert said in healed.stderr
+        assert token not in healed.stderr or not token

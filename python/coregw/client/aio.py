@@ -204,6 +204,10 @@ class AsyncClient:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
         return await self._run(operations.tree.list_elements(self.settings, target))
 
+    def history_of_scope(self, scope: str, token: str) -> AsyncGenerator[PublishedRecord, None]:
+        """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
+        return self._stream(operations.record.history_of_scope(self.settings, scope, token))
+
     def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
         return self._stream(operations.tree.entries(self.settings, root, prefix))

@@ -73,6 +73,7 @@ class Call:
         params: Query parameters.
         may_be_absent: Whether the protocol defines a 404 ``path_not_found`` for the call.
         sink: Returns the destination of a successful answer; called once per attempt. None keeps it in memory.
+        token: The bearer token that the route takes, if any.
     """
 
     method: str
@@ -84,6 +85,7 @@ class Call:
     params: Mapping[str, str] = field(default_factory=dict)
     sink: Callable[[], Sink] | None = None
     may_be_absent: bool = False
+    token: str | None = field(default=None, repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -91,6 +93,8 @@ class Call:
         headers = {"accept": "*/*", "accept-encoding": "identity"}
         if self.content is not None:
             headers["content-type"] = self.content_type
+        if self.token is not None:
+            headers["authorization"] = f"Bearer {self.token}"
         return headers
 
 

@@ -16,9 +16,11 @@ from coregw.errors import InvalidInput, RecordNotFound, RootNotFound, StoreDamag
 from coregw.messages.maintenance import PinnedRoot
 from coregw.store import Store, Table
 
-__all__ = ["Pins"]
+__all__ = ["PINS", "Pins", "pinned_root"]
 
-_PREFIX: Final = b"g"
+PINS: Final = b"g"
+"""The first byte of the keys."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LISTED_AT_ONCE: Final = 1000
 
@@ -67,7 +69,7 @@ class Pins:
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput(f"expires_at {expires_at.isoformat()}: not a time in the future with a time zone")
         row = PinRow(bytes(cid), now, None if expires_at is None else expires_at.astimezone(UTC))
-        rows = {Table.RECORDS: [(_PREFIX + name.encode(), msgspec.msgpack.encode(row))]}
+        rows = {Table.RECORDS: [(PINS + name.encode(), msgspec.msgpack.encode(row))]}
         try:
             await self._store.put(rows, requires=[row.root])
         except RootNotFound:
@@ -81,7 +83,7 @@ class Pins:
             RecordNotFound: There is no pin of this name.
             InvalidInput: A malformed name.
         """
-        key = _PREFIX + _checked(name).encode()
+        key = PINS + _checked(name).encode()
         (value,) = await self._store.get(Table.RECORDS, [key])
         if value is None:
             raise RecordNotFound(f"no root is pinned as {name}")
@@ -101,10 +103,15 @@ class Pins:
     async def _rows(self) -> list[tuple[str, PinRow]]:
         found: list[tuple[str, PinRow]] = []
         after: bytes | None = None
-        while rows := await self._store.list_rows(Table.RECORDS, _PREFIX, after, _LISTED_AT_ONCE):
-            found += [(key.removeprefix(_PREFIX).decode(), _decoded(value)) for key, value in rows]
+        while rows := await self._store.list_rows(Table.RECORDS, PINS, after, _LISTED_AT_ONCE):
+            found += [(key.removeprefix(PINS).decode(), _decoded(value)) for key, value in rows]
             after = rows[-1][0]
         return found
+
+
+def pinned_root(value: bytes) -> bytes:
+    """Return the binary root CID in a row's value; `StoreDamaged` if it is malformed."""
+    return _decoded(value).root
 
 
 def _checked(name: str) -> str:

@@ -1,13 +1,14 @@
-"""``coregw heal``: restore what a repair could not copy, from another gateway or a CAR file."""
+"""``coregw heal``: restore what a store has lost, from another gateway or a CAR file."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from click.exceptions import Exit
 
@@ -16,58 +17,155 @@ from coregw.cli.common import counted
 from coregw.cli.control.connection import data_option, find_control, json_option
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click
-from coregw.errors import CoregwError, Unavailable
+from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from coregw.upkeep.integrity.findings import CheckResult
+    from typing import TextIO
+
+    from coregw.cli.control.fetch import Fetch
+    from coregw.client import Client
+    from coregw.messages.progress import Progress
     from coregw.upkeep.integrity.heal import Wanted
 
 __all__ = ["command"]
+
+TOKEN: Final = "COREGW_SOURCE_TOKEN"  # noqa: S105 - the name of a variable
 
 Show = Callable[[dict[str, Any]], None]
 
 
 @click.command("heal")
 @click.option("--from", "source", required=True, metavar="URL|FILE", help="Another gateway, or a CAR file.")
+@click.option(
+    "--records",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help=f"Also restore the published records of a scope, as the other gateway says; {TOKEN} is its admin token.",
+)
+@click.option(
+    "--named",
+    type=click.File("r", encoding="utf-8"),
+    metavar="FILE",
+    help="CIDs that the store should hold, one a line, such as those that its clients know.",
+)
 @data_option
 @json_option
-def command(source: str, data: Path, as_json: bool) -> None:
+def command(source: str, scopes: tuple[str, ...], named: TextIO | None, data: Path, as_json: bool) -> None:
     """Restore what a store has lost from another gateway or a CAR file, checked against its CIDs.
 
-    What is missing is what "coregw fsck" names: roots that lack pages, and payloads that a repair could not copy. A
-    gateway may be running on the store, or none. Exit codes: 0 nothing is missing any more; 4 something still is.
+    What is missing is what "coregw fsck" names: roots that lack pages, and payloads that a repair could not copy. From
+    a gateway, everything else is fetched as well that the store does not hold although a tree, a published record, a
+    pin or --named names it, as far as that gateway holds it. Published records have no CID, so that they are restored
+    only from a gateway that you trust with them (--records).
+
+    A gateway may be running on the store, or none. Exit codes: 0 nothing is missing any more; 4 something still is.
     """
     import msgspec
 
-    from coregw.upkeep.integrity.heal import wanted
-
+    heal = _Heal(data, source, None)
     with shown_progress("heal", as_json=as_json) as show:
-        missing = wanted(_checked(data, show))
-        with _directory(data) as directory:
-            refused = _fetch(source, missing, directory, show)
-            restored = _restore(data, directory, show) if any(directory.iterdir()) else {"roots": [], "payloads": []}
-        left = wanted(_checked(data, show))
-    refused += restored.get("refused", [])
+        heal.show = show
+        cids = [] if named is None else [line.strip() for line in named if line.strip()]
+        if source.startswith(("http://", "https://")):
+            heal.from_gateway(scopes, cids)
+        elif scopes or cids:
+            raise InvalidInput("--records and --named need a gateway as the source")
+        else:
+            heal.from_file()
+        left = heal.missing()
     result = {
-        "restored": {"roots": restored["roots"], "payloads": restored["payloads"]},
+        "restored": heal.restored,
         "missing": msgspec.to_builtins(left),
-        "refused": refused,
+        "absent": len(heal.absent - set(cids)),
+        "refused": heal.refused + [f"{cid}: the other gateway does not hold it" for cid in cids if cid in heal.absent],
+        "conflicts": heal.conflicts,
     }
     if as_json:
         click.echo(msgspec.json.encode(result).decode())
     else:
         _show(result)
-    raise Exit(EXIT_DAMAGED if left.roots or left.payloads else 0)
+    is_whole = not (left.roots or left.payloads or heal.absent & set(cids) or heal.conflicts)
+    raise Exit(0 if is_whole else EXIT_DAMAGED)
 
 
-def _checked(data: Path, show: Show) -> CheckResult:
-    import msgspec
+class _Heal:
+    """One run of the command: what it restored so far, and what it could not."""
 
-    from coregw.upkeep.integrity.check import check_database
-    from coregw.upkeep.integrity.files import readable
+    def __init__(self, data: Path, source: str, show: Show | None) -> None:
+        self._data = data
+        self._source = source
+        self.show: Show = show or (lambda _: None)
+        self.restored: dict[str, list[str]] = {"roots": [], "payloads": [], "records": []}
+        self.refused: list[str] = []
+        self.absent: set[str] = set()
+        self.conflicts: list[str] = []
 
-    with readable(data) as database:
-        return check_database(database, lambda progress: show(msgspec.to_builtins(progress)))
+    def missing(self) -> Wanted:
+        """Check the store, and return what it has lost."""
+        from coregw.upkeep.integrity.check import check_database
+        from coregw.upkeep.integrity.files import readable
+        from coregw.upkeep.integrity.heal import wanted
+
+        with readable(self._data) as database:
+            return wanted(check_database(database, self._report))
+
+    def from_file(self) -> None:
+        """Restore what a CAR has."""
+        from coregw.upkeep.integrity.heal import CAR_SUFFIX
+
+        self.missing()  # raises if the store has to be repaired first
+        with _directory(self._data) as directory:
+            shutil.copyfile(self._source, directory / f"{Path(self._source).stem}{CAR_SUFFIX}")
+            self._restore(directory)
+
+    def from_gateway(self, scopes: tuple[str, ...], named: list[str]) -> None:
+        """Restore what is lost, then what something names: the trees that come back name more."""
+        from coregw.cli.control.fetch import Fetch
+        from coregw.client import Client
+
+        missing = self.missing()
+        with Client(self._source) as client:
+            with _directory(self._data) as directory:
+                fetch = Fetch(client, directory, self.show)
+                fetch.wanted(missing)
+                self._note(fetch)
+                self._restore(directory)
+            with _directory(self._data) as directory:
+                fetch = Fetch(client, directory, self.show)
+                self._fetch_named(client, fetch, scopes, named)
+                self._note(fetch)
+                self._restore(directory)
+
+    def _fetch_named(self, client: Client, fetch: Fetch, scopes: tuple[str, ...], named: list[str]) -> None:
+        from coregw.upkeep.integrity.absent import absent_targets
+        from coregw.upkeep.integrity.files import readable
+
+        token = os.environ.get(TOKEN, "")
+        if scopes and not token:
+            raise InvalidInput(f"--records needs the admin token of {self._source} in {TOKEN}")
+        roots = [root for scope in scopes for root in fetch.records(scope, token)]
+        with readable(self._data) as database:
+            fetch.if_held(absent_targets(database, [*named, *roots], self._report))
+
+    def _note(self, fetch: Fetch) -> None:
+        self.refused += fetch.refused
+        self.absent |= fetch.absent
+
+    def _restore(self, directory: Path) -> None:
+        """Store what was fetched, by way of the gateway that runs on the store, or without one."""
+        if not any(directory.iterdir()):
+            return
+        restored = _restored(self._data, directory, self.show)
+        for kind in self.restored:
+            self.restored[kind] += restored[kind]
+        self.refused += restored["refused"]
+        self.conflicts += restored["conflicts"]
+
+    def _report(self, progress: Progress) -> None:
+        import msgspec
+
+        self.show(msgspec.to_builtins(progress))
 
 
 @contextmanager
@@ -82,34 +180,7 @@ def _directory(data: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _fetch(source: str, missing: Wanted, directory: Path, show: Show) -> list[str]:
-    """Fetch what is missing into a directory; the reasons why something was not fetched."""
-    from coregw.upkeep.integrity.heal import CAR_SUFFIX
-
-    if not source.startswith(("http://", "https://")):
-        shutil.copyfile(source, directory / f"{Path(source).stem}{CAR_SUFFIX}")
-        return []
-    from coregw.client import Client
-
-    refused: list[str] = []
-    with Client(source) as client:
-        for number, cid in enumerate([*missing.roots, *missing.payloads]):
-            total = len(missing.roots) + len(missing.payloads)
-            show({"step": "fetching", "done": number, "total": total, "unit": "objects"})
-            try:
-                if number < len(missing.roots):
-                    client.export_car(cid, directory / f"{cid}{CAR_SUFFIX}", payloads=True)
-                else:
-                    client.save_payload(cid, directory / cid)
-            except Unavailable:
-                raise
-            except CoregwError as error:
-                refused.append(f"{cid}: {error.message}")
-    return refused
-
-
-def _restore(data: Path, directory: Path, show: Show) -> dict[str, Any]:
-    """Store what was fetched, by way of the gateway that runs on the store, or without one."""
+def _restored(data: Path, directory: Path, show: Show) -> dict[str, Any]:
     import msgspec
 
     control = find_control(data)
@@ -124,12 +195,15 @@ def _restore(data: Path, directory: Path, show: Show) -> dict[str, Any]:
 
 
 def _show(result: dict[str, Any]) -> None:
+    for kind, names in result["restored"].items():
+        for name in names:
+            click.echo(f"restored: {'records of ' if kind == 'records' else ''}{name}")
     for kind in ("roots", "payloads"):
-        for cid in result["restored"][kind]:
-            click.echo(f"restored: {cid}")
         for cid in result["missing"][kind]:
             click.echo(f"missing: {cid}")
-    for reason in result["refused"]:
+    for reason in (*result["refused"], *result["conflicts"]):
         click.echo(f"refused: {reason}")
+    if result["absent"]:
+        click.echo(f"named, but held by neither: {counted(result['absent'], 'object')}")
     missing = len(result["missing"]["roots"]) + len(result["missing"]["payloads"])
     click.echo("nothing is missing" if not missing else f"{counted(missing, 'object')} missing")

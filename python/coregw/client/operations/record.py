@@ -1,18 +1,23 @@
-"""Published names (``/admin/v1/scopes/{scope}/roots/{name}``). They are what an operator says: nothing proves them."""
+"""Published names (``/admin/v1/scopes/{scope}/roots``). They are what an operator says: nothing proves them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
 
 from coregw.client.exchange import Answer, Call, decode
-from coregw.client.operations.steps import Steps
+from coregw.client.operations.steps import Item, Steps, Stream
 from coregw.client.settings import ClientSettings
-from coregw.errors import InvalidInput, ProofError
-from coregw.messages.record import PublishedRecord
+from coregw.errors import InvalidInput, ProofError, TooLarge
+from coregw.messages.record import PublishedRecord, PublishedRecords, RecordHistory
 
-__all__ = ["check_name", "published"]
+__all__ = ["check_name", "history_of_scope", "published"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SCOPES: Final = "/admin/v1/scopes"
+
+Page = TypeVar("Page", PublishedRecords, RecordHistory)
 
 
 def published(settings: ClientSettings, scope: str, name: str) -> Steps[PublishedRecord]:
@@ -26,7 +31,7 @@ def published(settings: ClientSettings, scope: str, name: str) -> Steps[Publishe
         ProofError: The answer is not the record of this name.
     """
     check_name(scope, name)
-    path = f"/admin/v1/scopes/{scope}/roots/{name}"
+    path = f"{_SCOPES}/{scope}/roots/{name}"
     call = Call("GET", path, settings.max_result_bytes, f"look up {scope}/{name}")
     answer: Answer = yield call
     record = decode(call, answer, PublishedRecord)
@@ -35,8 +40,69 @@ def published(settings: ClientSettings, scope: str, name: str) -> Steps[Publishe
     return record
 
 
-def check_name(scope: str, name: str) -> None:
+def history_of_scope(settings: ClientSettings, scope: str, token: str) -> Stream[PublishedRecord]:
+    """Yield every revision of every name of a scope: names in byte order, the revisions of each oldest first.
+
+    Args:
+        settings: The client's.
+        scope: The scope.
+        token: The bearer token of the gateway's administration routes.
+
+    Raises:
+        InvalidInput: `scope` is malformed.
+        Unauthorized: The token is wrong, or the gateway has no administration routes.
+        ProofError: An answer is malformed, or its pages are not in order.
+        TooLarge: There are more than `ClientSettings.max_entries` revisions.
+    """
+    check_name(scope)
+    records = f"{_SCOPES}/{scope}/roots"
+    left = settings.max_entries
+    last = ""
+    while True:
+        names = yield from _page(settings, records, token, last, PublishedRecords)
+        for name in names.records:
+            check_name(scope, name.name)
+            left = yield from _history(settings, f"{records}/{name.name}/history", token, left)
+        if not isinstance(names.next, str):
+            return
+        _require_order(records, names.next > last)
+        last = names.next
+
+
+def _history(
+    settings: ClientSettings, path: str, token: str, left: int
+) -> Generator[Call | Item[PublishedRecord], Any, int]:
+    """Yield the revisions of a name, and return how many more there may be of others."""
+    last = 0
+    while True:
+        page = yield from _page(settings, path, token, str(last or ""), RecordHistory)
+        for record in page.records:
+            left -= 1
+            if left < 0:
+                raise TooLarge(f"list {path}: more than {settings.max_entries:,} revisions")
+            yield Item(record)
+        if not isinstance(page.next, int):
+            return left
+        _require_order(path, page.next > last)
+        last = page.next
+
+
+def _page(
+    settings: ClientSettings, path: str, token: str, after: str, kind: type[Page]
+) -> Generator[Call | Item[PublishedRecord], Any, Page]:
+    params = {"after": after} if after else {}
+    call = Call("GET", path, settings.max_result_bytes, f"list {path}", params=params, token=token)
+    answer: Answer = yield call
+    return decode(call, answer, kind)
+
+
+def _require_order(path: str, is_next_greater: bool) -> None:
+    if not is_next_greater:
+        raise ProofError(f"list {path}: the next page does not follow this one", check="answer")
+
+
+def check_name(scope: str, *names: str) -> None:
     """Raise `InvalidInput` if a scope or name can't be part of the path of a record."""
-    for what, value in (("scope", scope), ("name", name)):
+    for what, value in (("scope", scope), *(("name", name) for name in names)):
         if not _NAME.fullmatch(value) or value in (".", ".."):
             raise InvalidInput(f"{what} {value!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ -, not . or ..")

@@ -24,6 +24,8 @@ from coregw.engine.publications.records import (
     frozen_record,
     next_record,
     record_key,
+    require_unfrozen,
+    restored_record,
     revision_key,
     scope_prefix,
     utc,
@@ -96,6 +98,48 @@ class RecordTable:
         """
         now = utc(now)
         return await self._change(scope, name, lambda current: frozen_record(existing(current, scope, name), now))
+
+    async def restore(self, revisions: Sequence[Record]) -> bool:
+        """Add the revisions of one name that are missing, as they were published elsewhere; durable on return.
+
+        The newest of them becomes the newest of the name if it is newer. What is there is never replaced, except that
+        a revision is frozen if the given one is.
+
+        Args:
+            revisions: All of one name, of which there is at least one.
+
+        Returns:
+            Whether anything was missing.
+
+        Raises:
+            Conflict: Another revision of the same number is there (code ``revision_mismatch``), or the name was frozen
+                at an older one (``record_frozen``); nothing was changed.
+            RootNotFound: The newest root is not held; nothing was changed.
+            InvalidInput: A malformed scope or name.
+        """
+        newest = max(revisions, key=lambda record: record.revision)
+        scope, name = newest.scope, newest.name
+        check_names(scope, name)
+        while True:
+            value = await self._newest(scope, name)
+            current = None if value is None else decode_record(value)
+            require_unfrozen(current, newest)
+            keys = [revision_key(scope, name, each.revision) for each in revisions]
+            held = await self._store.get(Table.RECORDS, keys)
+            rows = [
+                (key, encode_record(merged))
+                for key, found, each in zip(keys, held, revisions, strict=True)
+                if (merged := restored_record(None if found is None else decode_record(found), each)) is not None
+            ]
+            if not rows and current is not None and current.revision >= newest.revision:
+                return False
+            top = newest if current is None or current.revision < newest.revision else current
+            if top.revision == newest.revision:
+                top = restored_record(current if top is current else None, newest) or top
+            if await self._store.compare_and_set(
+                Table.RECORDS, record_key(scope, name), value, encode_record(top), rows, [top.root]
+            ):
+                return True
 
     async def in_scope(self, scope: str, after: str | None, limit: int) -> list[Record]:
         """List the newest revisions of at most `limit` names of a scope, in byte order of the names.

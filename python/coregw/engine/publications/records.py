@@ -30,6 +30,8 @@ __all__ = [
     "frozen_record",
     "next_record",
     "record_key",
+    "require_unfrozen",
+    "restored_record",
     "revision_key",
     "revision_prefix",
     "scope_prefix",
@@ -163,6 +165,33 @@ def next_record(
 def frozen_record(current: Record, now: datetime) -> Record:
     """`current` frozen at `now`, or `current` itself if it is frozen already."""
     return current if current.frozen else msgspec.structs.replace(current, frozen=True, frozen_at=now)
+
+
+def require_unfrozen(current: Record | None, newest: Record) -> None:
+    """Raise `Conflict` (code ``record_frozen``) if a name was frozen before the revision `newest`."""
+    if current is not None and current.frozen and newest.revision > current.revision:
+        raise Conflict(
+            f"{current.scope}/{current.name} is frozen at revision {current.revision}; nothing was restored",
+            code="record_frozen",
+            details=msgspec.json.encode({"revision": current.revision}),
+        )
+
+
+def restored_record(held: Record | None, given: Record) -> Record | None:
+    """Return what a revision becomes when it is restored; None if it stays as it is.
+
+    Raises:
+        Conflict: They are different publications (code ``revision_mismatch``).
+    """
+    if held is None:
+        return given
+    if (held.root, held.published_at) != (given.root, given.published_at):
+        raise Conflict(
+            f"{held.scope}/{held.name}: another revision {held.revision} was published here; nothing was restored",
+            code="revision_mismatch",
+            details=msgspec.json.encode({"revision": held.revision}),
+        )
+    return given if given.frozen and not held.frozen else None
 
 
 def existing(current: Record | None, scope: str, name: str) -> Record:

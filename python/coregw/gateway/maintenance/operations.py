@@ -38,6 +38,9 @@ Operation = Callable[[Report], Awaitable[msgspec.Struct]]
 
 logger = logging.getLogger("coregw.management")
 
+_STARTING: Final = Progress(step="starting")
+"""What is told of an operation that has not reported anything yet."""
+
 _PAUSE_SECONDS: Final = 0.1
 _HEARTBEAT_SECONDS: Final = 1.0
 """A line is sent at least this often, so that a closed connection is noticed."""
@@ -160,7 +163,7 @@ class Operations:
                 await asyncio.wait([running.task], timeout=_PAUSE_SECONDS)
                 newest, now = running.progress, time.monotonic()
                 if newest is not sent or now - last_line >= _HEARTBEAT_SECONDS:
-                    yield _line({"progress": {} if newest is None else newest})
+                    yield _line({"progress": _STARTING if newest is None else newest})
                     sent, last_line = newest, now
             yield _line(self._outcome(scope, running.task))
         finally:

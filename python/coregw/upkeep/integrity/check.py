@@ -25,12 +25,11 @@ from coregw.upkeep.integrity.findings import (
     page_cid,
     payload_cid,
 )
-from coregw.upkeep.integrity.lost import LOST
 from coregw.upkeep.integrity.pages import Harm, PageCheck, is_root
 from coregw.upkeep.integrity.payloads import Orphan, hasher_of, orphans, payload_of, payloads_by_upload
-from coregw.upkeep.integrity.records import published, unreadable_rows
+from coregw.upkeep.integrity.records import LOST, published, unreadable_rows
 
-__all__ = ["Report", "StoreCheck", "check_database"]
+__all__ = ["Known", "Report", "StoreCheck", "check_database"]
 
 Report = Callable[[Progress], None]
 """Tells how far a check is; may raise, which ends it."""
@@ -60,7 +59,7 @@ def check_database(path: Path, report: Report, on_read: Callable[[int], None] = 
         return StoreCheck(database, report).run()
 
 
-class _Known:
+class Known:
     """A set of keys, as 8 bytes of each: digests do not agree in them by chance."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
@@ -113,7 +112,7 @@ class StoreCheck:
             for _ in self._database.rows(family):
                 self._advance()
         damages = self._database.damages()
-        held = _Known(key for key, _ in self.roots())
+        held = Known(key for key, _ in self.roots())
         lost = self._find_orphans(damages)
         if self.pages.harms or self.payload_harms:
             self._begin("looking for what is affected", "pages")
@@ -203,20 +202,21 @@ class StoreCheck:
         """The multihashes of payloads without a row of which the date is known."""
         prefix = payload_date(b"").key
         rows = self._database.rows(Family.META, prefix, bytes((prefix[0] + 1,)))
-        held = self._held_payloads()
+        held = self.held_payloads()
         dated = (row.key[len(prefix) :] for row in rows if row.newest is not None)
         return [multihash for multihash in dated if hasher_of(multihash) is not None and multihash not in held]
 
-    def _held_payloads(self) -> _Known:
+    def held_payloads(self) -> Known:
+        """The multihashes of payloads that have a row. 8 bytes of memory for each."""
         rows = self._database.rows(Family.PAYLOADS)
-        return _Known(row.key for row in rows if payload_of(row) is not None)
+        return Known(row.key for row in rows if payload_of(row) is not None)
 
     def _noted_as_lost(self) -> Iterator[str]:
         """Payloads that a repair could not copy, and which are not stored since."""
         rows = self._database.rows(Family.RECORDS, LOST, bytes((LOST[0] + 1,)))
         noted = [row.key[1:] for row in rows if row.newest is not None]
         if noted:
-            held = self._held_payloads()
+            held = self.held_payloads()
             yield from (payload_cid(key) for key in noted if key not in held)
 
     # --- pages and roots ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Copying everything readable of a damaged database into a new store.
 
-Only rows whose content matches their name are copied. What is lost is noted (`coregw.upkeep.integrity.lost`): a payload
-by its multihash, and a root whose tree has lost pages as incomplete.
+Only rows whose content matches their name are copied. What is lost is noted (`coregw.upkeep.integrity.records`): a
+payload by its multihash, and a root whose tree has lost pages as incomplete.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, RootRow, 
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.check import StoreCheck
-from coregw.upkeep.integrity.lost import lost_key
 from coregw.upkeep.integrity.pages import Harm
 from coregw.upkeep.integrity.payloads import Orphan, payloads_by_upload
-from coregw.upkeep.integrity.records import NEWEST, REVISIONS, published
+from coregw.upkeep.integrity.records import NEWEST, REVISIONS, lost_key, published
 
 __all__ = ["StoreCopy"]
 

@@ -192,8 +192,8 @@ class RepairResult(Message, frozen=True, kw_only=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was lost."""
-        return self.repaired.is_sound
+        """Whether nothing was lost, and no rows of unknown names may have been."""
+        return self.repaired.is_sound and not self.found.unnamed
 
 
 def payload_cid(multihash: bytes) -> str:

@@ -1,29 +1,41 @@
-"""Restoring what a store has lost, from files that were fetched elsewhere: CARs of roots, and payloads.
+"""Restoring what a store has lost, from files that were fetched elsewhere: CARs of roots, payloads, published records.
 
-Everything is checked against its CID before it is stored. Where the files come from does not matter.
+What has a CID is checked against it before it is stored, so where it comes from does not matter. Records have none:
+they are what their source says.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import UNSET
+
 from coregw._core import Cid
 from coregw.engine import Engine
-from coregw.errors import CoregwError, InvalidInput
+from coregw.engine.publications import RecordTable
+from coregw.engine.publications.records import Record
+from coregw.errors import Conflict, CoregwError, InvalidInput, RootNotFound
 from coregw.messages import Message
 from coregw.messages.progress import Progress
+from coregw.messages.record import PublishedRecord
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import open_store
 from coregw.upkeep.integrity.findings import CheckResult
-from coregw.upkeep.integrity.lost import LOST
 from coregw.upkeep.integrity.payloads import hasher_of
+from coregw.upkeep.integrity.records import LOST
 
-__all__ = ["CAR_SUFFIX", "Restored", "Wanted", "restore", "restore_here", "wanted"]
+__all__ = ["CAR_SUFFIX", "RECORDS_FILE", "Restored", "Wanted", "restore", "restore_here", "wanted"]
 
 CAR_SUFFIX: Final = ".car"
+
+RECORDS_FILE: Final = "records.ndjson"
+"""Published records, as lines of `PublishedRecord`, those of one name together."""
+
 _ROWS: Final = 1000
 
 
@@ -35,11 +47,21 @@ class Wanted(Message, frozen=True, kw_only=True):
 
 
 class Restored(Message, frozen=True, kw_only=True):
-    """What was restored, and the reasons why other things were not."""
+    """What was restored, and the reasons why other things were not.
+
+    Attributes:
+        roots: Roots, by CID; for the CAR of a file, its name.
+        payloads: Payloads, by CID.
+        records: Published names that got back revisions, as scope/name.
+        refused: Why something that has a CID was not restored.
+        conflicts: Why the records of a name were not.
+    """
 
     roots: list[str]
     payloads: list[str]
+    records: list[str]
     refused: list[str]
+    conflicts: list[str]
 
 
 def wanted(found: CheckResult) -> Wanted:
@@ -56,9 +78,9 @@ def wanted(found: CheckResult) -> Wanted:
 
 
 async def restore(engine: Engine, directory: Path, report: Callable[[Progress], None]) -> Restored:
-    """Store what the files of a directory have: CARs (``*.car``), and payloads, named by their CIDs. Durable on return.
+    """Store what the files of a directory have: CARs (``*.car``), payloads, named by their CIDs, and `RECORDS_FILE`.
 
-    A file that is not what its name says, or is not a whole CAR, is refused; the others are stored.
+    Durable on return. A file that is not what its name says, or is not a whole CAR, is refused; the others are stored.
 
     Raises:
         Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
@@ -67,6 +89,8 @@ async def restore(engine: Engine, directory: Path, report: Callable[[Progress], 
     payloads: list[str] = []
     refused: list[str] = []
     files = await asyncio.to_thread(lambda: sorted(directory.iterdir()))
+    recorded = directory / RECORDS_FILE
+    files = [file for file in files if file != recorded]
     for number, file in enumerate(files):
         report(Progress(step="storing", done=number, total=len(files), unit="files"))
         try:
@@ -79,7 +103,8 @@ async def restore(engine: Engine, directory: Path, report: Callable[[Progress], 
         except InvalidInput as error:
             refused.append(f"{file.name}: {error.message}")
     await _forget_found(engine)
-    return Restored(roots=roots, payloads=payloads, refused=refused)
+    records, conflicts = await _restore_records(engine, recorded) if recorded.exists() else ([], [])
+    return Restored(roots=roots, payloads=payloads, records=records, refused=refused, conflicts=conflicts)
 
 
 async def restore_here(data: Path, directory: Path, report: Callable[[Progress], None]) -> Restored:
@@ -102,6 +127,38 @@ async def _store_payload(engine: Engine, cid: Cid, file: Path) -> None:
         if not hasher.matches():
             raise InvalidInput(f"the bytes do not have the digest of {cid.text}")
         await writer.commit(cid.multihash)
+
+
+async def _restore_records(engine: Engine, file: Path) -> tuple[list[str], list[str]]:
+    """Restore published records; which, and why others were not. Memory: the revisions of one name."""
+    table = RecordTable(engine.store)
+    restored: list[str] = []
+    conflicts: list[str] = []
+    with file.open("rb") as lines:
+        records = (msgspec.json.decode(line, type=PublishedRecord) for line in lines)
+        for (scope, name), revisions in groupby(records, key=lambda record: (record.scope, record.name)):
+            try:
+                if await table.restore([_record(each) for each in revisions]):
+                    restored.append(f"{scope}/{name}")
+            except RootNotFound:
+                conflicts.append(f"{scope}/{name}: the root of its newest revision is not held")
+            except (Conflict, InvalidInput) as error:
+                conflicts.append(error.message)
+    return restored, conflicts
+
+
+def _record(published: PublishedRecord) -> Record:
+    previous = published.previous_root
+    return Record(
+        scope=published.scope,
+        name=published.name,
+        root=bytes(Cid(published.root)),
+        revision=published.revision,
+        previous_root=None if previous is None else bytes(Cid(previous)),
+        published_at=published.published_at,
+        frozen=published.frozen,
+        frozen_at=None if published.frozen_at is UNSET else published.frozen_at,
+    )
 
 
 async def _forget_found(engine: Engine) -> None:

@@ -1,4 +1,9 @@
-"""Checking records: the revisions of each published name, and the rows of other services."""
+"""Checking records: the revisions of each published name, and the rows of other services.
+
+A repair notes what it could not copy in the store, so that `coregw heal` knows what to fetch: a payload as a row
+``l multihash`` of `Table.RECORDS`. A root whose tree is not complete keeps its row in `Table.ROOTS`, with
+`coregw.engine.roots.INCOMPLETE` as its value.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,19 @@ from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.database import RawDatabase, RawRow
 from coregw.upkeep.integrity.findings import AffectedRecord
 
-__all__ = ["Published", "published", "unreadable_rows"]
+__all__ = ["LOST", "NEWEST", "REVISIONS", "Published", "lost_key", "published", "unreadable_rows"]
+
+LOST: Final = b"l"
+"""The first byte of the keys that note lost payloads."""
 
 NEWEST: Final = b"n"
 REVISIONS: Final = b"r"
 _REVISION_BYTES: Final = 8
+
+
+def lost_key(multihash: bytes) -> bytes:
+    """Return the key that notes a lost payload, by its binary multihash."""
+    return LOST + multihash
 
 
 class Published:
