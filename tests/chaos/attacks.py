@@ -114,6 +114,20 @@ async def idle_connections(_: asyncio.StreamReader, __: asyncio.StreamWriter, __
     await asyncio.sleep(rng.uniform(30, 3600))
 
 
+async def long_queries(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, rng: random.Random
+) -> None:
+    """The longest listings and batches, one after the other, whose answers are read."""
+    scan = {"profile": "core.scan/v0alpha1", "root": target.root, "prefix": []}
+    batch = {"root": target.root, "paths": [[str(number % 10), str(number)] for number in range(1000)]}
+    while True:
+        path, request = rng.choice([("/v1/scan", scan), ("/v1/resolve/batch", batch)])
+        body = json.dumps(request).encode()
+        writer.write(_head("POST", path, len(body)) + body)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r")[0]))
+
+
 async def many_objects(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, rng: random.Random
 ) -> None:
@@ -159,6 +173,7 @@ async def aborted(_: asyncio.StreamReader, writer: asyncio.StreamWriter, target:
 ATTACKS: dict[str, Attack] = {
     "slow heads": slow_heads,
     "slow bodies": slow_bodies,
+    "long queries": long_queries,
     "stalled bodies": stalled_bodies,
     "unread responses": unread_responses,
     "pipelines": pipelines,

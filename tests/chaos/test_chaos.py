@@ -46,7 +46,7 @@ def test_writes_resume_after_shortages_of_space_syncs_and_descriptors(tmp_path: 
 
 
 def test_honest_clients_are_answered_beside_hostile_ones(tmp_path: Path) -> None:
-    assert_ok(hostile.run(1, 2, tmp_path, connections=30, seconds=0.7))
+    assert_ok(hostile.run(1, 3, tmp_path, connections=30, seconds=0.7))
 
 
 def test_killed_backups_and_restores_harm_nothing(tmp_path: Path) -> None:

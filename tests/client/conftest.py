@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +43,16 @@ def liar(gateway: str) -> Iterator[Liar]:
             return stack.enter_context(Client(url, settings))
 
         yield lying
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1; its key is in the file with the suffix ``.key``."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{file}.key"]
+    name = ["-subj", "/CN=gateway", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-days", "2", *key, *name, "-out", file]
+    subprocess.run(command, check=True, capture_output=True)
+    return file

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,8 +18,6 @@ from coregw.errors import Unavailable
 DATA = b"the payload"
 CID = coregw.payload_cid(DATA)
 ONCE = ClientSettings(attempts=1)
-
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -42,17 +38,6 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # clients refuse certificates
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
-    file = tmp_path_factory.mktemp("tls") / "server.pem"
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{file}.key"]
-    name = ["-subj", "/CN=gateway", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-days", "2", *key, *name, "-out", file]
-    subprocess.run(command, check=True, capture_output=True)
-    return file
 
 
 @pytest.fixture(scope="module")

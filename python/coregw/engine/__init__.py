@@ -78,7 +78,7 @@ class Engine:
         worker_threads: int = 4,
         held_roots: int = 65_536,
         heavy_requests: int = 2,
-        long_queries: int = 8,
+        long_queries: int = 4,
         max_nodes: int = 1_000_000,
         operation_seconds: float = 30.0,
         batch_answer_bytes: int = 16 << 20,

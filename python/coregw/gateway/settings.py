@@ -92,7 +92,7 @@ class Settings:
     node_budget: int = _setting(500, "Tree nodes that a query visits before it moves to a thread.", least=1)
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
     heavy_requests: int = _setting(2, "Concurrent root creations and mutations over 1 MiB.", least=1)
-    long_queries: int = _setting(8, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
+    long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
     max_nodes: int = _setting(
         1_000_000, "Tree nodes that a query, or all of a batch, may visit; mutations: 16 times.", least=1
     )
