@@ -172,10 +172,11 @@ def test_operations_of_maintenance_are_measured(tmp_path: Path) -> None:
     assert "coregw_operations" not in metrics
 
 
-def test_operations_in_progress_and_the_garbage_that_they_found() -> None:
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_operations_in_progress_and_the_garbage_that_they_found(dry_run: bool) -> None:
     async def run() -> Metrics:
         operations = Operations()
-        found = GarbageCollected(dry_run=True, page_bytes_removed=5, payload_bytes_removed=7)
+        found = GarbageCollected(dry_run=dry_run, page_bytes_removed=5, payload_bytes_removed=7)
         await operations.run("gc", lambda _: asyncio.sleep(0, found))
 
         async def operation(report: Report) -> GarbageCollected:
@@ -193,7 +194,10 @@ def test_operations_in_progress_and_the_garbage_that_they_found() -> None:
     metrics = asyncio.run(run())
     assert metrics["coregw_operations"] == {(("kind", "check"),): 1}
     assert metrics["coregw_operation_progress_ratio"] == {(("kind", "check"),): 0.25}
-    assert metrics["coregw_garbage_bytes"] == {(("table", "pages"),): 5, (("table", "payloads"),): 7}
+    garbage = {(("table", "pages"),): 5, (("table", "payloads"),): 7}
+    nothing = dict.fromkeys(garbage, 0)
+    assert metrics["coregw_garbage_bytes"] == (garbage if dry_run else nothing)
+    assert metrics["coregw_garbage_removed_bytes"] == (nothing if dry_run else garbage)
 
 
 # --- sums and exposition ----------------------------------------------------------------------------------------------

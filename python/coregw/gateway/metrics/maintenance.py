@@ -29,11 +29,12 @@ def operation_samples(operations: Operations) -> Iterator[Sample]:
 
 
 def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
-    """Yield what the last collection of garbage found."""
+    """Yield what the last collection of garbage, or dry run, has left and removed."""
     found = ended.result
     if isinstance(found, GarbageCollected):
-        yield number("coregw_garbage_bytes", found.page_bytes_removed, "pages")
-        yield number("coregw_garbage_bytes", found.payload_bytes_removed, "payloads")
+        for table, size in (("pages", found.page_bytes_removed), ("payloads", found.payload_bytes_removed)):
+            yield number("coregw_garbage_bytes", size if found.dry_run else 0, table)
+            yield number("coregw_garbage_removed_bytes", 0 if found.dry_run else size, table)
 
 
 def _check_samples(kind: str, ended: EndedOperations) -> Iterator[Sample]:
