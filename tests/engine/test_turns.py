@@ -13,13 +13,14 @@ import pytest
 
 import coregw
 from coregw.engine import Engine
+from coregw.engine.placement import MAX_KEPT_QUERIES
 from coregw.engine.turns import Turns, level_of, slice_seconds
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
 LEAF = coregw.payload_cid(b"leaf")
-DEAR = 40
+DEAR = MAX_KEPT_QUERIES + 20
 
 
 @pytest.fixture
@@ -108,15 +109,17 @@ async def test_what_is_short_overtakes_what_is_long(limit: int, before: int) -> 
     engine = Engine(MemoryStore(), worker_threads=1)
     answered: list[int] = []
 
-    async def ask(limit: int) -> None:
-        await engine.scan(json.dumps(QUERY | {"limit": limit}).encode())
+    async def ask(limit: int) -> bytes:
+        answer = await engine.scan(json.dumps(QUERY | {"limit": limit}).encode())
         answered.append(limit)
+        return answer
 
     try:
         await engine.create_root(json.dumps({"arcs": ARCS}).encode())
-        await ask(1000)  # so that all pages are cached
+        long = await ask(1000)  # from now on all pages are cached
         answered.clear()
-        await asyncio.gather(*[ask(1000) for _ in range(DEAR)], ask(limit))
+        answers = await asyncio.gather(*[ask(1000) for _ in range(DEAR)], ask(limit))
     finally:
         await engine.close()
     assert answered.index(limit) < before
+    assert set(answers[:DEAR]) == {long}  # also those that were dropped and started again

@@ -74,7 +74,7 @@ class Engine:
         store: Store,
         *,
         cache_bytes: int = 256 << 20,
-        budget: int = 500,
+        budget: int = 2000,
         worker_threads: int = 4,
         held_roots: int = 65_536,
         heavy_requests: int = 2,

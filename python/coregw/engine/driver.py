@@ -25,6 +25,7 @@ from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.pages import PageReads
 from coregw.engine.placement import (
     HEAVY_BODY_BYTES,
+    MAX_KEPT_QUERIES,
     MAX_LOOP_BYTES,
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
@@ -66,6 +67,7 @@ class Driver:
         self._turns = Turns(worker_threads)
         self._heavy = asyncio.Semaphore(heavy_requests)
         self._long = asyncio.Semaphore(long_queries)
+        self._kept = 0  # queries that wait for a place with what they have found
         self._max_nodes = max_nodes
         self._seconds = seconds
         self.page_reads = PageReads(store)
@@ -92,8 +94,8 @@ class Driver:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
 
         One that has not ended after its first turn needs a place, of which there are few, since what it has found takes
-        memory. If it has to wait for one, it is dropped and starts again: so a short query need not wait for places,
-        and long ones that wait take no memory.
+        memory. If many wait for one already, it is dropped, and starts again when it has one: so a short query need not
+        wait for places, and most of the long ones that wait take no memory.
 
         Args:
             start: Makes the query.
@@ -119,12 +121,20 @@ class Driver:
             polled = await self.advance(operation, polled, on_loop=on_loop, max_level=0)
             if isinstance(polled, bytes):
                 return polled
-            if self._long.locked():
+            if self._kept < MAX_KEPT_QUERIES:
+                self._kept += 1
+            else:
                 operation = None
-            async with self._long:
+            try:
+                await self._long.acquire()
+            finally:
+                self._kept -= operation is not None
+            try:
                 if operation is None:
                     operation, polled = self._limited(await self.call(size, start)), None
                 return _response(await self.advance(operation, polled))
+            finally:
+                self._long.release()
 
     def _limited(self, query: Operation) -> Operation:
         query.limit_nodes(self._max_nodes)

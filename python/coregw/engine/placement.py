@@ -9,6 +9,7 @@ from typing import Final
 
 __all__ = [
     "HEAVY_BODY_BYTES",
+    "MAX_KEPT_QUERIES",
     "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
     "MUTATION_NODES_FACTOR",
@@ -28,7 +29,10 @@ MAX_LOOP_PAGES: Final = 8
 HEAVY_BODY_BYTES: Final = 1 << 20
 """Larger root creations, mutations and batches wait for a place: they need several times the memory of their body."""
 
-WORKER_BUDGET_FACTOR: Final = 16
+MAX_KEPT_QUERIES: Final = 32
+"""So many long queries wait for a place with what their first turn has found; others start again."""
+
+WORKER_BUDGET_FACTOR: Final = 4
 """A poll in a worker thread has this many times the budget of one on the event loop. The end of a slice of time
 (`coregw.engine.turns`) is noticed between two."""
 

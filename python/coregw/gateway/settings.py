@@ -89,7 +89,7 @@ class Settings:
 
     cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)
     held_roots: int = _setting(65_536, "Number of roots remembered as held.", least=1)
-    node_budget: int = _setting(500, "Tree nodes that a query visits before it moves to a thread.", least=1)
+    node_budget: int = _setting(2000, "Tree nodes that a query visits before it moves to a thread.", least=1)
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
     heavy_requests: int = _setting(2, "Concurrent root creations and mutations over 1 MiB.", least=1)
     long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
