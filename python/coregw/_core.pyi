@@ -578,6 +578,14 @@ class FolderWriter:
             InvalidInput, OSError: As `start`.
         """
 
+    def states(self) -> list[tuple[int, int, int, int] | None]:
+        """The states of the files that were added, in that order, when each was complete and had its path. O(files).
+
+        Returns:
+            For each file its inode, its size, and its times of modification and change in nanoseconds. None for one
+            that is not written, or that somebody else has changed since.
+        """
+
     @property
     def written(self) -> int:
         """Bytes written to files so far."""

@@ -27,6 +27,7 @@ __all__ = ["command"]
 )
 @click.option("--owner", is_flag=True, help="Restore owners, and set-uid and set-gid bits.")
 @click.option("--xattrs", is_flag=True, help="Restore extended attributes.")
+@click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @gateway_option
 def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
     """Write the tree of ROOT to the folder DEST.
@@ -37,7 +38,10 @@ def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
 
     A new or empty DEST gets the whole tree or nothing. In any other DEST, files that have the right bytes stay; each
     of the others is replaced when its new version is complete, so after a failure the same command continues. What the
-    tree does not have stays, unless --delete is given.
+    tree does not have stays, unless --delete is given. After a kill, the same command continues with any DEST.
+
+    Files that have not changed since they were restored last, by their inodes, sizes and times, are not read, unless
+    --no-cache is given.
     """
     import anyio
 
@@ -53,6 +57,7 @@ def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
 
 async def _get(gateway: str, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
     from coregw.client.folders.restore import Extras, restore_folder
+    from coregw.folders.stat_cache import RESTORED, StatCache
 
     set_total, advance = bar
     async with async_client(gateway) as client:
@@ -63,6 +68,7 @@ async def _get(gateway: str, root: str, dest: Path, options: dict[str, bool], ba
             delete=options["delete"],
             in_place=options["in_place"],
             extras=Extras(owners=options["owner"], xattrs=options["xattrs"]),
+            cache=StatCache.of(dest, RESTORED) if options["use_cache"] else None,
             started=set_total,
             progress=advance,
         )

@@ -314,6 +314,7 @@ class AsyncClient:
         in_place: bool = False,
         owners: bool = False,
         xattrs: bool = False,
+        use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> Restored:
         """Write the verified tree of a map root to the folder `dest`, or update that.
@@ -328,18 +329,21 @@ class AsyncClient:
             in_place: Whether a new `dest` is filled file by file as well.
             owners: Whether owners, and set-uid and set-gid bits, are restored.
             xattrs: Whether extended attributes are restored.
+            use_cache: Whether files that have not changed since they were restored last are not read.
             progress: Called with further numbers of bytes that were written or compared.
 
         Raises:
-            InvalidInput: `root` is not a map root, or a path can't be made here; the message names it.
+            InvalidInput: `root` is not a map root; a path can't be made here, and the message names it; or another
+                process is restoring `dest`.
             OSError: The file system refused an operation.
             PayloadNotFound: The gateway does not hold a payload.
         """
         from coregw.client.folders.restore import Extras, restore_folder  # noqa: PLC0415 - few programs need it
+        from coregw.folders.stat_cache import RESTORED, StatCache  # noqa: PLC0415 - the same
 
-        extras = Extras(owners, xattrs)
+        extras, cache = Extras(owners, xattrs), StatCache.of(dest, RESTORED) if use_cache else None
         return await restore_folder(
-            self, root, dest, delete=delete, in_place=in_place, extras=extras, progress=progress
+            self, root, dest, delete=delete, in_place=in_place, extras=extras, cache=cache, progress=progress
         )
 
     async def diff_tree(

@@ -305,6 +305,7 @@ class Client:
         in_place: bool = False,
         owners: bool = False,
         xattrs: bool = False,
+        use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> Restored:
         """Write the verified tree of a map root to the folder `dest`, or update that; see `AsyncClient.get`.
@@ -324,6 +325,7 @@ class Client:
                     in_place=in_place,
                     owners=owners,
                     xattrs=xattrs,
+                    use_cache=use_cache,
                     progress=progress,
                 )
 

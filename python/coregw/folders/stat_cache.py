@@ -1,4 +1,4 @@
-"""What is known of a folder since it was added last: the state of its files, the target of their bytes, and both maps.
+"""What is known of a folder since it was added or restored last: the states of its files, their targets, and both maps.
 
 Like git's index: a file whose inode, size, and times of modification and change are those of the cache is not read
 again, and a changed folder is sent as changes of its maps. Targets of bytes do not depend on what is recorded of files
@@ -19,12 +19,24 @@ from typing import Final, Self
 
 import msgspec
 
-__all__ = ["StatCache", "cache_folder"]
+__all__ = ["RACY_NANOSECONDS", "RESTORED", "StatCache", "State", "cache_folder", "state_of"]
 
-_MAGIC: Final = b"coregw stat 2\n"
+_MAGIC: Final = b"coregw stat 3\n"
 _DIGEST_BYTES: Final = 32
-_RACY_NANOSECONDS: Final = 2_000_000_000
+RESTORED: Final = "restored"
+"""The option of caches of restored folders, beside those of folders that were added."""
+
+RACY_NANOSECONDS: Final = 2_000_000_000
 """The coarsest timestamps of common file systems (FAT)."""
+
+
+State = tuple[int, int, int, int]
+"""Inode, size in bytes, and times of modification and change in nanoseconds since 1970."""
+
+
+def state_of(status: os.stat_result) -> State:
+    """Return what tells whether a file has changed."""
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -39,7 +51,7 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class _Content(msgspec.Struct, array_like=True, frozen=True):
     folder: bytes
     options: str
-    began: int
+    before: int
     root: str
     attributes: str | None
     records: dict[str, str]
@@ -73,7 +85,7 @@ class StatCache:
         self.attributes = content.attributes if content is not None else None
         self.records = content.records if content is not None else {}
         # A file that changed just before it was read may have changed again just after, with the same times.
-        before = content.began - _RACY_NANOSECONDS if content is not None else 0
+        before = content.before if content is not None else 0
         self._known = {
             entry.path: (entry.inode, entry.size, entry.mtime, entry.ctime)
             for entry in (content.entries if content is not None else ())
@@ -92,14 +104,21 @@ class StatCache:
         """Return a cache that knows nothing and keeps nothing."""
         return cls(None, Path(), "")
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether `save` writes anything."""
+        return self._file is not None
+
     def find(self, path: str, status: os.stat_result) -> str | None:
         """Return the target of a file that has not changed since it was read; None if it has to be read."""
-        state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        return self.targets[path] if self._known.get(path) == state else None
+        return self.targets[path] if self._known.get(path) == state_of(status) else None
 
     def note(self, path: str, status: os.stat_result, target: str) -> None:
         """Note the target of a file, and its state before it was read, for `save`."""
-        state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        self.note_state(path, state_of(status), target)
+
+    def note_state(self, path: str, state: State, target: str) -> None:
+        """Note the target of a file, and a state in which it had these bytes, for `save`."""
         self._new.append(_Entry(path, *state, target))
 
     def save(
@@ -108,6 +127,8 @@ class StatCache:
         arcs: Mapping[str, str],
         attributes: str | None,
         records: Mapping[str, str],
+        *,
+        before: int | None = None,
     ) -> None:
         """Replace the cache, atomically. A failure is ignored.
 
@@ -116,12 +137,16 @@ class StatCache:
             arcs: The target of each file's path. Those that were not noted have to be read the next time.
             attributes: The root of its map of attributes, if it has one.
             records: The target of each path in that map.
+            before: Files with earlier times, in nanoseconds since 1970, had no change that their times do not show.
+                None is two seconds before this cache was opened.
         """
         if self._file is None:
             return
+        if before is None:
+            before = self._began - RACY_NANOSECONDS
         noted = {entry.path: entry for entry in self._new if arcs.get(entry.path) == entry.target}
         entries = [noted.get(path) or _Entry(path, 0, 0, 0, 0, target) for path, target in arcs.items()]
-        content = _Content(self._folder, self._options, self._began, root, attributes, dict(records), entries)
+        content = _Content(self._folder, self._options, before, root, attributes, dict(records), entries)
         body = msgspec.msgpack.encode(content)
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

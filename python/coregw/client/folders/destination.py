@@ -6,36 +6,42 @@ Nothing outside it is touched: what exists in it is reached name by name, withou
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from coregw.client.files import reported_as
+from coregw.client.folders.listing import PlannedFile
+from coregw.client.folders.partial import INSIDE, Partial
 from coregw.errors import InvalidInput
+from coregw.folders.stat_cache import RACY_NANOSECONDS, StatCache, State, state_of
 
 __all__ = [
     "Existing",
+    "FileStates",
     "check_destination",
-    "incomplete_folder",
     "open_below",
+    "publish",
     "read_link",
     "remove",
-    "staging",
     "survey_existing",
 ]
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_TICK_NANOSECONDS = 19_000_000
+"""More than the resolution of fine timestamps; 100 ticks a second is the coarsest clock that Linux is built with."""
 
 Existing = dict[tuple[str, ...], Literal["file", "link", "folder", "other"]]
 """What a folder has, by path."""
 
 
 def check_destination(destination: Path) -> bool:
-    """Return whether a destination has content.
+    """Return whether a destination has content, other than the incomplete files of a process that was killed.
 
     Raises:
         InvalidInput: It is not a folder, or it does not exist and neither does the folder above it (code
@@ -48,77 +54,32 @@ def check_destination(destination: Path) -> bool:
     if not destination.is_dir():
         raise InvalidInput(f"{destination}: exists and is not a folder", code="invalid_path")
     with os.scandir(destination) as listing:
-        return next(listing, None) is not None
+        return any(entry.name != INSIDE for entry in listing)
 
 
-@contextmanager
-def staging(destination: Path, finish: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `destination`, which is new or empty, on success, and else is removed.
+def publish(tree: Path, destination: Path, *, existed: bool) -> None:
+    """Give a complete folder the name of a destination, which is new, or an empty folder if it `existed`.
 
-    Args:
-        destination: The destination.
-        finish: Called with `destination` when it has its content.
+    Raises:
+        InvalidInput: Something was created in the destination meanwhile (code ``invalid_path``); nothing is moved then.
     """
-    existed = destination.exists()
-    name = _partial_name()
-    folder = destination / name if existed else destination.absolute().with_name(name)
-    with reported_as(destination):
-        folder.mkdir()
-    try:
-        yield folder
-        if existed:
-            # The folder must stay the same inode, as it may be a working directory: so its new content is moved up.
-            moves = [(child, destination / child.name) for child in sorted(folder.iterdir())]
-            for _, place in moves:
-                if os.path.lexists(place):
-                    raise InvalidInput(f"{place}: was created by somebody else meanwhile", code="invalid_path")
-            with ExitStack() as undo:
-                for child, place in moves:
-                    child.rename(place)
-                    undo.callback(place.rename, child)
-                undo.pop_all()
-            folder.rmdir()
-        else:
-            folder.rename(destination)
-    except BaseException:
-        _remove_tree(folder)
-        raise
-    finish(destination)
-
-
-@contextmanager
-def incomplete_folder(destination: Path) -> Iterator[Path]:
-    """Yield a temporary folder inside `destination`, for files until they are complete. It is removed at the end."""
-    folder = destination / _partial_name()
-    with reported_as(destination):
-        folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        _remove_tree(folder)
-
-
-def _partial_name() -> str:
-    return f".coregw-{secrets.token_hex(8)}.partial"
-
-
-def _remove_tree(folder: Path) -> None:
-    """Remove a temporary folder, folders without permission to write included."""
-
-    def allow(function: Callable[[str], object], path: str, _: object) -> None:
-        with suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            if function is not os.unlink:
-                Path(path).chmod(0o700)  # a folder that can't be listed
-            function(path)
-
-    shutil.rmtree(folder, onerror=allow)
-    if folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)  # what a folder had that could not be listed the first time
+    if not existed:
+        tree.rename(destination)
+        return
+    # The folder must stay the same inode, as it may be a working directory: so its new content is moved up.
+    moves = [(child, destination / child.name) for child in sorted(tree.iterdir())]
+    for _, place in moves:
+        if os.path.lexists(place):
+            raise InvalidInput(f"{place}: was created by somebody else meanwhile", code="invalid_path")
+    with ExitStack() as undo:
+        for child, place in moves:
+            child.rename(place)
+            undo.callback(place.rename, child)
+        undo.pop_all()
 
 
 def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> Existing:
-    """Return what is below a folder. Symbolic links are not followed. O(entries).
+    """Return what is below a folder, but for incomplete files. Symbolic links are not followed. O(entries).
 
     Args:
         top: The folder.
@@ -131,6 +92,8 @@ def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> E
         with os.scandir(folder) as listing:
             for entry in listing:
                 below = (*path, entry.name)
+                if below == (INSIDE,):
+                    continue
                 if entry.is_symlink():
                     found[below] = "link"
                 elif entry.is_dir(follow_symlinks=False):
@@ -172,3 +135,94 @@ def remove(top: Path, paths: Iterable[tuple[str, ...]]) -> None:
                 shutil.rmtree(path[-1], dir_fd=folder)
             else:
                 os.unlink(path[-1], dir_fd=folder)
+
+
+class FileStates:
+    """The states of the files of a destination: which have the right bytes already, and what the next restore can know.
+
+    Args:
+        cache: What is known since the last time; see `coregw.folders.stat_cache`.
+    """
+
+    def __init__(self, cache: StatCache) -> None:
+        self._cache = cache
+        self._noted: dict[tuple[str, ...], State] = {}
+
+    def known(
+        self, top: Path, files: Iterable[PlannedFile], check: Callable[[int], object]
+    ) -> tuple[set[tuple[str, ...]], list[PlannedFile]]:
+        """Return the paths of the files that have not changed since they had the right bytes, and the other files.
+
+        The states of all are noted. O(files), without reading one. `check` may raise.
+        """
+        right: set[tuple[str, ...]] = set()
+        others: list[PlannedFile] = []
+        for file in files:
+            check(0)
+            path = "/".join(file.segments)
+            with suppress(OSError):
+                status = os.lstat(f"{top}/{path}")
+                self._noted[file.segments] = state_of(status)
+                if self._cache.find(path, status) == file.target:
+                    right.add(file.segments)
+                    continue
+            others.append(file)
+        return right, others
+
+    def note(self, files: Iterable[PlannedFile], states: Iterable[State | None]) -> None:
+        """Note the states that files had when they were written; None if somebody else has changed a file."""
+        for file, state in zip(files, states, strict=True):
+            if state is None:
+                self._noted.pop(file.segments, None)
+            else:
+                self._noted[file.segments] = state
+
+    def save(self, top: Path, files: Iterable[PlannedFile], partial: Partial, *, renamed: bool, changed: bool) -> None:
+        """Save the states, for the next time. Blocks, for at most 20 ms on file systems with fine timestamps.
+
+        Args:
+            top: The destination.
+            files: All files of the tree.
+            partial: Its folder for incomplete files.
+            renamed: Whether the files at the top were renamed after they were noted.
+            changed: Whether the attributes of all files were changed after that.
+        """
+        if not self._cache.is_kept:
+            return
+        targets: dict[str, str] = {}
+        newest = 0
+        for file in files:
+            state = self._noted.get(file.segments)
+            if state is None:
+                continue
+            path = "/".join(file.segments)
+            if changed or (renamed and len(file.segments) == 1):
+                state = _renamed(f"{top}/{path}", state)
+            newest = max(newest, state[3])
+            targets[path] = file.target
+            self._cache.note_state(path, state, file.target)
+        self._cache.save("", targets, None, {}, before=_unambiguous_before(partial, newest))
+
+
+def _renamed(path: str, state: State) -> State:
+    """Return the state of a file whose time of change has been changed by its restore alone."""
+    with suppress(OSError):
+        found = state_of(os.lstat(path))
+        if found[:3] == state[:3]:
+            return found
+    return state
+
+
+def _unambiguous_before(partial: Partial, newest: int) -> int:
+    """Return a time, if possible after `newest`, so that no later change has an earlier time.
+
+    Timestamps are those of the file system, which may be on another machine. Those with fractions of a second are
+    exact to 10 ms (Linux counts in ticks), all others to two seconds (FAT).
+    """
+    while True:
+        now = partial.now()
+        if newest % 1_000_000_000 == 0 and now % 1_000_000_000 == 0:
+            return now - RACY_NANOSECONDS
+        if not newest <= now < newest + _TICK_NANOSECONDS:
+            return now - _TICK_NANOSECONDS
+        time.sleep((newest + _TICK_NANOSECONDS - now) / 1e9 + 0.001)

@@ -31,9 +31,10 @@ _CONCURRENT_LISTS = 8
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file to write: its path, its payloads in order, and what is known of it."""
+    """A file to write: its path, its target, its payloads in order, and what is known of it."""
 
     segments: tuple[str, ...]
+    target: str
     parts: Sequence[Part]
     attributes: Attributes | None
 
@@ -63,7 +64,7 @@ async def list_folder(client: PayloadSource, root: _core.Cid) -> list[FolderEntr
         if depth > client.settings.max_nesting:
             raise InvalidInput(f"{'/'.join(outside)!r}: maps nest deeper than {client.settings.max_nesting}")
         for entry in await _list_map(client, here, len(found)):
-            placed = entry._replace(segments=outside + entry.segments)
+            placed = entry._replace(segments=outside + entry.segments) if outside else entry
             found.append(placed)
             if entry.kind == "map" and entry.target is not None:
                 pending.append((placed.segments, entry.target, depth + 1))
@@ -120,7 +121,8 @@ async def list_parts(client: PayloadSource, entries: Iterable[FolderEntry]) -> l
         [entry for entry in files if _core.Cid(entry.target or "").kind == "list"], expand, _CONCURRENT_LISTS
     )
     return [
-        PlannedFile(entry.segments, parts.get(entry.segments) or _single(entry), entry.attributes) for entry in files
+        PlannedFile(entry.segments, entry.target or "", parts.get(entry.segments) or _single(entry), entry.attributes)
+        for entry in files
     ]
 
 

@@ -2,7 +2,10 @@
 
 A new or empty destination gets the whole tree or nothing: the tree is written into a temporary folder, which is renamed
 when it is complete. A destination with content is updated: files that have the right bytes stay, and each of the others
-is replaced when its new version is complete, so that after a failure the next attempt continues.
+is replaced when its new version is complete, so that after a failure the next attempt continues. What a killed process
+has left of a new destination is updated in the same way, and then renamed.
+
+A cache of the files' states, like that of adding, tells which files have the right bytes without reading them.
 
 Payloads are requested many at a time, several requests in flight. Threads of the extension verify and write them
 (`coregw._core.FolderWriter`).
@@ -10,6 +13,7 @@ Payloads are requested many at a time, several requests in flight. Threads of th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,21 +24,23 @@ import anyio.to_thread
 from coregw import _core
 from coregw.client.folders.destination import (
     Existing,
+    FileStates,
     check_destination,
-    incomplete_folder,
+    publish,
     read_link,
     remove,
-    staging,
     survey_existing,
 )
 from coregw.client.folders.listing import PlannedFile, list_folder, list_parts
 from coregw.client.folders.names import check_names, refused, restorable_links
 from coregw.client.folders.owners import Extras, set_extras
 from coregw.client.folders.parallel import for_each, in_thread
+from coregw.client.folders.partial import INSIDE, Partial, discard_abandoned, partial_folder
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput, Unavailable
 from coregw.folders.attributes import FolderEntry
+from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import Skipped
 
 __all__ = ["Extras", "Restored", "restore_folder"]
@@ -87,6 +93,7 @@ async def restore_folder(
     delete: bool = False,
     in_place: bool = False,
     extras: Extras = Extras(),  # noqa: B008 - a tuple
+    cache: StatCache | None = None,
     started: Callable[[int | None], None] = lambda total: None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> Restored:
@@ -101,13 +108,15 @@ async def restore_folder(
         in_place: Whether a new or empty destination is filled file by file as well, so that an attempt that fails can
             be continued.
         extras: What else is restored: owners, extended attributes.
+        cache: What is known of the files of `destination` since the last time; saved at the end. None reads all files
+            that may have the right bytes.
         started: Called with the number of bytes to write or compare, None if it is not known, once all names are known
             and checked.
         progress: Called with further numbers of bytes that were written or compared.
 
     Raises:
         InvalidInput: `root` is not a map root; a path can't be a file name here (code ``invalid_path``; the message
-            names it); a target is not a file; or `destination` is not a folder.
+            names it); a target is not a file; `destination` is not a folder; or another process is restoring it.
         OSError: The file system refused an operation.
         PayloadNotFound: The gateway does not hold a payload.
         ProofError: An answer is not proven.
@@ -119,8 +128,10 @@ async def restore_folder(
     tree = await _tree(client, cid)
     sizes = [file.size for file in tree.files]
     started(None if None in sizes else sum(size or 0 for size in sizes))
+    if any(path[0] == INSIDE for path in _paths(tree)):
+        raise refused((INSIDE,), "is the name of the folder for incomplete files")
     skipped = [Skipped(destination.joinpath(*entry.segments), _WHY_SKIPPED) for entry in tree.skipped]
-    work = _Restore(client, destination, tree, extras, progress, skipped)
+    work = _Restore(client, destination, tree, extras, cache or StatCache.none(), progress, skipped)
     return await (work.update(delete=delete) if has_content or in_place else work.fill())
 
 
@@ -144,6 +155,7 @@ class _Restore:
         destination: Path,
         tree: _Tree,
         extras: Extras,
+        cache: StatCache,
         progress: Callable[[int], None],
         skipped: list[Skipped],
     ) -> None:
@@ -151,66 +163,99 @@ class _Restore:
         self._destination = destination
         self._tree = tree
         self._extras = extras
+        self._states = FileStates(cache)
         self._progress = progress
         self._skipped = skipped
         self._written = 0  # as last reported
 
     async def fill(self) -> Restored:
         """Write everything to a new or empty folder, at once."""
+        top, existed = self._destination, self._destination.exists()
+        if existed:
+            await anyio.to_thread.run_sync(discard_abandoned, top)
+        with partial_folder(top, is_inside=existed) as partial:
+            done = await self._fill(partial)
+            publish(partial.tree, top, existed=existed)
+            await anyio.to_thread.run_sync(self._finish_top_folders)
+            await self._save(partial, renamed=existed)
+        return done
+
+    async def _fill(self, partial: Partial) -> Restored:
         tree = self._tree
-        with staging(self._destination, self._finish_top_folders) as folder:
-            writer = _core.FolderWriter(folder)
-            for entry in tree.folders:
-                # A folder that nobody may write to can't be moved, so those at the top are finished after that.
-                is_moved = len(entry.segments) == 1
-                writer.add_folder(entry.segments, *((None, None) if is_moved else _attributes(entry)))
-            for file in tree.files:
-                writer.add_file(file.segments, file.parts, *_attributes(file))
-            for link in tree.links:
-                writer.add_link(link.segments, *_link(link))
-            await self._write(writer, folder)
+        if partial.is_left:
+            return await self._change(partial.tree, partial, delete=True)
+        partial.tree.mkdir()
+        writer = _core.FolderWriter(partial.tree)
+        for entry in tree.folders:
+            writer.add_folder(entry.segments, *self._folder_attributes(entry, partial.tree))
+        for file in tree.files:
+            writer.add_file(file.segments, file.parts, *_attributes(file))
+        for link in tree.links:
+            writer.add_link(link.segments, *_link(link))
+        await self._write(writer, tree.files, partial.tree)
         return Restored(len(tree.files), writer.written, skipped=self._skipped)
 
     async def update(self, *, delete: bool) -> Restored:
         """Change what is different, one file after the other."""
-        tree, top = self._tree, self._destination
+        top = self._destination
+        await anyio.to_thread.run_sync(discard_abandoned, top)
         top.mkdir(exist_ok=True)
+        with partial_folder(top, is_inside=True) as partial:
+            done = await self._change(top, partial, delete=delete)
+            await self._save(partial, renamed=False)
+        return done
+
+    async def _change(self, top: Path, partial: Partial, *, delete: bool) -> Restored:
+        tree = self._tree
         folders = _folders(tree)
         existing = await anyio.to_thread.run_sync(survey_existing, top, None if delete else folders)
         in_the_way, surplus = _compare(tree, existing)
         if in_the_way and not delete:
             raise _in_the_way(top, in_the_way[0], existing)
-        right = await self._matching(existing)
-        with incomplete_folder(top) as incomplete:
-            await anyio.to_thread.run_sync(remove, top, in_the_way)
-            gone = {*in_the_way}
-            writer = _core.FolderWriter(top, incomplete)
-            for path in sorted(folders):
-                if existing.get(path) == "folder":
-                    writer.add_folder(path, exists=True)
-            for entry in tree.folders:
-                writer.add_folder(entry.segments, *_attributes(entry))
-            for file in tree.files:
-                if file.segments in right:
-                    writer.keep_file(file.segments, *_attributes(file))
-                else:
-                    replaces = file.segments in existing and file.segments not in gone
-                    writer.add_file(file.segments, file.parts, *_attributes(file), replaces=replaces)
-            for link in tree.links:
-                replaces = link.segments in existing and link.segments not in gone
-                if existing.get(link.segments) != "link" or read_link(top, link.segments) != _link(link)[0]:
-                    writer.add_link(link.segments, *_link(link), replaces=replaces)
-            await self._write(writer, top, surplus if delete else ())
+        right = await self._matching(top, existing)
+        await anyio.to_thread.run_sync(remove, top, in_the_way)
+        gone = {*in_the_way}
+        writer = _core.FolderWriter(top, partial.files)
+        for path in sorted(folders):
+            if existing.get(path) == "folder":
+                writer.add_folder(path, exists=True)
+        for entry in tree.folders:
+            writer.add_folder(entry.segments, *self._folder_attributes(entry, top))
+        added = []
+        for file in tree.files:
+            if file.segments in right:
+                writer.keep_file(file.segments, *_attributes(file))
+            else:
+                added.append(file)
+                replaces = file.segments in existing and file.segments not in gone
+                writer.add_file(file.segments, file.parts, *_attributes(file), replaces=replaces)
+        for link in tree.links:
+            replaces = link.segments in existing and link.segments not in gone
+            if existing.get(link.segments) != "link" or read_link(top, link.segments) != _link(link)[0]:
+                writer.add_link(link.segments, *_link(link), replaces=replaces)
+        await self._write(writer, added, top, surplus if delete else ())
         deleted = len(in_the_way) + (len(surplus) if delete else 0)
-        return Restored(len(tree.files) - len(right), writer.written, len(right), deleted, self._skipped)
+        return Restored(len(added), writer.written, len(right), deleted, self._skipped)
 
-    async def _write(self, writer: _core.FolderWriter, top: Path, surplus: Iterable[tuple[str, ...]] = ()) -> None:
-        """Fetch and write all files, then finish links and folders, and remove what is left over."""
+    def _folder_attributes(self, entry: FolderEntry, top: Path) -> tuple[int | None, int | None]:
+        """Return a folder's attributes, unless it is moved afterwards: nobody may write to it with some."""
+        is_moved = len(entry.segments) == 1 and top != self._destination
+        return (None, None) if is_moved else _attributes(entry)
+
+    async def _write(
+        self,
+        writer: _core.FolderWriter,
+        files: Sequence[PlannedFile],
+        top: Path,
+        surplus: Iterable[tuple[str, ...]] = (),
+    ) -> None:
+        """Fetch and write `files`, then finish links and folders, and remove what is left over."""
         try:
             await anyio.to_thread.run_sync(writer.start)
             await for_each(range(REQUESTS), lambda _: self._fetch(writer), REQUESTS)
             await anyio.to_thread.run_sync(remove, top, surplus)
             await anyio.to_thread.run_sync(writer.finish)
+            self._states.note(files, writer.states())
             if any(self._extras):
                 tree = self._tree
                 entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
@@ -229,24 +274,31 @@ class _Restore:
             self._progress(writer.written - self._written)
             self._written = writer.written
 
-    async def _matching(self, existing: Existing) -> set[tuple[str, ...]]:
+    async def _matching(self, top: Path, existing: Existing) -> set[tuple[str, ...]]:
         """Return the paths of the files that have the right bytes."""
-        right: set[tuple[str, ...]] = set()
         candidates = [file for file in self._tree.files if existing.get(file.segments) == "file"]
-        while candidates:
+        right, unknown = await in_thread(self._states.known, top, candidates)
+        self._progress(sum(file.size or 0 for file in candidates if file.segments in right))
+        while unknown:
             batch: list[PlannedFile] = []
             size = 0
-            while candidates and size < COMPARED_BYTES and len(batch) < COMPARED_FILES:
-                batch.append(candidates.pop())
+            while unknown and size < COMPARED_BYTES and len(batch) < COMPARED_FILES:
+                batch.append(unknown.pop())
                 size += batch[-1].size or 0
-            paths = [(self._destination.joinpath(*file.segments), file.parts) for file in batch]
+            paths = [(top.joinpath(*file.segments), file.parts) for file in batch]
             matches = await in_thread(_core.files_match, paths)
             matching = [file for file, is_match in zip(batch, matches, strict=True) if is_match]
             right.update(file.segments for file in matching)
             self._progress(sum(file.size or 0 for file in matching))
         return right
 
-    def _finish_top_folders(self, top: Path) -> None:
+    async def _save(self, partial: Partial, *, renamed: bool) -> None:
+        """Save the states of all files, for the next time."""
+        save = functools.partial(self._states.save, renamed=renamed, changed=any(self._extras))
+        await anyio.to_thread.run_sync(save, self._destination, self._tree.files, partial)
+
+    def _finish_top_folders(self) -> None:
+        top = self._destination
         writer = _core.FolderWriter(top)
         folders = [entry for entry in self._tree.folders if len(entry.segments) == 1]
         for entry in folders:
@@ -287,10 +339,14 @@ def _compare(tree: _Tree, existing: Existing) -> tuple[list[tuple[str, ...]], li
     return in_the_way, surplus
 
 
+def _paths(tree: _Tree) -> Iterable[tuple[str, ...]]:
+    return (each.segments for group in (tree.files, tree.links, tree.folders) for each in group)
+
+
 def _folders(tree: _Tree) -> set[tuple[str, ...]]:
     """Return the paths of all folders of a tree, those without an entry included."""
     folders = {entry.segments for entry in tree.folders}
-    for path in [each.segments for group in (tree.files, tree.links, tree.folders) for each in group]:
+    for path in _paths(tree):
         above = path[:-1]
         while above and above not in folders:
             folders.add(above)

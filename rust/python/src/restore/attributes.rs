@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{self, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, Mode, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Result;
 
 /// The bits of a mode that are set: permissions, without set-uid, set-gid and sticky.
@@ -23,6 +23,23 @@ impl Attributes {
         Mode::from_raw_mode(self.mode.map_or(0o666, |mode| mode & PERMISSIONS | 0o600))
     }
 
+    /// Sets what is known of a new file, and returns the state that it has then.
+    ///
+    /// Most files are created with their permissions, and `fchmod` costs as much as creating a file.
+    pub fn finish(self, file: impl AsFd) -> Result<FileStat> {
+        if let Some(times) = self.times() {
+            fs::futimens(&file, &times)?;
+        }
+        let found = fs::fstat(&file)?;
+        match self.mode.map(|mode| mode & PERMISSIONS).filter(|mode| *mode != found.st_mode & PERMISSIONS) {
+            None => Ok(FileStat::from(found)),
+            Some(mode) => {
+                fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+                FileStat::of(file)
+            }
+        }
+    }
+
     /// Sets what is known.
     pub fn set(self, file: impl AsFd) -> Result<()> {
         if let Some(mode) = self.mode {
@@ -38,7 +55,7 @@ impl Attributes {
     pub fn update(self, file: impl AsFd) -> Result<()> {
         let found = fs::fstat(&file)?;
         let is_same = |mode: u32| mode & PERMISSIONS == found.st_mode & PERMISSIONS;
-        let found_mtime = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
+        let found_mtime = FileStat::from(found).mtime;
         let mode = self.mode.filter(|&mode| !is_same(mode));
         let mtime = self.mtime.filter(|&mtime| i128::from(mtime) != found_mtime);
         Self { mode, mtime }.set(file)
@@ -56,5 +73,37 @@ impl Attributes {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
             last_modification: Timespec { tv_sec: mtime.div_euclid(SECOND), tv_nsec: mtime.rem_euclid(SECOND) },
         })
+    }
+}
+
+/// What tells whether a file has changed: times in nanoseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileStat {
+    pub inode: u64,
+    pub size: i64,
+    pub mtime: i128,
+    pub ctime: i128,
+}
+
+impl FileStat {
+    pub fn of(file: impl AsFd) -> Result<Self> {
+        fs::fstat(file).map(Self::from)
+    }
+
+    /// Whether the file has the same content, although it may have been renamed.
+    pub fn is_renamed(self, other: Self) -> bool {
+        Self { ctime: other.ctime, ..self } == other
+    }
+}
+
+impl From<Stat> for FileStat {
+    fn from(found: Stat) -> Self {
+        let nanoseconds = |seconds: i64, rest: i128| i128::from(seconds) * 1_000_000_000 + rest;
+        Self {
+            inode: found.st_ino,
+            size: found.st_size,
+            mtime: nanoseconds(found.st_mtime, found.st_mtime_nsec.into()),
+            ctime: nanoseconds(found.st_ctime, found.st_ctime_nsec.into()),
+        }
     }
 }

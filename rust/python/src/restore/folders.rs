@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::attributes::FileStat;
 use super::failure::RestoreFailure;
 use super::lock::locked;
 use super::plan::{self, Folder, Kept, Placement, Plan, TOP};
@@ -113,10 +114,19 @@ impl Top {
         opened: File,
         last: &mut LastFolder,
     ) -> Result<(), RestoreFailure> {
-        let plan::File { folder, name, attributes, placement, .. } = &plan.files[index as usize];
-        attributes.set(&opened).map_err(|error| failure(plan, *folder, name, error))?;
-        drop(opened);
-        self.publish(plan, *placement, (*folder, name), index, last)
+        let plan::File { folder, name, attributes, placement, state, .. } = &plan.files[index as usize];
+        let refused = |error| failure(plan, *folder, name, error);
+        let mut found = attributes.finish(&opened).map_err(refused)?;
+        if *placement != Placement::Direct {
+            self.publish(plan, *placement, (*folder, name), index, last)?;
+            let renamed = FileStat::of(&opened).map_err(refused)?;
+            if !found.is_renamed(renamed) {
+                return Ok(()); // somebody has changed it already
+            }
+            found = renamed;
+        }
+        state.get_or_init(|| found);
+        Ok(())
     }
 
     /// Sets the attributes of files that stay, where they are others.

@@ -33,6 +33,9 @@ use lock::locked;
 use plan::{Placement, Plan};
 use writing::Writing;
 
+/// Inode, size, times of modification and change.
+type StateTuple = (u64, i64, i128, i128);
+
 /// Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
 ///
 /// First the paths are added, then `start` makes the folders, and each `request` names payloads whose bytes are given
@@ -201,6 +204,17 @@ impl FolderWriter {
             }
         });
         raised(py, &work)
+    }
+
+    /// The states of the files that were added, in that order, when each was complete and had its path. O(files).
+    ///
+    /// Returns:
+    ///     For each file its inode, its size, and its times of modification and change in nanoseconds. None for one
+    ///     that is not written, or that somebody else has changed since.
+    fn states(&self) -> PyResult<Vec<Option<StateTuple>>> {
+        let work = self.work()?;
+        let states = work.plan.files.iter().map(|file| file.state.get());
+        Ok(states.map(|state| state.map(|state| (state.inode, state.size, state.mtime, state.ctime))).collect())
     }
 
     /// Bytes written to files so far.

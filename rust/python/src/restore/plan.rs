@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, OnceLock};
 
 use core::{Cid, Error, InputCode, Result};
 use coregw_core as core;
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, FileStat};
 
 /// The number of the folder that everything is below.
 pub(super) const TOP: u32 = 0;
@@ -31,6 +31,8 @@ pub(super) struct File {
     /// Payloads that are not written yet.
     pub parts_left: AtomicU32,
     pub is_created: Mutex<bool>,
+    /// Its state when it was complete and had its name.
+    pub state: OnceLock<FileStat>,
 }
 
 /// A file that stays as it is, but for its attributes.
@@ -157,7 +159,8 @@ impl Plan {
             offset += size.unwrap_or(0);
         }
         let (parts_left, is_created) = (AtomicU32::new(count(parts.len())?), Mutex::new(false));
-        self.files.push(File { folder, name, attributes, placement, parts_left, is_created });
+        let state = OnceLock::new();
+        self.files.push(File { folder, name, attributes, placement, parts_left, is_created, state });
         Ok(())
     }
 

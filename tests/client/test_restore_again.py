@@ -1,0 +1,218 @@
+"""Restoring again: what a killed process has left, and files that have not changed since."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from coregw import _core
+from coregw.client import Client
+from coregw.client.folders.destination import FileStates
+from coregw.client.folders.listing import PlannedFile
+from coregw.client.folders.partial import Partial, partial_folder
+from coregw.errors import InvalidInput
+from coregw.folders.stat_cache import StatCache
+from gateways import Reply, lying_gateway, names
+
+FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
+# One payload in a request, so that some files are complete and others are not.
+COMMAND = "from coregw.client.folders import restore; restore.REQUEST_BYTES = 1; from coregw import cli; cli.main()"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def root(client: Client) -> str:
+    return client.create_root({path: client.put_payload(data) for path, data in FILES.items()})
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def get_and_kill(gateway: str, root: str, out: Path, *options: str) -> None:
+    """Run ``coregw get`` and kill it when it has written some files."""
+    served, ended = threading.Semaphore(20), threading.Event()
+
+    def slow(reply: Reply) -> Reply:
+        if reply.path == "/v1/cas/car" and not served.acquire(blocking=False):
+            ended.wait()
+        return reply
+
+    def written() -> int:
+        return sum(path.name.startswith("f") and path.is_file() for path in out.parent.rglob("*"))
+
+    with lying_gateway(slow, gateway) as url:
+        command = [sys.executable, "-c", COMMAND, "get", "--gateway", url, *options, root, str(out)]
+        before = written()
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            try:
+                while written() < before + 15:
+                    assert process.poll() is None, process.stderr.read() if process.stderr else ""
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGKILL)
+                process.communicate(timeout=60)
+            finally:
+                ended.set()
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_new_folder_whose_process_was_killed_is_continued(
+    gateway: str, client: Client, root: str, tmp_path: Path, existed: bool
+) -> None:
+    out = tmp_path / "out"
+    if existed:
+        out.mkdir()
+    get_and_kill(gateway, root, out)
+    assert [name.endswith(".partial") for name in names(out if existed else tmp_path)] == [True]
+    done = client.get(root, out)
+    assert done.kept >= 15
+    assert (done.files + done.kept, done.deleted) == (40, 0)
+    assert names(tmp_path) == ["out"]
+    assert content(out) == FILES
+
+
+def test_an_update_whose_process_was_killed_is_continued(
+    gateway: str, client: Client, root: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine").write_bytes(b"mine")
+    get_and_kill(gateway, root, out)
+    assert ".coregw.partial" in names(out)
+    done = client.get(root, out)
+    assert (done.kept >= 15, done.files + done.kept) == (True, 40)
+    assert content(out) == FILES | {"mine": b"mine"}
+    # What is beside a folder that exists is removed as well: a process was killed just after its last rename.
+    with partial_folder(out, is_inside=False) as left:
+        place, moved = left.folder, tmp_path / "moved"
+        left.folder.rename(moved)
+    moved.rename(place)
+    assert client.get(root, out).kept == 40
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_with_a_writer_is_refused_and_those_of_others_stay(client: Client, root: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with partial_folder(out, is_inside=False) as partial:
+        (partial.files / "0").write_bytes(b"incomplete")
+        with pytest.raises(InvalidInput, match="out: another process is restoring it"):
+            client.get(root, out)
+        assert names(partial.files) == ["0"]
+        place = partial.folder
+    assert names(tmp_path) == []
+    # Folders of the same name that no restore has made are neither used nor removed.
+    for make in (
+        lambda: (place.mkdir(mode=0o700), (place / "letter").write_bytes(b"mine")),
+        lambda: (place.mkdir(), place.chmod(0o777)),
+        lambda: place.write_bytes(b"mine"),
+        lambda: place.symlink_to(tmp_path / "elsewhere"),
+    ):
+        make()
+        before = place.lstat()
+        client.get(root, out)
+        assert content(out) == FILES
+        assert place.lstat() == before
+        assert names(tmp_path) == sorted([place.name, "out"])
+        if place.is_dir():
+            for child in place.iterdir():
+                child.unlink()
+            place.rmdir()
+        else:
+            place.unlink()
+        for path in sorted(out.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        out.rmdir()
+
+
+def test_a_tree_cannot_use_the_name_of_the_folder_for_incomplete_files(client: Client, tmp_path: Path) -> None:
+    root = client.create_root({".coregw.partial/files/0": client.put_payload(b"x")})
+    for out in (tmp_path / "out", tmp_path):
+        with pytest.raises(InvalidInput, match="is the name of the folder for incomplete files"):
+            client.get(root, out)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_files_that_have_not_changed_are_not_read_again(
+    client: Client, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existed: bool
+) -> None:
+    read: list[str] = []
+    files_match = _core.files_match
+
+    def noted(files: Sequence[tuple[Path, Sequence[tuple[str, int | None]]]], check: object) -> list[bool]:
+        read.extend(str(path.relative_to(tmp_path / "out")) for path, _ in files)
+        return files_match(files, check)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_core, "files_match", noted)
+    out = tmp_path / "out"
+    top = {"at the top": client.put_payload(b"top"), **{p: client.put_payload(d) for p, d in FILES.items()}}
+    root = client.create_root(top)
+    if existed:
+        out.mkdir()
+    advanced: list[int] = []
+    client.get(root, out)
+    assert client.get(root, out, progress=advanced.append).kept == 41
+    assert read == []
+    # Another file of the same size, and with the same time of modification, is noticed.
+    changed, touched = out / "d0/f03", out / "d1/f01"
+    status = changed.stat()
+    changed.write_bytes(b"CONTENT 3")
+    os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    touched.touch()
+    assert client.get(root, out).files == 1
+    assert sorted(read) == ["d0/f03", "d1/f01"]
+    assert content(out) == FILES | {"at the top": b"top"}
+    read.clear()
+    assert client.get(root, out).kept == 41
+    assert read == []
+    # The next version of the tree: what it has others of is fetched, and what the cache knows to be wrong is read.
+    assert client.get(client.create_root(top | {"d2/f02": top["d0/f00"]}), out).files == 1
+    assert read == ["d2/f02"]
+    read.clear()
+    assert client.get(root, out, use_cache=False).files == 1
+    assert len(read) == 41
+    assert content(out) == FILES | {"at the top": b"top"}
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("age", "fraction", "is_known", "waits"),
+    [
+        (5_000_000, 7, True, True),
+        (SECOND, 7, True, False),
+        (-SECOND, 7, False, False),  # the clock was set back meanwhile
+        (SECOND, 0, False, False),  # changed again in the same two seconds, on a file system that counts in these
+        (3 * SECOND, 0, True, False),
+    ],
+)
+def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int, fraction: int, is_known: bool, waits: bool
+) -> None:
+    changed, slept = 10**9 * SECOND + fraction, [0]
+    monkeypatch.setattr(Partial, "now", lambda _: changed + age + slept[-1])
+    monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
+    file = PlannedFile(("d", "f"), "target", (), None)
+    states = FileStates(StatCache.of(tmp_path, "restored"))
+    states.note([file], [(1, 2, 3, changed)])
+    with partial_folder(tmp_path, is_inside=True) as partial:
+        states.save(tmp_path, [file], partial, renamed=False, changed=False)
+    status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
+    assert StatCache.of(tmp_path, "restored").find("d/f", status) == ("target" if is_known else None)
+    assert (len(slept) > 1) == waits
