@@ -94,8 +94,8 @@ class Driver:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
 
         One that has not ended after its first turn needs a place, of which there are few, since what it has found takes
-        memory. If many wait for one already, it is dropped, and starts again when it has one: so a short query need not
-        wait for places, and most of the long ones that wait take no memory.
+        memory. If many wait already, for a turn or a place, it is dropped, and starts again when it has one: so a short
+        query need not wait for places, and most of the long ones that wait take no memory.
 
         Args:
             start: Makes the query.
@@ -116,8 +116,8 @@ class Driver:
             if isinstance(polled, bytes):  # as of most queries: nothing is awaited, so no timeout is needed
                 return polled
         async with self._in_time():
-            if operation is None:
-                operation = self._limited(await self.call(size, start))
+            if operation is None or (isinstance(polled, Need) and polled.budget and self.jobs > MAX_KEPT_QUERIES):
+                operation, polled = self._limited(await self.call(size, start)), None
             polled = await self.advance(operation, polled, on_loop=on_loop, max_level=0)
             if isinstance(polled, bytes):
                 return polled

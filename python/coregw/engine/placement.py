@@ -30,7 +30,7 @@ HEAVY_BODY_BYTES: Final = 1 << 20
 """Larger root creations, mutations and batches wait for a place: they need several times the memory of their body."""
 
 MAX_KEPT_QUERIES: Final = 32
-"""So many long queries wait for a place with what their first turn has found; others start again."""
+"""So many long queries wait for a turn, or a place, with what they have found; others start again."""
 
 WORKER_BUDGET_FACTOR: Final = 4
 """A poll in a worker thread has this many times the budget of one on the event loop. The end of a slice of time
