@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"counters", "errors", "extras"},
     "engine": {"_core", "counters", "errors", "extras", "hashing", "messages", "store"},
     "upkeep": {"_core", "engine", "errors", "extras", "messages", "store"},
-    "gateway": {"", "_core", "counters", "engine", "errors", "extras", "messages", "store", "upkeep"},
+    "gateway": {"", "_core", "client", "counters", "engine", "errors", "extras", "messages", "store", "upkeep"},
     "plants": {"_core", "engine", "errors", "extras", "gateway", "store"},
     "client": {
         *("", "_core", "engine", "errors", "extras", "folders", "hashing", "messages", "store", "text"),

@@ -105,12 +105,19 @@ def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, s
 
 
 @click.command("serve")
+@click.option("--upstream", metavar="URL", help="Serve as an edge of this gateway, or static+URL of a static tree.")
 @server_options
-def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: ANN401 - those of `chosen_settings`
+def command(
+    worker: tuple[int, int] | None,
+    upstream: str | None,
+    assignments: tuple[str, ...],
+    **options: Any,  # noqa: ANN401 - those of `chosen_settings`
+) -> None:
     """Run a gateway on a RocksDB store, and print its address.
 
     Settings come from COREGW_* environment variables; options override them. On SIGINT or SIGTERM, requests in flight
-    finish, and the store is closed. If PLANTS_ACCESS_TOKEN is set, the sample plant store is served as well,
+    finish, and the store is closed. With --upstream, the store is a bounded cache of the upstream, and nothing can be
+    written. If PLANTS_ACCESS_TOKEN is set, the sample plant store is served as well,
     under /plants.
     """
 
@@ -119,4 +126,6 @@ def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: AN
 
         return beside_gateway(token_from_environment())
 
-    run_service("serve", chosen_settings(**options), worker, service)
+    if upstream is not None:
+        assignments = (*assignments, f"upstream={upstream}")
+    run_service("serve", chosen_settings(**options, assignments=assignments), worker, service)

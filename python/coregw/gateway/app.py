@@ -22,7 +22,7 @@ from coregw.gateway.http.problems import handle_exception, problem_of
 from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, objects, openapi, resolve, roots
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
-from coregw.gateway.stores import open_settings_store
+from coregw.gateway.stores import open_gateway_store
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 
@@ -44,10 +44,10 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     """Open an engine over `store`, or over the one that the settings name.
 
     Raises:
-        InvalidInput, Unavailable, StoreDamaged: As `coregw.gateway.stores.open_settings_store`.
+        InvalidInput, Unavailable, StoreDamaged: As `coregw.gateway.stores.open_gateway_store`.
     """
     if store is None:
-        store = await open_settings_store(settings)
+        store = await open_gateway_store(settings)
     spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
     return Engine(
         store,

@@ -65,6 +65,12 @@ class Settings:
     )
     store_connections: int = _setting(4, "Connections of each process to the database.", least=2, most=100)
     store_unsafe: str = _setting("none", "What the database may do although it can lose data: a list, or none.")
+    upstream: str = field(
+        default="none",
+        metadata=_about("Serve as an edge of this gateway, or static+URL of a static tree; the store is its cache."),
+        repr=False,
+    )
+    upstream_bytes: int = _setting(10 * 1024 * MIB, "What an edge keeps of its upstream.", least=MIB)
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
@@ -154,6 +160,8 @@ class Settings:
         """Raise `InvalidInput` if the store is none, or a bucket belongs to no store. Addresses may hold passwords."""
         if self.store != _EMBEDDED and not self.store.startswith(_DATABASES):
             raise InvalidInput("setting store is neither rocksdb nor an address that begins with postgresql://")
+        if self.upstream != "none" and (self.is_shared or self.workers > 1):
+            raise InvalidInput("setting upstream needs a RocksDB store and one worker: an edge is one process")
         if self.bucket != "none" and not self.bucket.startswith("s3://"):
             raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
         if self.bucket != "none" and not self.is_shared:

@@ -28,7 +28,7 @@ def test_error_table_matches_the_protocol() -> None:
     text = """
     400 invalid_request invalid_cid invalid_path invalid_codec unknown_profile kind_mismatch
     401 unauthorized
-    403 forbidden_origin
+    403 forbidden_origin read_only
     404 root_not_found path_not_found page_not_found payload_not_found record_not_found route_not_found
     405 method_not_allowed
     409 before_mismatch expected_root_mismatch revision_mismatch record_frozen invalid_change

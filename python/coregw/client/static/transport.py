@@ -141,7 +141,7 @@ class StaticTransport:
                 raise RecordNotFound(f"no record {found[1]}/{found[2]} is published")
             yield record
         else:
-            raise InvalidInput(f"{self._address.shown} is a static tree, which is only read", code="method_not_allowed")
+            raise InvalidInput(f"{self._address.shown} is a static tree, which is only read", code="read_only")
 
     async def _payload(self, cid: _core.Cid) -> AsyncIterator[bytes]:
         """Yield a payload. There is no look-up before, as a gateway makes it: it would be another request."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NoReturn, TypeVar
 
-from coregw.errors import PayloadNotFound, TooLarge, Unavailable, UpstreamDamaged
+from coregw.errors import InvalidInput, PayloadNotFound, TooLarge, Unavailable, UpstreamDamaged
 from coregw.store import CHUNK_BYTES, PayloadWriter, Stored, Table
 from coregw.store.arguments import check_listing, check_range, check_renewal, check_whole_payload
 from coregw.store.origin.blocks import blocks_of
@@ -299,7 +299,7 @@ class OriginStore:
 
     def _refuse(self) -> NoReturn:
         self._require_open()
-        raise Unavailable(f"{self.upstream.url} is only read: nothing can be stored here")
+        raise InvalidInput(f"{self.upstream.url} is only read: nothing can be stored here", code="read_only")
 
 
 class _Received:

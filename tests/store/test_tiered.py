@@ -1,0 +1,288 @@
+"""The tiered store: what it reads is checked, kept within bounds, requested once, and served with the upstream away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from coregw import Cid, payload_cid
+from coregw.engine.checks import ObjectChecks
+from coregw.errors import InvalidInput, PayloadNotFound, Unavailable, UpstreamDamaged
+from coregw.store import CHUNK_BYTES, PayloadWriter, Store, Stored, Table
+from coregw.store.collection import CollectableStore
+from coregw.store.memory import MemoryStore
+from coregw.store.origin import OriginStore, Sink, page_path, payload_path, root_path
+from coregw.store.rocksdb import open_store
+from coregw.store.testing import PayloadContract
+from coregw.store.testing.support import multihash_of, random_bytes, read
+from coregw.store.tiered import TieredStore, open_tiered
+from page_model import Tree, varint
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Upstream:
+    """An upstream over a store in memory: it can be away, slow, or lie."""
+
+    url = "http://upstream"
+    has_batches = False
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.asked: list[str] = []
+        self.requests = self.received = 0
+        self.is_away = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.lie: Callable[[bytes], bytes] = lambda content: content
+
+    async def get(self, path: str, max_bytes: int) -> bytes | None:
+        self.asked.append(path)
+        await self.gate.wait()
+        if self.is_away:
+            raise Unavailable("the upstream is away")
+        kind, name = path.split("/")[2:]
+        if kind == "pages":
+            [content] = await self.store.get(Table.PAGES, [bytes.fromhex(name)])
+        elif kind == "roots":
+            root = bytes(Cid(name))
+            [held], [content] = (
+                await self.store.get(Table.ROOTS, [root]),
+                await self.store.get(Table.PAGES, [root[-32:]]),
+            )
+            content = content if held is not None else None
+        else:
+            multihash = Cid(name).multihash
+            try:
+                content = b"".join([chunk async for chunk in self.store.read_payload(multihash)])
+            except PayloadNotFound:
+                content = None
+        return None if content is None else self.lie(content)
+
+    async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
+        content = await self.get(path, 0)
+        if content is not None:
+            sink().write(content)
+        return content is not None
+
+    async def size(self, path: str) -> int | None:
+        content = await self.get(path, 0)
+        return None if content is None else len(content)
+
+    async def pages(self, digests: Sequence[bytes], max_bytes: int) -> bytes:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.fixture
+def upstream() -> Upstream:
+    return Upstream()
+
+
+@pytest.fixture(params=["memory", "rocksdb"])
+async def local(request: pytest.FixtureRequest, tmp_path: Path) -> CollectableStore:
+    return MemoryStore() if request.param == "memory" else await open_store(tmp_path / "cache")
+
+
+@pytest.fixture
+async def tiered(local: CollectableStore, upstream: Upstream) -> AsyncIterator[TieredStore]:
+    store = await open_tiered(local, OriginStore(upstream, ObjectChecks()), 100 << 20)
+    yield store
+    await store.close()
+
+
+async def put_map(store: Store, count: int, prefix: str = "") -> tuple[bytes, dict[bytes, bytes]]:
+    """Store a map with all its pages, and return its root and the pages."""
+    tree = Tree("map", "sha2-256")
+    arcs = {f"{prefix}folder {i % 7}/{i}": bytes(Cid(payload_cid(b"%d" % i))) for i in range(count)}
+    top = tree.map(arcs)
+    pages = tree.pages(top)
+    root = b"\x01" + varint(0x303110) + b"\x12\x20" + top.digest
+    await store.put({Table.PAGES: [*pages.items()], Table.ROOTS: [(root, b"")]})
+    return root, pages
+
+
+class Split:
+    """Writes go to the upstream, reads through the tiered store: for the part of the contract that it keeps."""
+
+    def __init__(self, tiered: TieredStore, upstream: Upstream) -> None:
+        self._upstream = upstream.store
+        self.stat_payloads = tiered.stat_payloads
+        self.get_payloads = tiered.get_payloads
+        self.read_payload = tiered.read_payload
+        self.put_payloads = self._upstream.put_payloads
+        self.healthy = tiered.healthy
+
+    def begin_payload(self) -> PayloadWriter:
+        return self._upstream.begin_payload()
+
+
+class TestPayloadsReadThrough(PayloadContract):
+    @pytest.fixture
+    def store(self, tiered: TieredStore, upstream: Upstream) -> Split:
+        return Split(tiered, upstream)
+
+
+async def test_objects_are_requested_once_and_served_while_the_upstream_is_away(
+    tiered: TieredStore, upstream: Upstream
+) -> None:
+    root, pages = await put_map(upstream.store, 800)
+    assert len(pages) > 4
+    small, large = b"small", random_bytes(3 * CHUNK_BYTES + 5)
+    for data in (small, large):
+        async with upstream.store.begin_payload() as writer:
+            await writer.write(data)
+            await writer.commit(multihash_of(data))
+    absent = bytes(32)
+    for _ in range(2):
+        assert await tiered.get(Table.ROOTS, [root]) == [b""]
+        assert await tiered.get(Table.PAGES, [*pages, next(iter(pages))]) == [
+            *pages.values(),
+            next(iter(pages.values())),
+        ]
+        assert await tiered.get_payloads([multihash_of(small)]) == [small]
+        assert await read(tiered, multihash_of(large), 5, CHUNK_BYTES + 7) == large[5 : CHUNK_BYTES + 7]
+        assert await tiered.stat_payloads([multihash_of(small), multihash_of(large)]) == [len(small), len(large)]
+        upstream.is_away = True
+    paths = [root_path(root), *map(page_path, pages), *(payload_path(multihash_of(each)) for each in (small, large))]
+    assert sorted(upstream.asked) == sorted({*paths} - {page_path(root[-32:])})  # the root's page came with it
+    for call in (
+        tiered.get(Table.PAGES, [absent]),
+        tiered.get(Table.ROOTS, [root[:-32] + absent]),
+        tiered.get_payloads([multihash_of(b"absent")]),
+        anext(tiered.read_payload(multihash_of(b"absent"))),
+    ):
+        with pytest.raises(Unavailable, match="away"):
+            await call
+    upstream.is_away = False
+    assert await tiered.get(Table.PAGES, [absent]) == await tiered.get_payloads([multihash_of(b"absent")]) == [None]
+    assert await tiered.get(Table.ROOTS, [root[:-32] + absent]) == [None]
+    figures = tiered.figures()
+    assert figures.hits == len(pages) + 3
+    assert figures.bytes == sum(map(len, pages.values())) + len(small) + len(large) + 64
+
+
+async def test_concurrent_misses_share_a_request(tiered: TieredStore, upstream: Upstream) -> None:
+    root, pages = await put_map(upstream.store, 800)
+    digests = [*pages][1:]
+    data = random_bytes(2 * CHUNK_BYTES)
+    async with upstream.store.begin_payload() as writer:
+        await writer.write(data)
+        await writer.commit(multihash_of(data))
+    upstream.gate.clear()
+    calls = [asyncio.ensure_future(tiered.get(Table.PAGES, digests)) for _ in range(5)]
+    calls += [asyncio.ensure_future(tiered.get(Table.ROOTS, [root])) for _ in range(5)]
+    reads = [asyncio.ensure_future(read(tiered, multihash_of(data))) for _ in range(5)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    calls[0].cancel()  # whoever asked first goes away
+    reads[0].cancel()
+    upstream.gate.set()
+    rest = await asyncio.gather(*calls[1:], *reads[1:])
+    assert rest == [[pages[each] for each in digests]] * 4 + [[b""]] * 5 + [data] * 4
+    assert max(map(upstream.asked.count, upstream.asked)) <= 5
+
+
+async def test_what_a_lying_upstream_sends_is_named_and_not_kept(tiered: TieredStore, upstream: Upstream) -> None:
+    root, pages = await put_map(upstream.store, 800)
+    await upstream.store.put_payloads([(multihash_of(b"payload"), b"payload")])
+    digest = [*pages][1]
+    upstream.lie = lambda content: content[:6] + bytes([content[6] ^ 1]) + content[7:]
+    for path, call in (
+        (page_path(digest), lambda: tiered.get(Table.PAGES, [digest])),
+        (root_path(root), lambda: tiered.get(Table.ROOTS, [root])),
+        (payload_path(multihash_of(b"payload")), lambda: tiered.get_payloads([multihash_of(b"payload")])),
+        (payload_path(multihash_of(b"payload")), lambda: read(tiered, multihash_of(b"payload"))),
+    ):
+        with pytest.raises(UpstreamDamaged, match=f"http://upstream{path}: .* nothing of it is used"):
+            await call()
+    assert tiered.figures().bytes == 0
+    upstream.lie = lambda content: content
+    assert await tiered.get(Table.PAGES, [digest]) == [pages[digest]]
+    assert await read(tiered, multihash_of(b"payload")) == b"payload"
+
+
+async def test_what_was_used_least_recently_is_removed(local: CollectableStore, upstream: Upstream) -> None:
+    _, pages = await put_map(upstream.store, 3000)
+    datas = [random_bytes(50_000, seed) for seed in range(6)]
+    await upstream.store.put_payloads([(multihash_of(data), data) for data in datas])
+    store = await open_tiered(local, OriginStore(upstream, ObjectChecks()), 200_000)
+    digests = [*pages]
+    for data in datas[:2]:
+        await store.get_payloads([multihash_of(data)])
+    await asyncio.sleep(0.01)
+    for digest in digests:
+        await store.get(Table.PAGES, [digest])
+        await store.get_payloads([multihash_of(datas[0])])  # in use
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if (figures := store.figures()).bytes <= figures.max_bytes:
+            break
+    await asyncio.sleep(0.01)
+    figures = store.figures()
+    assert figures.bytes <= figures.max_bytes
+    assert figures.evicted
+    upstream.is_away = True
+    assert await store.get_payloads([multihash_of(datas[0])]) == [datas[0]]
+    with pytest.raises(Unavailable):
+        await store.get_payloads([multihash_of(datas[1])])
+    await store.close()
+
+
+async def test_a_cache_is_found_again(upstream: Upstream, tmp_path: Path) -> None:
+    root, pages = await put_map(upstream.store, 800)
+    await upstream.store.put_payloads([(multihash_of(b"payload"), b"payload")])
+    for is_away in (False, True):
+        upstream.is_away = is_away
+        local = await open_store(tmp_path / "cache")
+        store = await open_tiered(local, OriginStore(upstream, ObjectChecks()), 10 << 20)
+        if is_away:
+            assert store.figures().bytes >= sum(map(len, pages.values())) + len(b"payload")
+        assert await store.get(Table.ROOTS, [root]) == [b""]
+        assert await store.get(Table.PAGES, [*pages]) == [*pages.values()]
+        assert await store.get_payloads([multihash_of(b"payload")]) == [b"payload"]
+        await store.close()
+
+
+async def test_an_edge_without_room_still_answers(upstream: Upstream) -> None:
+    root, pages = await put_map(upstream.store, 800)
+    data = random_bytes(CHUNK_BYTES + 1)
+    async with upstream.store.begin_payload() as writer:
+        await writer.write(data)
+        await writer.commit(multihash_of(data))
+    store = await open_tiered(MemoryStore(max_bytes=0), OriginStore(upstream, ObjectChecks()), 100 << 20)
+    for _ in range(2):
+        assert await store.get(Table.ROOTS, [root]) == [b""]
+        assert await store.get(Table.PAGES, [*pages]) == [*pages.values()]
+        assert await read(store, multihash_of(data)) == data
+    assert await store.obstacles() == []
+    assert await store.healthy()
+    await store.close()
+    assert not await store.healthy()
+    assert len(await store.obstacles()) == 1
+
+
+async def test_an_edge_takes_no_writes(tiered: TieredStore) -> None:
+    for write in (
+        lambda: tiered.put({Table.PAGES: [(b"k", b"v")]}),
+        lambda: tiered.compare_and_set(Table.RECORDS, b"k", None, b"v"),
+        lambda: tiered.delete(Table.RECORDS, [b"k"]),
+        lambda: tiered.put_payloads([(b"k", b"v")]),
+    ):
+        with pytest.raises(InvalidInput, match="takes no writes: send them to http://upstream") as caught:
+            await write()
+        assert caught.value.code == "read_only"
+    with pytest.raises(InvalidInput, match="takes no writes"):
+        tiered.begin_payload()
+    assert await tiered.list_rows(Table.RECORDS, b"n", None, 1) == []
+    assert await tiered.renew(Stored.PAYLOADS, [multihash_of(b"absent")]) == [None]
