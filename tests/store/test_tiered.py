@@ -278,6 +278,7 @@ async def test_an_edge_takes_no_writes(tiered: TieredStore) -> None:
         lambda: tiered.compare_and_set(Table.RECORDS, b"k", None, b"v"),
         lambda: tiered.delete(Table.RECORDS, [b"k"]),
         lambda: tiered.put_payloads([(b"k", b"v")]),
+        lambda: tiered.renew(Stored.ROOTS, [b"k"]),
     ):
         with pytest.raises(InvalidInput, match="takes no writes: send them to http://upstream") as caught:
             await write()

@@ -11,8 +11,8 @@ What it promises, of the contract of `coregw.store.Store`:
 - **Immutable objects are always right**: pages, and payloads by multihash, are compared with their digests before they
   are kept. A root that was held once is held as long as it is kept here.
 - **Nothing is linearizable or dated.** A root or payload that the upstream does not have now may be there a moment
-  later, and the reverse; `renew` looks up, and dates nothing. What was stored at the upstream before is read here as
-  `coregw.store.testing.PayloadContract` says.
+  later, and the reverse; `renew` looks payloads up, and dates nothing. What was stored at the upstream before is read
+  here as `coregw.store.testing.PayloadContract` says.
 - **It takes no writes** (code ``read_only``), and has no rows of `Table.RECORDS` but its own.
 - **While the upstream is away** it answers with what it has; the rest is `Unavailable`.
 - **What was used least recently is removed** when it holds more than `max_bytes`, a tenth at a time.
@@ -150,11 +150,11 @@ class TieredStore:
         return [row for row in rows if not row[0].startswith(_ROOT)]
 
     async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
-        """Look roots or payloads up: nothing here has a date."""
+        """Look payloads up: nothing here has a date. Roots are renewed for writes alone, which are refused."""
         check_renewal(kind)
-        if kind is Stored.PAYLOADS:
-            return await self.stat_payloads(keys)
-        return [None if row is None else 0 for row in await self.get(Table.ROOTS, keys)]
+        if kind is Stored.ROOTS:
+            self._refuse()
+        return await self.stat_payloads(keys)
 
     async def put(
         self,

@@ -46,7 +46,7 @@ def test_an_edge_answers_as_its_upstream_does_and_while_that_is_away(stack: Exit
     with Client(upstream.url, SETTINGS) as client:
         s = sample(client, source)
         expected = [read(client) for read in reads(s)]
-        absent = client.create_root({"a": s.large})
+        absent = client.create_root({"absent": s.large})
     with Client(second.url, SETTINGS) as client:
         assert [read(client) for read in reads(s)] == expected
         client.get(s.folder, tmp_path / "restored")
@@ -68,7 +68,7 @@ def test_an_edge_answers_as_its_upstream_does_and_while_that_is_away(stack: Exit
         with Client(url, SETTINGS) as client:
             assert [read(client) for read in reads(s)[:-1]] == expected[:-1]
             with pytest.raises(Unavailable):
-                client.resolve(absent, "a")
+                client.resolve(absent, "absent")
     assert httpx2.get(f"{edge.url}/readyz").status_code == 200
     assert requests(tmp_path / "edge") <= asked + 6  # for the root that it has not
     assert edge.end() == 0
@@ -84,7 +84,8 @@ def requests(data: Path) -> int:
     values = {
         line.split()[0]: float(line.split()[1]) for line in lines if line.startswith(("coregw_edge", "coregw_up"))
     }
-    assert values["coregw_edge_hits_total"] > 0
+    assert values["coregw_edge_hits_total"] + values["coregw_edge_misses_total"] > 0
+    assert values["coregw_edge_evicted_total"] == 0
     assert 0 < values["coregw_edge_bytes"] < values["coregw_edge_max_bytes"] == 10 << 30
     assert values["coregw_upstream_received_bytes_total"] > values["coregw_edge_bytes"] / 2
     return int(values["coregw_upstream_requests_total"])

@@ -84,11 +84,11 @@ class OriginStore:
         return []
 
     async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
-        """Look roots or payloads up: nothing here has a date."""
+        """Look payloads up: nothing here has a date. Roots are renewed for writes alone, which are refused."""
         check_renewal(kind)
-        if kind is Stored.PAYLOADS:
-            return await self.stat_payloads(keys)
-        return [None if row is None else 0 for row in await self.get(Table.ROOTS, keys)]
+        if kind is Stored.ROOTS:
+            self._refuse()
+        return await self.stat_payloads(keys)
 
     async def put(
         self,
