@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coregw import Cid, payload_cid
-from coregw.engine.checks import ObjectChecks
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable, UpstreamDamaged
 from coregw.store import CHUNK_BYTES, PayloadWriter, Store, Stored, Table
 from coregw.store.collection import CollectableStore

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coregw.engine.checks import ObjectChecks
 from coregw.engine.completeness import forget_whole
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.settings import Settings
 from coregw.store import Store

@@ -13,7 +13,7 @@ import msgspec
 
 from coregw._core import Cid, page_links
 from coregw.client.static.folder import MARK, NO_PAYLOADS, TEMPORARY
-from coregw.engine.checks import ObjectChecks
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput
 from coregw.messages.record import PublishedRecord
 from coregw.store.origin import page_path, payload_path, root_path

@@ -18,7 +18,7 @@ from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
 from coregw.client.static.folder import StaticFolder
 from coregw.client.static.source import open_source
-from coregw.engine.checks import ObjectChecks
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages.record import PublishedRecord
 from coregw.store import Table

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from coregw.client.settings import ClientSettings
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
-from coregw.engine.checks import ObjectChecks
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.store.origin import OriginStore
 
 __all__ = ["open_source"]

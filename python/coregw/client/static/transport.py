@@ -23,7 +23,7 @@ from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
 from coregw.client.transport.retries import Retries
 from coregw.engine import Engine
-from coregw.engine.checks import ObjectChecks
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import (
     ERROR_CODES,
     CoregwError,

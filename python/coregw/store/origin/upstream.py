@@ -78,7 +78,7 @@ class Hasher(Protocol):
 
 
 class Checks(Protocol):
-    """Compares objects with their names. `coregw.engine.checks` has them, since a store computes no digests."""
+    """Compares objects with their names. `coregw.engine.objects.checks` has them, since a store computes no digests."""
 
     def are_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> list[bool]:
         """Return for each pair of a digest and bytes whether the bytes are the page with this digest. O(bytes)."""
