@@ -19,6 +19,7 @@ import pytest
 
 from coregw._core import Cid
 from coregw.upkeep.integrity.repair import repair_store
+from store.rocksdb_support import run_until_dead
 from upkeep.damage_support import HOWS, KINDS, Served, Truth, fill, harm, served
 
 SEEDS = int(os.environ.get("COREGW_DAMAGE_SEEDS", "1"))
@@ -114,6 +115,29 @@ def test_a_repair_of_a_sound_store_loses_nothing(bases: dict[str, Base], tmp_pat
     assert fsck(tmp_path / "data", "--repair").returncode == 0
     assert asyncio.run(served(tmp_path / "data", truth)).whole == all_of(truth)
     assert fsck(tmp_path / "data").returncode == 0
+
+
+def test_each_of_several_logs_is_missed_and_what_it_had_may_be_lost(tmp_path: Path) -> None:
+    run_until_dead(
+        tmp_path / "whole",
+        """
+        store = await open_store(path)
+        await store.put({Table.RECORDS: [(b"key", b"value")]})  # stays in the first log
+        for i in range(30):
+            await upload(store, random.Random(i).randbytes(CHUNK_BYTES))
+        die()
+        """,
+    )
+    logs = [log.name for log in (tmp_path / "whole" / "rocksdb").glob("*.log")]
+    assert len(logs) > 1
+    assert fsck(tmp_path / "whole").returncode == 0
+    for name in logs:
+        copy = tmp_path / f"without-{name}"
+        shutil.copytree(tmp_path / "whole", copy)
+        (copy / "rocksdb" / name).unlink()
+        repaired = fsck(copy, "--repair", "--json")
+        assert repaired.returncode == 4, name
+        assert name in "".join(json.loads(repaired.stdout)["found"]["unnamed"])
 
 
 def test_a_missing_log_is_damage(bases: dict[str, Base], tmp_path: Path) -> None:

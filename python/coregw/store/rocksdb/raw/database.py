@@ -168,6 +168,10 @@ class RawDatabase:
                 self._damages.append(
                     Damage(name, 0, live.size, family, "the file is missing", live.smallest, live.largest)
                 )
+        logs = ((f"{number:06}.log", size) for number, size in manifest.logs.items())
+        self._damages += [
+            Damage(name, 0, size, None, "the file is missing") for name, size in logs if name not in names
+        ]
         for name in [name for name in names if name.endswith(".log")]:
             self._read_log(self._opened(path / name, on_read), by_id)
         for entries in self._logged.values():

@@ -15,6 +15,7 @@ _VARINTS: Final = {2, 3, 4, 9, 10, 203, 300}  # log number, next file, last sequ
 _COMPARATOR, _CURSOR, _DELETED_FILE, _NEW_FILE = 1, 5, 6, 103
 _FAMILY, _FAMILY_ADD, _FAMILY_DROP = 200, 201, 202
 _IGNORABLE: Final = 1 << 13
+_LOG_ADDED, _LOGS_DELETED, _SYNCED_SIZE = _IGNORABLE + 7, _IGNORABLE + 8, 2
 _END_OF_FIELDS: Final = 1
 _INTERNAL: Final = 8
 
@@ -37,16 +38,19 @@ class Manifest:
         families: The names of the column families by number.
         tables: The SST files that the database has, by number.
         deleted: The numbers of SST files that it had.
+        logs: The synced sizes of ended logs that it needs, by number, as the newest MANIFEST says.
     """
 
     families: dict[int, str] = field(default_factory=dict)
     tables: dict[int, LiveTable] = field(default_factory=dict)
     deleted: set[int] = field(default_factory=set)
+    logs: dict[int, int] = field(default_factory=dict)
 
 
 def read_manifest(file: FileBytes, manifest: Manifest, damages: list[Damage]) -> None:
     """Add to `manifest` what the edits of a file say, and to `damages` what is damaged in it. O(bytes)."""
     found: list[Damage] = []
+    manifest.logs.clear()
     for record in read_log(file.read(0, file.size), file.name, found):
         if record.is_intact:
             try:
@@ -81,7 +85,8 @@ def _apply(data: memoryview, manifest: Manifest) -> None:
             _, at = varint(data, at, end)
             _, at = prefixed(data, at, end)
         elif tag == _COMPARATOR or tag & _IGNORABLE:
-            _, at = prefixed(data, at, end)
+            edit, at = prefixed(data, at, end)
+            _apply_log(tag, edit, manifest)
         elif tag == _FAMILY_DROP:
             manifest.families.pop(family, None)
         else:
@@ -91,6 +96,22 @@ def _apply(data: memoryview, manifest: Manifest) -> None:
     for table in added:  # a file that moves to another level is deleted and added in one edit
         manifest.deleted.discard(table.number)
         manifest.tables[table.number] = table._replace(family_id=family)
+
+
+def _apply_log(tag: int, edit: memoryview, manifest: Manifest) -> None:
+    """Add an ended log, or remove all that are older than one, if that is what an edit does."""
+    if tag not in (_LOG_ADDED, _LOGS_DELETED):
+        return
+    end = len(edit)
+    number, at = varint(edit, 0, end)
+    if tag == _LOGS_DELETED:
+        for older in [each for each in manifest.logs if each < number]:
+            del manifest.logs[older]
+        return
+    while at < end:
+        tag, at = varint(edit, at, end)
+        if tag == _SYNCED_SIZE:
+            manifest.logs[number], at = varint(edit, at, end)
 
 
 def _new_file(data: memoryview, at: int, end: int) -> tuple[LiveTable, int]:
