@@ -4,7 +4,7 @@ An `Operation` does no I/O. It returns its response, or a `Need` (`rust/ops/src/
 
     poll -> response                     most queries: all pages are cached, nothing is awaited
     poll -> Need.pages   -> store.get -> supply_pages     -> poll ...
-    poll -> Need.roots   -> store.get -> supply_roots     -> poll ...
+    poll -> Need.roots   -> store.get -> supply_roots     -> poll ...   (a query's top pages at the same time)
     poll -> Need.renewal -> store.renew -> supply_roots   -> poll ...
     poll -> Need.span    -> read      -> supply_bytes     -> poll ...
     poll -> Need.store   -> store.put                     -> poll ...
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.pages import PageReads
@@ -33,13 +33,16 @@ from coregw.engine.placement import (
 )
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.engine.turns import Turns, level_of, slice_seconds
-from coregw.errors import RootNotFound, StoreDamaged, Unavailable
+from coregw.errors import CoregwError, RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 
 __all__ = ["Driver", "ReadSpan"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_MAX_OPENED_TOGETHER: Final = 8
+"""Top pages are read together with the records of at most so many roots; a batch of more waits for all anyway."""
 
 ReadSpan = Callable[[int, int], bytes]
 """Reads the bytes from a start to an end (exclusive), fewer at the end. Called in worker threads."""
@@ -118,7 +121,7 @@ class Driver:
         async with self._in_time():
             if operation is None or (isinstance(polled, Need) and polled.budget and self.jobs > MAX_KEPT_QUERIES):
                 operation, polled = self._limited(await self.call(size, start)), None
-            polled = await self.advance(operation, polled, on_loop=on_loop, max_level=0)
+            polled = await self.advance(operation, polled, on_loop=on_loop, max_level=0, is_query=True)
             if isinstance(polled, bytes):
                 return polled
             if self._kept < MAX_KEPT_QUERIES:
@@ -132,7 +135,7 @@ class Driver:
             try:
                 if operation is None:
                     operation, polled = self._limited(await self.call(size, start)), None
-                return _response(await self.advance(operation, polled))
+                return _response(await self.advance(operation, polled, is_query=True))
             finally:
                 self._long.release()
 
@@ -186,6 +189,7 @@ class Driver:
         deadline: asyncio.Timeout | None = None,
         read: ReadSpan | None = None,
         max_level: float = math.inf,
+        is_query: bool = False,
     ) -> bytes | Need:
         """Drive an operation to its response, or to a need for output or payloads, which the caller meets.
 
@@ -196,19 +200,22 @@ class Driver:
             deadline: Cleared when something is written: a write is not given up halfway.
             read: Reads spans of the CAR that is imported.
             max_level: The need for a budget is returned when the operation has run for longer than this level.
+            is_query: Whether it reads the trees of the roots about which it asks.
         """
         if polled is None:
             self._refresh_held()
             polled = await self._poll_in_worker(operation, read)
+        top_pages: Mapping[bytes, bytes] = {}
         while isinstance(polled, Need):
             if (roots := polled.roots) is not None:
-                operation.supply_roots(await self.are_held(roots))
+                top_pages = await self._open_trees(operation, roots, is_query)
             elif (roots := polled.renewal) is not None:
                 sizes = await self._store.renew(Stored.ROOTS, roots)
                 pairs = zip(roots, sizes, strict=True)
                 operation.supply_roots([size is not None and root not in self._incomplete for root, size in pairs])
             elif polled.pages is not None:
-                await self._load_pages(operation, polled)
+                await self._load_pages(operation, polled, top_pages)
+                top_pages = {}
             elif (trees := polled.store) is not None:
                 if deadline is not None:
                     deadline.reschedule(None)
@@ -228,14 +235,38 @@ class Driver:
             return await self._turns.run(partial(operation.poll, budget, slice_seconds(level)), level)
         return await self._to_end(self._turns.run(partial(_poll_reading, operation, budget, read), level))
 
-    async def _load_pages(self, operation: Operation, need: Need) -> None:
-        """Read pages and supply them.
+    async def _open_trees(self, operation: Operation, roots: Sequence[bytes], is_query: bool) -> dict[bytes, bytes]:
+        """Supply whether each root is held; for a query return the top pages by digest, which it will ask for next.
+
+        Reading both at once saves a round trip to a store on another machine.
+        """
+        unknown = [root for root in roots if not self._cache.is_held(root)] if is_query else []
+        if not 0 < len(unknown) <= _MAX_OPENED_TOGETHER:
+            operation.supply_roots(await self.are_held(roots))
+            return {}
+        digests = [Cid(root).digest for root in unknown]
+        held, pages = await asyncio.gather(self.are_held(roots), self._read_early(digests))
+        operation.supply_roots(held)
+        return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
+
+    async def _read_early(self, digests: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Read pages that may not be needed: a failure counts only when they are."""
+        try:
+            return await self.page_reads.get(digests)
+        except CoregwError:
+            return [None] * len(digests)
+
+    async def _load_pages(self, operation: Operation, need: Need, early: Mapping[bytes, bytes]) -> None:
+        """Read pages, except for those that were read early, and supply them.
 
         Raises:
             RootNotFound: One is missing since its root has expired. The cache may not have known that, and an operation
                 may take longer than the collection of the garbage that its root has become.
         """
-        pages = await self.page_reads.get(need.pages or [])
+        wanted = need.pages or []
+        missing = [digest for digest in wanted if digest not in early]
+        read = iter(await self.page_reads.get(missing) if missing else [])
+        pages = [early[digest] if digest in early else next(read) for digest in wanted]
         if None in pages:
             await self._require_unexpired(
                 {tree for tree, page in zip(need.trees or [], pages, strict=True) if not page}
