@@ -53,11 +53,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def missing(what: str) -> None:
-    """Skip a test that needs a server which is not installed; `make test-stores` fails instead."""
-    if os.environ.get("COREGW_TEST_SERVERS") == "required":
-        pytest.fail(f"{what} was not found")
-    pytest.skip(f"{what} was not found; `make test-stores` installs it")
+def require_wanted() -> None:
+    """Skip a test that needs servers, unless `make test-stores` runs it: starting them takes time."""
+    if os.environ.get("COREGW_TEST_SERVERS") != "required":
+        pytest.skip("needs servers: run `make test-stores`")
 
 
 def postgres_binaries() -> Path | None:
@@ -189,10 +188,10 @@ def in_thread(call: Coroutine[object, object, T]) -> T:
 @contextmanager
 def postgres(**settings: str) -> Iterator[Postgres]:
     """Run an empty PostgreSQL server with further settings."""
+    require_wanted()
     binaries = postgres_binaries()
     if binaries is None:
-        missing("PostgreSQL")
-        raise AssertionError
+        raise LookupError("PostgreSQL was not found; `make test-stores` installs it")
     with folder() as path:
         server = Postgres(binaries, path / "data", free_port(), settings)
         server.create()
@@ -220,10 +219,10 @@ class Bucket:
 @contextmanager
 def bucket() -> Iterator[Bucket]:
     """Run SeaweedFS with syncs on. While the context is active, the variables of AWS hold its credentials."""
+    require_wanted()
     weed = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
     if weed is None:
-        missing("SeaweedFS (weed)")
-        raise AssertionError
+        raise LookupError("SeaweedFS (weed) was not found; `make test-stores` installs it")
     with folder() as path:
         config = path / "s3.json"
         keys = {"accessKey": _KEYS["AWS_ACCESS_KEY_ID"], "secretKey": _KEYS["AWS_SECRET_ACCESS_KEY"]}

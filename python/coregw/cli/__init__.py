@@ -43,7 +43,7 @@ _COMMANDS = (
 _OFFLINE_COMMANDS = ("hash", "verify", "build")
 """The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
 
-_CONTROL_COMMANDS = ("status", "backup", "restore", "fsck", "heal", "gc", "pin")
+_CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc", "pin")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
 
 _SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)

@@ -1,0 +1,94 @@
+"""``coregw copy``: copy a whole store into another one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.exceptions import Exit
+
+from coregw.cli.control.connection import json_option
+from coregw.cli.control.display import print_result, shown_progress
+from coregw.cli.framework import click
+
+if TYPE_CHECKING:
+    from coregw.store.collection import CollectableStore
+    from coregw.upkeep.copy import Copied
+
+__all__ = ["command"]
+
+_EMBEDDED = "rocksdb:"
+
+
+@click.command("copy")
+@click.option("--from", "source", metavar="STORE", required=True, help="rocksdb:DIR or postgresql://...")
+@click.option("--to", "destination", metavar="STORE", required=True, help="rocksdb:DIR or postgresql://...")
+@click.option("--from-bucket", metavar="s3://...", help="Bucket of the source, if it has one.")
+@click.option("--to-bucket", metavar="s3://...", help="Bucket of the destination, if it has one.")
+@click.option("--replace-records", is_flag=True, help="Replace records of the destination that differ.")
+@json_option
+def command(
+    source: str,
+    destination: str,
+    from_bucket: str | None,
+    to_bucket: str | None,
+    replace_records: bool,
+    as_json: bool,
+) -> None:
+    """Copy payloads, roots, their pages and published records from one store to another.
+
+    Everything is checked against its digest. What the destination holds already is skipped, so after an interruption
+    run it again. A RocksDB store must not be open elsewhere, and nothing should be published meanwhile in PostgreSQL.
+    COREGW_STORE_UNSAFE applies. Exit code 4: something in the source is damaged, and was left out.
+    """
+    import asyncio
+
+    import msgspec
+
+    from coregw.cli import EXIT_DAMAGED
+    from coregw.upkeep.copy import copy_store
+
+    async def run() -> Copied:
+        async with _opened(source, from_bucket, "--from") as origin, _opened(destination, to_bucket, "--to") as target:
+            return await copy_store(
+                origin,
+                target,
+                replace_records=replace_records,
+                report=lambda progress: show(msgspec.to_builtins(progress)),
+            )
+
+    with shown_progress("copy", as_json=as_json) as show:
+        result = asyncio.run(run())
+    print_result(msgspec.to_builtins(result), as_json=as_json)
+    if result.damaged_count:
+        raise Exit(EXIT_DAMAGED)
+
+
+@asynccontextmanager
+async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
+    """Open a store; a source must exist, a destination is created."""
+    from coregw.cli.control.direct import opened_store
+    from coregw.gateway.settings import Settings
+    from coregw.store.rocksdb import open_store
+
+    if store.startswith(_EMBEDDED):
+        if bucket is not None:
+            raise click.UsageError(f"{option}-bucket needs a store in PostgreSQL")
+        path = Path(store.removeprefix(_EMBEDDED))
+        if option == "--from":
+            async with opened_store(path) as opened:
+                yield opened
+        else:
+            async with await open_store(path) as opened:
+                yield opened
+        return
+    if not store.startswith(("postgresql://", "postgres://")):
+        raise click.BadParameter("expected rocksdb:DIR or postgresql://USER@HOST/DATABASE", param_hint=option)
+    from coregw.store.postgres import open_store as open_database
+    from coregw.store.postgres.checks import parse_unsafe
+
+    unsafe = parse_unsafe(Settings.load().store_unsafe)
+    async with await open_database(store, bucket=bucket, unsafe=unsafe) as database:
+        yield database
