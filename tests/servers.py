@@ -126,6 +126,13 @@ class Postgres:
         options = ["--no-locale", "-E", "UTF8", "--no-sync", "--wal-segsize=1"]
         subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL, cwd="/")
 
+    def copy_to(self, other: Postgres) -> None:
+        """Make a standby of this server, which is not started yet."""
+        prefix, _ = unprivileged()
+        command = [*prefix, str(self.binaries / "pg_basebackup"), "-D", str(other.data), "-h", "127.0.0.1"]
+        options = ["-p", str(self.port), "-U", "coregw", "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        subprocess.run([*command, *options], check=True, cwd="/")
+
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
         prefix, _ = unprivileged()
@@ -183,6 +190,23 @@ def in_thread(call: Coroutine[object, object, T]) -> T:
     """Run a coroutine in an event loop of its own, whether or not this thread has one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, call).result()
+
+
+@contextmanager
+def standby(primary: Postgres) -> Iterator[Postgres]:
+    """Run a standby of a server, which from then on confirms every write."""
+    with folder() as path:
+        if (user := unprivileged()[1]) is not None:
+            os.chown(path, user.pw_uid, user.pw_gid)
+        server = Postgres(primary.binaries, path / "data", free_port())
+        primary.copy_to(server)
+        server.start()
+        try:
+            primary.execute("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
+            primary.execute("SELECT pg_reload_conf()")
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
 
 
 @contextmanager

@@ -61,6 +61,8 @@ class Upkeep:
                     await self.sweep()
             except CoregwError as error:
                 logger.warning("the upkeep of the store waits: %s", error)
+            except Exception:
+                logger.exception("the upkeep of the store failed")
 
     async def _beat(self) -> None:
         """Say that the uploads in progress live."""
