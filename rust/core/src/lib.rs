@@ -35,6 +35,7 @@ mod proof;
 mod query;
 mod snapshot;
 mod tree;
+mod workers;
 
 pub use error::{ConflictCode, Error, InputCode, Missing, Result};
 pub use id::cid::{Cid, Kind, RootCid};
@@ -51,10 +52,11 @@ pub use query::changes::{ListChange, ListChanges, ListChangesBuilder, MapChange,
 pub use query::diff::{Difference, Differences, check_same_suite};
 pub use query::fixed::{FixedSizes, Unchecked};
 pub use query::keys::{Keys, MAX_KEYS};
-pub use query::map::MapBuilder;
+pub use query::new_map::MapBuilder;
 pub use query::{list, map};
 pub use snapshot::Snapshot;
 pub use tree::node::{SUM_LIMIT, Summary};
+pub use workers::{OneThread, Workers};
 
 /// Tree internals for coregw-ops; not part of the stable interface.
 #[doc(hidden)]

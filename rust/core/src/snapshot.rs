@@ -5,21 +5,23 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::Suite;
-use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::interrupt::{Failure, Interrupt};
 use crate::key::{Key, Window};
 use crate::page::format::Page;
+use crate::page::layout::{Built, Destination};
 use crate::page::partial::PartialTree;
 use crate::page::path::{Linked, PagePath};
 use crate::proof::query::{self, Answer, Ask, Element};
 use crate::query::arcs::Arcs;
-use crate::query::build::{Built, Destination};
 use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::keys::Keys;
-use crate::query::list::{self, Span};
-use crate::query::map::{self, Listing, Made};
+use crate::query::list::Span;
+use crate::query::map::{Listing, Made};
+use crate::query::{new_list, new_map};
 use crate::tree::arena::NodeId;
 use crate::tree::descent::{Counts, Goal, ToIndex, ToKey};
 use crate::tree::node::{SUM_LIMIT, Summary};
+use crate::workers::{OneThread, Workers};
 
 /// A whole tree in memory.
 #[derive(Debug, Clone)]
@@ -35,31 +37,42 @@ fn unexpected() -> Error {
 }
 
 impl Snapshot {
-    /// Builds a map. O(n log n).
+    /// Builds a map in this thread. O(n log n).
     ///
     /// # Errors
     /// [`Error::Input`] if two arcs have the same path.
-    pub fn map(suite: Suite, mut arcs: Arcs) -> Result<Self> {
-        arcs.sort()?;
-        Self::built("arcs", map::build(suite, &arcs, Destination::Memory))
+    pub fn map(suite: Suite, arcs: Arcs) -> Result<Self> {
+        Self::map_by(&OneThread, suite, arcs)
     }
 
-    /// Builds a list from targets and sizes. O(n).
+    /// Builds a map, its subtrees by `workers`. O(n log n).
+    ///
+    /// # Errors
+    /// As [`Snapshot::map`].
+    pub fn map_by(workers: &dyn Workers, suite: Suite, arcs: Arcs) -> Result<Self> {
+        Self::built(new_map::build(suite, arcs, Destination::Memory, workers)?)
+    }
+
+    /// Builds a list from targets and sizes in this thread. O(n).
     ///
     /// # Errors
     /// [`Error::Input`] if a size is 0, or the sizes sum to 2^53 or more.
     pub fn list(suite: Suite, elements: &[(Cid, u64)]) -> Result<Self> {
+        Self::list_by(&OneThread, suite, elements)
+    }
+
+    /// Builds a list from targets and sizes, its subtrees by `workers`. O(n).
+    ///
+    /// # Errors
+    /// As [`Snapshot::list`].
+    pub fn list_by(workers: &dyn Workers, suite: Suite, elements: &[(Cid, u64)]) -> Result<Self> {
         if let Some(i) = elements.iter().position(|e| e.1 == 0 || e.1 >= SUM_LIMIT) {
             return Err(Error::request(format!("sizes[{i}]: a size must be at least 1 and below 2^53")));
         }
-        Self::built(
-            "elements",
-            list::build(suite, elements.iter().map(|(cid, size)| (cid.as_bytes(), *size)), Destination::Memory),
-        )
+        Self::built(new_list::build(suite, elements, Destination::Memory, workers)?)
     }
 
-    fn built(member: &str, built: Attempt<Built>) -> Result<Self> {
-        let Built { top, .. } = built.map_err(|interrupt| interrupt.in_build(member))?;
+    fn built(Built { top, .. }: Built) -> Result<Self> {
         Ok(Self { top: top.ok_or_else(|| Error::damaged("the new tree has no page"))? })
     }
 

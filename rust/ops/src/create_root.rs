@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coregw_core::{Arcs, MapBuilder, PageCache, Result, Suite, map};
+use coregw_core::{Arcs, MapBuilder, PageCache, Result, Suite, Workers, map};
 use serde::Serialize;
 
 use crate::json::{self, objects};
@@ -32,13 +32,13 @@ objects! {
 }
 
 impl Operation {
-    /// Stores the map of a request `{"arcs": {path: cid}, "suite"?: name}`. O(n log n).
+    /// Stores the map of a request `{"arcs": {path: cid}, "suite"?: name}`, whose subtrees `workers` build. O(n log n).
     ///
     /// # Errors
     /// [`coregw_core::Error::Input`], naming the arc, if the request is malformed.
-    pub fn create_root(cache: Arc<PageCache>, request: &[u8]) -> Result<Self> {
+    pub fn create_root(cache: Arc<PageCache>, request: &[u8], workers: &'static dyn Workers) -> Result<Self> {
         let (arcs, suite) = json::create_root(request)?;
-        Ok(Self::new(|slot| create_root(Trees { cache, slot }, arcs, suite)))
+        Ok(Self::new(|slot| create_root(Trees { cache, slot }, arcs, suite, workers)))
     }
 
     /// Stores the map of sorted arcs, in memory for some pages: its pages as they are complete, and its record at the end.
@@ -70,8 +70,8 @@ async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -
     Ok(json::write(&CreateRootResult { root: root.cid().text() }))
 }
 
-async fn create_root(trees: Trees, arcs: Arcs, suite: Suite) -> Result<String> {
-    let map::NewMap { root, pages, .. } = map::build_pages(suite, arcs)?;
+async fn create_root(trees: Trees, arcs: Arcs, suite: Suite, workers: &dyn Workers) -> Result<String> {
+    let map::NewMap { root, pages, .. } = map::build_pages(suite, arcs, workers)?;
     // The pages of a root that is held are stored already.
     if !trees.is_held(&root).await || !trees.are_renewed(&[root]).await {
         trees.store(pages, &[root], &[]).await;

@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use coregw_core::PageCache;
+//! use coregw_core::{OneThread, PageCache};
 //! use coregw_ops::{Need, Operation, Progress};
 //!
 //! let cache = Arc::new(PageCache::new(1 << 20, 100));
-//! let mut operation = Operation::create_root(cache, br#"{"arcs": {}}"#)?;
+//! let mut operation = Operation::create_root(cache, br#"{"arcs": {}}"#, &OneThread)?;
 //! let response = loop {
 //!     match operation.poll(4096)? {
 //!         Progress::Done(response) => break response,

@@ -13,6 +13,7 @@ use crate::cid::{cid, hash, text};
 use crate::convert::{self, ArgumentError, type_name};
 use crate::detach::{self, Work};
 use crate::errors::{call, invalid, not_found};
+use crate::parallel::Cores;
 use crate::tuples;
 
 /// A whole list of targets in memory (protocol section 3). Immutable; hashable by its root.
@@ -50,7 +51,7 @@ impl List {
     ) -> PyResult<Self> {
         let suite = call(|| Suite::from_name(suite))?;
         let elements = collect(elements, sizes)?;
-        detach::run(py, Work::Items { count: elements.len() }, || Snapshot::list(suite, &elements)).map(Self)
+        detach::run(py, Work::Items { count: elements.len() }, || Snapshot::list_by(&Cores, suite, &elements)).map(Self)
     }
 
     /// The root CID, as text.

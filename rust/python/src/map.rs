@@ -14,9 +14,10 @@ use crate::cid::{hash, text};
 use crate::convert::{self, ArgumentError};
 use crate::detach::{self, Work};
 use crate::errors::{call, not_found};
+use crate::parallel::{self, Cores};
 use crate::path::{self, PathLike};
 use crate::sorting::pairs;
-use crate::{change, parallel, tuples};
+use crate::{change, tuples};
 
 /// A whole map in memory, from paths to targets (protocol section 3). Immutable; hashable by its root.
 ///
@@ -50,7 +51,7 @@ impl Map {
     fn new(py: Python<'_>, arcs: &Bound<'_, PyAny>, suite: &str) -> PyResult<Self> {
         let suite = call(|| Suite::from_name(suite))?;
         let arcs = collect(arcs)?;
-        detach::run(py, Work::Items { count: arcs.len() }, || Snapshot::map(suite, arcs)).map(Self)
+        detach::run(py, Work::Items { count: arcs.len() }, || Snapshot::map_by(&Cores, suite, arcs)).map(Self)
     }
 
     /// The root CID, as text.

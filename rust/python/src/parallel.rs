@@ -5,6 +5,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use coregw_core::Workers;
+
 /// Items that are worth the start of a thread: about 100 µs of work.
 const ITEMS_PER_THREAD: usize = 64;
 /// Items that a thread takes at a time: few enough that no thread waits long for the last ones of another.
@@ -28,6 +30,17 @@ pub fn map_shares<I: Sync, O: Send>(items: &[I], work: impl Fn(&[I]) -> Vec<O> +
 /// again and again until the other threads are done.
 pub fn map_watched<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync, watch: &dyn Fn()) -> Vec<O> {
     run(items, items.len(), 1, one_by_one(work), Some(watch))
+}
+
+/// Runs the jobs of a large build.
+#[derive(Debug)]
+pub struct Cores;
+
+impl Workers for Cores {
+    fn run(&self, jobs: usize, job: &(dyn Fn(usize) + Sync)) {
+        let numbers: Vec<usize> = (0..jobs).collect();
+        run(&numbers, jobs, 1, one_by_one(|&number| job(number)), None);
+    }
 }
 
 fn one_by_one<I, O>(work: impl Fn(&I) -> O) -> impl Fn(&[I]) -> Vec<O> {

@@ -158,6 +158,20 @@ impl PartialTree {
         self.pages.len() as u32 - 1
     }
 
+    /// Appends nodes that were built elsewhere and the pages that their stubs stand for. Returns where the nodes and their
+    /// bytes start.
+    pub(crate) fn append(&mut self, arena: &Arena, pages: Vec<Arc<Page>>) -> (NodeId, u32) {
+        let first_page = self.pages.len() as u32;
+        self.pages.extend(pages);
+        let (start, bytes) = self.arena.append(arena);
+        for node in &mut self.arena.nodes[start.0 as usize..] {
+            if let State::Stub { .. } = node.state {
+                node.home += first_page;
+            }
+        }
+        (start, bytes)
+    }
+
     /// Copies a node to a page. The page's top stores all its bits, the others only those from their floor on.
     fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
         let arena = &mut draft.arena;

@@ -4,5 +4,6 @@ pub(crate) mod cache;
 mod change;
 pub(crate) mod draft;
 pub(crate) mod format;
+pub(crate) mod layout;
 pub(crate) mod partial;
 pub(crate) mod path;

@@ -1,6 +1,7 @@
 //! The arcs of a map to be built: collected in any order, sorted once, and checked for duplicates.
 
 use std::collections::TryReserveError;
+use std::ops::Range;
 
 use crate::bits::common_len;
 use crate::error::{Error, InputCode, Result};
@@ -9,11 +10,11 @@ use crate::key::{self, Key};
 
 /// One arc: its key, followed by its target, is at `offset`.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+pub(crate) struct Entry {
     /// During sorting, the eight bytes of the key that are compared.
-    lead: u64,
+    pub(crate) lead: u64,
     offset: u64,
-    key_len: u16,
+    pub(crate) key_len: u16,
     target_len: u8,
 }
 
@@ -87,46 +88,60 @@ impl Arcs {
     /// # Errors
     /// [`Error::Input`] if two arcs have the same path, or if keys and targets take more than 4 GiB.
     pub fn sort(&mut self) -> Result<()> {
-        if u32::try_from(self.bytes.len()).is_err() {
-            let what = "arcs: keys and targets take more than 4 GiB; build a smaller map and change it";
-            return Err(Error::input(InputCode::TooLarge, what));
+        self.check_size()?;
+        self.order(0);
+        // What reads the arcs reads them in order, so they are moved into order here, with one cache miss each. A
+        // comparison in this loop would make it twice as slow.
+        *self = self.gathered(0..self.len());
+        self.check_distinct()
+    }
+
+    /// # Errors
+    /// [`Error::Input`] if keys and targets take more than 4 GiB.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        match u32::try_from(self.bytes.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let what = "arcs: keys and targets take more than 4 GiB; build a smaller map and change it";
+                Err(Error::input(InputCode::TooLarge, what))
+            }
         }
-        let mut arcs = std::mem::take(&mut self.arcs);
-        self.order(&mut arcs);
-        // Building reads the arcs in order, so they are moved into order here, with one cache miss each. A comparison in
-        // this loop would make it twice as slow.
-        let mut bytes = Vec::with_capacity(self.bytes.len());
+    }
+
+    /// # Errors
+    /// [`Error::Input`] if two neighbours have the same path.
+    pub(crate) fn check_distinct(&self) -> Result<()> {
+        match self.arcs.windows(2).find(|pair| self.key(&pair[0]) == self.key(&pair[1])) {
+            Some(pair) => Err(twice(self.key(&pair[0]))),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies some arcs, next to each other in memory. O(bytes).
+    pub(crate) fn gathered(&self, range: Range<usize>) -> Self {
+        let mut arcs = self.arcs[range].to_vec();
+        let len = |arc: &Entry| usize::from(arc.key_len) + usize::from(arc.target_len);
+        let mut bytes = Vec::with_capacity(arcs.iter().map(len).sum());
         for arc in &mut arcs {
-            let (from, len) = (arc.offset as usize, usize::from(arc.key_len) + usize::from(arc.target_len));
+            let (from, len) = (arc.offset as usize, len(arc));
             arc.offset = bytes.len() as u64;
             bytes.extend_from_slice(&self.bytes[from..from + len]);
         }
-        (self.bytes, self.arcs) = (bytes, arcs);
-        for pair in self.arcs.windows(2) {
-            if self.key(&pair[0]) == self.key(&pair[1]) {
-                return Err(twice(self.key(&pair[0])));
-            }
-        }
-        Ok(())
+        Self { bytes, arcs }
     }
 
-    /// Sorts arcs by the first eight bytes of their keys, equal ones by the next eight, and so on. So a key costs one cache
-    /// miss per eight bytes, not one per comparison.
-    fn order(&self, arcs: &mut [Entry]) {
-        let mut rest = vec![(0..arcs.len(), 0)];
+    /// Sorts the arcs, whose keys have the same first `known` bytes, by the next eight bytes of their keys, equal ones by
+    /// the eight after these, and so on. So a key costs one cache miss per eight bytes, not one per comparison.
+    pub(crate) fn order(&mut self, known: usize) {
+        let mut arcs = std::mem::take(&mut self.arcs);
+        let mut rest = vec![(0..arcs.len(), known)];
         while let Some((range, known)) = rest.pop() {
             let (mut start, arcs) = (range.start, &mut arcs[range]);
             if arcs.len() < FEW {
                 arcs.sort_unstable_by(|a, b| self.key(a)[known..].cmp(&self.key(b)[known..]));
                 continue;
             }
-            for arc in &mut *arcs {
-                let rest = &self.key(arc)[known..];
-                arc.lead = match rest.first_chunk() {
-                    Some(whole) => u64::from_be_bytes(*whole),
-                    None => rest.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
-                };
-            }
+            self.set_leads(arcs, known);
             arcs.sort_unstable_by_key(|arc| arc.lead);
             for same in arcs.chunk_by(|a, b| a.lead == b.lead) {
                 // No key is a prefix of another, so keys that agree up to the end of one are duplicates. Common prefixes
@@ -138,10 +153,35 @@ impl Arcs {
                 start += same.len();
             }
         }
+        self.arcs = arcs;
+    }
+
+    /// Sets the leads of arcs to the eight bytes of their keys after the first `known`. Returns the bits in which they
+    /// differ from the first one.
+    pub(crate) fn set_leads(&self, arcs: &mut [Entry], known: usize) -> u64 {
+        let (mut first, mut differing) = (None, 0);
+        for arc in arcs {
+            let rest = &self.key(arc)[known..];
+            arc.lead = match rest.first_chunk() {
+                Some(whole) => u64::from_be_bytes(*whole),
+                None => rest.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
+            };
+            differing |= arc.lead ^ *first.get_or_insert(arc.lead);
+        }
+        differing
+    }
+
+    /// Takes the entries out, to be rearranged and [put back](Arcs::put_entries).
+    pub(crate) fn take_entries(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.arcs)
+    }
+
+    pub(crate) fn put_entries(&mut self, entries: Vec<Entry>) {
+        self.arcs = entries;
     }
 
     /// The length of the common prefix of all keys, at least `known` and at most [`MAX_SHARED`] more.
-    fn shared(&self, arcs: &[Entry], known: usize) -> usize {
+    pub(crate) fn shared(&self, arcs: &[Entry], known: usize) -> usize {
         let first = &self.key(&arcs[0])[known..];
         let most = first.len().min(MAX_SHARED);
         known + arcs.iter().fold(most, |n, arc| common_len(&first[..n], &self.key(arc)[known..]))

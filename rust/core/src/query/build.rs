@@ -1,101 +1,131 @@
-//! Building trees from their leaves, in one pass and page by page.
+//! Building trees from their leaves, in one pass.
 //!
-//! `map` and `list` decide which leaf comes next and which two subtrees join; here they are hashed and cut. A subtree
-//! that is cut off becomes a page at once and its nodes and bytes are dropped, so memory holds about one page for each
-//! subtree that waits for its sibling.
-
-use std::sync::Arc;
+//! `new_map` and `list` decide which leaf comes next and which two subtrees join:
+//!
+//! ```text
+//! leaf, leaf, join, leaf, leaf, join, join …     encodings wait until there are enough to hash many at a time
+//!        ↓ digests
+//! leaf, leaf, join …                             the same again, into `layout`, which cuts the tree into pages
+//! ```
+//!
+//! Subtrees of one tree can be built independently of each other, and adopted by the builder of the tree.
 
 use crate::error::Error;
 use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
+use crate::id::varint;
 use crate::interrupt::{Attempt, Failure, Interrupt};
-use crate::page::draft::Draft;
-use crate::page::format::Page;
-use crate::page::partial::{PartialTree, SUM_TOO_LARGE};
-use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, State, Tail};
-use crate::tree::cut::{self, Child};
+use crate::page::layout::{Built, Destination, Layout, Subtree};
+use crate::page::partial::SUM_TOO_LARGE;
 use crate::tree::node::{Encoder, Summary};
-use crate::tree::pruned::{self, Form};
+use crate::tree::pending::{Below, KNOWN, PendingNodes};
+use crate::tree::pruned;
 
-/// Where the pages of a new tree go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Destination {
-    /// They stay in memory, linked to each other.
-    Memory,
-    /// They are encoded for a store.
-    Store,
-}
-
-/// A built tree.
-pub(crate) struct Built {
-    pub(crate) sum: Summary,
-    /// The top page, if they are kept in memory.
-    pub(crate) top: Option<Arc<Page>>,
-    /// The digests and bytes of all pages, if they are encoded.
-    pub(crate) stored: Vec<(Digest, Vec<u8>)>,
-}
-
-/// A complete subtree: its top, and where the nodes and the bytes of it that are still held begin in the arena.
+/// A node whose encoding waits for its digest.
 #[derive(Debug, Clone, Copy)]
-struct Subtree {
-    top: NodeId,
-    start: NodeId,
-    bytes: u32,
+enum NewNode {
+    /// A leaf, whose encoding ends with its key, if it has one, the length of its target, and the target.
+    Leaf { measure: u64, key_len: u16, target_len: u8 },
+    /// An inner node of the last two subtrees. In a map, its prefix starts at this byte of the encoding.
+    Join { bit: u32, prefix: u8 },
+}
+
+/// A complete subtree.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    /// Its totals; the digest is unknown while the top waits for it.
+    sum: Summary,
+    /// The place of its top among the nodes that wait for their digests.
+    place: u32,
 }
 
 pub(crate) struct Builder {
-    pub(crate) tree: PartialTree,
+    kind: Kind,
     pub(crate) encoder: Encoder,
-    destination: Destination,
-    stored: Vec<(Digest, Vec<u8>)>,
+    pending: PendingNodes<NewNode>,
     /// Subtrees from left to right; the last two join next.
-    open: Vec<Subtree>,
-    draft: Draft,
-    /// The buffer in which pages are encoded.
-    page: Vec<u8>,
+    open: Vec<Open>,
+    layout: Layout,
 }
 
 impl Builder {
     pub(crate) fn new(kind: Kind, suite: Suite, destination: Destination) -> Self {
         Self {
-            tree: PartialTree::empty(kind, suite),
+            kind,
             encoder: Encoder::new(suite),
-            destination,
-            stored: Vec::new(),
+            pending: PendingNodes::new(suite),
             open: Vec::new(),
-            draft: Draft::default(),
-            page: Vec::new(),
+            layout: Layout::new(kind, suite, destination),
         }
     }
 
-    /// Adds the next leaf. `key` is empty in a list.
-    pub(crate) fn leaf(&mut self, sum: Summary, key: &[u8], target: &[u8]) {
-        let arena = &mut self.tree.arena;
-        let bytes = arena.store(key);
-        let tail = Tail { offset: bytes, start: 0, len: key.len() as u16 };
-        let state = State::Leaf { tail, target: arena.store(target), target_len: target.len() as u8 };
-        let top = self.tree.push_fresh(sum, state);
-        cut::measure(&mut self.tree.arena, self.tree.kind, top);
-        self.open.push(Subtree { top, start: top, bytes });
-    }
-
-    /// The key of the leaf that was added last, until subtrees join.
-    pub(crate) fn last_key(&self) -> Option<&[u8]> {
-        match self.tree.state(self.open.last()?.top) {
-            State::Leaf { tail, .. } => Some(self.tree.arena.tail(tail, 0)),
-            _ => None,
+    /// Adds the next leaf. `key` is empty in a list; in a map, it becomes the encoder's path.
+    #[inline]
+    pub(crate) fn leaf(&mut self, measure: u64, key: &[u8], target: &[u8]) -> Attempt<()> {
+        match self.kind {
+            Kind::Map => {
+                self.encoder.put(0, key);
+                self.encoder.write_map_leaf(key.len(), target);
+            }
+            Kind::List => self.encoder.write_list_leaf(measure, target),
         }
+        let node = NewNode::Leaf { measure, key_len: key.len() as u16, target_len: target.len() as u8 };
+        self.add(Summary { count: 1, measure, digest: Digest::ZERO }, node, Below::NOTHING)
     }
 
-    /// The bytes of memory that incomplete pages take.
+    /// Joins the last two subtrees. In a map, the new node's prefix is the first `bit` bits of the encoder's path.
+    #[inline]
+    pub(crate) fn join(&mut self, bit: u32) -> Attempt<()> {
+        let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
+            return Err(Failure::Invalid("an inner node without two children").into());
+        };
+        let sum = pruned::join(&left.sum, &right.sum, |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
+        match self.kind {
+            Kind::Map => self.encoder.write_map_inner(bit, &left.sum, &right.sum),
+            Kind::List => self.encoder.write_list_inner(&left.sum, &right.sum),
+        }
+        let prefix = 1 + varint::len(bit.into()) as u8;
+        self.add(sum, NewNode::Join { bit, prefix }, Below::of(self.kind, [left.place, right.place], &right.sum))
+    }
+
+    /// Adds the node that the encoder holds.
+    #[inline]
+    fn add(&mut self, sum: Summary, node: NewNode, below: Below) -> Attempt<()> {
+        let place = self.pending.add(node, self.encoder.encoding(), below);
+        self.open.push(Open { sum, place });
+        if self.pending.is_full() { self.hash() } else { Ok(()) }
+    }
+
+    /// Hashes the nodes that wait, and lays them out.
+    fn hash(&mut self) -> Attempt<()> {
+        self.pending.hash();
+        for (node, encoding, digest) in self.pending.hashed() {
+            match node {
+                NewNode::Leaf { measure, key_len, target_len } => {
+                    let (rest, target) = encoding.split_at(encoding.len() - usize::from(target_len));
+                    let key_end = rest.len() - varint::len(target_len.into());
+                    let key = &rest[key_end - usize::from(key_len)..key_end];
+                    self.layout.leaf(Summary { count: 1, measure, digest }, key, target);
+                }
+                NewNode::Join { bit, prefix } => self.layout.join(bit, digest, &encoding[prefix.into()..])?,
+            }
+        }
+        for open in self.open.iter_mut().filter(|open| open.place != KNOWN) {
+            open.sum.digest = self.pending.digest(open.place).unwrap_or(Digest::ZERO);
+            open.place = KNOWN;
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// The bytes of memory that incomplete pages take, and nodes that wait.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.tree.arena.nodes.len() * size_of::<Node>() + self.tree.arena.bytes.len()
+        self.layout.held_bytes() + self.pending.held_bytes()
     }
 
     /// Takes the encoded pages that are complete.
     pub(crate) fn take_stored(&mut self) -> Vec<(Digest, Vec<u8>)> {
-        std::mem::take(&mut self.stored)
+        self.layout.take_stored()
     }
 
     /// The number of subtrees that have not joined.
@@ -106,129 +136,33 @@ impl Builder {
     /// Whether the last two subtrees have the same number of leaves.
     pub(crate) fn last_two_equal(&self) -> bool {
         match self.open[..] {
-            [.., left, right] => self.tree.sum(left.top).count == self.tree.sum(right.top).count,
+            [.., left, right] => left.sum.count == right.sum.count,
             _ => false,
         }
     }
 
-    /// Joins the last two subtrees. In a map, the new node's prefix is the first `bit` bits of the encoder's path.
-    pub(crate) fn join(&mut self, bit: u32) -> Attempt<()> {
-        let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
-            return Err(Failure::Invalid("an inner node without two children").into());
-        };
-        let (encoder, arena, kind) = (&mut self.encoder, &self.tree.arena, self.tree.kind);
-        let (l, r) = (&arena.node(left.top).sum, &arena.node(right.top).sum);
-        let sum = pruned::join(l, r, |l, r| match kind {
-            Kind::Map => encoder.map_inner(bit, l, r),
-            Kind::List => encoder.list_inner(l, r),
-        });
-        let sum = sum.ok_or(SUM_TOO_LARGE)?;
-        let children = [left.top, right.top];
-        let seen = children.map(|id| Child::of(arena.node(id), kind, bit + 1, arena.extent(id)));
-        let mut node = Node::new(sum, State::Empty);
-        cut::apply(&mut node, seen);
-        let keep = [node.has(KEEP_LEFT), node.has(KEEP_RIGHT)];
-        for (child, keep) in children.into_iter().zip(keep) {
-            if !keep {
-                self.cut_off(child)?;
-            }
-        }
-        let [left_top, right_top] = self.drop_cut([left, right], keep);
-        let label = self.label([left_top, right_top], bit);
-        let state = State::Inner { bit, label, start: 0, left: left_top, right: right_top };
-        let top = self.tree.push_fresh(sum, state);
-        let there = self.tree.arena.node_mut(top);
-        (there.height, there.weight) = (node.height, node.weight);
-        there.flags |= node.flags;
-        self.open.push(Subtree { top, ..left });
-        Ok(())
+    /// Takes the subtree that was built, to be adopted by another builder.
+    pub(crate) fn into_subtree(mut self) -> Attempt<Subtree> {
+        self.hash()?;
+        self.layout.into_subtree()
     }
 
-    /// Where the first `bit` bits of the encoder's path are stored: a child that stays starts with them, too.
-    fn label(&mut self, children: [NodeId; 2], bit: u32) -> u32 {
-        if self.tree.kind == Kind::List {
-            return 0;
-        }
-        for child in children {
-            match self.tree.state(child) {
-                State::Leaf { tail, .. } => return tail.offset,
-                State::Inner { label, .. } => return label,
-                _ => {}
-            }
-        }
-        self.tree.arena.store(self.encoder.path(bit.div_ceil(8) as usize))
-    }
-
-    /// Drops the nodes that were cut off, if they are the last ones. Those of a left subtree before a right one that stays
-    /// are dropped later, with the subtree around them.
-    fn drop_cut(&mut self, [left, right]: [Subtree; 2], keep: [bool; 2]) -> [NodeId; 2] {
-        let arena = &mut self.tree.arena;
-        let stubs = [*arena.node(left.top), *arena.node(right.top)];
-        let mut drop_from = |subtree: Subtree| {
-            arena.nodes.truncate(subtree.start.0 as usize);
-            arena.bytes.truncate(subtree.bytes as usize);
-        };
-        match keep {
-            [_, true] => [left.top, right.top],
-            [true, false] => {
-                drop_from(right);
-                [left.top, arena.push(stubs[1])]
-            }
-            [false, false] => {
-                drop_from(left);
-                stubs.map(|stub| arena.push(stub))
-            }
-        }
-    }
-
-    /// Creates the page of a subtree, and replaces the subtree by a stub.
-    fn cut_off(&mut self, id: NodeId) -> Attempt<()> {
-        self.draft.clear();
-        self.tree.draft_built(id, &mut self.draft)?;
-        let extent = self.tree.arena.extent(id);
-        let page = match self.destination {
-            Destination::Store => {
-                let arena = &self.draft.arena;
-                self.page.clear();
-                let sum = |id| &arena.node(id).sum;
-                pruned::encode_to(&mut self.page, arena, self.tree.kind, Page::TOP, Form::Page, sum);
-                self.stored.push((arena.node(Page::TOP).sum.digest, self.page.clone()));
-                0
-            }
-            Destination::Memory => {
-                let Arena { nodes, bytes, .. } = &self.draft.arena;
-                let arena = Arena { nodes: nodes.clone(), bytes: bytes.clone(), shown: 0 };
-                let next = self.draft.stubs.iter().map(|&stub| self.tree.page_of(stub)).collect::<Attempt<_>>()?;
-                self.tree.pin(Page { kind: self.tree.kind, suite: self.tree.suite, arena, next })
-            }
-        };
-        let node = self.tree.arena.node_mut(id);
-        node.state = State::Stub { extent, ordinal: 0 };
-        node.flags = PAGE_TOP;
-        node.home = page;
+    /// Adds a subtree that was built elsewhere, as if it had been built here.
+    pub(crate) fn adopt(&mut self, subtree: Subtree) -> Attempt<()> {
+        self.hash()?;
+        self.open.push(Open { sum: subtree.sum(), place: KNOWN });
+        self.layout.adopt(subtree);
         Ok(())
     }
 
     /// Completes the tree. Without leaves, it is the empty tree.
     pub(crate) fn finish(mut self) -> Attempt<Built> {
-        let top = match self.open[..] {
-            [] => {
-                let digest = match self.tree.kind {
-                    Kind::Map => self.encoder.map_empty(),
-                    Kind::List => self.encoder.list_empty(),
-                };
-                self.tree.push_fresh(Summary { count: 0, measure: 0, digest }, State::Empty)
-            }
-            [only] => only.top,
-            _ => return Err(Failure::Invalid("subtrees that have not joined").into()),
+        self.hash()?;
+        let empty = match self.kind {
+            Kind::Map => self.encoder.map_empty(),
+            Kind::List => self.encoder.list_empty(),
         };
-        self.cut_off(top)?;
-        let sum = self.tree.arena.node(top).sum;
-        let top = match self.destination {
-            Destination::Memory => Some(self.tree.page_of(top)?),
-            Destination::Store => None,
-        };
-        Ok(Built { sum, top, stored: self.stored })
+        self.layout.finish(empty)
     }
 }
 

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::bits::Side;
 use crate::error::ConflictCode;
-use crate::id::cid::{Cid, Kind};
-use crate::id::suite::{Digest, Suite};
+use crate::id::cid::Cid;
+use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
-use crate::query::build::{Builder, Built, Destination};
 use crate::query::changes::{ListChangeRef, ListChanges};
 use crate::query::map::Made;
 use crate::tree::arena::{NodeId, State, Tail};
@@ -309,25 +308,4 @@ fn truncate(tree: &mut PartialTree, top: NodeId, keep: u64) -> Attempt<NodeId> {
         }
     }
     tree.graft(&steps, at)
-}
-
-/// Builds the list of these elements: valid targets, and sizes of at least 1. O(n) hashing.
-pub(crate) fn build<'a>(
-    suite: Suite,
-    elements: impl Iterator<Item = (&'a [u8], u64)>,
-    destination: Destination,
-) -> Attempt<Built> {
-    let mut builder = Builder::new(Kind::List, suite, destination);
-    for (target, measure) in elements {
-        let digest = builder.encoder.list_leaf(measure, target);
-        builder.leaf(Summary { count: 1, measure, digest }, &[], target);
-        // The counts of complete subtrees, from left to right, are decreasing powers of two.
-        while builder.last_two_equal() {
-            builder.join(0)?;
-        }
-    }
-    while builder.open() > 1 {
-        builder.join(0)?;
-    }
-    builder.finish()
 }

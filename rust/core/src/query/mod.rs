@@ -8,4 +8,7 @@ pub(crate) mod fixed;
 pub(crate) mod keys;
 pub mod list;
 pub mod map;
+pub(crate) mod new_list;
+pub(crate) mod new_map;
+pub(crate) mod parts;
 pub(crate) mod scan;

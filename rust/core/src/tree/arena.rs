@@ -155,6 +155,27 @@ impl Arena {
         at
     }
 
+    /// Appends the nodes and bytes of another arena, and returns where they start. O(nodes + bytes). Panics as `push` does.
+    pub fn append(&mut self, other: &Self) -> (NodeId, u32) {
+        let start = NodeId(self.nodes.len() as u32);
+        let bytes = self.store(&other.bytes);
+        let moved = |id: NodeId| NodeId(start.0 + id.0);
+        for node in &other.nodes {
+            let state = match node.state {
+                State::Leaf { tail, target, target_len } => {
+                    let tail = Tail { offset: bytes + tail.offset, ..tail };
+                    State::Leaf { tail, target: bytes + target, target_len }
+                }
+                State::Inner { bit, label, start, left, right } => {
+                    State::Inner { bit, label: bytes + label, start, left: moved(left), right: moved(right) }
+                }
+                other => other,
+            };
+            self.push(Node { state, ..*node });
+        }
+        (start, bytes)
+    }
+
     /// The target of a leaf; empty for other nodes.
     #[inline]
     pub fn target(&self, id: NodeId) -> &[u8] {

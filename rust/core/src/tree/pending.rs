@@ -8,125 +8,213 @@
 //! level 0   ●   ▢ ●   ●         leaves, and nodes whose children have their digests
 //! ```
 
+use std::ops::Range;
+
 use coregw_lanes as lanes;
 
+use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
-use crate::tree::arena::{Arena, Node, NodeId, State};
+use crate::tree::node::Summary;
 
 /// The bytes of encodings after which they are hashed: enough nodes to fill the lanes on most levels, few enough to stay
 /// in the CPU's caches.
 const MAX_PENDING_BYTES: usize = 128 << 10;
 
-/// A node that waits for its digest.
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    node: NodeId,
-    /// Where its encoding starts.
-    start: u32,
-    len: u16,
-    /// In an inner node: where the digest of its left child starts in the encoding; that of its right child ends it.
-    left: u16,
-    level: u16,
-}
+/// The place of a node that does not wait: its digest is known.
+pub(crate) const KNOWN: u32 = u32::MAX;
 
 /// The bytes that encodings take for each byte of a pruned tree, typically.
 const BYTES_PER_BYTE: usize = 4;
 
-/// Nodes that wait for their digests. Meanwhile the `home` of each is its place here.
-pub(crate) struct PendingNodes {
-    /// The length of `bytes` from which on they are hashed.
+/// What is missing in the encoding of an inner node: the digests of children that wait, too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Below {
+    /// The places of the children, or [`KNOWN`].
+    places: [u32; 2],
+    /// Bytes between the digest of the left child and that of the right one, which ends the encoding.
+    between: u16,
+}
+
+impl Below {
+    /// Of a leaf.
+    pub(crate) const NOTHING: Self = Self { places: [KNOWN; 2], between: 0 };
+
+    /// Of an inner node with these children, given their places and the totals of the right one.
+    #[inline]
+    pub(crate) fn of(kind: Kind, places: [u32; 2], right: &Summary) -> Self {
+        let measure = match kind {
+            Kind::Map => 0,
+            Kind::List => varint::len(right.measure),
+        };
+        Self { places, between: (varint::len(right.count) + measure) as u16 }
+    }
+}
+
+/// A node that waits for its digest.
+#[derive(Debug, Clone, Copy)]
+struct Waiting<T> {
+    node: T,
+    /// Where its encoding starts.
+    start: u32,
+    len: u16,
+    level: u16,
+    below: Below,
+}
+
+impl<T> Waiting<T> {
+    fn encoding(&self) -> Range<usize> {
+        self.start as usize..self.start as usize + usize::from(self.len)
+    }
+}
+
+/// Nodes that wait for their digests, each with a note for the caller.
+pub(crate) struct PendingNodes<T> {
+    suite: Suite,
+    /// Whether nodes of one level are hashed several at a time.
+    is_wide: bool,
+    /// The length of `bytes` from which on they should be hashed.
     max_bytes: usize,
     /// The encodings, each with room for its padding.
     bytes: Vec<u8>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<Waiting<T>>,
+    /// Their digests, in the same order.
+    digests: Vec<Digest>,
     /// Places in `waiting`, by level.
     order: Vec<u32>,
     /// How many nodes are on each level, then where the next one of each goes in `order`.
     levels: Vec<u32>,
 }
 
-/// The `home` of nodes that do not wait.
-const NONE: u32 = u32::MAX;
-
-impl PendingNodes {
-    /// For the nodes of a pruned tree of so many bytes, if hashing them together is faster than one by one. Takes memory
-    /// in proportion to these bytes.
-    pub(crate) fn new(suite: Suite, tree_bytes: usize) -> Option<Self> {
-        let is_faster = suite == Suite::Sha2_256 && lanes::is_wide();
-        let max_bytes = (BYTES_PER_BYTE * tree_bytes).min(MAX_PENDING_BYTES);
-        is_faster.then(|| Self {
-            max_bytes,
-            bytes: Vec::with_capacity(max_bytes + 2 * lanes::PADDING_BYTES),
+impl<T: Copy> PendingNodes<T> {
+    /// For nodes of any number.
+    pub(crate) fn new(suite: Suite) -> Self {
+        Self {
+            suite,
+            is_wide: suite == Suite::Sha2_256 && lanes::is_wide(),
+            max_bytes: MAX_PENDING_BYTES,
+            bytes: Vec::new(),
             waiting: Vec::new(),
+            digests: Vec::new(),
             order: Vec::new(),
             levels: Vec::new(),
-        })
+        }
     }
 
-    /// Adds a node, whose children have their digests or wait for them, too. O(bytes).
+    /// For the nodes of a pruned tree of so many bytes, if hashing them together is faster than one by one. Takes memory
+    /// in proportion to these bytes.
+    pub(crate) fn of_pruned(suite: Suite, tree_bytes: usize) -> Option<Self> {
+        let mut pending = Some(Self::new(suite)).filter(|pending| pending.is_wide)?;
+        pending.max_bytes = (BYTES_PER_BYTE * tree_bytes).min(MAX_PENDING_BYTES);
+        pending.bytes.reserve_exact(pending.max_bytes + 2 * lanes::PADDING_BYTES);
+        Some(pending)
+    }
+
+    /// Adds a node, and returns its place. O(bytes).
     #[inline]
-    pub(crate) fn add(&mut self, arena: &mut Arena, node: NodeId, encoding: &[u8], is_list: bool) {
-        let (mut left, mut level) = (0, 0);
-        if let State::Inner { left: l, right: r, .. } = arena.node(node).state {
-            let right = arena.node(r);
-            let between = varint::len(right.sum.count) + if is_list { varint::len(right.sum.measure) } else { 0 };
-            left = (encoding.len() - between - 2 * 32) as u16;
-            // The `home` of a stub is a page.
-            let above = |child: &Node| match child.state {
-                State::Stub { .. } => 0,
-                _ => self.waiting.get(child.home as usize).map_or(0, |child| child.level + 1),
-            };
-            level = above(arena.node(l)).max(above(right));
-        }
+    pub(crate) fn add(&mut self, node: T, encoding: &[u8], below: Below) -> u32 {
+        // A place that is not held is `KNOWN`.
+        let above = |place: u32| self.waiting.get(place as usize).map_or(0, |child| child.level + 1);
+        let level = above(below.places[0]).max(above(below.places[1]));
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoding);
         self.bytes.extend_from_slice(&[0; lanes::PADDING_BYTES]);
         let padded = lanes::pad(&mut self.bytes[start..], encoding.len()).len();
         self.bytes.truncate(start + lanes::BLOCK_BYTES * padded);
-        arena.node_mut(node).home = self.waiting.len() as u32;
-        self.waiting.push(Waiting { node, start: start as u32, len: encoding.len() as u16, left, level });
-        if self.bytes.len() >= self.max_bytes {
-            self.hash(arena);
-        }
+        let place = self.waiting.len() as u32;
+        self.waiting.push(Waiting { node, start: start as u32, len: encoding.len() as u16, level, below });
+        place
     }
 
-    /// Computes the digests of all nodes that wait. O(bytes).
-    pub(crate) fn hash(&mut self, arena: &mut Arena) {
+    /// Whether so many nodes wait that they should be hashed.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= self.max_bytes
+    }
+
+    /// The bytes of memory that nodes take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.len() + self.waiting.len() * size_of::<Waiting<T>>()
+    }
+
+    /// Computes the digests of all nodes. O(bytes).
+    pub(crate) fn hash(&mut self) {
+        self.digests.resize(self.waiting.len(), Digest::ZERO);
+        if !self.is_wide {
+            return (0..self.waiting.len()).for_each(|place| self.hash_one(place));
+        }
         self.sort();
         let mut start = 0;
         while let Some(&first) = self.order.get(start) {
             let level = self.waiting[first as usize].level;
             let group = self.order[start..].iter().take(lanes::LANES);
             let count = group.take_while(|&&at| self.waiting[at as usize].level == level).count();
-            self.hash_group(arena, start..start + count);
+            self.hash_group(start..start + count);
             start += count;
         }
+    }
+
+    /// The nodes with their encodings and digests, in the order in which they were added. Call it after
+    /// [`PendingNodes::hash`].
+    pub(crate) fn hashed(&self) -> impl Iterator<Item = (T, &[u8], Digest)> {
+        let waiting = self.waiting.iter().zip(&self.digests);
+        waiting.map(|(waiting, digest)| (waiting.node, &self.bytes[waiting.encoding()], *digest))
+    }
+
+    /// The digest of the node at a place. Call it after [`PendingNodes::hash`].
+    pub(crate) fn digest(&self, place: u32) -> Option<Digest> {
+        self.digests.get(place as usize).copied()
+    }
+
+    /// Forgets all nodes, and keeps the memory for others.
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.waiting.clear();
+        self.digests.clear();
+    }
+
+    /// Writes the digests of its children into an encoding.
+    #[inline]
+    fn link(&mut self, place: usize) {
+        let Below { places: [left, right], between } = self.waiting[place].below;
+        let encoding = &mut self.bytes[self.waiting[place].encoding()];
+        for (place, from_end) in [(left, 64 + usize::from(between)), (right, 32)] {
+            if place != KNOWN {
+                let at = encoding.len() - from_end;
+                encoding[at..at + 32].copy_from_slice(&self.digests[place as usize].0);
+            }
+        }
+    }
+
+    /// Hashes the node at a place, whose children have their digests.
+    fn hash_one(&mut self, place: usize) {
+        self.link(place);
+        self.digests[place] = match self.suite {
+            Suite::Sha2_256 => Digest(lanes::hash_one(self.padded(place))),
+            Suite::Blake3 => self.suite.digest(&self.bytes[self.waiting[place].encoding()]),
+        };
+    }
+
+    /// The encoding of the node at a place, padded for SHA-256.
+    #[inline]
+    fn padded(&self, place: usize) -> &[[u8; lanes::BLOCK_BYTES]] {
+        let Waiting { start, len, .. } = self.waiting[place];
+        &self.bytes[start as usize..].as_chunks().0[..lanes::blocks(len.into())]
     }
 
     /// Hashes nodes of one level.
-    fn hash_group(&mut self, arena: &mut Arena, group: std::ops::Range<usize>) {
-        let group = &self.order[group];
-        for &at in group {
-            let Waiting { node, start, len, left, .. } = self.waiting[at as usize];
-            if let State::Inner { left: l, right: r, .. } = arena.node(node).state {
-                let encoding = &mut self.bytes[start as usize..][..usize::from(len)];
-                encoding[usize::from(left)..][..32].copy_from_slice(&arena.node(l).sum.digest.0);
-                encoding[usize::from(len) - 32..].copy_from_slice(&arena.node(r).sum.digest.0);
-            }
+    fn hash_group(&mut self, group: Range<usize>) {
+        for at in group.clone() {
+            self.link(self.order[at] as usize);
         }
+        let group = &self.order[group];
         let (mut messages, mut digests): ([&[_]; lanes::LANES], _) = ([&[]; lanes::LANES], [[0; 32]; lanes::LANES]);
         for (message, &at) in messages.iter_mut().zip(group) {
-            let Waiting { start, len, .. } = self.waiting[at as usize];
-            *message = &self.bytes[start as usize..].as_chunks().0[..lanes::blocks(len.into())];
+            *message = self.padded(at as usize);
         }
         lanes::hash_padded(&messages[..group.len()], &mut digests[..group.len()]);
         for (&at, digest) in group.iter().zip(digests) {
-            let node = arena.node_mut(self.waiting[at as usize].node);
-            node.sum.digest = Digest(digest);
-            node.home = NONE;
+            self.digests[at as usize] = Digest(digest);
         }
     }
 

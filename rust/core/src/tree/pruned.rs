@@ -21,7 +21,7 @@ use crate::key;
 use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut;
 use crate::tree::node::{Encoder, SUM_LIMIT, Summary, left_count};
-use crate::tree::pending::PendingNodes;
+use crate::tree::pending::{Below, KNOWN, PendingNodes};
 use crate::tree::reader::PrunedReader;
 
 /// Whether stubs carry the fields that pages add.
@@ -60,7 +60,7 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     stubs: u32,
     max_nodes: usize,
     /// Nodes whose digests are computed together; None if each is computed at once.
-    pending: Option<PendingNodes>,
+    pending: Option<PendingNodes<NodeId>>,
 }
 
 /// Decodes a whole pruned tree of fewer than 2^32 bytes into `arena`, which must be empty; the top is node 0.
@@ -94,7 +94,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let reader = PrunedReader { bytes, at: 0 };
         let pending = match bytes.len() {
             0..MIN_WIDE => None,
-            len => PendingNodes::new(encoder.suite(), len),
+            len => PendingNodes::of_pruned(encoder.suite(), len),
         };
         Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0, max_nodes, pending }
     }
@@ -102,9 +102,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     fn run(mut self) -> Result<(), Fault> {
         loop {
             if self.node()? && self.close()? {
-                if let Some(pending) = &mut self.pending {
-                    pending.hash(self.arena);
-                }
+                self.hash_pending();
                 return match self.reader.at == self.reader.bytes.len() {
                     true => Ok(()),
                     false => self.reader.fail("bytes follow the tree"),
@@ -259,8 +257,33 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     fn hash(&mut self, id: NodeId) {
         match &mut self.pending {
             None => self.arena.node_mut(id).sum.digest = self.encoder.hash(),
-            Some(pending) => pending.add(self.arena, id, self.encoder.encoding(), !MAP),
+            Some(pending) => {
+                let below = match self.arena.node(id).state {
+                    State::Inner { left, right, .. } => {
+                        let [l, r] = [left, right].map(|child| self.arena.node(child));
+                        Below::of(Self::KIND, [l.home, r.home], &r.sum)
+                    }
+                    _ => Below::NOTHING,
+                };
+                self.arena.node_mut(id).home = pending.add(id, self.encoder.encoding(), below);
+                if pending.is_full() {
+                    self.hash_pending();
+                }
+            }
         }
+    }
+
+    /// Hashes the nodes that wait. Until then, the `home` of each is its place among them.
+    fn hash_pending(&mut self) {
+        let Some(pending) = &mut self.pending else {
+            return;
+        };
+        pending.hash();
+        for (id, _, digest) in pending.hashed() {
+            let node = self.arena.node_mut(id);
+            (node.home, node.sum.digest) = (KNOWN, digest);
+        }
+        pending.clear();
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use coregw_core::{PageCache, Snapshot, Suite};
+use coregw_core::{OneThread, PageCache, Snapshot, Suite};
 use coregw_fuzz::strict_json::is_strict;
 use coregw_ops::json::{self, Integers};
 use coregw_ops::{
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
     drive(strict, Operation::scan(Arc::clone(&cache), data));
     let empty = Snapshot::list(Suite::Sha2_256, &[]).expect("a list").root();
     drive(strict, Operation::mutate(Arc::clone(&cache), &empty.cid(), data));
-    drive(strict, Operation::create_root(cache, data));
+    drive(strict, Operation::create_root(cache, data, &OneThread));
     let middle = data.iter().position(|b| *b == 0xff).unwrap_or(data.len() / 2);
     let (request, result) = (&data[..middle], data.get(middle + 1..).unwrap_or_default());
     let _ = verify_resolve(request, result);

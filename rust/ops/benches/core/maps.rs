@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use coregw_core::{Cid, Key, MapChange, MapChanges, RootCid, Snapshot, Suite, Window, map, verify};
+use coregw_core::{Cid, Key, MapChange, MapChanges, OneThread, RootCid, Snapshot, Suite, Window, map, verify};
 
 use crate::bare::{self, Strings};
 use crate::data::{self, Numbers, target};
@@ -166,7 +166,7 @@ fn building(place: Place, keys: &[Key], suite: Suite) {
         repeats,
         [
             &mut || from_arcs(keys, |arcs| Snapshot::map(suite, arcs).expect("a map")),
-            &mut || from_arcs(keys, |arcs| map::build_pages(suite, arcs).expect("a map")),
+            &mut || from_arcs(keys, |arcs| map::build_pages(suite, arcs, &OneThread).expect("a map")),
             &mut || time(|| bare::sort(keys)),
             &mut || strings.floor(suite),
         ],

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Digest, Error, Page, PageCache, RootCid, Suite};
+use coregw_core::{Cid, Digest, Error, OneThread, Page, PageCache, RootCid, Suite};
 use coregw_ops::car::block_head;
 use coregw_ops::{Need, Operation, Progress, WantedPage};
 use serde_json::{Value, json};
@@ -130,7 +130,8 @@ impl Store {
     pub fn build(&mut self, suite: Suite, arcs: &BTreeMap<String, Cid>) -> RootCid {
         let arcs: BTreeMap<_, _> = arcs.iter().map(|(path, cid)| (path, cid.text())).collect();
         let body = json!({"arcs": arcs, "suite": suite.name()}).to_string();
-        let operation = Operation::create_root(Arc::clone(&self.cache), body.as_bytes()).expect("a request");
+        let operation =
+            Operation::create_root(Arc::clone(&self.cache), body.as_bytes(), &OneThread).expect("a request");
         let response = self.serve(operation).expect("a map");
         root_of(&serde_json::from_str::<Value>(&response).expect("JSON")["root"])
     }

@@ -16,8 +16,9 @@ use crate::engine::cache::{PageCache, root_of};
 use crate::engine::car::CarReader;
 use crate::engine::need::Polled;
 use crate::errors::call;
+use crate::parallel::{self, Cores};
+use crate::results;
 use crate::sorting::ArcSorter;
-use crate::{parallel, results};
 
 /// A query, batch, diff, mutation, import or export on stored trees. Does no I/O.
 ///
@@ -175,7 +176,7 @@ impl Operation {
     fn create_root(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
         let work = Work::JsonArcs { bytes: request.len() };
-        let operation = detach::run(py, work, || ops::Operation::create_root(cache, request))?;
+        let operation = detach::run(py, work, || ops::Operation::create_root(cache, request, &Cores))?;
         Ok(Self::new(operation, false))
     }
 
