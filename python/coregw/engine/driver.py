@@ -25,11 +25,13 @@ from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.pages import PageReads
 from coregw.engine.placement import (
     HEAVY_BODY_BYTES,
+    MAX_CHANGES,
     MAX_KEPT_QUERIES,
     MAX_LOOP_BYTES,
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
+    mutation_weight,
 )
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.engine.turns import Turns, level_of, slice_seconds
@@ -69,6 +71,7 @@ class Driver:
         self._budget = budget
         self._turns = Turns(worker_threads)
         self._heavy = asyncio.Semaphore(heavy_requests)
+        self._changes = asyncio.Semaphore(MAX_CHANGES)
         self._long = asyncio.Semaphore(long_queries)
         self._kept = 0  # queries that wait for a place with what they have found
         self._max_nodes = max_nodes
@@ -90,8 +93,13 @@ class Driver:
         return self._turns.jobs
 
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
-        """Return a context that limits the number of heavy requests in progress."""
-        return self._heavy if len(request) > HEAVY_BODY_BYTES else nullcontext()
+        """Return a context that limits the number of changes in progress; small ones, which need no thread, are exempt.
+
+        Without it, turns would let all of them be half done at once.
+        """
+        if mutation_weight(request) <= MAX_LOOP_BYTES:
+            return nullcontext()
+        return self._heavy if len(request) > HEAVY_BODY_BYTES else self._changes
 
     async def answer(self, start: Callable[[], Operation], size: int, weight: int) -> bytes:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.

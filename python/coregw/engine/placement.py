@@ -9,6 +9,7 @@ from typing import Final
 
 __all__ = [
     "HEAVY_BODY_BYTES",
+    "MAX_CHANGES",
     "MAX_KEPT_QUERIES",
     "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
@@ -28,6 +29,9 @@ MAX_LOOP_PAGES: Final = 8
 
 HEAVY_BODY_BYTES: Final = 1 << 20
 """Larger root creations, mutations and batches wait for a place: they need several times the memory of their body."""
+
+MAX_CHANGES: Final = 16
+"""Root creations and mutations in progress that run in worker threads. So many share a sync of the store."""
 
 MAX_KEPT_QUERIES: Final = 32
 """So many long queries wait for a turn, or a place, with what they have found; others start again."""
