@@ -62,7 +62,7 @@ pub use workers::{OneThread, Workers};
 #[doc(hidden)]
 pub mod internals {
     pub use crate::bits::same_bits;
-    pub use crate::tree::{block, cut, node, pruned};
+    pub use crate::tree::{block, cut, node, pruned, writer};
 
     pub mod arena {
         pub use crate::bits::{PathBuffer, Side};

@@ -10,6 +10,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::tree::arena::{Arena, Node, NodeId, State};
 use crate::tree::node;
 use crate::tree::pruned::{self, Form};
+use crate::tree::writer;
 
 /// The maximum size of a stored page, in bytes: the limit of the cut, and the longest label or leaf of a top node.
 pub const MAX_PAGE: usize = 8192 + crate::key::MAX_KEY + 256;
@@ -79,7 +80,7 @@ impl Page {
 
     /// Encodes the page for a store.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| &self.arena.node(id).sum)
+        writer::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| &self.arena.node(id).sum)
     }
 
     /// Encodes the top node (protocol section 3): the block that its root CID names.

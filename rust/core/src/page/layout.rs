@@ -15,6 +15,7 @@ use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, S
 use crate::tree::cut::{self, Child};
 use crate::tree::node::Summary;
 use crate::tree::pruned::{self, Form};
+use crate::tree::writer;
 
 /// Where the pages of a new tree go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl Layout {
                 let arena = &self.draft.arena;
                 self.page.clear();
                 let sum = |id| &arena.node(id).sum;
-                pruned::encode_to(&mut self.page, arena, self.tree.kind, Page::TOP, Form::Page, sum);
+                writer::encode_to(&mut self.page, arena, self.tree.kind, Page::TOP, Form::Page, sum);
                 self.stored.push((arena.node(Page::TOP).sum.digest, self.page.clone()));
                 0
             }

@@ -27,6 +27,7 @@ use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 use crate::tree::descent::{Counts, Nodes, Shape, Step, Visited};
 use crate::tree::node::Summary;
 use crate::tree::pruned::{self, Form};
+use crate::tree::writer;
 
 /// The initial capacity for nodes and their bytes: enough for the descent to most keys.
 const NODES: usize = 96;
@@ -209,7 +210,7 @@ impl PartialTree {
 
     /// Encodes the tree before any change, with everything pruned that was not visited. O(bytes).
     pub(crate) fn proof(&self) -> Vec<u8> {
-        pruned::encode(&self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id))
+        writer::encode(&self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id))
     }
 
     fn page_at(&self, digest: &Digest, linked: Option<Arc<Page>>) -> Attempt<Arc<Page>> {

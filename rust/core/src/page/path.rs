@@ -16,7 +16,7 @@ use crate::page::partial::Supply;
 use crate::tree::arena::{Arena, Node, NodeId, State};
 use crate::tree::descent::{Counts, End, Goal, Landing, Nodes, Shape, Step, Visited, descend};
 use crate::tree::node::Summary;
-use crate::tree::pruned;
+use crate::tree::writer;
 
 /// Finds the pages of a path.
 pub(crate) trait Finder<P> {
@@ -228,19 +228,19 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
         let (kind, out) = (self.kind, &mut proof);
         for step in &self.steps {
             let arena = &self.pages[step.page as usize].arena;
-            pruned::write_shown(out, kind, arena, step.node, step.floor);
+            writer::write_shown(out, kind, arena, step.node, step.floor);
             if step.side == Side::Right {
-                pruned::write_stub(out, kind, &arena.node(step.sibling).sum);
+                writer::write_stub(out, kind, &arena.node(step.sibling).sum);
             }
         }
         let arena = self.arena(last);
-        pruned::write_shown(out, kind, arena, last.node, floor);
+        writer::write_shown(out, kind, arena, last.node, floor);
         if let State::Inner { left, right, .. } = arena.node(last.node).state {
-            pruned::write_stub(out, kind, &arena.node(left).sum);
-            pruned::write_stub(out, kind, &arena.node(right).sum);
+            writer::write_stub(out, kind, &arena.node(left).sum);
+            writer::write_stub(out, kind, &arena.node(right).sum);
         }
         for step in self.steps.iter().rev().filter(|step| step.side == Side::Left) {
-            pruned::write_stub(out, kind, &self.pages[step.page as usize].arena.node(step.sibling).sum);
+            writer::write_stub(out, kind, &self.pages[step.page as usize].arena.node(step.sibling).sum);
         }
         proof
     }

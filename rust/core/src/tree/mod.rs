@@ -13,3 +13,5 @@ pub(crate) mod pending;
 #[doc(hidden)]
 pub mod pruned;
 pub(crate) mod reader;
+#[doc(hidden)]
+pub mod writer;

@@ -3,7 +3,8 @@
 use coregw_core::internals::arena::{Arena, Node, NodeId, SHOWN, Side, State, Tail};
 use coregw_core::internals::block::Block;
 use coregw_core::internals::node::Summary;
-use coregw_core::internals::pruned::{self, Form};
+use coregw_core::internals::pruned::Form;
+use coregw_core::internals::writer;
 use coregw_core::{Digest, Kind, Page, Result, RootCid};
 
 use super::blocks::changed;
@@ -89,7 +90,7 @@ impl PageMaker {
 
     fn take_page(&mut self, kind: Kind) -> (Digest, Vec<u8>) {
         let arena = &mut self.arena;
-        let page = pruned::encode(arena, kind, Page::TOP, Form::Page, |id| &arena.node(id).sum);
+        let page = writer::encode(arena, kind, Page::TOP, Form::Page, |id| &arena.node(id).sum);
         let digest = arena.node(Page::TOP).sum.digest;
         arena.nodes.clear();
         arena.bytes.clear();

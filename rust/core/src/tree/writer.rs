@@ -1,0 +1,113 @@
+//! The encoder of pruned trees, in preorder (protocol section 4).
+
+use crate::bits::top_bits;
+use crate::id::cid::Kind;
+use crate::id::varint;
+use crate::tree::arena::{Arena, NodeId, SHOWN, State};
+use crate::tree::node::Summary;
+use crate::tree::pruned::Form;
+
+/// Encodes the tree below `top`: the nodes that are shown, and stubs for the rest, with the summaries that `sum` gives.
+pub fn encode<'a>(
+    arena: &'a Arena,
+    kind: Kind,
+    top: NodeId,
+    form: Form,
+    sum: impl Fn(NodeId) -> &'a Summary,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    encode_to(&mut out, arena, kind, top, form, sum);
+    out
+}
+
+/// Appends what [`encode`] returns to `out`.
+pub fn encode_to<'a>(
+    out: &mut Vec<u8>,
+    arena: &'a Arena,
+    kind: Kind,
+    top: NodeId,
+    form: Form,
+    sum: impl Fn(NodeId) -> &'a Summary,
+) {
+    let mut rest = vec![(top, 0u32)];
+    while let Some((id, floor)) = rest.pop() {
+        let node = arena.node(id);
+        match node.state {
+            State::Inner { bit, left, right, .. } if node.has(SHOWN) => {
+                write_shown(out, kind, arena, id, floor);
+                rest.push((right, bit + 1));
+                rest.push((left, bit + 1));
+            }
+            State::Leaf { .. } if node.has(SHOWN) => write_shown(out, kind, arena, id, floor),
+            State::Empty => write_shown(out, kind, arena, id, floor),
+            _ => {
+                write_stub(out, kind, sum(id));
+                if form == Form::Page {
+                    varint::write(out, u64::from(node.height));
+                    varint::write(out, u64::from(node.weight));
+                    varint::write(out, u64::from(arena.extent(id)));
+                }
+            }
+        }
+    }
+}
+
+/// Appends a shown node without its children and without its bits before `floor`.
+#[inline(always)]
+pub fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, floor: u32) {
+    let node = arena.node(id);
+    match (node.state, kind) {
+        (State::Inner { bit, label, start, .. }, Kind::Map) => {
+            out.push(0x02);
+            varint::write(out, u64::from(bit - floor));
+            write_own(out, arena.label(label, start, floor, bit), floor, bit);
+        }
+        (State::Inner { .. }, Kind::List) => out.push(0x12),
+        (State::Leaf { tail, .. }, Kind::Map) => {
+            let tail = arena.tail(tail, floor);
+            out.push(0x01);
+            varint::write(out, tail.len() as u64);
+            write_own(out, tail, floor, u32::MAX);
+            write_target(out, arena.target(id));
+        }
+        (State::Leaf { .. }, Kind::List) => {
+            out.push(0x11);
+            varint::write(out, node.sum.measure);
+            write_target(out, arena.target(id));
+        }
+        (_, kind) => out.push(if kind == Kind::Map { 0x00 } else { 0x10 }),
+    }
+}
+
+#[inline(always)]
+fn write_target(out: &mut Vec<u8>, target: &[u8]) {
+    varint::write(out, target.len() as u64);
+    out.extend_from_slice(target);
+}
+
+/// Appends a stub.
+#[inline(always)]
+pub fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
+    out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
+    varint::write(out, sum.count);
+    if kind == Kind::List {
+        varint::write(out, sum.measure);
+    }
+    out.extend_from_slice(&sum.digest.0);
+}
+
+/// Appends a label or tail, and clears the bits outside `floor..end`.
+#[inline]
+fn write_own(out: &mut Vec<u8>, own: &[u8], floor: u32, end: u32) {
+    let from = out.len();
+    out.extend_from_slice(own);
+    if let Some(first) = out.get_mut(from) {
+        *first &= !top_bits(floor % 8);
+    }
+    if end != u32::MAX
+        && !end.is_multiple_of(8)
+        && let Some(last) = out[from..].last_mut()
+    {
+        *last &= top_bits(end % 8);
+    }
+}
