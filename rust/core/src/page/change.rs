@@ -7,7 +7,8 @@ use crate::interrupt::{Attempt, Failure};
 use crate::page::partial::{PartialTree, SUM_TOO_LARGE};
 use crate::tree::arena::{FRESH, Node, NodeId, SHOWN, State};
 use crate::tree::cut;
-use crate::tree::node::{Encoder, Summary};
+use crate::tree::encoder::Encoder;
+use crate::tree::node::Summary;
 use crate::tree::pruned;
 
 impl PartialTree {

@@ -19,7 +19,8 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Fault};
 use crate::key;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
-use crate::tree::node::{Encoder, SUM_LIMIT, Summary};
+use crate::tree::encoder::Encoder;
+use crate::tree::node::{SUM_LIMIT, Summary};
 use crate::tree::reader::PrunedReader;
 
 /// The initial capacity for inner nodes: enough for most proofs.

@@ -17,7 +17,8 @@ use crate::id::varint;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::layout::{Built, Destination, Layout, Subtree};
 use crate::page::partial::SUM_TOO_LARGE;
-use crate::tree::node::{Encoder, Summary};
+use crate::tree::encoder::Encoder;
+use crate::tree::node::Summary;
 use crate::tree::pending::{Below, KNOWN, PendingNodes};
 use crate::tree::pruned;
 

@@ -7,6 +7,7 @@ pub mod block;
 #[doc(hidden)]
 pub mod cut;
 pub(crate) mod descent;
+pub(crate) mod encoder;
 #[doc(hidden)]
 pub mod node;
 pub(crate) mod pending;

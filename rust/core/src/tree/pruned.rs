@@ -19,7 +19,8 @@ use crate::interrupt::Fault;
 use crate::key;
 use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut;
-use crate::tree::node::{Encoder, SUM_LIMIT, Summary, left_count};
+use crate::tree::encoder::Encoder;
+use crate::tree::node::{SUM_LIMIT, Summary, left_count};
 use crate::tree::pending::{Below, KNOWN, PendingNodes};
 use crate::tree::reader::PrunedReader;
 

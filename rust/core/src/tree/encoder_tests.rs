@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::key::MAX_KEY;
+use crate::tree::node::{MapInner, MapLeaf, SUM_LIMIT, bytes};
 
 #[test]
 fn digests_are_hashes_of_the_encodings() {
