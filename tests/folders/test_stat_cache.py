@@ -45,7 +45,7 @@ def tree(tmp_path: Path) -> Path:
 
 def age(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the files of the test be old when they are read."""
-    monkeypatch.setattr("coregw.folders.stat_cache._RACY_NANOSECONDS", -(10**12))
+    monkeypatch.setattr("coregw.folders.stat_cache.RACY_NANOSECONDS", -(10**12))
 
 
 def hashed(tree: Path, suite: str = "sha2-256", options: str = "") -> LocalFolder:
@@ -124,7 +124,7 @@ def test_a_cache_that_is_damaged_or_of_another_folder_is_ignored(
         case "gone":
             file.unlink()
         case _:
-            file.write_bytes(data.replace(b"stat 2", b"stat 3", 1))
+            file.write_bytes(data.replace(b"stat 3", b"stat 4", 1))
     reads.clear()
     assert hashed(tree).arcs["a"] == coregw.payload_cid(b"y")
     assert sorted(reads) == ["a", "c", "large", "same"]
