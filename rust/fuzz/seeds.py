@@ -24,6 +24,15 @@ def write(target: str, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
+def lines() -> None:
+    """Write lines of arcs in both formats, short ones and very long ones."""
+    cid = "bafkreiceznzqyqqeqcqeo62qlltiv5ii7oips3hq5rkmnliwsso5ij7rhi"
+    kinds = (f'["a/b","{cid}"]\r\n', f"a/b\t{cid}\n", f' [ "\\u00e9" , "{cid}" ]\n\n', f"x\ty\t{cid}")
+    for i, line in enumerate(kinds):
+        for longer in (0, 2):
+            write("lines", f"{i}-{longer}", bytes([i % 2 | longer, 7]) + (line * 3).encode())
+
+
 def main() -> None:
     """Write the corpora of all targets."""
     for name in ("proofs.json", "scans.json", "transitions.json", "hostile.json"):
@@ -46,11 +55,12 @@ def main() -> None:
     for i, case in enumerate(cases("folders.json")):
         if "record" in case:
             write("identifiers", f"record-{i}", bytes.fromhex(case["record"]))
+    lines()
     # The longest key, with a node at every bit of it: its proof is the longest there is.
     write("long", "longest", bytes([0, 0, 1, 0, 1, 0, 0, 36]))
     # The other targets make trees and requests of their input; random bytes make small ones of every kind.
     dice = random.Random(1)  # noqa: S311 - seeded on purpose
-    for target in ("cars", "changes", "forged", "long", "mutations", "pages", "results", "stored"):
+    for target in ("cars", "changes", "forged", "long", "mutations", "pages", "payloads", "results", "stored"):
         for i in range(40):
             write(target, f"random-{i}", dice.randbytes(dice.choice((20, 60, 200, 600))))
 

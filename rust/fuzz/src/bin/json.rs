@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use coregw_core::{OneThread, PageCache, Snapshot, Suite};
+use coregw_core::{Arcs, Cid, OneThread, PageCache, RootCid, Snapshot, Suite, Window, payload};
 use coregw_fuzz::strict_json::is_strict;
 use coregw_ops::json::{self, Integers};
 use coregw_ops::{
-    Need, Operation, Progress, verify_map_proof, verify_read, verify_resolve, verify_scan, verify_transition,
+    CasBatch, DiffRequest, Need, Operation, Progress, read_get_batch, verify_map_proof, verify_read, verify_resolve,
+    verify_scan, verify_transition,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -27,6 +28,26 @@ fn drive(strict: bool, operation: coregw_core::Result<Operation>) {
     }
 }
 
+/// Batches keep to their limits, and hash what they store.
+fn batches(strict: bool, data: &[u8]) {
+    let max_payload = 100;
+    let stored = match CasBatch::read(data, max_payload) {
+        Ok(CasBatch::Put(payloads)) => payloads,
+        Ok(CasBatch::Has(cids)) => {
+            assert!(strict && cids.len() <= 4096);
+            return;
+        }
+        Err(error) => {
+            assert!(error.index.is_none_or(|index| index < data.len()));
+            return;
+        }
+    };
+    assert!(strict && stored.len() <= 4096);
+    for (cid, bytes) in stored {
+        assert!(bytes.len() <= max_payload && payload::matches(&cid, &bytes));
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     let strict = is_strict(data, false);
     assert_eq!(json::check(data, Integers::Unsigned53).is_ok(), strict, "{data:02x?}");
@@ -41,7 +62,14 @@ fuzz_target!(|data: &[u8]| {
     drive(strict, Operation::scan(Arc::clone(&cache), data));
     let empty = Snapshot::list(Suite::Sha2_256, &[]).expect("a list").root();
     drive(strict, Operation::mutate(Arc::clone(&cache), &empty.cid(), data));
+    let one_thread: fn(usize, &(dyn Fn(usize) + Sync)) = |count, work| (0..count).for_each(work);
+    let batch = Operation::resolve_batch(Arc::clone(&cache), data, 1 << 20, one_thread);
+    drive(strict, batch.map_err(|error| error.error));
     drive(strict, Operation::create_root(cache, data, &OneThread));
+    batches(strict, data);
+    if let Ok(cids) = read_get_batch(data) {
+        assert!(strict && cids.len() <= 4096 && cids.iter().all(|cid| cid.root().is_none()));
+    }
     let middle = data.iter().position(|b| *b == 0xff).unwrap_or(data.len() / 2);
     let (request, result) = (&data[..middle], data.get(middle + 1..).unwrap_or_default());
     let _ = verify_resolve(request, result);
@@ -49,4 +77,14 @@ fuzz_target!(|data: &[u8]| {
     let _ = verify_map_proof(request, result);
     let _ = verify_scan(request, result);
     let _ = verify_transition(request, result);
+    let maps =
+        [Suite::Sha2_256, Suite::Blake3].map(|suite| Snapshot::map(suite, Arcs::default()).expect("a map").root());
+    let maps: Vec<Cid> = maps.iter().map(RootCid::cid).collect();
+    let everything = Window::new::<&str, &str>(&[], None).expect("a window");
+    assert!(DiffRequest::new(&maps[0], &maps[1], everything.clone(), 10).is_err());
+    let diff = DiffRequest::new(&maps[0], &maps[0], everything, 10).expect("a request");
+    // Two empty maps have no difference, so nothing else is a result.
+    if let Ok(found) = diff.verify(result) {
+        assert!(found.entries.is_empty() && !found.more);
+    }
 });
