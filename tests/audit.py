@@ -1,7 +1,7 @@
 """Audit of the dependencies: licences, sources, duplicates, and known vulnerabilities where a database can be reached.
 
-The first needs no network and always fails if a rule of ``deny.toml`` is broken. A database that cannot be reached is
-reported as skipped; a known vulnerability fails.
+The first needs no network and always fails if a rule of ``deny.toml`` is broken. A database that cannot be reached, or
+does not answer in time, is reported as skipped; a known vulnerability fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ SECONDS = 300
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=HOME, check=False, capture_output=True, text=True, timeout=SECONDS)
+    try:
+        return subprocess.run(command, cwd=HOME, check=False, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"no answer in {SECONDS} s")
 
 
 def deny(*arguments: str) -> subprocess.CompletedProcess[str]:

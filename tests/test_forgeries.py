@@ -13,9 +13,13 @@ RUST = [
         ("core", "forged_answers"),
         ("ops", "forgeries"),
         ("ops", "forged_cars"),
+        ("ops", "forged_folders"),
     )
 ]
-PYTHON = [HOME / "tests" / "core" / "test_forgeries.py", HOME / "tests" / "engine" / "test_forged_results.py"]
+PYTHON = [
+    HOME / "tests" / part / f"{name}.py"
+    for part, name in (("core", "test_forgeries"), ("engine", "test_forged_results"), ("client", "test_forged_folders"))
+]
 # Not a forgery: what the refusal says.
 OTHER = {"refusal_of_a_malformed_proof_names_the_byte"}
 

@@ -12,7 +12,7 @@ import pytest
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import CoregwError, InvalidInput
-from gateways import scripted_gateway
+from gateways import aborted, scripted_gateway
 
 ONCE = ClientSettings(attempts=1)
 CID = coregw.payload_cid(b"x")
@@ -46,7 +46,10 @@ def test_credentials_are_sent_but_never_shown(reply: bytes, caplog: pytest.LogCa
     heads: list[bytes] = []
 
     def script(connection: socket.socket) -> None:
-        heads.append(connection.recv(1 << 16))
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(1 << 16) or aborted()
+        heads.append(head)
         connection.sendall(reply)
 
     with caplog.at_level(logging.DEBUG), scripted_gateway(script) as url:

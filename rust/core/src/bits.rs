@@ -195,6 +195,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn same_bits_compares_the_first_bits_alone() {
+        let a = [0b1010_1010, 0b1100_0011, 0b0101_0101];
+        for n in 0..=24 {
+            assert!(same_bits(&a, &a, n));
+            for changed in 0..24 {
+                let mut b = a;
+                b[changed / 8] ^= 0x80 >> (changed % 8);
+                assert_eq!(same_bits(&a, &b, n), changed >= n as usize, "bit {changed} of {n}");
+            }
+        }
+        assert!(same_bits(&a, &[0b1010_1010, 0b1100_0000], 12));
+    }
+
+    #[test]
     fn copy_copies_every_length() {
         let from: Vec<u8> = (0..200).collect();
         for n in 0..200 {

@@ -287,6 +287,8 @@ mod tests {
         assert_eq!(key, Key::from_segments(&["docs", "a\0b", "\u{e9}"]).expect("a path"));
         assert_eq!(segments(key.as_bytes()), ["docs", "a\0b", "\u{e9}"]);
         assert_eq!(check(key.as_bytes()), Ok(()));
+        assert_eq!(text_of(key.as_bytes()).as_deref(), Ok("docs/a\0b/\u{e9}"));
+        assert!(text_of(b"docs").is_err());
     }
 
     #[test]
@@ -318,6 +320,13 @@ mod tests {
         assert!(Key::from_segments::<&str>(&[]).is_err());
         let longest = Key::from_text(&"\0".repeat(MAX_TEXT)).expect("a path");
         assert_eq!(longest.as_bytes().len(), MAX_KEY);
+        assert_eq!(check(longest.as_bytes()), Ok(()));
+        let parts = |second: usize| ["x".repeat(MAX_TEXT / 2), "x".repeat(second)];
+        let fits = Key::from_segments(&parts(MAX_TEXT / 2 - 1)).expect("a path");
+        assert_eq!(check(fits.as_bytes()), Ok(()));
+        assert!(Key::from_segments(&parts(MAX_TEXT / 2)).is_err());
+        let long = [&b"x".repeat(MAX_TEXT + 1)[..], &[0, 0]].concat();
+        assert_eq!(check(&long), Err("a key is longer than 4,096 bytes of text"));
     }
 
     #[test]

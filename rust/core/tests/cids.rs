@@ -33,7 +33,9 @@ fn every_function_and_codec_is_accepted_and_truncated_or_extended_cids_are_refus
             let read = Cid::from_bytes(&bytes).expect("a CID");
             assert_eq!((read.as_bytes(), read.codec(), read.function()), (&bytes[..], codec, function));
             assert_eq!((read.function_name(), read.digest().len(), read.kind_name()), (name, len as usize, "cas"));
+            assert_eq!(read.multihash(), &cid(1, codec, function, len, len as usize)[1 + varint::len(codec)..]);
             assert_eq!(Cid::from_text(&read.text()), Ok(read));
+            assert_eq!(Cid::split(&[&bytes[..], b"rest"].concat()), Ok((read, &b"rest"[..])));
             (0..bytes.len()).for_each(|n| assert_refused(&bytes[..n]));
             (0..=255).for_each(|b| assert_refused(&[&bytes[..], &[b]].concat()));
         }
@@ -51,6 +53,11 @@ fn identity_cids_hold_at_most_128_bytes_and_are_never_roots() {
             assert_eq!(Cid::from_text(&read.text()), Ok(read));
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(Cid::from_text(&format!("f{hex}")), Ok(read));
+            // Some of these texts are as long as a CIDv0.
+            for base in [multibase::Base::Base36Lower, multibase::Base::Base58Btc, multibase::Base::Base64] {
+                assert_eq!(Cid::from_text(&multibase::encode(base, &bytes)), Ok(read));
+            }
+            assert_eq!((read.multihash(), read.digest().len()), (&bytes[1 + varint::len(codec)..], len as usize));
             assert_refused(&[&bytes[..], &[0]].concat());
             (0..bytes.len()).for_each(|n| assert_refused(&bytes[..n]));
         }
@@ -74,6 +81,32 @@ fn digest_of_another_length_than_its_functions_is_refused() {
             assert_refused(&cid(1, 0x55, function, len, wrong as usize));
         }
     }
+}
+
+#[test]
+fn the_reason_of_a_refusal_is_that_of_the_first_wrong_part() {
+    // The short way for CIDs of one-byte codecs must not take the first byte of a longer one.
+    assert_refused(&[&[1, 0x80, 0x12, 32][..], &[7; 32]].concat());
+    let reasons = [
+        (cid(1, 0x55, 0, 129, 129), "its identity digest is longer than 128 bytes"),
+        (cid(1, 0x55, 0x13, 65, 65), "its digest does not have the full length of its hash function"),
+        (cid(1, 0x55, 0x1e, 31, 31), "its digest does not have the full length of its hash function"),
+    ];
+    for (bytes, why) in reasons {
+        assert!(Cid::from_bytes(&bytes).is_err_and(|error| error.to_string().contains(why)), "{why}");
+    }
+    assert_eq!([Kind::Map, Kind::List].map(Kind::name), ["map", "list"]);
+}
+
+#[test]
+fn hashes_of_other_cids_are_others() {
+    use std::hash::{BuildHasher, RandomState};
+    let state = RandomState::new();
+    let hashes: std::collections::HashSet<u64> = CODECS
+        .iter()
+        .map(|codec| state.hash_one(Cid::from_bytes(&cid(1, *codec, 0x12, 32, 32)).expect("a CID")))
+        .collect();
+    assert_eq!(hashes.len(), CODECS.len());
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod support;
 
 use coregw_core::{
     Arcs, Cid, Digest, Error, InputCode, Key, Keys, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges,
-    Page, RootCid, Snapshot, Suite, internals::node, key as path, map, varint, verify,
+    Page, RootCid, Snapshot, Suite, check_same_suite, internals::node, key as path, map, varint, verify,
 };
 use support::{Answer, Path, Query, target};
 
@@ -235,4 +235,46 @@ fn several_keys_are_at_least_one_and_each_once() {
     assert!(keys(&[]).is_err());
     let refused = keys(&["b", "a", "b"]).expect_err("one key twice").to_string();
     assert!(refused.contains("keys[2]"), "{refused}");
+}
+
+#[test]
+fn a_range_without_bytes_shows_no_element() {
+    let list = support::list(Suite::Sha2_256, &(0..20).map(|i| (target(i), 3)).collect::<Vec<_>>());
+    let (nothing, shortest) = list.range(0, Some(0)).expect("a range");
+    assert_eq!((nothing.segments.len(), nothing.offset, nothing.total_size), (0, None, 60));
+    for start in 0..70 {
+        let (found, proof) = list.range(start, Some(start)).expect("a range");
+        assert_eq!((&found, proof.len()), (&nothing, shortest.len()), "{start}");
+    }
+}
+
+#[test]
+fn changes_are_counted_and_each_coordinate_is_changed_once() {
+    let [a, b] = ["a", "b"].map(|text| MapChange {
+        key: Key::from_text(text).expect("a path"),
+        before: None,
+        after: Some(target(1)),
+    });
+    let two = MapChanges::new(vec![b.clone(), a.clone()]).expect("changes");
+    assert_eq!((two.len(), two.is_empty()), (2, false));
+    let twice = MapChanges::new(vec![a.clone(), b, a]).expect_err("a key twice").to_string();
+    assert!(twice.contains("changed twice"), "{twice}");
+    let at = |index| ListChange { index, before: None, after: Some((target(1), 1)) };
+    let two = ListChanges::new(vec![at(1), at(0)]).expect("changes");
+    assert_eq!((two.len(), two.is_empty()), (2, false));
+    for indices in [[0, 1, 1], [0, 0, 1]] {
+        let twice = ListChanges::new(indices.map(at).to_vec()).expect_err("an index twice").to_string();
+        assert!(twice.contains("changed twice"), "{twice}");
+    }
+}
+
+#[test]
+fn maps_of_two_suites_and_lists_have_no_diff() {
+    let [sha, blake] = Suite::ALL.map(|suite| support::map(suite, &Default::default()).root());
+    let list = support::list(Suite::Sha2_256, &[]).root();
+    assert_eq!(check_same_suite([&sha, &sha]), Ok(()));
+    for roots in [[&sha, &blake], [&sha, &list], [&list, &list]] {
+        let refused = check_same_suite(roots);
+        assert!(matches!(refused, Err(Error::Input { code: InputCode::KindMismatch, .. })), "{refused:?}");
+    }
 }

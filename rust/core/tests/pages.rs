@@ -3,7 +3,7 @@
 
 mod support;
 
-use coregw_core::{Error, FixedSizes, Kind, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, Snapshot, Suite};
+use coregw_core::{Cid, Error, FixedSizes, Kind, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, Snapshot, Suite};
 use support::{Arcmap, Path, pages, target};
 
 /// Makes one change and checks that the tree equals a fresh build, page for page.
@@ -136,6 +136,18 @@ fn page_with_a_flipped_bit_is_refused_or_has_the_same_stubs() {
     }
     Page::parse(&[&bytes[..], &[0]].concat(), Kind::Map, Suite::Sha2_256, &digest)
         .expect_err("a page followed by a byte");
+}
+
+#[test]
+fn a_page_of_the_shortest_nodes_is_read() {
+    let empty = Cid::from_text("bafkqaaa").expect("the empty payload");
+    for n in 1..9 {
+        let list = support::list(Suite::Sha2_256, &vec![(empty, 1); n]);
+        for page in list.pages() {
+            let read = Page::parse(&page.to_bytes(), Kind::List, Suite::Sha2_256, &page.digest()).expect("a page");
+            assert_eq!(read.to_bytes(), page.to_bytes());
+        }
+    }
 }
 
 #[test]

@@ -200,18 +200,29 @@ SCOPE: Any = {"type": "http", "method": "POST", "path": "/x", "headers": []}
 
 
 def test_an_operation_streams_its_newest_progress_and_a_heartbeat() -> None:
-    async def operation(report: Report) -> Counted:
-        for number in range(1000):
-            report(Progress(step="counting", done=number + 1, total=1000, unit="numbers"))
-        await asyncio.sleep(1.3)
-        return Counted(1000)
-
     async def run() -> list[Any]:
-        return await lines_of(Operations().stream(SCOPE, "count", operation))
+        heard = asyncio.Event()
 
-    lines = asyncio.run(run())
+        async def operation(report: Report) -> Counted:
+            for number in range(1000):
+                report(Progress(step="counting", done=number + 1, total=1000, unit="numbers"))
+            await heard.wait()
+            return Counted(1000)
+
+        lines = []
+        reply = Operations().stream(SCOPE, "count", operation)
+        assert not isinstance(reply.body, bytes)
+        async with asyncio.timeout(60):
+            async for line in reply.body:
+                lines.append(json.loads(line))
+                if len(lines) == 2:
+                    heard.set()
+        return lines
+
+    *progress, result = asyncio.run(run())
     shown = {"progress": {"step": "counting", "done": 1000, "total": 1000, "unit": "numbers"}}
-    assert lines == [shown, shown, {"result": {"count": 1000}}]
+    assert progress == [shown] * len(progress)
+    assert result == {"result": {"count": 1000}}
 
 
 def test_a_failed_operation_ends_with_its_error_and_another_may_start() -> None:

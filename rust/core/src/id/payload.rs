@@ -249,6 +249,7 @@ mod tests {
                 let mut hasher = Hasher::new(Codec::RAW, Function::Identity);
                 bytes.chunks(size).for_each(|chunk| hasher.update(chunk));
                 assert_eq!(hasher.cid(), whole, "{len} bytes");
+                assert!(matches!(&hasher.state, HashState::Identity(held, _) if held.len() <= MAX_IDENTITY_BYTES));
             }
             match whole {
                 Ok(cid) => assert_eq!(cid.identity(), Some(bytes)),

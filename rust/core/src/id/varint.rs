@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn overlong_truncated_and_non_minimal_forms_are_refused() {
-        assert!(read(&[]).is_err());
-        assert!(read(&[0x80]).is_err());
-        assert!(read(&[0x80, 0x00]).is_err());
-        assert!(read(&[0xff; 9]).is_err());
+        let ends = Err("the bytes end inside a varint");
+        assert_eq!([read(&[]), read(&[0x80]), read(&[0xff; 8])], [ends; 3]);
+        assert_eq!(read(&[0x80, 0x00]), Err("a varint is not in minimal form"));
+        assert_eq!([read(&[0xff; 9]), read(&[0xff; 10])], [Err("a varint is longer than 9 bytes"); 2]);
         assert!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).is_err());
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]), Ok(((1 << 63) - 1, 9)));
     }

@@ -172,6 +172,16 @@ mod tests {
     }
 
     #[test]
+    fn amounts_and_path_follow_from_the_encoding() {
+        let (key, target, children) = (&b"a\0\0"[..], &target(), [sum(3, 40), sum(2, 5)]);
+        let leaf = Block::Leaf { key, measure: 7, target };
+        let inner = Block::Inner { bit: 11, prefix: &[0xff, 0xe0], children };
+        assert_eq!([Block::Empty, leaf, inner].map(|block| block.amounts()), [(0, 0), (1, 7), (5, 45)]);
+        assert_eq!([leaf, inner].map(|block| block.own()), [(key, 24), (&[0xff, 0xe0], 11)]);
+        assert_eq!(Block::Empty.own(), (&[][..], 0));
+    }
+
+    #[test]
     fn nodes_that_cannot_occur_in_a_tree_are_rejected() {
         let target = target();
         let list = |l, r| bytes(&ListInner { children: [&l, &r] });
@@ -180,6 +190,9 @@ mod tests {
             (Kind::List, list(sum(0, 1), sum(1, 1)), "of 0"),
             (Kind::List, list(sum(1, 1), sum(1, 0)), "of 0"),
             (Kind::List, list(sum(1 << 52, 1), sum(1 << 52, 1)), "sum to 2^53"),
+            (Kind::List, list(sum(1, 1 << 52), sum(1, 1 << 52)), "sum to 2^53"),
+            (Kind::Map, [&[1, 0x83, 0x40], &[b'a'; MAX_KEY + 1][..]].concat(), "longer than 8,194 bytes"),
+            (Kind::List, [&[0x11, 1, 0xc8, 1], &[9; 200][..]].concat(), "longer than any CID"),
             (Kind::List, bytes(&ListLeaf { measure: 1 << 53, target: &target }), "2^53"),
             (Kind::List, bytes(&ListLeaf { measure: 1, target: &target[..35] }), "not a valid CID"),
             (Kind::Map, bytes(&MapLeaf { key: b"a/b\0\0", target: &target }), "'/'"),

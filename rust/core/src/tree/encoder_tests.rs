@@ -28,3 +28,15 @@ fn digests_are_hashes_of_the_encodings() {
         assert_eq!(encoder.map_empty(), suite.digest(&[0]));
     }
 }
+
+#[test]
+fn a_path_that_is_longer_than_the_buffer_makes_it_grow() {
+    let key: Vec<u8> = (0..1200).map(|i| i as u8 | 1).collect();
+    for len in 0..key.len() {
+        let mut encoder = Encoder::new(Suite::Sha2_256);
+        encoder.put(0, &key[..len]);
+        assert_eq!(encoder.path(len), &key[..len]);
+        let leaf = bytes(&MapLeaf { key: &key[..len], target: &[9; MAX_LEN] });
+        assert_eq!(encoder.map_leaf(len, &[9; MAX_LEN]), Suite::Sha2_256.digest(&leaf), "{len}");
+    }
+}
