@@ -74,3 +74,11 @@ PURE = {
 def test_core_and_ops_depend_on_nothing_that_does_io(crate: str) -> None:
     manifest = tomllib.loads((TOP / "rust" / crate / "Cargo.toml").read_text("utf-8"))
     assert set(manifest["dependencies"]) <= PURE | {"coregw-core"}
+
+
+@pytest.mark.parametrize("crate", ["core", "lanes", "ops"])
+def test_the_lock_file_of_the_fuzz_targets_has_every_dependency(crate: str) -> None:
+    manifest = tomllib.loads((TOP / "rust" / crate / "Cargo.toml").read_text("utf-8"))
+    packages = tomllib.loads((TOP / "rust" / "fuzz" / "Cargo.lock").read_text("utf-8"))["package"]
+    (locked,) = (package for package in packages if package["name"] == f"coregw-{crate}")
+    assert {name.split()[0] for name in locked.get("dependencies", [])} == set(manifest.get("dependencies", {}))
