@@ -96,6 +96,10 @@ fn the_reason_of_a_refusal_is_that_of_the_first_wrong_part() {
         assert!(Cid::from_bytes(&bytes).is_err_and(|error| error.to_string().contains(why)), "{why}");
     }
     assert_eq!([Kind::Map, Kind::List].map(Kind::name), ["map", "list"]);
+    // 34 bytes, of which the first two are 12 1e and 12 22.
+    for text in ["Qm".to_owned() + &"1".repeat(44), "Qm".to_owned() + &"z".repeat(44)] {
+        assert!(Cid::from_text(&text).is_err_and(|error| error.to_string().contains("it is not a CIDv0")));
+    }
 }
 
 #[test]

@@ -98,6 +98,19 @@ fn descent_past_the_end_of_the_key_is_refused() {
 }
 
 #[test]
+fn diff_with_a_node_below_a_whole_key_is_refused() {
+    let leaf = map_leaf(key("a").as_bytes(), 0, target(1).as_bytes());
+    let below = map_inner(24, &[0x61, 0, 0], [map_stub(1), map_stub(1)]);
+    let everything = Window::new::<&str, &str>(&[], None).expect("a window");
+    for [a, b] in [[&leaf, &below], [&below, &leaf]] {
+        let roots = [a, b].map(|part| root(Kind::Map, part));
+        let proofs = [&a.proof[..], &b.proof];
+        let outcome = verify::diff([&roots[0], &roots[1]], &everything, 10, proofs, verify::WIDE_PROOF_LIMIT);
+        assert_refused(outcome, "below a whole key");
+    }
+}
+
+#[test]
 fn insert_into_a_map_of_the_maximum_count_is_refused() {
     let add = MapChange { key: key("a"), before: None, after: Some(target(1)) };
     let changes = MapChanges::new(vec![add]).expect("a change");

@@ -3,8 +3,9 @@
 mod support;
 
 use coregw_core::{
-    Arcs, Cid, Digest, Error, InputCode, Key, Keys, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges,
-    Page, RootCid, Snapshot, Suite, check_same_suite, internals::node, key as path, map, varint, verify,
+    Arcs, Cid, Digest, Error, InputCode, Key, Keys, Kind, ListChange, ListChanges, MAX_PAGE, MapBuilder, MapChange,
+    MapChanges, Page, RootCid, Snapshot, Suite, check_same_suite, cid, internals::node, key as path, map, varint,
+    verify,
 };
 use support::{Answer, Path, Query, target};
 
@@ -277,4 +278,20 @@ fn maps_of_two_suites_and_lists_have_no_diff() {
         let refused = check_same_suite(roots);
         assert!(matches!(refused, Err(Error::Input { code: InputCode::KindMismatch, .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn limits_are_those_of_the_protocol() {
+    use coregw_core::internals::block::MAX_BLOCK;
+    assert_eq!((varint::MAX_LEN, cid::MAX_IDENTITY_BYTES, cid::MAX_LEN), (9, 128, 141));
+    assert_eq!((path::MAX_TEXT, path::MAX_KEY, path::MAX_BITS), (4096, 8194, 65_552));
+    assert_eq!(
+        (coregw_core::SUM_LIMIT, MAX_BLOCK, MapBuilder::MAX_HELD_BYTES),
+        (9_007_199_254_740_992, 8278, 67_108_864)
+    );
+    let too_long = |len: usize| {
+        let refused = Cid::from_text(&format!("f{}", "0".repeat(len - 1))).expect_err("zeros");
+        refused.to_string().contains("it is too long")
+    };
+    assert_eq!([283, 284].map(too_long), [false, true]);
 }

@@ -7,7 +7,7 @@ use coregw_core::{Cid, Kind, RootCid, Suite, Window, varint};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use support::agree::{agree, agree_on_diff, agree_on_own_root};
-use support::model::{Answer, Arcmap, Path, Query};
+use support::model::{Answer, Arcmap, Path, Query, prove_diff, slow_diff, slow_scan};
 use support::query::{list_queries, map_queries, near};
 use support::reference::identifier::{escape, is_cid, is_key, read_number};
 use support::tamper::{Edit, edits, hostile_bytes, tamper};
@@ -91,8 +91,8 @@ proptest! {
         let roots = [trees[0].root(), trees[1].root()];
         let after = after.filter(|after| after.starts_with(&prefix));
         let window = Window::new(&prefix, after.map(Vec::as_slice)).expect("a window");
-        let (found, proofs) = support::prove_diff([&trees[0], &trees[1]], window, limit);
-        prop_assert_eq!(&found, &support::slow_diff([&a, &to], &prefix, after, limit));
+        let (found, proofs) = prove_diff([&trees[0], &trees[1]], window, limit);
+        prop_assert_eq!(&found, &slow_diff([&a, &to], &prefix, after, limit));
         let proven = agree_on_diff([&roots[0], &roots[1]], (&prefix, after), limit, [&proofs[0], &proofs[1]]);
         prop_assert_eq!(proven, Some(found));
         agree_on_diff([&roots[0], &roots[1]], (&prefix, None), limit + 1, [&proofs[0], &proofs[1]]);
@@ -161,5 +161,57 @@ fn the_reference_knows_absence_from_presence() {
         let query = Query::Key(vec![path.to_owned()]);
         let (_, proof) = query.prove(&tree).expect("an answer");
         assert_eq!(agree(&tree.root(), &query, &proof), Some(Answer::Key(target)));
+    }
+}
+
+/// Maps of few short paths, whose windows begin and end inside the bytes where their keys branch.
+fn small_maps() -> [Arcmap; 3] {
+    let all = "bcdefg\u{e3}\u{f8}\u{fc}".chars().flat_map(|letter| {
+        let path = |rest: &[&str]| {
+            [&[letter.to_string()], &rest.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>()[..]].concat()
+        };
+        [path(&[]), path(&["x"]), path(&["y", "z"]), path(&["\u{1}"])]
+    });
+    let numbered: Vec<(u16, Path)> = (0..).zip(all).collect();
+    let of = |wanted: fn(u16) -> bool, target: fn(u16) -> u16| -> Arcmap {
+        numbered
+            .iter()
+            .filter(|(i, _)| wanted(*i))
+            .map(|(i, path)| (path.clone(), support::target(target(*i))))
+            .collect()
+    };
+    [of(|i| i % 3 > 0, |i| i), of(|i| i % 4 > 0 && i != 9, |i| i + i % 2), Arcmap::new()]
+}
+
+#[test]
+fn small_windows_are_listed_and_compared_as_in_a_sorted_map() {
+    let maps = small_maps();
+    let trees = maps.each_ref().map(|arcs| support::map(Suite::Sha2_256, arcs));
+    let mut starts: Vec<(Path, Option<Path>)> = vec![(Path::new(), None)];
+    for letter in "abcdefgh\u{e3}\u{f8}".chars() {
+        let prefix = vec![letter.to_string()];
+        let after = ["\u{1}", "w", "x", "y"].map(|part| Some(vec![letter.to_string(), part.to_owned()]));
+        let within = [None, Some(prefix.clone())].into_iter().chain(after);
+        starts.extend(within.flat_map(|after| [(prefix.clone(), after.clone()), (Path::new(), after)]));
+    }
+    for (prefix, after) in &starts {
+        for limit in [1, 2, 3, 100] {
+            for (arcs, tree) in maps.iter().zip(&trees) {
+                let query = Query::Scan(prefix.clone(), after.clone(), limit);
+                let (answer, proof) = query.prove(tree).expect("a listing");
+                let expected = Answer::Listing(slow_scan(arcs, prefix, after.as_ref(), limit));
+                assert_eq!((agree(&tree.root(), &query, &proof), &answer), (Some(expected.clone()), &expected));
+            }
+            for [a, b] in [[0, 1], [1, 0], [0, 2], [2, 1]] {
+                let window = Window::new(prefix, after.as_deref()).expect("a window");
+                let (found, proofs) = prove_diff([&trees[a], &trees[b]], window, limit);
+                let expected = slow_diff([&maps[a], &maps[b]], prefix, after.as_ref(), limit);
+                assert_eq!(found, expected, "{prefix:?} {after:?} {limit}");
+                let roots = [&trees[a].root(), &trees[b].root()];
+                let proven =
+                    agree_on_diff(roots, (prefix, after.as_ref()), limit, proofs.each_ref().map(Vec::as_slice));
+                assert_eq!(proven, Some(expected));
+            }
+        }
     }
 }

@@ -120,3 +120,40 @@ pub fn measure(arena: &mut Arena, kind: Kind, id: NodeId) {
     node.height = high.saturating_add(u8::from(raised));
     node.weight = weight.min(u32::from(u16::MAX)) as u16;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::suite::Digest;
+    use crate::tree::node::Summary;
+
+    #[test]
+    fn a_child_takes_the_bytes_of_its_node_or_of_its_stub() {
+        let labels = [(0, 0), (9, 9), (40, 13), (0, 1), (7, 9), (13, 40)];
+        assert_eq!(labels.map(|(floor, extent)| label_len(floor, extent)), [0, 0, 0, 1, 2, 4]);
+        let sum = Summary { count: 300, measure: 1 << 20, digest: Digest::ZERO };
+        let mut node = Node::new(sum, State::Empty);
+        (node.height, node.weight) = (200, 20_000);
+        let [map, list] = [Kind::Map, Kind::List].map(|kind| Child::of(&node, kind, 13, 400));
+        assert_eq!((map.height, map.kept, map.cut), (200, 4 + 49 + 20_000, 1 + 2 + 32 + 2 + 3 + 2));
+        assert_eq!((list.kept, list.cut), (4 + 20_000, 1 + 2 + 3 + 32 + 2 + 3 + 2));
+        assert_eq!([Kind::Map, Kind::List].map(|kind| leaf_weight(kind, 300, 36)), [37, 39]);
+    }
+
+    #[test]
+    fn children_of_a_lower_height_stay_if_they_are_tiny_and_all_fits() {
+        let decided = |children: [(u8, u32); 2]| {
+            let Decision { keep, height, weight } =
+                decide(children.map(|(height, kept)| Child { height, kept, cut: 40 }));
+            (keep, height, weight)
+        };
+        assert_eq!(decided([(1, 5000), (0, 199)]), ([true, true], 1, 5199));
+        assert_eq!(decided([(1, 5000), (0, 200)]), ([true, false], 1, 5040));
+        assert_eq!(decided([(0, 150), (1, 8042)]), ([true, true], 1, 8192));
+        assert_eq!(decided([(0, 151), (1, 8042)]), ([false, true], 1, 8082));
+        assert_eq!(decided([(1, 5000), (1, 3192)]), ([true, true], 1, 8192));
+        assert_eq!(decided([(1, 5000), (1, 3193)]), ([false, false], 2, 80));
+        assert_eq!(decided([(1, 199), (1, 8000)]), ([true, false], 2, 239));
+        assert_eq!(decided([(1, 8000), (1, 199)]), ([false, true], 2, 239));
+    }
+}
