@@ -179,7 +179,7 @@ fuzz: install ## run every Rust fuzz target for a minute (FUZZ_SECONDS=60)
 fuzz-corpus: install ## minimise the corpora of the fuzz targets, and pack them into rust/fuzz/corpus.tar.xz
 	cd rust/fuzz && "$(CURDIR)/$(BIN)/python" seeds.py && rm -rf merged && for target in $(fuzz_targets); do \
 		mkdir -p "merged/$$target" && $(run_fuzz) -set_cover_merge=1 -verbosity=0 "merged/$$target" "corpus/$$target"; done && \
-		rm -rf corpus && mv merged corpus && tar -cJf corpus.tar.xz --exclude=corpus/json corpus && ls -l corpus.tar.xz
+		rm -rf corpus && mv merged corpus && tar -cJf corpus.tar.xz corpus && ls -l corpus.tar.xz
 
 .PHONY: mutants
 mutants: install ## mutate the verifier and the codecs; the tests must notice (ARGS='--file rust/core/src/key.rs'; hours)
