@@ -6,6 +6,10 @@ import os
 
 from hypothesis import settings
 
+from store.postgres_support import primary, s3
+
+__all__ = ["primary", "s3"]  # fixtures: one server of each kind for all tests
+
 settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
 

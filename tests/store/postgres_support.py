@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def database() -> Iterator[Postgres]:
+def primary() -> Iterator[Postgres]:
     """A PostgreSQL server, for tests that share it."""
     with postgres() as server:
         yield server

@@ -20,9 +20,7 @@ from coregw.store.postgres.address import BucketAddress, masked
 from coregw.store.postgres.errors import translated
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from servers import Bucket, Cutter, Postgres, cutter, postgres, unprivileged
-from store.postgres_support import database, new_schema, s3
-
-__all__ = ["database", "s3"]
+from store.postgres_support import new_schema
 
 pytestmark = pytest.mark.anyio
 
@@ -41,56 +39,56 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def gateways(database: Postgres, count: int, **options: object) -> AsyncIterator[list[PostgresStore]]:
+async def gateways(primary: Postgres, count: int, **options: object) -> AsyncIterator[list[PostgresStore]]:
     """Stores of several gateways on one schema."""
-    url = new_schema(database)
+    url = new_schema(primary)
     arguments = {"slice_seconds": 0.0} | options
     async with AsyncExitStack() as stack:
         opening = [await open_store(url, **arguments) for _ in range(count)]  # type: ignore[arg-type]
         yield [await stack.enter_async_context(store) for store in opening]
 
 
-async def until_commits_wait(database: Postgres) -> None:
+async def until_commits_wait(primary: Postgres) -> None:
     """Wait until a changed list of standbys is in force: until a commit waits, which is then given up."""
 
     async def commit() -> None:
-        connection = await asyncpg.connect(database.url)
+        connection = await asyncpg.connect(primary.url)
         while True:
             await connection.execute("SELECT pg_logical_emit_message(true, '', '')")
 
     commits = asyncio.create_task(commit())
-    await until(lambda: database.execute(WAITING))
-    database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    await until(lambda: primary.execute(WAITING))
+    primary.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
     with suppress(asyncpg.PostgresError, OSError):
         await commits
-    await until(lambda: not database.execute(WAITING))
+    await until(lambda: not primary.execute(WAITING))
 
 
 # --- standbys ---------------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_acknowledged_that_no_standby_has(database: Postgres) -> None:
-    async with gateways(database, 2) as (one, two):
-        with database.configured(synchronous_standby_names="nobody"):
-            await until_commits_wait(database)
+async def test_nothing_is_acknowledged_that_no_standby_has(primary: Postgres) -> None:
+    async with gateways(primary, 2) as (one, two):
+        with primary.configured(synchronous_standby_names="nobody"):
+            await until_commits_wait(primary)
             first = asyncio.create_task(one.put({PAGES: [(A, b"page")]}))
-            await until(lambda: len(database.execute(WAITING)) == 1)
+            await until(lambda: len(primary.execute(WAITING)) == 1)
             first.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await first
-            assert len(database.execute(WAITING)) == 1  # the write itself goes on
+            assert len(primary.execute(WAITING)) == 1  # the write itself goes on
             assert await two.get(PAGES, [A]) == [None]
             again = asyncio.create_task(two.put({PAGES: [(A, b"page")]}))
             record = asyncio.create_task(two.compare_and_set(RECORDS, B, None, b"value"))
-            await until(lambda: len(database.execute(BLOCKED)) >= 3)
+            await until(lambda: len(primary.execute(BLOCKED)) >= 3)
             for _ in range(3):  # an administrator cancels the waits: the rows become visible, but no call returns
-                database.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-                await until(lambda: len(database.execute(BLOCKED)) >= 2)
+                primary.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+                await until(lambda: len(primary.execute(BLOCKED)) >= 2)
             assert await one.get(PAGES, [A]) == [b"page"]
             assert not again.done()
             assert not record.done()
             third = asyncio.create_task(one.put({PAGES: [(A, b"page")]}))  # it is there, on this server alone
-            await until(lambda: len(database.execute(BLOCKED)) >= 4)
+            await until(lambda: len(primary.execute(BLOCKED)) >= 4)
             assert not third.done()
         await asyncio.gather(again, third)
         assert await record
@@ -108,19 +106,19 @@ async def test_unsafe_servers_are_refused_unless_allowed_by_name() -> None:
             await open_store(f"{server.url}?synchronous_commit=off", unsafe=("fsync", "full_page_writes"))
 
 
-async def test_asynchronous_standbys_are_refused(database: Postgres) -> None:
+async def test_asynchronous_standbys_are_refused(primary: Postgres) -> None:
     prefix, _ = unprivileged()
-    folder = database.data.parent / "received"
+    folder = primary.data.parent / "received"
     folder.mkdir()
     folder.chmod(0o777)
-    command = [*prefix, str(database.binaries / "pg_receivewal"), "-D", str(folder), "-h", "127.0.0.1"]
-    receiver = subprocess.Popen([*command, "-p", str(database.port), "-U", "coregw"], cwd="/")
+    command = [*prefix, str(primary.binaries / "pg_receivewal"), "-D", str(folder), "-h", "127.0.0.1"]
+    receiver = subprocess.Popen([*command, "-p", str(primary.port), "-U", "coregw"], cwd="/")
     try:
-        await until(lambda: database.execute("SELECT 1 FROM pg_stat_replication"))
+        await until(lambda: primary.execute("SELECT 1 FROM pg_stat_replication"))
         with pytest.raises(Unavailable, match="synchronous_standby_names is empty"):
-            await open_store(new_schema(database))
-        with database.configured(synchronous_standby_names="ANY 1 (nobody, pg_receivewal)"):
-            await until(lambda: database.execute("SHOW synchronous_standby_names")[0][0])
+            await open_store(new_schema(primary))
+        with primary.configured(synchronous_standby_names="ANY 1 (nobody, pg_receivewal)"):
+            await until(lambda: primary.execute("SHOW synchronous_standby_names")[0][0])
             receiver.terminate()
             receiver.wait()
     finally:
@@ -128,9 +126,9 @@ async def test_asynchronous_standbys_are_refused(database: Postgres) -> None:
         receiver.wait()
 
 
-async def test_too_few_connections_are_refused(database: Postgres) -> None:
+async def test_too_few_connections_are_refused(primary: Postgres) -> None:
     with pytest.raises(Unavailable, match=r"opens 80 more connections.*allows 57"):
-        await open_store(new_schema(database), connections=4, processes=16)
+        await open_store(new_schema(primary), connections=4, processes=16)
 
 
 # --- lost connections -------------------------------------------------------------------------------------------------
@@ -145,11 +143,11 @@ async def lose(proxy: Cutter, after: bytes, call: Callable[[], Awaitable[object]
     return result
 
 
-async def test_a_lost_answer_is_recognised(database: Postgres) -> None:
-    url = new_schema(database)
+async def test_a_lost_answer_is_recognised(primary: Postgres) -> None:
+    url = new_schema(primary)
     async with (
-        cutter(database.port) as proxy,
-        await open_store(url.replace(str(database.port), str(proxy.port))) as store,
+        cutter(primary.port) as proxy,
+        await open_store(url.replace(str(primary.port), str(proxy.port))) as store,
     ):
         name, data = multihash_of(b"data"), random_bytes(CHUNK_BYTES + 1)
         assert await lose(proxy, b"new-record", lambda: store.compare_and_set(RECORDS, b"new-record", None, b"1"))
@@ -161,7 +159,7 @@ async def test_a_lost_answer_is_recognised(database: Postgres) -> None:
         assert await lose(proxy, multihash_of(data), lambda: upload(store, data)) is True
         assert await upload(store, data) is False
         assert await read(store, multihash_of(data)) == data
-        assert database.execute(f"SELECT count(*) FROM {url.rpartition('=')[2]}.uploads") == [(0,)]  # noqa: S608
+        assert primary.execute(f"SELECT count(*) FROM {url.rpartition('=')[2]}.uploads") == [(0,)]  # noqa: S608
 
 
 async def test_acknowledged_writes_survive_crashes_of_the_server() -> None:
@@ -232,27 +230,27 @@ def test_errors_of_the_database_are_translated(error: Exception, expected: type[
 # --- several gateways -------------------------------------------------------------------------------------------------
 
 
-async def test_concurrent_puts_of_the_same_pages_in_any_order_do_not_deadlock(database: Postgres) -> None:
-    async with gateways(database, 2) as stores:
+async def test_concurrent_puts_of_the_same_pages_in_any_order_do_not_deadlock(primary: Postgres) -> None:
+    async with gateways(primary, 2) as stores:
         pages = [(random_bytes(32, i), random_bytes(500, i)) for i in range(200)]
-        before = database.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")
+        before = primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")
         for _ in range(5):
             await asyncio.gather(
                 *(store.put({PAGES: random.sample(pages, len(pages))}) for store in stores for _ in range(4)),
                 *(store.renew(Stored.ROOTS, [key for key, _ in pages]) for store in stores),
             )
         assert [(await store.figures()).retries for store in stores] == [0, 0]
-        assert database.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") == before
+        assert primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") == before
 
 
-async def test_garbage_is_collected_beside_the_writes_of_other_gateways(database: Postgres) -> None:
+async def test_garbage_is_collected_beside_the_writes_of_other_gateways(primary: Postgres) -> None:
     """Trees of random pages: whatever a collection removes, a held root keeps all of its pages."""
     rng = random.Random(7)
     pages = [(random_bytes(32, i), random_bytes(100, i)) for i in range(40)]
     trees: dict[bytes, list[bytes]] = {}
     counts = {"stored": 0, "refused": 0, "removed": 0}
     stopped = False
-    async with gateways(database, 3) as (one, two, collector):
+    async with gateways(primary, 3) as (one, two, collector):
 
         async def write(store: PostgresStore) -> None:
             while not stopped:
@@ -301,8 +299,8 @@ async def test_garbage_is_collected_beside_the_writes_of_other_gateways(database
         assert one.expiries == two.expiries == collector.expiries
 
 
-async def test_a_gateway_notices_that_another_has_expired_roots(database: Postgres) -> None:
-    async with gateways(database, 2) as (one, two):
+async def test_a_gateway_notices_that_another_has_expired_roots(primary: Postgres) -> None:
+    async with gateways(primary, 2) as (one, two):
         await one.put({PAGES: [(A, b"page")], ROOTS: [(B, b"")]})
         await asyncio.sleep(0.003)
         async with two.collect(0) as collection:
@@ -314,8 +312,8 @@ async def test_a_gateway_notices_that_another_has_expired_roots(database: Postgr
         assert one.expiries == two.expiries == 1
 
 
-async def test_an_abandoned_upload_is_swept_and_cannot_be_committed(database: Postgres, s3: Bucket) -> None:
-    async with gateways(database, 2, bucket=s3.url) as (one, two):
+async def test_an_abandoned_upload_is_swept_and_cannot_be_committed(primary: Postgres, s3: Bucket) -> None:
+    async with gateways(primary, 2, bucket=s3.url) as (one, two):
         data = random_bytes(2 * CHUNK_BYTES + 5)
         async with one.begin_payload() as writer:
             await writer.write(data)
@@ -329,8 +327,8 @@ async def test_an_abandoned_upload_is_swept_and_cannot_be_committed(database: Po
         assert await read(one, multihash_of(data)) == data
 
 
-async def test_a_missing_or_short_chunk_is_damage(database: Postgres, s3: Bucket) -> None:
-    async with gateways(database, 1, bucket=s3.url) as (store,):
+async def test_a_missing_or_short_chunk_is_damage(primary: Postgres, s3: Bucket) -> None:
+    async with gateways(primary, 1, bucket=s3.url) as (store,):
         data = random_bytes(2 * CHUNK_BYTES)
         await upload(store, data)
         ((name,),) = await store._database.read("SELECT upload FROM payloads")
@@ -345,8 +343,8 @@ async def test_a_missing_or_short_chunk_is_damage(database: Postgres, s3: Bucket
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-async def test_two_gateways_that_start_at_once_create_one_store(database: Postgres) -> None:
-    url = new_schema(database)
+async def test_two_gateways_that_start_at_once_create_one_store(primary: Postgres) -> None:
+    url = new_schema(primary)
     stores = await asyncio.gather(*(open_store(url) for _ in range(3)))
     await stores[0].put({RECORDS: [(A, b"record")]})
     assert await stores[2].get(RECORDS, [A]) == [b"record"]
@@ -354,10 +352,10 @@ async def test_two_gateways_that_start_at_once_create_one_store(database: Postgr
         await store.close()
 
 
-async def test_tables_of_a_newer_version_are_refused(database: Postgres) -> None:
-    url = new_schema(database)
+async def test_tables_of_a_newer_version_are_refused(primary: Postgres) -> None:
+    url = new_schema(primary)
     await (await open_store(url)).close()
-    database.execute(f"UPDATE {url.rpartition('=')[2]}.coregw_schema SET version = 99")  # noqa: S608
+    primary.execute(f"UPDATE {url.rpartition('=')[2]}.coregw_schema SET version = 99")  # noqa: S608
     with pytest.raises(InvalidInput, match="schema version 99"):
         await open_store(url)
 

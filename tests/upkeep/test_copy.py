@@ -21,9 +21,7 @@ from coregw.store.rocksdb import open_store
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from coregw.upkeep.copy import Copied, copy_store
 from servers import Bucket, Postgres
-from store.postgres_support import database, opened, s3
-
-__all__ = ["database", "s3"]
+from store.postgres_support import opened
 
 pytestmark = pytest.mark.anyio
 
@@ -92,10 +90,10 @@ async def test_a_copy_is_complete_and_a_second_one_copies_nothing(source: Collec
 
 
 async def test_stores_are_copied_to_postgresql_with_a_bucket_and_back(
-    source: CollectableStore, database: Postgres, s3: Bucket, tmp_path: Path
+    source: CollectableStore, primary: Postgres, s3: Bucket, tmp_path: Path
 ) -> None:
     await fill(source)
-    async with opened(database, bucket=s3.url) as shared, await open_store(tmp_path / "back") as back:
+    async with opened(primary, bucket=s3.url) as shared, await open_store(tmp_path / "back") as back:
         await copied(source, shared)
         await assert_same(source, shared)
         await copied(shared, back)
@@ -179,7 +177,7 @@ async def test_records_of_the_destination_are_replaced_only_on_request(source: C
     assert await destination.get(Table.RECORDS, [b"~ours"]) == [b"kept"]
 
 
-async def test_the_command_copies_to_postgresql(tmp_path: Path, database: Postgres) -> None:
+async def test_the_command_copies_to_postgresql(tmp_path: Path, primary: Postgres) -> None:
     import subprocess
     import sys
 
@@ -187,7 +185,7 @@ async def test_the_command_copies_to_postgresql(tmp_path: Path, database: Postgr
 
     async with await open_store(tmp_path / "source") as store:
         await fill(store)
-    url = new_schema(database).replace("coregw@", "coregw:se-cret@")
+    url = new_schema(primary).replace("coregw@", "coregw:se-cret@")
     command = [sys.executable, "-m", "coregw", "copy", "--from", f"rocksdb:{tmp_path / 'source'}", "--to", url]
     done = await asyncio.to_thread(subprocess.run, [*command, "--json"], capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr
