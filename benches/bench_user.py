@@ -17,6 +17,7 @@ What a job writes for the first time is written by all tools under the same cond
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import statistics
@@ -27,6 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import report
+from user_memory import measure_many
 from user_peers import TOOLS, Coregw, Tool
 from user_tree import FILES, QUICK_FILES, changed, small_file, user_tree
 
@@ -112,10 +114,24 @@ def ratio(ours: list[float], theirs: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
+def measure_memory(args: argparse.Namespace) -> None:
+    """Seconds and peak memory of adding many small files; nothing is recorded."""
+    figures = report.Report("user", "Adding many small files", args, ("Files of 10 to 100 bytes; one round.",))
+    with tempfile.TemporaryDirectory(dir=report.REPOSITORY / "target") as folder:
+        measure_many(figures, args.many, Path(folder))
+    figures.finish()
+
+
 def main() -> None:
     parser = report.parser(__doc__)
     parser.add_argument("--rounds", type=int, help="rounds; 5, with --quick 3")
+    parser.add_argument(
+        "--many", type=int, metavar="N", help="measure adding N small files and its peak memory instead"
+    )
     args = parser.parse_args()
+    if args.many:
+        measure_memory(args)
+        return
     rounds = args.rounds or (3 if args.quick else 5)
     tree = user_tree(QUICK_FILES if args.quick else FILES)
     files = [path for path in tree.rglob("*") if path.is_file()]

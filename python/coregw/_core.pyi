@@ -1,6 +1,7 @@
 """The Rust extension: trees, proofs, verification, and operations on stored pages.
 
-It does no I/O, but for the files that `hash_files` reads and the temporary file of an `ArcSorter`.
+It does no I/O, but for the files that `hash_survey` and `FolderUpload` read, the cache of their states, and the
+temporary file of an `ArcSorter`.
 
 Results contain CIDs as text (``b...``); arguments take text in any multibase of protocol section 1, the binary form as
 ``bytes``, or a `Cid`. A path is a sequence of segments or the text form ``"docs/readme"``. Long work releases the GIL.
@@ -216,18 +217,6 @@ class Attributes(NamedTuple):
     xattrs: dict[str, bytes]
     """Extended attributes by name; empty if there are none."""
 
-class HashedFile(NamedTuple):
-    """A file that was read, and the target that it has in a folder's map."""
-
-    target: str | None
-    """The CID of the file's payload or list as text, or None if the file has none."""
-    size: int
-    """The number of bytes that were read."""
-    chunks: list[tuple[str, int]]
-    """The file's payloads: pairs of CID as text and length. More than one for a list."""
-    failure: str | None
-    """None, or why there is no target."""
-
 class SurveyEntry(NamedTuple):
     """A file, symbolic link or folder that a survey found."""
 
@@ -290,6 +279,205 @@ class Survey:
         Raises:
             IndexError: If there is no such place.
         """
+
+@final
+class FolderUpload:
+    """A folder that is added to a gateway: its files are read and hashed once, and kept until they are sent.
+
+    Threads of its own read the files, and wait while too much is kept. The memory is some 35 bytes for each entry
+    besides the survey, and at most two batches of 4 MiB besides those that the caller has. Each of `start`,
+    `start_again` and `start_records` is followed by `next_batch` until `is_read`. A file that changes while it is read
+    is read again, at most three times. If the bytes that it had at first are the same again, it has only grown, and
+    these bytes are what it is; otherwise it is skipped and reported.
+
+    Args:
+        found: What the folder has.
+        suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
+        xattrs: Whether extended attributes are read, too.
+        cache: What is known of the folder since it was added last: the file, the folder's path, whatever else the
+            targets depend on, and the nanoseconds for which a file has to be unchanged when it is read, so that its
+            times say whether it has changed since. A file that is missing, damaged, or of another folder is ignored.
+
+    Raises:
+        InvalidInput: If `suite` is another.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a").write_bytes(b"hello")
+    ...     upload = FolderUpload(survey(folder))
+    ...     upload.start()
+    ...     while not upload.is_read:
+    ...         _ = upload.next_batch(1)
+    >>> upload.arcs() == {"a": payload_cid(b"hello")}
+    True
+    """
+
+    def __new__(
+        cls,
+        found: Survey,
+        suite: str = "sha2-256",
+        xattrs: bool = False,
+        cache: tuple[str | os.PathLike[str], str | os.PathLike[str], str, int] | None = None,
+    ) -> FolderUpload: ...
+    @property
+    def cached_root(self) -> str | None:
+        """The root of the folder when it was added last, as text; None if that is not known."""
+    @property
+    def cached_attributes(self) -> str | None:
+        """The root of its map of attributes then; None if it had none."""
+    def start(self) -> None:
+        """Start to read and hash the files that the cache does not know."""
+    def start_again(self) -> None:
+        """Start to read the files again whose payloads are missing."""
+    def start_records(self, attributes: str, owner: bool, has_base: bool) -> None:
+        """Start to collect the records of attributes that are payloads.
+
+        Args:
+            attributes: As for `roots`.
+            owner: As for `roots`.
+            has_base: Whether the gateway holds all records of the last time.
+
+        Raises:
+            InvalidInput: If `attributes` is another word.
+        """
+    def stop(self) -> None:
+        """Let all threads end soon. What was read remains."""
+    def next_batch(self, seconds: float) -> PayloadBatch | None:
+        """Return the next batch of payloads that is full; None if there is none yet, or no more.
+
+        Args:
+            seconds: How long to wait.
+
+        Raises:
+            InvalidInput: If an entry's attributes take more than 1 MiB.
+        """
+    @property
+    def is_read(self) -> bool:
+        """Whether all was read that was to be read, and all full batches were taken."""
+    def flush(self) -> None:
+        """Let `next_batch` return the last batch, though it is not full. Nothing is being read meanwhile."""
+    def acknowledge(self, batch: PayloadBatch) -> None:
+        """Note that the gateway holds the payloads of a batch."""
+    def take_progress(self) -> int:
+        """The number of bytes that were read, or need not be read, since it was asked for last."""
+    @property
+    def files_read(self) -> int:
+        """The number of files that were read, those that were read again counted again."""
+    def lists_car(self, all: bool) -> tuple[bytes, int]:
+        """Return a CAR with the trees of up to 500 lists all of whose chunks are acknowledged, and their number.
+
+        Args:
+            all: False while files are read: then there are none unless many wait. True when all batches are
+                acknowledged.
+        """
+    def next_question(self) -> bytes | None:
+        """Return the CIDs of the next payloads that were not read, because the cache knows them; None at the end.
+
+        Returns:
+            Up to 16,384 binary CIDs, one after the other. `answer` follows.
+        """
+    def answer(self, held: bytes) -> None:
+        """Note which payloads of the last question are held; the files of the others are read by `start_again`.
+
+        Args:
+            held: A bit for each, the lowest one of a byte first.
+
+        Raises:
+            ValueError: If there is not one bit for each.
+        """
+    def roots(self, attributes: str = "all", owner: bool = False) -> tuple[str, str | None]:
+        """Return the root of the folder's map, and that of the map of attributes, as `HashedFolder.roots` does.
+
+        Args:
+            attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+            owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+
+        Raises:
+            InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+        """
+    def changes(
+        self, attributes: str, owner: bool, most: int
+    ) -> tuple[list[tuple[str, str | None, str | None]], list[tuple[str, str | None, str | None]]] | None:
+        """Return what has changed since the folder was added last: paths with the targets before and after. O(entries).
+
+        Args:
+            attributes: As for `roots`.
+            owner: As for `roots`.
+            most: The limit on the number of changes.
+
+        Returns:
+            The changes of the folder's map, without the one of the reserved path, and of the map of attributes; None if
+            there are more than `most`, or nothing is known of the last time.
+
+        Raises:
+            InvalidInput: If `attributes` is another word.
+        """
+    def file_lines(self, attributes_root: CidLike | None, size: int) -> FolderLines:
+        """Iterate over the arcs of the folder's map: chunks of lines ``["path","CID"]`` of about `size` bytes.
+
+        Args:
+            attributes_root: The root of the map of attributes, which has the reserved path.
+            size: Bytes of a chunk.
+        """
+    def record_lines(self, attributes: str, owner: bool, size: int) -> FolderLines:
+        """Iterate over the arcs of the map of attributes, as `file_lines` does.
+
+        Args:
+            attributes: As for `roots`.
+            owner: As for `roots`.
+            size: Bytes of a chunk.
+
+        Raises:
+            InvalidInput: If `attributes` is another word.
+        """
+    def save(self, file: str | os.PathLike[str], roots: tuple[str, str | None], attributes: str, owner: bool) -> None:
+        """Write the cache for the next time to a new file. O(entries).
+
+        Args:
+            file: The file, which must not exist.
+            roots: What `roots` has returned.
+            attributes: As for `roots`.
+            owner: As for `roots`.
+
+        Raises:
+            InvalidInput: If `attributes` is another word.
+            OSError: If the file cannot be written.
+        """
+    def arcs(self) -> dict[str, str]:
+        """The target of each file's path. O(files), also in memory."""
+    def totals(self) -> tuple[int, int, int]:
+        """The number of files that have targets, how many of them are lists, and the sum of their sizes. O(entries)."""
+    @property
+    def skipped(self) -> list[tuple[Path, str]]:
+        """What was skipped, by the survey or since: pairs of location and reason, in the order of locations."""
+
+@final
+class PayloadBatch:
+    """Payloads that were read, some of which a gateway may hold. Made by `FolderUpload.next_batch`."""
+
+    def __len__(self) -> int: ...
+    @property
+    def cids(self) -> bytes:
+        """The binary CIDs of the payloads, one after the other."""
+    def car(self, held: bytes) -> tuple[bytes, int, int]:
+        """Return a CAR of the payloads that are not held, and free the memory of all. O(bytes).
+
+        Args:
+            held: A bit for each payload, the lowest one of a byte first: whether it is held.
+
+        Returns:
+            The CAR; the number of payloads in it, and the sum of their lengths. An empty CAR if all are held.
+
+        Raises:
+            ValueError: If `held` has not one bit for each payload.
+        """
+
+@final
+class FolderLines:
+    """Iterates over the arcs of a folder's map in chunks of lines."""
+
+    def __iter__(self) -> FolderLines: ...
+    def __next__(self) -> bytes: ...
 
 @final
 class HashedFolder:
@@ -638,32 +826,6 @@ def chunk_sizes(data: bytes) -> list[int]:
     ([262144], [262144, 1], [0])
     """
 
-def hash_files(
-    files: Sequence[str | os.PathLike[str]],
-    suite: str = "sha2-256",
-    progress: Callable[[int], object] | None = None,
-) -> list[HashedFile]:
-    """Hash files on all cores, with the GIL released, and return the target that each has in a folder's map.
-
-    O(bytes). Files are read as by `hash_survey`; symbolic links are not followed.
-
-    Args:
-        files: The paths of the files.
-        suite: The hash function of lists: ``sha2-256`` or ``blake3``.
-        progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
-            thread. An exception that it raises ends the work.
-
-    Returns:
-        For each file ``HashedFile(target, size, chunks, failure)``. `failure` is None, or why there is no target.
-
-    Raises:
-        InvalidInput: If `suite` is another.
-        KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
-
-    >>> hash_files(["/does/not/exist"])[0].failure
-    'no such file or directory'
-    """
-
 def hash_survey(
     found: Survey,
     suite: str = "sha2-256",
@@ -726,37 +888,6 @@ def survey(top: str | os.PathLike[str], exclude: Sequence[str] = (), gitignore: 
     ...     found = survey(folder, exclude=["*.o"])
     >>> [(entry.path, entry.kind, entry.size) for entry in found]
     [('a', 'file', 5)]
-    """
-
-def files_car(
-    parts: Sequence[tuple[str | os.PathLike[str], int, int, CidLike]],
-) -> tuple[bytes, list[int]]:
-    """Return a CAR of payloads that are parts of files, which are read and checked on all cores with the GIL released.
-
-    O(bytes).
-
-    Args:
-        parts: For each payload its file, the offset of its first byte, its length in bytes, and its CID.
-
-    Returns:
-        The CAR, and the indices of the parts that could not be read or have another hash. If there are any, the CAR is
-        empty: make another one without them.
-
-    >>> files_car([("/does/not/exist", 0, 5, payload_cid(b"hello"))])
-    (b'', [0])
-    """
-
-def lists_car(lists: Sequence[List]) -> bytes:
-    """Return a CAR whose roots are these lists, with the nodes of their trees. O(nodes).
-
-    Args:
-        lists: At most 1,400, so that readers accept the header.
-
-    >>> small = List([payload_cid(b"a")], [1])
-    >>> reader = CarReader(1, 10)
-    >>> reader.feed(lists_car([small]))
-    >>> reader.roots == [small.root]
-    True
     """
 
 def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: bytes) -> list[str | None]:
@@ -1058,6 +1189,17 @@ def read_cas_batch(body: bytes, max_payload: int) -> tuple[bool, list[tuple[str,
         InvalidInput: If the request is malformed. If a block or CID is invalid, the message names it, and `details` is
             ``{"index": ...}``.
         TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
+    """
+
+def read_cids(body: bytes) -> list[bytes]:
+    """Read a body of ``POST /v1/cas/has``, and return the multihashes of its CIDs. O(bytes).
+
+    Args:
+        body: Binary CIDs, one after the other.
+
+    Raises:
+        InvalidInput: If something is not a CID. The message names it, and `details` is ``{"index": ...}``.
+        TooLarge: If there are more than 16,384 CIDs.
     """
 
 def read_get_batch(body: bytes) -> list[Cid]:

@@ -113,7 +113,7 @@ async def _add(console: Console, url: str, found: Survey, report: Report) -> Add
     for skipped in added.skipped:
         console.print(f"  [yellow]skipped[/] {escape(display_name(skipped.file))}: {skipped.why}")
     large = f", {added.lists:,} of them lists of chunks" if added.lists else ""
-    _done(console, "added", f"{len(added.arcs):,} files, {added.bytes:,} bytes{large}")
+    _done(console, "added", f"{added.files:,} files, {added.bytes:,} bytes{large}")
     _done(console, "root", added.root)
     return added
 

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM end ``add``, ``hash`` and ``verify`` at once, in one line and with the exit code of the signal."""
+"""Ctrl-C and SIGTERM end ``add``, ``hash`` and ``verify`` at once, in one line and with the exit code of the signal.
+
+SIGKILL ends ``add`` anywhere, and the next one continues.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,17 @@ from pathlib import Path
 import pytest
 
 import coregw
+from car_files import frames, split
 from gateways import Reply, lying_gateway
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 SECONDS = 60
+
+PROGRAM = """
+import coregw.client.folders.add, coregw.__main__
+coregw.client.folders.add.BATCHES_IN_FLIGHT = 1  # so that no request of a killed process is served later
+coregw.__main__.main()
+"""
 
 
 @contextmanager
@@ -26,7 +36,7 @@ def started(tmp_path: Path, *arguments: object) -> Iterator[subprocess.Popen[byt
     """Run a command as a process of its own; kill it if it has not ended."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment.pop("COREGW_DEBUG", None)
-    command = [sys.executable, "-m", "coregw", *(os.fspath(str(argument)) for argument in arguments)]
+    command = [sys.executable, "-c", PROGRAM, *(os.fspath(str(argument)) for argument in arguments)]
     process = subprocess.Popen(
         command,
         env=environment,
@@ -79,6 +89,34 @@ def test_a_signal_ends_the_reading_of_a_long_file(
     with started(tmp_path, command, *options, folder) as process:
         wait_for(process, lambda: has_open(process, folder / "long"))
         check_end(process, number)
+
+
+def test_nothing_is_sent_twice_if_the_process_is_killed(tmp_path: Path, gateway: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(24):
+        (folder / f"{number:02}").write_bytes(os.urandom(1 << 20 if number % 8 else 3000))
+    (folder / "copy").write_bytes((folder / "01").read_bytes())
+    sent: list[tuple[bytes, int]] = []
+    running: list[subprocess.Popen[bytes]] = []
+
+    def kill(reply: Reply) -> Reply:
+        if reply.path == "/v1/car" and reply.status == 201:
+            blocks = [split(frame) for frame in frames(reply.request)[1:]]
+            sent.extend((cid, len(data)) for cid, data in blocks if cid[1] == 0x55)
+            if len(running) == 1 and len(sent) > 150:  # stored, and not acknowledged
+                running[0].kill()
+        return reply
+
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.name != "copy")
+    with lying_gateway(kill, gateway) as url:
+        for code in (-signal.SIGKILL, 0, 0):
+            with started(tmp_path, "add", "--no-cache", "--gateway", url, folder) as process:
+                running.append(process)
+                assert process.wait(SECONDS) == code
+            total = sum(length for _, length in sent)
+            assert (0 < total < size) if code else (total == size)
+            assert len(set(sent)) == len(sent)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -11,7 +11,6 @@ import pytest
 from click.testing import Result
 
 from coregw import Cid, Map, _core, payload_cid
-from coregw._core import HashedFile
 from coregw.client import Client
 from gateways import names
 
@@ -225,11 +224,12 @@ def test_a_name_that_is_not_utf_8_is_an_error_that_names_the_file(run: Run, tmp_
 def test_an_unreadable_single_file_is_an_error(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("x")
 
-    def deny(files: list[Path], suite: str, progress: object) -> list[HashedFile]:
-        # Root may read everything, whatever the modes are.
-        return [HashedFile(None, 0, [], "permission denied") for _ in files]
+    def survey(path: Path, *options: object) -> _core.Survey:
+        found = _core.survey(path)
+        path.unlink()  # root may read everything, whatever the modes are
+        return found
 
-    monkeypatch.setattr(_core, "hash_files", deny)
+    monkeypatch.setattr("coregw.folders.survey.survey", survey)
     added = run("add", tmp_path / "secret")
     assert (added.exit_code, added.stdout) == (1, "")
-    assert "secret: permission denied" in added.stderr
+    assert "secret: no such file or directory" in added.stderr

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from pathlib import Path
 
+import anyio
 import pytest
 
 import coregw
@@ -14,10 +14,10 @@ from coregw.client import AsyncClient, Client
 from coregw.client.folders.add import Added, add_folder
 from coregw.client.folders.parallel import for_each
 from coregw.errors import InvalidInput, ProofError
-from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import survey
 from coregw.folders.tree import Recorded
-from gateways import Reply, lying_gateway
+from coregw.folders.upload_cache import UploadCache
+from gateways import Reply, honest_gateway, lying_gateway
 from slow_targets import slow_target
 
 pytestmark = pytest.mark.anyio
@@ -66,28 +66,10 @@ async def test_a_folder_without_files_has_a_root(gateway: str, tmp_path: Path) -
     assert (await add(gateway, tmp_path)).root == coregw.hash_tree(tmp_path)
 
 
-async def test_a_file_that_changes_once_is_read_again(gateway: str, tmp_path: Path) -> None:
+async def test_a_file_that_changes_after_it_was_read_is_added_as_it_was(gateway: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(BIG + b"before")
-    uploads = 0
-
-    def change(reply: Reply) -> Reply:
-        nonlocal uploads
-        if reply.path.startswith("/v1/cas"):
-            uploads += 1
-            if uploads == 1:
-                path.write_bytes(b"after")
-        return reply
-
-    with lying_gateway(change, gateway) as url:
-        added = await add(url, tmp_path)
-    assert added.arcs == {"file": coregw.payload_cid(b"after")}
-
-
-async def test_a_file_that_keeps_changing_is_skipped_and_the_others_are_added(gateway: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(os.urandom(8))
-    (tmp_path / "other").write_bytes(b"other")
+    before = BIG + os.urandom(8)
+    path.write_bytes(before)
 
     def change(reply: Reply) -> Reply:
         if reply.path.startswith("/v1/cas"):
@@ -96,8 +78,49 @@ async def test_a_file_that_keeps_changing_is_skipped_and_the_others_are_added(ga
 
     with lying_gateway(change, gateway) as url:
         added = await add(url, tmp_path)
-    assert added.arcs == {"other": coregw.payload_cid(b"other")}
-    assert added.skipped == [(path, "kept changing while it was sent")]
+    assert added.arcs == {"file": slow_target(before, "sha2-256")}
+    with Client(gateway) as client:
+        assert b"".join(client.contents(added.arcs["file"])) == before
+
+
+async def test_files_that_the_gateway_has_lost_are_read_again_as_they_are_now(
+    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr("coregw.folders.upload_cache.RACY_NANOSECONDS", -(10**12))
+    datas = {name: os.urandom(100) for name in ("lost", "changed", "gone", "kept")} | {"list": os.urandom(300_000)}
+    for name, data in datas.items():
+        (tmp_path / name).write_bytes(data)
+
+    async def add_with_cache(url: str) -> Added:
+        async with AsyncClient(url) as client:
+            return await add_folder(client, survey(tmp_path), cache=UploadCache.of(tmp_path, "test"))
+
+    with honest_gateway(tmp_path_factory.mktemp("other") / "data") as other:
+        await add_with_cache(other)
+    with Client(gateway) as client:
+        client.put_payload(datas["kept"])
+    asked = False
+
+    def change(reply: Reply) -> Reply:
+        nonlocal asked
+        if reply.path == "/v1/cas/has" and not asked:
+            asked = True
+            (tmp_path / "changed").write_bytes(b"changed")
+            (tmp_path / "gone").unlink()
+        return reply
+
+    with lying_gateway(change, gateway) as url:
+        added = await add_with_cache(url)
+    assert added.folder.files_read == 4
+    assert added.skipped == [(tmp_path / "gone", "no such file or directory")]
+    assert added.sent == 300_000 + 100 + len(b"changed")
+    with Client(gateway) as client:
+        assert client.is_complete(added.root)
+        for name in ("list", "lost", "kept"):
+            assert b"".join(client.contents(client.resolve(added.root, name))) == datas[name]
+        assert client.resolve(added.root, "changed") == coregw.payload_cid(b"changed")
+    assert added.root == (await add_with_cache(gateway)).root
 
 
 async def test_a_growing_file_is_added_as_it_was_when_it_was_read(gateway: str, tmp_path: Path) -> None:
@@ -112,32 +135,6 @@ async def test_a_growing_file_is_added_as_it_was_when_it_was_read(gateway: str, 
     with lying_gateway(grow, gateway) as url:
         added = await add(url, tmp_path)
     assert added.arcs == {"log": slow_target(BIG + b"start", "sha2-256")}
-
-
-async def test_nothing_that_was_acknowledged_is_sent_again_after_an_interruption(
-    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    datas = [f"{number} {tmp_path}".encode() * 500 for number in range(40)]
-    for number, data in enumerate(datas):
-        (tmp_path / str(number)).write_bytes(data)
-    (tmp_path / "again").write_bytes(datas[0])
-    monkeypatch.setattr("coregw.client.folders.add.CAR_BYTES", sum(map(len, datas)) // 20)
-    taken: list[int] = []
-
-    def interrupt(reply: Reply) -> Reply:
-        if reply.path == "/v1/car" and reply.status == 201:
-            if len(taken) == 3:
-                return reply.with_body(b'{"error":"invalid_request","message":"enough"}', 400)
-            taken.append(json.loads(reply.body)["blocks"])
-        return reply
-
-    with lying_gateway(interrupt, gateway) as url, pytest.raises(InvalidInput, match="enough"):
-        await add(url, tmp_path)
-    added = await add(gateway, tmp_path)
-    assert 0 < added.sent <= sum(map(len, sorted(datas, key=len)[sum(taken) :]))
-    assert (await add(gateway, tmp_path)).sent == 0
-    with Client(gateway) as client:
-        assert [client.get_payload(added.arcs[str(number)]) for number in range(40)] == datas
 
 
 @pytest.mark.parametrize("recorded", [Recorded("none"), Recorded("exec"), Recorded(xattrs=True)], ids=str)
@@ -157,34 +154,37 @@ async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_req
     requests: list[str] = []
 
     def note(reply: Reply) -> Reply:
-        requests.append("/".join(part for part in reply.path.split("/") if not part.startswith("bag")))
+        path = reply.path.partition("?")[0]
+        requests.append("/".join(part for part in path.split("/") if not part.startswith("bag")))
         return reply
 
     async def add_with_cache(url: str, recorded: Recorded = recorded) -> Added:
         requests.clear()
         async with AsyncClient(url) as client:
-            cache = StatCache.of(tmp_path, "test")
+            cache = UploadCache.of(tmp_path, "test")
             return await add_folder(client, survey(tmp_path), cache=cache, recorded=recorded)
 
     complete, mutate = "/v1/roots/complete", "/v1/roots/mutations"
     with lying_gateway(note, gateway) as url:
         first = await add_with_cache(url)
         maps = ["/v1/roots"] * (1 if recorded.attributes == "none" else 2)
-        assert requests == [complete, "/v1/cas/batch", "/v1/car", "/v1/car", *maps]
+        assert requests == [complete, "/v1/cas/has", "/v1/car", "/v1/car", *maps]
         assert (await add_with_cache(url)).root == first.root
         assert requests == [complete]
         (tmp_path / "3").write_text(f"changed {marker}")
         (tmp_path / "4").unlink()
         (tmp_path / "large").write_bytes(BIG + b"another end" + marker.encode())
         changed = await add_with_cache(url)
-        assert requests == [complete, complete, "/v1/cas/batch", "/v1/car", "/v1/car", mutate]
+        assert requests == [complete, complete, "/v1/cas/has", "/v1/car", "/v1/car", mutate]
         assert changed.sent <= len(f"changed {marker}") + CHUNK_BYTES // 4  # the last chunk of the large file
         assert changed.root == coregw.hash_tree(tmp_path, attributes=recorded.attributes, xattrs=recorded.xattrs)
         assert (await add_with_cache(url)).root == changed.root
         assert requests == [complete]
         (tmp_path / "5").chmod(0o700)
         again = await add_with_cache(url)
-        assert requests == [complete] + [complete, mutate] * (again.root != changed.root)
+        # The large file is read again, and asked about, if it is as young as the cache.
+        others = [request for request in requests if request != "/v1/cas/has"]
+        assert others == [complete] + [complete, mutate] * (again.root != changed.root)
         assert (again.root == changed.root) == (recorded.attributes == "none")
         other = await add_with_cache(url, Recorded("no-times"))  # after a root that records something else
         assert other.root == coregw.hash_tree(tmp_path, attributes="no-times")
@@ -193,6 +193,23 @@ async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_req
     with Client(gateway) as client:
         assert client.is_complete(changed.root)
         assert not client.is_complete(coregw.Map({marker: changed.root, "absent": coregw.payload_cid(b"?")}).root)
+
+
+async def test_cancelling_ends_the_threads_that_read(gateway: str, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, 1 << 40)  # hours of work, and no space on the disk
+
+    def readers() -> int:
+        names = (task / "comm" for task in Path("/proc/self/task").iterdir())
+        return sum(name.read_text() == "coregw-read\n" for name in names if name.exists())
+
+    with anyio.move_on_after(0.3) as scope:
+        await add(gateway, tmp_path)
+    assert scope.cancelled_caught
+    with anyio.fail_after(60):
+        while readers():
+            await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("body", [b'{"roots":[],"blocks":1,"bytes":7}', b"{}", b""])

@@ -20,9 +20,9 @@ from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress
-    from coregw.folders.stat_cache import StatCache
     from coregw.folders.survey import Survey
     from coregw.folders.tree import Level, Recorded
+    from coregw.folders.upload_cache import UploadCache
 
 __all__ = ["command"]
 
@@ -59,25 +59,32 @@ def command(
     import anyio
 
     from coregw.client.folders.add import AddProgress
-    from coregw.folders.stat_cache import StatCache
     from coregw.folders.survey import survey
     from coregw.folders.tree import Recorded
+    from coregw.folders.upload_cache import UploadCache
 
     recorded = Recorded(attributes, owner, xattrs)
     found = survey(path, exclude, gitignore)
     with progress(f"adding {counted(found.files, 'file')}") as (set_total, advance):
         set_total(found.bytes)
-        callbacks = AddProgress(advance, lambda count: set_total(found.bytes + count), advance)
-        cache = StatCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
+        total = found.bytes
+
+        def sending(count: int) -> None:
+            nonlocal total
+            total += count
+            set_total(total)
+
+        callbacks = AddProgress(advance, sending, advance)
+        cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
         added = anyio.run(_add, gateway, found, suite, callbacks, cache, recorded)
     report_skipped(path, added.skipped)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
-    click.echo(f"coregw: added {counted(len(added.arcs), 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
+    click.echo(f"coregw: added {counted(added.files, 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
     click.echo(added.root)
 
 
 async def _add(
-    gateway: str, found: Survey, suite: str, callbacks: AddProgress, cache: StatCache | None, recorded: Recorded
+    gateway: str, found: Survey, suite: str, callbacks: AddProgress, cache: UploadCache | None, recorded: Recorded
 ) -> Added:
     from coregw.client.folders.add import add_folder
 

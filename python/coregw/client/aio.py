@@ -95,6 +95,10 @@ class AsyncClient:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
         return await self._run(operations.batch.has_payloads(self.settings, cids))
 
+    async def held_payloads(self, cids: bytes, count: int) -> bytes:
+        """Return which of these payloads are held as bits; see `operations.batch.held_payloads`."""
+        return await self._run(operations.batch.held_payloads(self.settings, cids, count))
+
     async def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
         """Create a map and return its root; see `operations.root.create_root`."""
         return await self._run(operations.root.create_root(self.settings, arcs, suite))
@@ -112,6 +116,10 @@ class AsyncClient:
     async def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
         """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
         return await self._run(operations.root.build_sorted(self.settings, sorter, suite))
+
+    async def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
+        """Create the map of arcs that are lines, given its root; see `operations.root.build_lines`."""
+        await self._run(operations.root.build_lines(self.settings, lines, root, suite))
 
     async def create_list(
         self,
@@ -296,13 +304,13 @@ class AsyncClient:
             StorageFull: The gateway can't store more.
         """
         from coregw.client.folders.add import AddProgress, add_folder  # noqa: PLC0415 - few programs need it
-        from coregw.folders.stat_cache import StatCache  # noqa: PLC0415 - the same
         from coregw.folders.survey import survey  # noqa: PLC0415 - the same
         from coregw.folders.tree import Recorded  # noqa: PLC0415 - the same
+        from coregw.folders.upload_cache import UploadCache  # noqa: PLC0415 - the same
 
         recorded = Recorded(attributes, owner, xattrs)
         found = await anyio.to_thread.run_sync(survey, path, exclude, gitignore)
-        cache = StatCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
+        cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
         return await add_folder(self, found, suite, AddProgress(hashed=progress), cache, recorded)
 
     async def get(

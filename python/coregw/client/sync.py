@@ -94,6 +94,10 @@ class Client:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
         return self._run(operations.batch.has_payloads(self.settings, cids))
 
+    def held_payloads(self, cids: bytes, count: int) -> bytes:
+        """Return which of these payloads are held as bits; see `operations.batch.held_payloads`."""
+        return self._run(operations.batch.held_payloads(self.settings, cids, count))
+
     def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
         """Create a map and return its root; see `operations.root.create_root`."""
         return self._run(operations.root.create_root(self.settings, arcs, suite))

@@ -23,7 +23,7 @@ from coregw.store import Store
 try:
     from coregw.engine.builds import BuildLimits, Builds
     from coregw.engine.cars import CarLimits, Cars
-    from coregw.engine.completeness import check_complete
+    from coregw.engine.completeness import CHECK_FACTOR, check_complete
     from coregw.engine.driver import Driver
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
@@ -215,7 +215,7 @@ class Engine:
             Unavailable: If the store cannot write.
         """
         async with self._checks:
-            return await check_complete(self.store, self._driver, self._cache, root, self._seconds)
+            return await check_complete(self.store, self._driver, self._cache, root, CHECK_FACTOR * self._seconds)
 
     async def verify_resolve(self, envelope: bytes) -> str | None:
         """Verify a resolve result: None if it is proven, otherwise the reason why not. O(size).

@@ -42,7 +42,7 @@ class BuildLimits(NamedTuple):
     """
 
     at_once: int = 2
-    run_bytes: int = 32 << 20
+    run_bytes: int = 8 << 20
     spool: Path | None = None
     spool_bytes: int = 64 << 30
     reserve_bytes: int = 0

@@ -26,7 +26,10 @@ from coregw.messages import encode
 from coregw.messages.complete import Completeness
 from coregw.store import Store, Stored, Table
 
-__all__ = ["check_complete", "forget_whole"]
+__all__ = ["CHECK_FACTOR", "check_complete", "forget_whole"]
+
+CHECK_FACTOR: Final = 3
+"""A check may take so many times the limit of a query: it writes a date for each payload, once for each root."""
 
 _MAX_TRIES: Final = 3
 _ROWS_AT_ONCE: Final = 1000

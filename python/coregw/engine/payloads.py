@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher, read_cas_batch
+from coregw._core import Cid, PayloadHasher, read_cas_batch, read_cids
 from coregw.engine.blocks import top_block
 from coregw.engine.driver import Driver
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
@@ -23,6 +23,9 @@ __all__ = ["Payloads", "StoredPayload"]
 
 CONCURRENT_PUTS: Final = 256
 """The number of payloads of a batch that are written concurrently, so that they share syncs."""
+
+CONCURRENT_LOOK_UPS: Final = 4096
+"""The number of payloads that are looked up, and dated anew, at once."""
 
 IDENTITY: Final = "identity"
 """The name of the hash function whose digest is the payload itself."""
@@ -131,6 +134,26 @@ class Payloads:
             return encode(
                 HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
             )
+
+    async def held(self, request: bytes) -> bytes:
+        """Return which payloads are held: a bit for each, the lowest one of a byte first. What is held is durable.
+
+        Args:
+            request: The body of ``POST /v1/cas/has``.
+
+        Raises:
+            InvalidInput: Something is not a CID; the message names it.
+            TooLarge: There are too many CIDs.
+            Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
+        """
+        multihashes = await self._driver.call(len(request), read_cids, request)
+        bits = bytearray(-(-len(multihashes) // 8))
+        for start in range(0, len(multihashes), CONCURRENT_LOOK_UPS):
+            sizes = await self._sizes(multihashes[start : start + CONCURRENT_LOOK_UPS], self._renew)
+            for index, size in enumerate(sizes, start):
+                if size is not None:
+                    bits[index >> 3] |= 1 << (index & 7)
+        return bytes(bits)
 
     async def _put_payloads(self, payloads: Sequence[BatchPayload]) -> list[PutOutcome]:
         """Store each distinct payload once, and report in order which ones are new."""

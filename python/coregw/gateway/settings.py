@@ -105,7 +105,7 @@ class Settings:
     operation_seconds: float = _setting(30.0, "Time limit of a query or mutation.", least=0.001)
     store_seconds: float = _setting(5.0, "Time limit of the store for a health check.", least=0.001)
 
-    json_body_bytes: int = _setting(MIB, "Largest JSON body of resolve, read, scan and map-proof.", least=1)
+    json_body_bytes: int = _setting(MIB, "Largest body of resolve, read, scan, map-proof and cas/has.", least=1)
     verify_body_bytes: int = _setting(24 * MIB, "Largest body of the verify routes (16 MiB of proof).", least=1)
     roots_body_bytes: int = _setting(256 * MIB, "Largest body of POST /v1/roots.", least=1)
     build_body_bytes: int = _setting(16 * GIB, "Largest body of POST /v1/roots as lines of arcs.", least=1)
@@ -227,8 +227,8 @@ class Settings:
 
     @property
     def build_run_bytes(self) -> int:
-        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 32 MiB at most."""
-        return min(32 * MIB, max(64 * KIB, self.buffered_bytes // 32))
+        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 8 MiB at most."""
+        return min(8 * MIB, max(64 * KIB, self.buffered_bytes // 32))
 
     def environ(self) -> dict[str, str]:
         """Return the variables from which `load` restores these settings in another process."""

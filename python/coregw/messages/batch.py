@@ -13,6 +13,7 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_PAGES",
     "MAX_BATCH_PATHS",
+    "MAX_HAS_CIDS",
     "Block",
     "GetBatchRequest",
     "GetPagesRequest",
@@ -29,6 +30,9 @@ __all__ = [
 
 MAX_BATCH_BLOCKS: Final = 4096
 """The maximum number of blocks, or of CIDs to look up, in one batch."""
+
+MAX_HAS_CIDS: Final = 16_384
+"""The maximum number of binary CIDs to look up in one request."""
 
 MAX_BATCH_BYTES: Final = 64 << 20
 """The maximum total size of the blocks of one batch, decoded."""

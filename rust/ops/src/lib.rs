@@ -43,7 +43,7 @@ mod scan;
 mod transition;
 mod trees;
 
-pub use batch::{BatchError, CasBatch, read_get_batch};
+pub use batch::{BatchError, CasBatch, read_cids, read_get_batch};
 pub use create_root::SortedArcs;
 pub use diff::DiffRequest;
 pub use join::ForEach;

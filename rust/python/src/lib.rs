@@ -28,7 +28,7 @@ mod verify;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O, but for the files that
-/// `hash_files` reads and the temporary file of an `ArcSorter`.
+/// `hash_survey` and `FolderUpload` read, the cache of their states, and the temporary file of an `ArcSorter`.
 #[pyo3::pymodule]
 mod _core {
     use pyo3::prelude::*;
@@ -37,7 +37,7 @@ mod _core {
     #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
-    use crate::engine::batch::{read_cas_batch, read_get_batch};
+    use crate::engine::batch::{read_cas_batch, read_cids, read_get_batch};
     #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};
     #[pymodule_export]
@@ -51,13 +51,13 @@ mod _core {
     #[pymodule_export]
     use crate::files::attributes::{decode_attributes, encode_attributes};
     #[pymodule_export]
-    use crate::files::folder::{HashedFolder, hash_survey};
+    use crate::files::chunks::chunk_sizes;
     #[pymodule_export]
-    use crate::files::hashes::{chunk_sizes, hash_files};
+    use crate::files::folder::{HashedFolder, hash_survey};
     #[pymodule_export]
     use crate::files::survey::{Survey, survey};
     #[pymodule_export]
-    use crate::files::upload::{files_car, lists_car};
+    use crate::files::upload::{FolderLines, FolderUpload, PayloadBatch};
     #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]

@@ -75,19 +75,8 @@ pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) 
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 11] = [
-    &APPLIED,
-    &ATTRIBUTES,
-    &CHANGE,
-    &DIFF,
-    &ELEMENT,
-    &HASHED_FILE,
-    &PAGE_LINKS,
-    &RANGE,
-    &READ_OUTCOME,
-    &SCAN,
-    &SURVEY_ENTRY,
-];
+pub static ALL: [&NamedTuple; 10] =
+    [&APPLIED, &ATTRIBUTES, &CHANGE, &DIFF, &ELEMENT, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN, &SURVEY_ENTRY];
 
 /// The result of `Map.apply` and `List.apply`.
 pub static APPLIED: NamedTuple = NamedTuple::new(
@@ -147,18 +136,6 @@ pub static ELEMENT: NamedTuple = NamedTuple::new(
         ("target", "The target's CID as text, or None if the list is shorter."),
         ("size", "The element's measure, or None if the list is shorter."),
         ("length", "The number of elements of the list."),
-    ],
-);
-
-/// The result of `hash_files`.
-pub static HASHED_FILE: NamedTuple = NamedTuple::new(
-    "HashedFile",
-    "A file that was read, and the target that it has in a folder's map.",
-    &[
-        ("target", "The CID of the file's payload or list as text, or None if the file has none."),
-        ("size", "The number of bytes that were read."),
-        ("chunks", "The file's payloads: pairs of CID as text and length. More than one for a list."),
-        ("failure", "None, or why there is no target."),
     ],
 );
 

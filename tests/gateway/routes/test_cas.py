@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
 
+import coregw
 import serving
 
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -274,3 +276,28 @@ def test_truncated_upload_is_not_committed(
         assert client.head(f"/v1/cas/{cid_of(fill * length)}").status_code == 404
     whole = client.post("/v1/cas", content=fill * 3_000_000)
     assert client.get(f"/v1/cas/{whole.json()['cid']}").content == fill * 3_000_000
+
+
+def test_a_bit_for_each_cid_says_whether_its_payload_is_held(client: httpx2.Client) -> None:
+    here = [client.post("/v1/cas", content=bytes([number])).json()["cid"] for number in range(5)]
+    identity = coregw.payload_cid(b"inside", hash="identity")
+    gone = coregw.payload_cid(os.urandom(9))
+    asked = [*here, gone, identity, gone, coregw.payload_cid(b"\0", "dag-cbor"), here[0], gone]
+    response = client.post("/v1/cas/has", content=b"".join(bytes(coregw.Cid(cid)) for cid in asked))
+    assert (response.status_code, response.headers["content-type"]) == (200, "application/octet-stream")
+    assert response.content == bytes([0b01011111, 0b011])
+    assert client.post("/v1/cas/has", content=b"").content == b""
+    assert client.post("/v1/cas/has?x=1", content=b"").status_code == 400
+    refused = client.post("/v1/cas/has", content=b"".join(bytes(coregw.Cid(cid)) for cid in here[:3])[:-1])
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_cid")
+    assert refused.json()["details"] == {"index": 2}
+    assert refused.json()["message"].startswith("cids[2]: ")
+    assert client.get("/v1/cas/has").status_code == 405
+
+
+def test_at_most_16384_cids_are_looked_up_at_once(client: httpx2.Client) -> None:
+    cid = bytes(coregw.Cid(client.post("/v1/cas", content=b"here").json()["cid"]))
+    assert client.post("/v1/cas/has", content=cid * 16_384).content == b"\xff" * 2048
+    for count in (16_385, 40_000):
+        refused = client.post("/v1/cas/has", content=cid * count)
+        assert (refused.status_code, refused.json()["error"]) == (413, "too_large")

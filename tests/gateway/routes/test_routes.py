@@ -46,6 +46,7 @@ def test_hot_routes_are_queries_payloads_batches_and_objects() -> None:
         ("HEAD", "/v1/cas/{cid}"),
         ("POST", "/v1/cas/batch"),
         ("POST", "/v1/cas/car"),
+        ("POST", "/v1/cas/has"),
         ("POST", "/v1/resolve/batch"),
         ("GET", "/v1/pages/{digest}"),
         ("HEAD", "/v1/pages/{digest}"),

@@ -1,10 +1,16 @@
 """Adding a folder: each file becomes a payload or a measured list, the folder one map of their paths.
 
 ```
-survey ─► hash (all cores) ─► root ─► held completely? ──yes─► done: one request
-                                            │ no
-                                            ▼
-             which payloads are held? ─► CARs of the others, several in flight ─► lists ─► map
+threads: read, hash ─► batches of payloads ─► which are held? ─► CARs of the others     several in flight
+                                  │ all files are read
+                                  ▼
+         root ─► held completely? ──yes─► done: one request, unless there was more than one batch
+                      │ no
+                      ▼
+         root of the last time held? ──no─► which of the remembered payloads are held? ─► read the others
+                      │ yes
+                      ▼
+         last batch ─► lists ─► maps, or what has changed of them
 ```
 
 Whatever is interrupted goes on where it was: payloads that were acknowledged are held, and are not sent again.
@@ -12,39 +18,38 @@ Whatever is interrupted goes on where it was: payloads that were acknowledged ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final, Protocol
+from functools import cached_property
+from typing import Final, Protocol, TypeVar, TypeVarTuple
 
 import anyio.to_thread
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.folders.local import LocalFolder, Part
 from coregw.client.folders.parallel import for_each
 from coregw.client.operations.steps import check_same_cid
 from coregw.client.query import CidLike
 from coregw.errors import Conflict, RootNotFound, TooLarge
 from coregw.folders.attributes import ATTRIBUTES_PATH
-from coregw.folders.stat_cache import StatCache
 from coregw.folders.survey import Skipped, Survey
 from coregw.folders.tree import ALL, Recorded
+from coregw.folders.upload_cache import UploadCache
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt
 
 __all__ = ["AddProgress", "Added", "FolderSink", "add_folder"]
 
-CAR_BYTES: Final = 8 << 20
-"""The payloads of one CAR have at most this many bytes, give or take one."""
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
-CARS_IN_FLIGHT: Final = 3
+BATCHES_IN_FLIGHT: Final = 3
 
-_CIDS_AT_ONCE: Final = 4096
-_QUESTIONS_IN_FLIGHT: Final = 2
-_LISTS_AT_ONCE: Final = 500
-_MAX_ATTEMPTS: Final = 4
+_WAIT_SECONDS: Final = 0.05
+_CID_BYTES: Final = 36
 _MIN_CHANGES: Final = 64
+_MAX_CHANGES: Final = 16_384
+"""Changes of the maps are sent in one request if they are few compared with the maps, and no more than this."""
 
 
 class FolderSink(Protocol):
@@ -53,41 +58,45 @@ class FolderSink(Protocol):
     async def is_complete(self, root: CidLike) -> bool:
         """Return whether everything below a root is held."""
 
-    async def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
+    async def held_payloads(self, cids: bytes, count: int) -> bytes:
         """Return which payloads are held."""
-
-    async def put_payload(self, data: bytes, codec: str) -> str:
-        """Store a payload."""
 
     async def put_car(self, data: bytes, what: str) -> None:
         """Send a CAR."""
 
-    async def create_root(self, arcs: Mapping[str, CidLike], suite: str) -> str:
+    async def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
         """Create a map."""
 
     async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
         """Change a map."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Added:
     """The result of `add_folder`.
 
     Attributes:
         root: The candidate root, computed here.
-        arcs: The target of every file's path.
+        files: Number of files that were added.
         lists: Number of targets that are lists.
         bytes: Total size of all files.
         sent: Number of bytes of payloads that were sent.
         skipped: What was left out, and why.
+        folder: What was read of the folder.
     """
 
     root: str
-    arcs: dict[str, str]
+    files: int
     lists: int
     bytes: int
     sent: int
     skipped: list[Skipped]
+    folder: _core.FolderUpload = field(repr=False, compare=False)
+
+    @cached_property
+    def arcs(self) -> dict[str, str]:
+        """The target of every file's path. O(files) the first time, and in memory from then on."""
+        return self.folder.arcs()
 
 
 def _ignore(count: int) -> None:
@@ -99,9 +108,9 @@ class AddProgress:
     """Callbacks of `add_folder`; all of them count bytes of files.
 
     Attributes:
-        hashed: Called for files whose targets are known.
-        sending: Called with the number of bytes that are to be sent.
-        sent: Called for bytes that the gateway has acknowledged.
+        hashed: Called with further numbers of bytes that were read, or need not be read.
+        sending: Called with further numbers of bytes that are to be sent.
+        sent: Called with further numbers of bytes that the gateway has acknowledged.
     """
 
     hashed: Callable[[int], None] = field(default=_ignore)
@@ -114,14 +123,14 @@ async def add_folder(
     found: Survey,
     suite: str = "sha2-256",
     progress: AddProgress = AddProgress(),
-    cache: StatCache | None = None,
+    cache: UploadCache | None = None,
     recorded: Recorded = ALL,
 ) -> Added:
     """Store every file of a survey and create the map of their paths.
 
-    O(bytes) of files that the cache does not know. Some 50 MiB of memory hold what is in flight; the rest grows with
-    the number of files. A file is read once more if its payloads have to be sent. If it changed meanwhile, its new
-    bytes are added; if it grew, those that it had. A file that keeps changing is skipped.
+    O(bytes) of files that the cache does not know; each is read once. Some 40 MiB of memory hold what was read and is
+    not acknowledged; besides that, it is about 35 bytes for each entry. A file that changes while it is read is added
+    as it was at one time, or skipped.
 
     Args:
         client: The client to send with.
@@ -135,195 +144,130 @@ async def add_folder(
         ProofError: The gateway's answers are not those that follow from what was sent.
         Unavailable: The gateway can't be reached, or can't store more.
     """
-    folder = LocalFolder(found, suite, cache or StatCache.none(), progress.hashed)
+    cache = cache or UploadCache.none()
+    folder = await _in_thread(lambda: cache.upload(found, suite, xattrs=recorded.xattrs))
     try:
-        await anyio.to_thread.run_sync(folder.read_all, abandon_on_cancel=True)
         upload = _Upload(client, folder, suite, progress, recorded)
-        if not await upload.is_held():
-            await upload.send_all()
-        await upload.save()
-        return upload.added()
+        await upload.run()
+        await _in_thread(cache.save, folder, (upload.root, upload.attributes), recorded)
+        files, lists, size = folder.totals()
+        skipped = [Skipped(*each) for each in folder.skipped]
+        return Added(upload.root, files, lists, size, upload.sent, skipped, folder)
     finally:
-        folder.is_stopped.set()
+        folder.stop()
+
+
+async def _in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
+    return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
 
 
 class _Upload:
     """The state of one `add_folder`: what the gateway has acknowledged."""
 
     def __init__(
-        self, client: FolderSink, folder: LocalFolder, suite: str, progress: AddProgress, recorded: Recorded
+        self, client: FolderSink, folder: _core.FolderUpload, suite: str, progress: AddProgress, recorded: Recorded
     ) -> None:
+        self.root = ""
+        self.attributes: str | None = None
         self.sent = 0
-        self._recorded = recorded
-        self._records: list[tuple[str, str, bytes]] = []
         self._client = client
         self._folder = folder
         self._suite = suite
         self._progress = progress
-        self._held: set[str] = set()
+        self._recorded = recorded.attributes, recorded.owner
         self._has_base = False
-        self._attributes: str | None = None
-        self.root = ""
 
-    async def is_held(self) -> bool:
-        """Whether the gateway holds everything already: one question.
+    async def run(self) -> None:
+        """Send what the gateway lacks."""
+        await self._send_batches(self._folder.start)
+        await self._derive_roots()
+        # If a payload was missing, so is the root, or parts of what is below it.
+        if not self.sent and await self._client.is_complete(self.root):
+            return
+        base = self._folder.cached_root
+        self._has_base = base is not None and base != self.root and await self._client.is_complete(base)
+        if not self._has_base:
+            await self._ask_for_remembered()
+            await self._send_batches(self._folder.start_again)
+            await self._derive_roots()
+        await self._send_batches(lambda: self._folder.start_records(*self._recorded, self._has_base))
+        await self._send_batches(self._folder.flush)
+        await self._send_lists(everything=True)
+        await self._send_maps()
 
-        If it does not, another question is whether it holds all of what was added the last time.
-        """
-        self.root = _core.Map(await self._files(), self._suite).root
-        if await self._client.is_complete(self.root):
-            return True
-        cache = self._folder.cache
-        if cache.root is not None and cache.root != self.root and await self._client.is_complete(cache.root):
-            self._has_base = True
-            self._held.update(cache.targets.values())
-        return False
+    async def _derive_roots(self) -> None:
+        self.root, self.attributes = await _in_thread(self._folder.roots, *self._recorded)
 
-    async def _files(self) -> dict[str, str]:
-        """The arcs of the folder's map, with the one of the map of attributes (protocol section 7)."""
-        self._records = await anyio.to_thread.run_sync(self._folder.records, self._recorded)
-        self._attributes = _core.Map(self._record_targets(), self._suite).root if self._records else None
-        return _with_attributes(self._folder.arcs, self._attributes)
+    async def _ask_for_remembered(self) -> None:
+        """Find the files that the cache knows and the gateway lacks."""
+        while (cids := await _in_thread(self._folder.next_question)) is not None:
+            held = await self._client.held_payloads(cids, len(cids) // _CID_BYTES)
+            await _in_thread(self._folder.answer, held)
 
-    def _record_targets(self) -> dict[str, str]:
-        return {path: target for path, target, _ in self._records}
+    async def _send_batches(self, begin: Callable[[], None]) -> None:
+        """Start to read, and send all full batches."""
+        begin()
 
-    async def save(self) -> None:
-        """Write the cache, for the next time."""
-        await anyio.to_thread.run_sync(self._folder.save, self.root, self._attributes, self._record_targets())
+        async def send(_: int) -> None:
+            while not self._folder.is_read:
+                batch = await _in_thread(self._folder.next_batch, _WAIT_SECONDS)
+                self._progress.hashed(self._folder.take_progress())
+                if batch is not None:
+                    await self._send_batch(batch)
 
-    def added(self) -> Added:
-        """The result."""
-        folder = self._folder
-        lists = sum(_core.Cid(target).kind == "list" for target in folder.arcs.values())
-        return Added(self.root, folder.arcs, lists, folder.bytes, self.sent, folder.skipped)
+        await for_each(range(BATCHES_IN_FLIGHT), send, BATCHES_IN_FLIGHT)
 
-    async def send_all(self) -> None:
-        """Send what the gateway lacks, then the maps. Files that change meanwhile are read again, or left out."""
-        for attempt in range(_MAX_ATTEMPTS):
-            if not (changed := await self.send()):
-                break
-            follow_up = self._folder.read_again if attempt < _MAX_ATTEMPTS - 1 else self._folder.leave_out
-            await anyio.to_thread.run_sync(follow_up, changed, abandon_on_cancel=True)
-        await self.send_map()
+    async def _send_batch(self, batch: _core.PayloadBatch) -> None:
+        held = await self._client.held_payloads(batch.cids, len(batch))
+        car, count, size = await _in_thread(batch.car, held)
+        if count:
+            self._progress.sending(size)
+            await self._client.put_car(car, f"send {count} payloads")
+            self.sent += size
+            self._progress.sent(size)
+        self._folder.acknowledge(batch)
+        await self._send_lists(everything=False)
 
-    async def send_map(self) -> None:
-        """Store both maps: in one request, as changes of those of the last time, if that is shorter."""
-        arcs = await self._files()
-        self.root = _core.Map(arcs, self._suite).root
-        held = set(self._folder.cache.records.values()) if self._has_base else set()
-        for _, target, record in self._records:
-            if target not in held and _core.Cid(target).hash_name != "identity":
-                await self._client.put_payload(record, codec="dag-cbor")
-        if self._has_base and (deltas := self._deltas(arcs)):
-            base = self._folder.cache.root or ""
+    async def _send_lists(self, *, everything: bool) -> None:
+        while (found := await _in_thread(self._folder.lists_car, everything))[1]:
+            car, count = found
+            await self._client.put_car(car, f"send {count} lists")
+
+    async def _send_maps(self) -> None:
+        """Store both maps: in one request, as changes of those of the last time, if these are few."""
+        base = self._folder.cached_root
+        if self._has_base and base is not None and (deltas := await self._deltas(base)):
             with suppress(Conflict, RootNotFound, TooLarge):  # the cache is wrong, or the root has expired just now
                 receipt = await self._client.mutate(base, deltas)
                 check_same_cid("change the map", receipt.new_root, self.root)
                 return
-        if self._records:
-            await self._client.create_root(self._record_targets(), self._suite)
-        self.root = await self._client.create_root(arcs, self._suite)
+        folder, recorded, attributes = self._folder, self._recorded, self.attributes
+        if attributes is not None:
+            lines = lambda size: folder.record_lines(*recorded, size)  # noqa: E731 - as the next one
+            await self._client.build_lines(lines, attributes, self._suite)
+        await self._client.build_lines(lambda size: folder.file_lines(attributes, size), self.root, self._suite)
 
-    def _deltas(self, arcs: dict[str, str]) -> list[Delta]:
+    async def _deltas(self, base: str) -> list[Delta]:
         """The changes from the maps of the last time, attributes first; none if the maps themselves are shorter."""
-        cache, records = self._folder.cache, self._record_targets()
-        files = _changes(_with_attributes(cache.targets, cache.attributes), arcs)
-        attributes = _changes(cache.records, records) if records else []
-        if len(files) + len(attributes) > max(_MIN_CHANGES, (len(arcs) + len(records)) // 8):
+        old, new = self._folder.cached_attributes, self.attributes
+        most = min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4))
+        found = await _in_thread(self._folder.changes, *self._recorded, most)
+        if found is None:
             return []
-        if attributes and cache.attributes is None:
+        files, records = ([_change(*each) for each in changes] for changes in found)
+        if old != new:
+            files.insert(0, _change("/".join(ATTRIBUTES_PATH), old, new))
+        if new is None:
+            records = []
+        elif records and old is None:
             return []
-        changed = ((cache.attributes, attributes), (cache.root, files))
+        changed = ((old, records), (base, files))
         return [Delta(kind="map", object=root, changes=changes) for root, changes in changed if root and changes]
 
-    async def send(self) -> set[str]:
-        """Send all payloads and lists that the gateway lacks; return targets whose files have other bytes meanwhile."""
-        targets = [target for target in self._folder.contents if target not in self._held]
-        changed = set(await anyio.to_thread.run_sync(self._folder.learn_chunks, targets, abandon_on_cancel=True))
-        owners: dict[str, tuple[str, Part]] = {}
-        for target in targets:
-            if target not in changed:
-                for part in self._folder.contents[target].parts():
-                    owners.setdefault(part[3], (target, part))
-        missing = await self._missing([cid for cid in owners if cid not in self._held])
-        self._progress.sending(sum(owners[cid][1][2] for cid in missing))
 
-        async def send(parts: list[Part]) -> None:
-            failed = await self._send_parts(parts)
-            changed.update(owners[part[3]][0] for part in failed)
-
-        await for_each(_groups(owners[cid][1] for cid in missing), send, CARS_IN_FLIGHT)
-        await self._send_lists([target for target in targets if target not in changed])
-        self._held.update(target for target in targets if target not in changed)
-        return changed
-
-    async def _missing(self, cids: list[str]) -> list[str]:
-        """Those of these payloads that the gateway does not hold."""
-        missing: dict[int, list[str]] = {}
-
-        async def ask(start: int) -> None:
-            batch = cids[start : start + _CIDS_AT_ONCE]
-            held = await self._client.has_payloads(batch)
-            self._held.update(cid for cid, is_held in zip(batch, held, strict=True) if is_held)
-            missing[start] = [cid for cid, is_held in zip(batch, held, strict=True) if not is_held]
-
-        await for_each(range(0, len(cids), _CIDS_AT_ONCE), ask, _QUESTIONS_IN_FLIGHT)
-        return [cid for start in sorted(missing) for cid in missing[start]]
-
-    async def _send_parts(self, parts: list[Part]) -> list[Part]:
-        """Send payloads in one CAR; return those that their files do not have any more."""
-        failed: list[Part] = []
-        while parts:
-            car, indices = await anyio.to_thread.run_sync(_core.files_car, parts)
-            if not indices:
-                await self._client.put_car(car, f"send {len(parts)} payloads")
-                size = sum(part[2] for part in parts)
-                self.sent += size
-                self._progress.sent(size)
-                self._held.update(part[3] for part in parts)
-                break
-            lost = set(indices)
-            failed += [part for index, part in enumerate(parts) if index in lost]
-            parts = [part for index, part in enumerate(parts) if index not in lost]
-        return failed
-
-    async def _send_lists(self, targets: list[str]) -> None:
-        contents = [self._folder.contents[target] for target in targets]
-        lists = [content for content in contents if content.chunks is not None and len(content.chunks) > 1]
-        for start in range(0, len(lists), _LISTS_AT_ONCE):
-            trees = []
-            for content in lists[start : start + _LISTS_AT_ONCE]:
-                parts = list(content.parts())
-                trees.append(_core.List([part[3] for part in parts], [part[2] for part in parts], self._suite))
-            car = await anyio.to_thread.run_sync(partial(_core.lists_car, trees))
-            await self._client.put_car(car, f"send {len(trees)} lists")
-
-
-def _with_attributes(arcs: dict[str, str], attributes: str | None) -> dict[str, str]:
-    return arcs if attributes is None else {**arcs, "/".join(ATTRIBUTES_PATH): attributes}
-
-
-def _changes(before: dict[str, str], after: dict[str, str]) -> list[Change]:
-    """The changes of a map from one binding of paths to another."""
-    paths = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    ends = ((path, _endpoint(before.get(path)), _endpoint(after.get(path))) for path in sorted(paths))
-    return [Change(path=path, before=old, after=new) for path, old, new in ends]
+def _change(path: str, before: str | None, after: str | None) -> Change:
+    return Change(path=path, before=_endpoint(before), after=_endpoint(after))
 
 
 def _endpoint(target: str | None) -> Endpoint | UnsetType:
     return UNSET if target is None else Endpoint(target=target)
-
-
-def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Group payloads into CARs."""
-    group: list[Part] = []
-    size = 0
-    for part in parts:
-        if group and size + part[2] > CAR_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(part)
-        size += part[2]
-    if group:
-        yield group

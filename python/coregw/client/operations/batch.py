@@ -1,4 +1,4 @@
-"""Batches of payloads (``/v1/cas/batch``); each result is verified."""
+"""Batches of payloads (``/v1/cas/batch``, ``/v1/cas/has``); each result is verified as far as it can be."""
 
 from __future__ import annotations
 
@@ -14,16 +14,11 @@ from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike, encode
 from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError
-from coregw.messages.batch import (
-    MAX_BATCH_BLOCKS,
-    Block,
-    HasBatchRequest,
-    HasBatchResult,
-    PutBatchRequest,
-    PutBatchResult,
-)
+from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS, Block, PutBatchRequest, PutBatchResult
 
-__all__ = ["check_count", "has_payloads", "put_payloads"]
+__all__ = ["check_count", "has_payloads", "held_payloads", "put_payloads"]
+
+OCTETS = "application/octet-stream"
 
 
 def put_payloads(settings: ClientSettings, datas: Iterable[bytes], codec: str | int = "raw") -> Steps[list[str]]:
@@ -74,25 +69,38 @@ def _batches(datas: Iterable[bytes], max_bytes: int) -> Generator[list[bytes], N
 
 
 def has_payloads(settings: ClientSettings, cids: Iterable[CidLike]) -> Steps[list[bool]]:
-    """Return whether the gateway says that it holds each payload, in order; nothing proves that.
+    """Return whether the gateway says that it holds each payload, in order; nothing proves that. O(n).
 
     Raises:
-        ProofError: The answer names other payloads.
+        ProofError: The answer has not one bit for each payload.
     """
-    texts = [_core.Cid(cid).text for cid in cids]
+    parsed = [bytes(_core.Cid(cid)) for cid in cids]
     present: list[bool] = []
-    for start in range(0, len(texts), MAX_BATCH_BLOCKS):
-        batch = texts[start : start + MAX_BATCH_BLOCKS]
-        what = f"look up {len(batch)} payloads"
-        content = encode(HasBatchRequest(cids=batch))
-        call = Call("POST", "/v1/cas/batch", settings.max_result_bytes, what, content=content)
-        answer: Answer = yield call
-        results = decode(call, answer, HasBatchResult).results
-        check_count(call, len(results), len(batch))
-        for cid, result in zip(batch, results, strict=True):
-            check_same_cid(call.what, result.cid, cid)
-            present.append(result.present)
+    for start in range(0, len(parsed), MAX_HAS_CIDS):
+        batch = parsed[start : start + MAX_HAS_CIDS]
+        held = yield from held_payloads(settings, b"".join(batch), len(batch))
+        present += [bool(held[index >> 3] >> (index & 7) & 1) for index in range(len(batch))]
     return present
+
+
+def held_payloads(settings: ClientSettings, cids: bytes, count: int) -> Steps[bytes]:
+    """Return which payloads the gateway says that it holds: a bit for each, the lowest one of a byte first.
+
+    Args:
+        settings: The client's settings.
+        cids: Binary CIDs, one after the other.
+        count: Their number, at most 16,384.
+
+    Raises:
+        ProofError: The answer has not one bit for each payload.
+    """
+    what = f"look up {count} payloads"
+    size = -(-count // 8)
+    call = Call("POST", "/v1/cas/has", settings.max_result_bytes, what, content=cids, content_type=OCTETS)
+    answer: Answer = yield call
+    if len(answer.body) != size or (size and count % 8 and answer.body[-1] >> count % 8):
+        raise ProofError(f"{what}: the answer has not one bit for each", check="answer")
+    return answer.body
 
 
 def check_count(call: Call, received: int, requested: int) -> None:

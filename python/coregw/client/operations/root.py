@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 from coregw import _core
@@ -14,7 +14,7 @@ from coregw.errors import InvalidInput, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, RootCreated
 from coregw.messages.complete import Completeness
 
-__all__ = ["build_sorted", "create_list", "create_root", "is_complete", "sort_arcs"]
+__all__ = ["build_lines", "build_sorted", "create_list", "create_root", "is_complete", "sort_arcs"]
 
 
 LINES_TYPE: Final = "application/x-ndjson"
@@ -68,14 +68,37 @@ def sort_arcs(arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]]) 
 
 
 class _Lines:
-    """Sorted arcs as a request body."""
+    """Arcs as a request body."""
 
-    def __init__(self, sorter: _core.ArcSorter) -> None:
-        self._sorter = sorter
+    def __init__(self, lines: Callable[[int], Iterable[bytes]]) -> None:
+        self._lines = lines
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield all lines."""
-        yield from self._sorter.lines(LINES_BYTES)
+        yield from self._lines(LINES_BYTES)
+
+
+def build_lines(
+    settings: ClientSettings, lines: Callable[[int], Iterable[bytes]], root: str, suite: str, what: str = "create a map"
+) -> Steps[None]:
+    """Send arcs as lines to the gateway, which stores their map whole or not at all. O(n).
+
+    Args:
+        settings: The client's settings.
+        lines: Called for each attempt with a number of bytes; iterates over chunks of about that size.
+        root: The root, computed here.
+        suite: The suite of the map.
+        what: The call in words, for messages.
+
+    Raises:
+        ProofError: The gateway's root is another.
+        TooLarge: The arcs exceed a limit of the gateway.
+    """
+    content, parameters = _Lines(lines), {"suite": suite}
+    size = settings.max_result_bytes
+    call = Call("POST", "/v1/roots", size, what, content=content, content_type=LINES_TYPE, params=parameters)
+    answer: Answer = yield call
+    check_same_cid(call.what, decode(call, answer, RootCreated).root, root)
 
 
 def build_sorted(settings: ClientSettings, sorter: _core.ArcSorter, suite: str = "sha2-256") -> Steps[str]:
@@ -90,12 +113,7 @@ def build_sorted(settings: ClientSettings, sorter: _core.ArcSorter, suite: str =
         TooLarge: The arcs exceed a limit of the gateway.
     """
     expected = sorter.root(suite)
-    what = f"create a root of {sorter.arcs} arcs"
-    content, parameters = _Lines(sorter), {"suite": suite}
-    size = settings.max_result_bytes
-    call = Call("POST", "/v1/roots", size, what, content=content, content_type=LINES_TYPE, params=parameters)
-    answer: Answer = yield call
-    check_same_cid(call.what, decode(call, answer, RootCreated).root, expected)
+    yield from build_lines(settings, sorter.lines, expected, suite, f"create a root of {sorter.arcs} arcs")
     return expected
 
 

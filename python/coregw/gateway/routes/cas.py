@@ -1,4 +1,4 @@
-"""Immutable payloads: upload, download one by one or many at once, HEAD.
+"""Immutable payloads: upload, download one by one or many at once, HEAD, and which of many are held.
 
 Payloads are stored by multihash, so a CID of any codec reads them; an identity CID contains its payload, which is
 always held. The gateway does not hash what it sends, since clients do.
@@ -28,7 +28,7 @@ _MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a strea
 _MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
 _HASHES: Final = ("sha2-256", "blake3", "identity")
 _GET_HEADERS: Final = {"ETag": "The requested CID in normalised form, in quotes.", "Cache-Control": IMMUTABLE}
-_GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch
+_GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch and others
 _NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
 
 
@@ -88,6 +88,24 @@ async def get_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> 
 
 
 @hot_route(
+    "POST",
+    "/v1/cas/has",
+    Description(
+        "Which of up to 16,384 payloads are held: their binary CIDs, answered by a bit for each.",
+        request=OCTETS,
+        answer=OCTETS,
+        codes=("invalid_cid", "too_large", "unsupported_media_type", "storage_full"),
+    ),
+)
+async def has_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+    """``POST /v1/cas/has``."""
+    query_parameters(scope)
+    check_content_coding(scope)
+    async with gateway.bodies.whole(scope, receive, gateway.settings.json_body_bytes) as body:
+        return Reply(await gateway.engine.payloads.held(body), media_type=OCTETS)
+
+
+@hot_route(
     "GET",
     "/v1/cas/{cid}",
     Description(
@@ -126,4 +144,4 @@ async def _find(gateway: Gateway, scope: HTTPScope) -> Representation:
     return Representation(payload, OCTETS, f'"{payload.cid}"')
 
 
-hot: Final = (put_payload, get_payloads, get_payload, head_payload)
+hot: Final = (put_payload, get_payloads, has_payloads, get_payload, head_payload)

@@ -49,6 +49,21 @@ pub fn read_get_batch(py: Python<'_>, body: &[u8]) -> PyResult<Vec<Cid>> {
     read.map(|cids| cids.into_iter().map(Cid).collect()).map_err(|refused| batch_exception(py, refused))
 }
 
+/// Read a body of ``POST /v1/cas/has``, and return the multihashes of its CIDs. O(bytes).
+///
+/// Args:
+///     body: Binary CIDs, one after the other.
+///
+/// Raises:
+///     InvalidInput: If something is not a CID. The message names it, and `details` is ``{"index": ...}``.
+///     TooLarge: If there are more than 16,384 CIDs.
+#[pyfunction]
+pub fn read_cids<'py>(py: Python<'py>, body: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_cids(body)))?;
+    read.map(|cids| cids.iter().map(|cid| PyBytes::new(py, cid.multihash())).collect())
+        .map_err(|refused| batch_exception(py, refused))
+}
+
 /// A CID, its multihash, and the payload unless it is only looked up.
 type Payload<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 

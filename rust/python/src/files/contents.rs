@@ -8,7 +8,7 @@ use std::path::Path;
 
 use core::codec::Codec;
 use core::payload::{self, Function};
-use core::{Cid, Snapshot, Suite};
+use core::{Cid, Digest, Result as CoreResult, Snapshot, Suite};
 use coregw_core as core;
 use coregw_ops::folder::chunks::{self, MAX_CHUNK_BYTES};
 
@@ -20,11 +20,18 @@ const MAX_READS: usize = 3;
 /// The memory that a thread reads into: several chunks, so that the rest of one is rarely moved.
 const BUFFER_BYTES: usize = 8 * MAX_CHUNK_BYTES;
 
-/// A chunk of a file: its payload's CID, and its length.
+/// A chunk of a file: the digest of its payload, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
-    pub(super) cid: Cid,
+    digest: Digest,
     pub(super) len: u32,
+}
+
+impl Chunk {
+    /// The payload's CID.
+    pub(super) fn cid(&self) -> Cid {
+        Cid::of_payload(Codec::RAW.number(), Suite::Sha2_256, &self.digest)
+    }
 }
 
 /// A file that was read.
@@ -60,8 +67,8 @@ impl From<core::Error> for Unread {
 /// Reads a file that is not a symbolic link, and returns its contents.
 ///
 /// A file that changes meanwhile is read again. If it has the same bytes up to the size that it had at first, it only
-/// grew, or its times changed: then these bytes are one version of it. `is_interrupted_after` is asked for every chunk, with
-/// its length. O(bytes), in 2 MiB of memory.
+/// grew, or its times changed: then these bytes are one version of it. `take` gets the CID and the bytes of each chunk
+/// each time, and returns whether to end. O(bytes), in 2 MiB of memory.
 ///
 /// # Errors
 /// Why there is no one version: the file cannot be read, is not a regular file, or keeps changing.
@@ -69,7 +76,7 @@ fn read(
     path: &Path,
     suite: Suite,
     buffer: &mut Vec<u8>,
-    is_interrupted_after: &impl Fn(u64) -> bool,
+    take: &mut impl FnMut(&Cid, &[u8]) -> bool,
 ) -> Result<Contents, Unread> {
     let mut last: Option<(FileState, Vec<Chunk>)> = None;
     for _ in 0..MAX_READS {
@@ -77,10 +84,11 @@ fn read(
         let limit = last.as_ref().map_or(state.size, |last| last.0.size.min(state.size));
         let mut found = Vec::new();
         let read = each_chunk(&mut file, limit, buffer, &mut |bytes| {
-            if is_interrupted_after(bytes.len() as u64) {
+            let cid = payload::cid(bytes, Codec::RAW, FUNCTION)?;
+            if take(&cid, bytes) {
                 return Err(Unread::Interrupted);
             }
-            found.push(Chunk { cid: payload::cid(bytes, Codec::RAW, FUNCTION)?, len: bytes.len() as u32 });
+            found.push(Chunk { digest: Digest(cid.digest().try_into().unwrap_or_default()), len: bytes.len() as u32 });
             Ok(())
         })?;
         let is_unchanged = limit == state.size && read == limit && FileState::of(&file.metadata()?) == state;
@@ -97,10 +105,10 @@ fn read(
 pub(super) fn read_here(
     path: &Path,
     suite: Suite,
-    is_interrupted_after: &impl Fn(u64) -> bool,
+    take: &mut impl FnMut(&Cid, &[u8]) -> bool,
 ) -> Result<Contents, Unread> {
     thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-    BUFFER.with_borrow_mut(|buffer| read(path, suite, buffer, is_interrupted_after))
+    BUFFER.with_borrow_mut(|buffer| read(path, suite, buffer, take))
 }
 
 /// The hash function of payloads.
@@ -152,11 +160,14 @@ fn each_chunk(
 /// The contents of a file with these chunks: one payload, or a list measured in bytes.
 fn contents(suite: Suite, state: FileState, chunks: Vec<Chunk>) -> Result<Contents, Unread> {
     let target = match &chunks[..] {
-        [only] => only.cid,
-        many => {
-            let elements: Vec<_> = many.iter().map(|chunk| (chunk.cid, u64::from(chunk.len))).collect();
-            Snapshot::list(suite, &elements)?.root().cid()
-        }
+        [only] => only.cid(),
+        many => list_of(suite, many)?.root().cid(),
     };
     Ok(Contents { target, state, chunks })
+}
+
+/// The list of a file's chunks, measured in bytes. O(chunks).
+pub(super) fn list_of(suite: Suite, chunks: &[Chunk]) -> CoreResult<Snapshot> {
+    let elements: Vec<_> = chunks.iter().map(|chunk| (chunk.cid(), u64::from(chunk.len))).collect();
+    Snapshot::list(suite, &elements)
 }

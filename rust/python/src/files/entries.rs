@@ -189,31 +189,52 @@ impl FolderItems {
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     folders: Vec<FolderItems>,
-    /// Of each entry, the number of its folder and its place in it.
-    order: Vec<(u32, u32)>,
+    /// Entries that follow one another in one folder, with nothing of another folder between them.
+    runs: Vec<ItemRun>,
+    len: usize,
+}
+
+/// A run of entries of one folder.
+#[derive(Debug, Clone, Copy)]
+struct ItemRun {
+    /// The place of its first entry among all.
+    start: usize,
+    /// The number of the folder.
+    folder: u32,
+    /// The place of the first entry in the folder.
+    at: u32,
 }
 
 impl Inventory {
     /// Puts folders in order; the first one is the top. O(n).
     pub(super) fn new(folders: Vec<FolderItems>) -> Self {
-        let mut order = Vec::with_capacity(folders.iter().map(|folder| folder.items.len()).sum());
+        let (mut runs, mut len) = (Vec::new(), 0);
         let mut open = vec![(0_u32, 0_u32)];
         while let Some((folder, at)) = open.pop() {
-            if let Some(item) = folders.get(folder as usize).and_then(|folder| folder.items.get(at as usize)) {
-                order.push((folder, at));
-                open.push((folder, at + 1));
-                open.extend(item.folder().map(|number| (number, 0)));
+            let rest = folders.get(folder as usize).and_then(|folder| folder.items.get(at as usize..));
+            let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { continue };
+            runs.push(ItemRun { start: len, folder, at });
+            let below = rest.iter().enumerate().find_map(|(place, item)| Some((place, item.folder()?)));
+            len += below.map_or(rest.len(), |(place, _)| place + 1);
+            if let Some((place, number)) = below {
+                open.extend([(folder, at + place as u32 + 1), (number, 0)]);
             }
         }
-        Self { folders, order }
+        Self { folders, runs, len }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.order.len()
+        self.len
+    }
+
+    /// The number of an entry's folder, and the place of the entry in it. O(log runs).
+    fn find(&self, index: usize) -> (u32, u32) {
+        let run = self.runs[self.runs.partition_point(|run| run.start <= index) - 1];
+        (run.folder, run.at + (index - run.start) as u32)
     }
 
     fn get(&self, index: usize) -> (&FolderItems, &Item) {
-        let (folder, at) = self.order[index];
+        let (folder, at) = self.find(index);
         let folder = &self.folders[folder as usize];
         (folder, &folder.items[at as usize])
     }
@@ -240,7 +261,7 @@ impl Inventory {
     /// The location of an entry, relative to the top. Its text is the path in the folder's map. O(depth).
     pub(super) fn path(&self, index: usize) -> PathBuf {
         let mut names = Vec::new();
-        let (mut folder, mut at) = self.order[index];
+        let (mut folder, mut at) = self.find(index);
         loop {
             let here = &self.folders[folder as usize];
             names.push(here.name(&here.items[at as usize]));

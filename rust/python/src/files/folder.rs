@@ -1,12 +1,11 @@
 //! The class `HashedFolder`: the targets of a survey's files, and the roots of its maps.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use core::{Cid, Error, Key, Result, Suite};
+use core::Suite;
 use coregw_core as core;
-use coregw_ops::folder::attributes::{self, MAX_XATTR_BYTES};
-use coregw_ops::folder::{self, Attributes, Entry};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -17,68 +16,24 @@ use crate::detach::{self, Work};
 use crate::errors::{call, invalid};
 use crate::parallel;
 
-use super::contents::{self, Contents, Unread};
-use super::entries::{EntryKind, FileState};
+use super::contents::{self, Chunk, Contents, Unread};
+use super::entries::EntryKind;
+use super::hashed::{Hashed, Recorded, Totals, read_xattrs};
 use super::signals::Signals;
-use super::survey::{State, Survey, each_item, place};
-use super::targets::FileTargets;
-use super::walk::Skip;
+use super::survey::{Survey, each_item, place};
 
 /// Files that are hashed before their results are put away.
 const FILES_AT_ONCE: usize = 4096;
-
-/// The executable bit of a file's owner.
-const OWNER_EXECUTES: u16 = 0o100;
-/// The mode of executable files at level `exec`.
-const EXECUTABLE: u16 = 0o755;
 
 /// A folder whose files were read: their targets, and the roots of the folder's maps. Made by `hash_survey`.
 ///
 /// A sequence of the survey's entries, with the sizes, modes and times with which the files were read.
 #[pyclass(frozen, module = "coregw")]
 pub struct HashedFolder {
-    survey: Py<Survey>,
-    suite: Suite,
-    targets: FileTargets,
-    /// The chunks of the files that are lists: digests and lengths.
-    chunks: BTreeMap<usize, Vec<([u8; 32], u32)>>,
-    xattrs: BTreeMap<usize, BTreeMap<String, Vec<u8>>>,
-    /// The states of files that were not read in the state in which they were found.
-    changed: BTreeMap<usize, FileState>,
-    skips: Vec<Skip>,
-    files: u64,
-    bytes: u64,
-}
-
-/// How much is recorded (protocol section 7, *writers*).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
-    All,
-    NoTimes,
-    Exec,
-    None,
-}
-
-impl Level {
-    fn from_name(name: &str) -> Result<Self> {
-        match name {
-            "all" => Ok(Self::All),
-            "no-times" => Ok(Self::NoTimes),
-            "exec" => Ok(Self::Exec),
-            "none" => Ok(Self::None),
-            other => {
-                let shown: String = other.chars().take(80).collect();
-                Err(Error::request(format!("attributes: {shown:?} is not all, no-times, exec or none")))
-            }
-        }
-    }
-}
-
-/// Which attributes are recorded.
-#[derive(Debug, Clone, Copy)]
-struct Recorded {
-    level: Level,
-    owner: bool,
+    hashed: Hashed,
+    /// The chunks of the files that are lists.
+    chunks: BTreeMap<usize, Vec<Chunk>>,
+    totals: Totals,
 }
 
 /// What became of one entry.
@@ -92,8 +47,7 @@ enum Outcome {
 /// What was found at one entry.
 struct Found {
     outcome: Outcome,
-    xattrs: BTreeMap<String, Vec<u8>>,
-    why_no_xattrs: Option<String>,
+    xattrs: Result<BTreeMap<String, Vec<u8>>, String>,
 }
 
 /// Read and hash the files of a survey on all cores, with the GIL released. Each byte is read once. O(bytes).
@@ -133,184 +87,83 @@ pub fn hash_survey(
 ) -> PyResult<HashedFolder> {
     let suite = call(|| Suite::from_name(suite))?;
     let signals = Signals::with_progress(progress);
-    let state = &found.get().0;
-    let mut hashed = HashedFolder {
-        survey: found.clone().unbind(),
-        suite,
-        targets: FileTargets::new(suite, state.entries.len()),
-        chunks: BTreeMap::new(),
-        xattrs: BTreeMap::new(),
-        changed: BTreeMap::new(),
-        skips: Vec::new(),
-        files: 0,
-        bytes: 0,
-    };
+    let hashed = Hashed::new(Arc::clone(&found.get().0), suite);
+    let mut folder = HashedFolder { hashed, chunks: BTreeMap::new(), totals: Totals::default() };
     if let Some(known) = known {
-        hashed.take_known(state, known)?;
+        folder.take_known(known)?;
     }
-    let hashed = detach::run(found.py(), Work::Unbounded, || {
-        hashed.read_all(state, xattrs, &signals);
-        Ok(hashed)
+    let folder = detach::run(found.py(), Work::Unbounded, || {
+        folder.read_all(xattrs, &signals);
+        folder.totals = folder.hashed.totals();
+        Ok(folder)
     });
     signals.result()?;
-    hashed
+    folder
 }
 
 impl HashedFolder {
-    fn take_known(&mut self, state: &State, known: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn take_known(&mut self, known: &Bound<'_, PyAny>) -> PyResult<()> {
+        let state = Arc::clone(&self.hashed.state);
         convert::for_each(&known.call_method0("items")?, |_, item| {
             let (index, (target, size)) = item.extract::<(isize, (CidLike, u64))>()?;
             let index = place(index, state.entries.len())?;
             if state.entries.kind(index) != EntryKind::File {
                 return Err(PyIndexError::new_err(format!("known: entry {index} is not a file")));
             }
-            if !self.targets.set(index, &target.0) {
+            if !self.hashed.targets.set(index, &target.0) {
                 let what = format!("known: entry {index}: {} is not the target of a file", target.0);
                 return Err(invalid(core::InputCode::KindMismatch, what));
             }
-            let found = state.entries.state(index);
-            if found.size != size {
-                self.changed.insert(index, found.with_size(size));
-            }
-            self.files += 1;
-            self.bytes = self.bytes.saturating_add(size);
+            self.hashed.take(index, &target.0, state.entries.state(index).with_size(size));
             Ok(())
         })
     }
 
-    fn read_all(&mut self, state: &State, xattrs: bool, signals: &Signals) {
-        let count = state.entries.len();
+    fn read_all(&mut self, xattrs: bool, signals: &Signals) {
+        let count = self.hashed.state.entries.len();
         for from in (0..count).step_by(FILES_AT_ONCE) {
             let places: Vec<_> = (from..count.min(from + FILES_AT_ONCE)).collect();
-            let targets = &self.targets;
-            let find = |&index: &usize| find(state, index, targets, self.suite, xattrs, signals);
+            let hashed = &self.hashed;
+            let find = |&index: &usize| find(hashed, index, xattrs, signals);
             let found = parallel::map_watched(&places, find, &|| signals.look());
             if signals.is_interrupted() {
                 return;
             }
             for (index, found) in places.into_iter().zip(found) {
-                self.take(state, index, found);
+                self.take(index, found);
             }
         }
     }
 
-    fn take(&mut self, state: &State, index: usize, found: Found) {
+    fn take(&mut self, index: usize, found: Found) {
         match found.outcome {
             Outcome::Read(read) => {
-                self.targets.set(index, &read.target);
-                self.files += 1;
-                self.bytes += read.state.size;
-                if read.state != state.entries.state(index) {
-                    self.changed.insert(index, read.state);
-                }
-                if read.chunks.len() > 1 {
-                    let digest = |cid: &Cid| cid.digest().try_into().unwrap_or_default();
-                    let chunks = read.chunks.iter().map(|chunk| (digest(&chunk.cid), chunk.len)).collect();
+                if let Some(chunks) = self.hashed.take_contents(index, read) {
                     self.chunks.insert(index, chunks);
                 }
             }
-            Outcome::Unread(Unread::Skipped(why)) => self.skips.push(Skip { file: state.location(index), why }),
+            Outcome::Unread(Unread::Skipped(why)) => self.hashed.skip(index, why),
             Outcome::Unread(Unread::Interrupted) | Outcome::Nothing => {}
         }
-        if let Some(why) = found.why_no_xattrs {
-            self.skips.push(Skip { file: state.location(index), why });
-        }
-        if !found.xattrs.is_empty() {
-            self.xattrs.insert(index, found.xattrs);
-        }
-    }
-
-    /// What an entry was when it was read.
-    fn state(&self, state: &State, index: usize) -> FileState {
-        self.changed.get(&index).copied().unwrap_or_else(|| state.entries.state(index))
-    }
-
-    /// The record of an entry, unless it has none.
-    fn record(&self, state: &State, index: usize, recorded: Recorded) -> Result<Option<attributes::Record>> {
-        let attributes = self.attributes(state, index, recorded);
-        attributes.filter(|attributes| !attributes.is_empty()).map(|attributes| attributes.record()).transpose()
-    }
-
-    fn attributes(&self, state: &State, index: usize, Recorded { level, owner }: Recorded) -> Option<Attributes> {
-        let kind = state.entries.kind(index);
-        if level == Level::None || kind == EntryKind::File && self.targets.get(index).is_none() {
-            return None;
-        }
-        let now = self.state(state, index);
-        let entry = match kind {
-            EntryKind::File => Entry::File,
-            EntryKind::Link => Entry::Link(state.entries.link(index).to_vec()),
-            EntryKind::Folder => Entry::Folder,
-        };
-        if level == Level::Exec {
-            let is_executable = kind == EntryKind::File && now.mode & OWNER_EXECUTES != 0;
-            let mode = is_executable.then_some(EXECUTABLE);
-            return (kind != EntryKind::Folder).then(|| Attributes { entry, mode, ..Attributes::default() });
-        }
-        Some(Attributes {
-            entry,
-            size: (kind == EntryKind::File).then_some(now.size),
-            mode: (kind != EntryKind::Link).then_some(now.mode),
-            mtime: now.mtime_ns().filter(|_| level == Level::All),
-            owner: owner.then_some(now.owner),
-            xattrs: self.xattrs.get(&index).cloned().unwrap_or_default(),
-        })
-    }
-
-    fn build(&self, state: &State, recorded: Recorded, signals: &Signals) -> Result<folder::FolderRoots> {
-        let check = |index: usize| {
-            let is_interrupted = index.is_multiple_of(FILES_AT_ONCE) && signals.is_interrupted();
-            if is_interrupted { Err(Error::request("interrupted")) } else { Ok(()) }
-        };
-        let entries = || 0..state.entries.len();
-        let arc = |index: usize, target: Result<Option<Cid>>| -> Option<Result<(Key, Cid)>> {
-            let target = target.transpose()?;
-            Some(target.and_then(|target| Ok((state.key(index)?, target))))
-        };
-        let records = entries().filter_map(|index| {
-            let record = check(index).and_then(|()| self.record(state, index, recorded));
-            arc(index, record.map(|record| record.map(|record| record.target)))
-        });
-        let files = entries().filter_map(|index| arc(index, check(index).map(|()| self.targets.get(index))));
-        folder::build(self.suite, records, files, drop)
+        self.hashed.take_xattrs(index, found.xattrs);
     }
 }
 
 /// Reads one entry.
-fn find(state: &State, index: usize, targets: &FileTargets, suite: Suite, xattrs: bool, signals: &Signals) -> Found {
-    let mut found = Found { outcome: Outcome::Nothing, xattrs: BTreeMap::new(), why_no_xattrs: None };
+fn find(hashed: &Hashed, index: usize, xattrs: bool, signals: &Signals) -> Found {
+    let mut found = Found { outcome: Outcome::Nothing, xattrs: Ok(BTreeMap::new()) };
     if signals.is_interrupted() {
         return found;
     }
-    if state.entries.kind(index) == EntryKind::File && targets.get(index).is_none() {
-        let read = contents::read_here(&state.location(index), suite, &|bytes| signals.is_interrupted_after(bytes));
+    if hashed.state.entries.kind(index) == EntryKind::File && !hashed.targets.is_known(index) {
+        let is_interrupted_after = &mut |_: &_, bytes: &[u8]| signals.is_interrupted_after(bytes.len() as u64);
+        let read = contents::read_here(&hashed.state.location(index), hashed.suite, is_interrupted_after);
         found.outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
     }
     if xattrs {
-        match read_xattrs(&state.location(index)) {
-            Ok(xattrs) => found.xattrs = xattrs,
-            Err(why) => found.why_no_xattrs = Some(why),
-        }
+        found.xattrs = read_xattrs(&hashed.state.location(index));
     }
     found
-}
-
-/// The extended attributes of a file, link or folder. Attributes that vanish meanwhile are left out.
-fn read_xattrs(file: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
-    let mut xattrs = BTreeMap::new();
-    let Ok(names) = xattr::list(file) else { return Ok(xattrs) };
-    for name in names {
-        let Some(text) = name.to_str() else {
-            return Err("the name of an extended attribute is not UTF-8".to_owned());
-        };
-        if let Ok(Some(value)) = xattr::get(file, &name) {
-            if value.len() > MAX_XATTR_BYTES {
-                return Err(format!("its extended attribute {text:?} is too long"));
-            }
-            xattrs.insert(text.to_owned(), value);
-        }
-    }
-    Ok(xattrs)
 }
 
 /// A record: the path, the target, and the record's bytes.
@@ -319,7 +172,7 @@ type RecordTuple<'py> = (String, Bound<'py, PyString>, Bound<'py, PyBytes>);
 #[pymethods]
 impl HashedFolder {
     fn __len__(&self) -> usize {
-        self.survey.get().0.entries.len()
+        self.hashed.state.entries.len()
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -328,30 +181,26 @@ impl HashedFolder {
 
     /// The entry of the survey, with the size, mode and times with which it was read.
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyAny>> {
-        let state = &self.survey.get().0;
-        let index = place(index, state.entries.len())?;
-        state.entry(py, index, self.state(state, index))
+        let index = place(index, self.hashed.state.entries.len())?;
+        self.hashed.state.entry(py, index, self.hashed.now(index))
     }
 
     /// The number of files that have targets.
     #[getter]
     fn files(&self) -> u64 {
-        self.files
+        self.totals.files
     }
 
     /// The sum of their sizes in bytes.
     #[getter]
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.totals.bytes
     }
 
     /// What was skipped, by the survey or since: pairs of location and reason, in the order of locations.
     #[getter]
     fn skipped(&self) -> Vec<(PathBuf, String)> {
-        let mut skips = self.survey.get().0.skips().to_vec();
-        skips.extend_from_slice(&self.skips);
-        skips.sort_unstable();
-        skips.into_iter().map(|skip| (skip.file, skip.why)).collect()
+        self.hashed.all_skips().into_iter().map(|skip| (skip.file, skip.why)).collect()
     }
 
     /// Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
@@ -362,8 +211,8 @@ impl HashedFolder {
     /// Raises:
     ///     IndexError: If there is no such place.
     fn target<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Option<Bound<'py, PyString>>> {
-        let index = place(index, self.survey.get().0.entries.len())?;
-        Ok(self.targets.get(index).map(|target| text(py, &target)))
+        let index = place(index, self.hashed.state.entries.len())?;
+        Ok(self.hashed.targets.get(index).map(|target| text(py, &target)))
     }
 
     /// Return the chunks of a file that was read and is a list: pairs of payload CID and length. O(chunks).
@@ -374,10 +223,8 @@ impl HashedFolder {
     /// Returns:
     ///     None for any other entry: its target says all, or was known before.
     fn chunks<'py>(&self, py: Python<'py>, index: usize) -> Option<Vec<(Bound<'py, PyString>, u32)>> {
-        let raw = core::codec::Codec::RAW.number();
-        let cid = |digest: &[u8; 32]| Cid::of_payload(raw, Suite::Sha2_256, &core::Digest(*digest));
         let chunks = self.chunks.get(&index)?;
-        Some(chunks.iter().map(|(digest, len)| (text(py, &cid(digest)), *len)).collect())
+        Some(chunks.iter().map(|chunk| (text(py, &chunk.cid()), chunk.len)).collect())
     }
 
     /// Return the root of the folder's map, and that of the map of attributes (protocol section 7). O(entries).
@@ -400,9 +247,9 @@ impl HashedFolder {
         attributes: &str,
         owner: bool,
     ) -> PyResult<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)> {
-        let recorded = Recorded { level: call(|| Level::from_name(attributes))?, owner };
+        let recorded = call(|| Recorded::new(attributes, owner))?;
         let signals = Signals::new();
-        let roots = detach::run(py, Work::Unbounded, || self.build(&self.survey.get().0, recorded, &signals));
+        let roots = detach::run(py, Work::Unbounded, || self.hashed.roots(recorded, &signals));
         signals.result()?;
         let roots = roots?;
         Ok((text(py, &roots.root.cid()), roots.attributes.map(|root| text(py, &root.cid()))))
@@ -418,12 +265,12 @@ impl HashedFolder {
     ///     InvalidInput: As for `roots`.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn records<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<Vec<RecordTuple<'py>>> {
-        let recorded = Recorded { level: call(|| Level::from_name(attributes))?, owner };
-        let state = &self.survey.get().0;
+        let recorded = call(|| Recorded::new(attributes, owner))?;
+        let entries = &self.hashed.state.entries;
         let mut records = Vec::new();
-        for index in 0..state.entries.len() {
-            if let Some(record) = call(|| self.record(state, index, recorded))? {
-                let path = state.entries.path(index).to_string_lossy().into_owned();
+        for index in 0..entries.len() {
+            if let Some(record) = call(|| self.hashed.record(index, recorded))? {
+                let path = entries.path(index).to_string_lossy().into_owned();
                 records.push((path, text(py, &record.target), PyBytes::new(py, &record.bytes)));
             }
         }

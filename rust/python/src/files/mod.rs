@@ -1,10 +1,11 @@
-//! Folders of this machine: surveys of what they have, the contents of files, and the roots of their maps.
+//! Folders of this machine: surveys of what they have, the contents of files, the roots of their maps, and uploads.
 
 pub mod attributes;
+pub mod chunks;
 mod contents;
 mod entries;
 pub mod folder;
-pub mod hashes;
+mod hashed;
 mod ignores;
 pub mod signals;
 pub mod survey;

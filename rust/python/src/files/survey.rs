@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use core::{Error, Key, Result};
@@ -28,7 +29,7 @@ use super::walk::{self, Skip, Walked};
 /// ...     survey(folder).files
 /// 0
 #[pyclass(frozen, module = "coregw")]
-pub struct Survey(pub(super) State);
+pub struct Survey(pub(super) Arc<State>);
 
 /// A survey without Python.
 pub(super) struct State {
@@ -97,7 +98,7 @@ pub fn survey(py: Python<'_>, top: PathBuf, exclude: Vec<String>, gitignore: boo
         Ok(State::new(top, false, entries, skips))
     });
     signals.result()?;
-    found.map(Survey)
+    found.map(|state| Survey(Arc::new(state)))
 }
 
 /// The `OSError` that Python raises for a file.

@@ -39,6 +39,21 @@ impl FileTargets {
         true
     }
 
+    /// Forgets a target.
+    pub(super) fn clear(&mut self, index: usize) {
+        self.forms[index] = Form::Absent;
+    }
+
+    /// Whether an entry has a target.
+    pub(super) fn is_known(&self, index: usize) -> bool {
+        self.forms[index] != Form::Absent
+    }
+
+    /// Whether it is a list.
+    pub(super) fn is_list(&self, index: usize) -> bool {
+        self.forms[index] == Form::List
+    }
+
     pub(super) fn get(&self, index: usize) -> Option<Cid> {
         let digest = Digest(self.digests[index]);
         match self.forms[index] {

@@ -1,0 +1,226 @@
+//! The files of a survey as they were read: their targets, and the records and roots of the folder's maps.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use core::{Cid, Error, Key, Result, Suite};
+use coregw_core as core;
+use coregw_ops::folder::attributes::{self, MAX_XATTR_BYTES};
+use coregw_ops::folder::{self, Attributes, Entry};
+
+use super::contents::{Chunk, Contents};
+use super::entries::{EntryKind, FileState};
+use super::signals::Signals;
+use super::survey::State;
+use super::targets::FileTargets;
+use super::walk::Skip;
+
+/// Entries between two looks for an interrupt.
+const ENTRIES_BETWEEN_CHECKS: usize = 4096;
+/// The executable bit of a file's owner.
+const OWNER_EXECUTES: u16 = 0o100;
+/// The mode of executable files at level `exec`.
+const EXECUTABLE: u16 = 0o755;
+
+/// How much is recorded (protocol section 7, *writers*).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    All,
+    NoTimes,
+    Exec,
+    None,
+}
+
+/// Which attributes are recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recorded {
+    level: Level,
+    owner: bool,
+}
+
+impl Recorded {
+    /// The level of this name, and whether owners are recorded.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if no level has this name.
+    pub(super) fn new(level: &str, owner: bool) -> Result<Self> {
+        let level = match level {
+            "all" => Level::All,
+            "no-times" => Level::NoTimes,
+            "exec" => Level::Exec,
+            "none" => Level::None,
+            other => {
+                let shown: String = other.chars().take(80).collect();
+                return Err(Error::request(format!("attributes: {shown:?} is not all, no-times, exec or none")));
+            }
+        };
+        Ok(Self { level, owner })
+    }
+
+    /// Whether no attributes are recorded.
+    pub(super) fn is_nothing(self) -> bool {
+        self.level == Level::None
+    }
+}
+
+/// The numbers of what was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    /// Files that have targets.
+    pub(super) files: u64,
+    /// Those of them that are lists.
+    pub(super) lists: u64,
+    /// The sum of their sizes.
+    pub(super) bytes: u64,
+}
+
+/// What is known of the entries of a survey since its files were read. Some 35 bytes for each entry.
+pub(super) struct Hashed {
+    pub(super) state: Arc<State>,
+    pub(super) suite: Suite,
+    pub(super) targets: FileTargets,
+    xattrs: BTreeMap<usize, BTreeMap<String, Vec<u8>>>,
+    /// The states of files that were not read in the state in which they were found.
+    changed: BTreeMap<usize, FileState>,
+    pub(super) skips: Vec<Skip>,
+}
+
+impl Hashed {
+    /// Nothing is known yet.
+    pub(super) fn new(state: Arc<State>, suite: Suite) -> Self {
+        let targets = FileTargets::new(suite, state.entries.len());
+        let (xattrs, changed, skips) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { state, suite, targets, xattrs, changed, skips }
+    }
+
+    /// Notes that a file has this target, and the state in which it has it.
+    pub(super) fn take(&mut self, index: usize, target: &Cid, state: FileState) {
+        self.targets.set(index, target);
+        if state == self.state.entries.state(index) {
+            self.changed.remove(&index);
+        } else {
+            self.changed.insert(index, state);
+        }
+    }
+
+    /// Notes the contents of a file, and returns its chunks if it is a list.
+    pub(super) fn take_contents(&mut self, index: usize, read: Contents) -> Option<Vec<Chunk>> {
+        self.take(index, &read.target, read.state);
+        (read.chunks.len() > 1).then_some(read.chunks)
+    }
+
+    /// Notes that an entry is left out, wholly or in part.
+    pub(super) fn skip(&mut self, index: usize, why: String) {
+        self.skips.push(Skip { file: self.state.location(index), why });
+    }
+
+    /// Notes the extended attributes of an entry.
+    pub(super) fn take_xattrs(&mut self, index: usize, found: Result<BTreeMap<String, Vec<u8>>, String>) {
+        match found {
+            Ok(xattrs) if xattrs.is_empty() => {}
+            Ok(xattrs) => drop(self.xattrs.insert(index, xattrs)),
+            Err(why) => self.skip(index, why),
+        }
+    }
+
+    /// What an entry was when it was read.
+    pub(super) fn now(&self, index: usize) -> FileState {
+        self.changed.get(&index).copied().unwrap_or_else(|| self.state.entries.state(index))
+    }
+
+    /// What was skipped, by the survey or since, in the order of locations.
+    pub(super) fn all_skips(&self) -> Vec<Skip> {
+        let mut skips = self.state.skips().to_vec();
+        skips.extend_from_slice(&self.skips);
+        skips.sort_unstable();
+        skips
+    }
+
+    /// O(entries).
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for index in (0..self.state.entries.len()).filter(|&index| self.targets.is_known(index)) {
+            totals.files += 1;
+            totals.lists += u64::from(self.targets.is_list(index));
+            totals.bytes = totals.bytes.saturating_add(self.now(index).size);
+        }
+        totals
+    }
+
+    /// The record of an entry, unless it has none.
+    pub(super) fn record(&self, index: usize, recorded: Recorded) -> Result<Option<attributes::Record>> {
+        let attributes = self.attributes(index, recorded);
+        attributes.filter(|attributes| !attributes.is_empty()).map(|attributes| attributes.record()).transpose()
+    }
+
+    fn attributes(&self, index: usize, Recorded { level, owner }: Recorded) -> Option<Attributes> {
+        let entries = &self.state.entries;
+        let kind = entries.kind(index);
+        if level == Level::None || kind == EntryKind::File && !self.targets.is_known(index) {
+            return None;
+        }
+        let now = self.now(index);
+        let entry = match kind {
+            EntryKind::File => Entry::File,
+            EntryKind::Link => Entry::Link(entries.link(index).to_vec()),
+            EntryKind::Folder => Entry::Folder,
+        };
+        if level == Level::Exec {
+            let is_executable = kind == EntryKind::File && now.mode & OWNER_EXECUTES != 0;
+            let mode = is_executable.then_some(EXECUTABLE);
+            return (kind != EntryKind::Folder).then(|| Attributes { entry, mode, ..Attributes::default() });
+        }
+        Some(Attributes {
+            entry,
+            size: (kind == EntryKind::File).then_some(now.size),
+            mode: (kind != EntryKind::Link).then_some(now.mode),
+            mtime: now.mtime_ns().filter(|_| level == Level::All),
+            owner: owner.then_some(now.owner),
+            xattrs: self.xattrs.get(&index).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// The roots of both maps. O(entries) hashing, in memory for some pages.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if a record is too long, or at an interrupt.
+    pub(super) fn roots(&self, recorded: Recorded, signals: &Signals) -> Result<folder::FolderRoots> {
+        let check = |index: usize| {
+            let is_interrupted = index.is_multiple_of(ENTRIES_BETWEEN_CHECKS) && signals.is_interrupted();
+            if is_interrupted { Err(Error::request("interrupted")) } else { Ok(()) }
+        };
+        let entries = || 0..self.state.entries.len();
+        let arc = |index: usize, target: Result<Option<Cid>>| -> Option<Result<(Key, Cid)>> {
+            let target = target.transpose()?;
+            Some(target.and_then(|target| Ok((self.state.key(index)?, target))))
+        };
+        let records = entries().filter_map(|index| {
+            let record = check(index).and_then(|()| self.record(index, recorded));
+            arc(index, record.map(|record| record.map(|record| record.target)))
+        });
+        let files = entries().filter_map(|index| arc(index, check(index).map(|()| self.targets.get(index))));
+        folder::build(self.suite, records, files, drop)
+    }
+}
+
+/// The extended attributes of a file, link or folder. Attributes that vanish meanwhile are left out.
+///
+/// # Errors
+/// Why there is no record of them.
+pub(super) fn read_xattrs(file: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let mut xattrs = BTreeMap::new();
+    let Ok(names) = xattr::list(file) else { return Ok(xattrs) };
+    for name in names {
+        let Some(text) = name.to_str() else {
+            return Err("the name of an extended attribute is not UTF-8".to_owned());
+        };
+        if let Ok(Some(value)) = xattr::get(file, &name) {
+            if value.len() > MAX_XATTR_BYTES {
+                return Err(format!("its extended attribute {text:?} is too long"));
+            }
+            xattrs.insert(text.to_owned(), value);
+        }
+    }
+    Ok(xattrs)
+}

@@ -1,0 +1,383 @@
+//! The class `FolderUpload`: a folder that is added to a gateway, in memory that hardly grows with its files.
+
+mod batch;
+mod changes;
+mod lines;
+mod reading;
+mod stat_file;
+mod waiting;
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use core::{Cid, Suite};
+use coregw_core as core;
+use coregw_ops::car;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::cid::{CidLike, text};
+use crate::detach::{self, Work};
+use crate::errors::call;
+
+use super::hashed::{Hashed, Recorded, Totals};
+use super::signals::Signals;
+use super::survey::Survey;
+
+use batch::BATCH_PAYLOADS;
+pub use batch::PayloadBatch;
+pub use lines::FolderLines;
+use lines::Which;
+use reading::Reading;
+use stat_file::{Header, StatFile};
+
+/// The file of a stat cache, the folder's absolute path, other options, and the time in nanoseconds for which a file
+/// must not have changed when it was read.
+type CacheLike = (PathBuf, PathBuf, String, i64);
+
+/// A folder that is added to a gateway: its files are read and hashed once, and kept until they are sent.
+///
+/// Threads of its own read the files, and wait while too much is kept. The memory is some 35 bytes for each entry
+/// besides the survey, and at most two batches of 4 MiB besides those that the caller has. Each of `start`,
+/// `start_again` and `start_records` is followed by `next_batch` until `is_read`. A file that changes while it is read
+/// is read again, at most three times. If the bytes that it had at first are the same again, it has only grown, and
+/// these bytes are what it is; otherwise it is skipped and reported.
+///
+/// Args:
+///     found: What the folder has.
+///     suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
+///     xattrs: Whether extended attributes are read, too.
+///     cache: What is known of the folder since it was added last: the file, the folder's path, whatever else the
+///         targets depend on, and the nanoseconds for which a file has to be unchanged when it is read, so that its
+///         times say whether it has changed since. A file that is missing, damaged, or of another folder is ignored.
+///
+/// Raises:
+///     InvalidInput: If `suite` is another.
+///
+/// >>> import pathlib, tempfile
+/// >>> with tempfile.TemporaryDirectory() as folder:
+/// ...     _ = pathlib.Path(folder, "a").write_bytes(b"hello")
+/// ...     upload = FolderUpload(survey(folder))
+/// ...     upload.start()
+/// ...     while not upload.is_read:
+/// ...         _ = upload.next_batch(1)
+/// >>> upload.arcs() == {"a": payload_cid(b"hello")}
+/// True
+#[pyclass(frozen, module = "coregw._core")]
+pub struct FolderUpload {
+    reading: Arc<Reading>,
+    cache: Option<Arc<StatFile>>,
+    header: Header,
+    /// The files that were asked about last, and the place of the next ones.
+    question: Mutex<(Vec<usize>, usize)>,
+}
+
+/// A path, and its targets before and after.
+type ChangeTuple<'py> = (String, Option<Bound<'py, PyString>>, Option<Bound<'py, PyString>>);
+
+impl Drop for FolderUpload {
+    fn drop(&mut self) {
+        self.reading.stop();
+    }
+}
+
+#[pymethods]
+impl FolderUpload {
+    #[new]
+    #[pyo3(signature = (found, suite = "sha2-256", xattrs = false, cache = None),
+           text_signature = "(found, suite='sha2-256', xattrs=False, cache=None)")]
+    fn new(
+        py: Python<'_>,
+        found: &Bound<'_, Survey>,
+        suite: &str,
+        xattrs: bool,
+        cache: Option<CacheLike>,
+    ) -> PyResult<Self> {
+        let suite = call(|| Suite::from_name(suite))?;
+        let state = Arc::clone(&found.get().0);
+        detach::run(py, Work::Unbounded, || {
+            let reading = Reading::new(Hashed::new(state, suite), xattrs);
+            let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
+            let mut header = Header { began, ..Header::default() };
+            let mut known = None;
+            if let Some((file, folder, options, racy)) = cache {
+                header.folder = folder.as_os_str().as_bytes().to_vec();
+                header.options = options.into_bytes();
+                let found = StatFile::open(&file, &header.folder, &header.options);
+                known = found.filter(|known| reading.remember(known, racy)).map(Arc::new);
+            }
+            Ok(Self { reading: Arc::new(reading), cache: known, header, question: Mutex::default() })
+        })
+    }
+
+    /// The root of the folder when it was added last, as text; None if that is not known.
+    #[getter]
+    fn cached_root(&self) -> Option<String> {
+        self.cached(|header| &header.root)
+    }
+
+    /// The root of its map of attributes then; None if it had none.
+    #[getter]
+    fn cached_attributes(&self) -> Option<String> {
+        self.cached(|header| &header.attributes)
+    }
+
+    /// Start to read and hash the files that the cache does not know.
+    fn start(&self) -> PyResult<()> {
+        call(|| Reading::start(&self.reading, true))
+    }
+
+    /// Start to read the files again whose payloads are missing.
+    fn start_again(&self) -> PyResult<()> {
+        call(|| Reading::start(&self.reading, false))
+    }
+
+    /// Start to collect the records of attributes that are payloads.
+    ///
+    /// Args:
+    ///     attributes: As for `roots`.
+    ///     owner: As for `roots`.
+    ///     has_base: Whether the gateway holds all records of the last time.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `attributes` is another word.
+    fn start_records(&self, attributes: &str, owner: bool, has_base: bool) -> PyResult<()> {
+        let recorded = call(|| Recorded::new(attributes, owner))?;
+        let base = self.cache.clone().filter(|_| has_base);
+        call(|| Reading::start_records(&self.reading, recorded, base))
+    }
+
+    /// Let all threads end soon. What was read remains.
+    fn stop(&self) {
+        self.reading.stop();
+    }
+
+    /// Return the next batch of payloads that is full; None if there is none yet, or no more.
+    ///
+    /// Args:
+    ///     seconds: How long to wait.
+    ///
+    /// Raises:
+    ///     InvalidInput: If an entry's attributes take more than 1 MiB.
+    fn next_batch(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<PayloadBatch>> {
+        let patience =
+            Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        detach::run(py, Work::Unbounded, || self.reading.next(patience))
+    }
+
+    /// Whether all was read that was to be read, and all full batches were taken.
+    #[getter]
+    fn is_read(&self) -> bool {
+        self.reading.is_at_end()
+    }
+
+    /// Let `next_batch` return the last batch, though it is not full. Nothing is being read meanwhile.
+    fn flush(&self) {
+        self.reading.flush();
+    }
+
+    /// Note that the gateway holds the payloads of a batch.
+    fn acknowledge(&self, batch: &PayloadBatch) {
+        self.reading.acknowledge(batch);
+    }
+
+    /// The number of bytes that were read, or need not be read, since it was asked for last.
+    fn take_progress(&self) -> u64 {
+        self.reading.take_progress()
+    }
+
+    /// The number of files that were read, those that were read again counted again.
+    #[getter]
+    fn files_read(&self) -> u64 {
+        self.reading.files_read()
+    }
+
+    /// Return a CAR with the trees of up to 500 lists all of whose chunks are acknowledged, and their number.
+    ///
+    /// Args:
+    ///     all: False while files are read: then there are none unless many wait. True when all batches are
+    ///         acknowledged.
+    fn lists_car<'py>(&self, py: Python<'py>, all: bool) -> PyResult<(Bound<'py, PyBytes>, usize)> {
+        let (car, count) = detach::run(py, Work::Unbounded, || {
+            let lists = self.reading.take_lists(all)?;
+            Ok((if lists.is_empty() { Vec::new() } else { car::lists_car(&lists)? }, lists.len()))
+        })?;
+        Ok((PyBytes::new(py, &car), count))
+    }
+
+    /// Return the CIDs of the next payloads that were not read, because the cache knows them; None at the end.
+    ///
+    /// Returns:
+    ///     Up to 16,384 binary CIDs, one after the other. `answer` follows.
+    fn next_question<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let cids = detach::run(py, Work::Unbounded, || {
+            let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+            let (cids, places, next) = self.reading.doubtful(question.1, BATCH_PAYLOADS);
+            *question = (places, next);
+            Ok(cids)
+        })?;
+        Ok((!cids.is_empty()).then(|| PyBytes::new(py, &cids)))
+    }
+
+    /// Note which payloads of the last question are held; the files of the others are read by `start_again`.
+    ///
+    /// Args:
+    ///     held: A bit for each, the lowest one of a byte first.
+    ///
+    /// Raises:
+    ///     ValueError: If there is not one bit for each.
+    fn answer(&self, held: &[u8]) -> PyResult<()> {
+        let question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() != question.0.len().div_ceil(8) {
+            return Err(PyValueError::new_err("there is not one bit for each payload"));
+        }
+        let missing = question.0.iter().enumerate().filter(|(at, _)| held[at / 8] & (1 << (at % 8)) == 0);
+        self.reading.forget(missing.map(|(_, &index)| index));
+        Ok(())
+    }
+
+    /// Return the root of the folder's map, and that of the map of attributes, as `HashedFolder.roots` does.
+    ///
+    /// Args:
+    ///     attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+    ///     owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+    #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
+    fn roots<'py>(
+        &self,
+        py: Python<'py>,
+        attributes: &str,
+        owner: bool,
+    ) -> PyResult<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)> {
+        let recorded = call(|| Recorded::new(attributes, owner))?;
+        let signals = Signals::new();
+        let roots = detach::run(py, Work::Unbounded, || self.reading.hashed().roots(recorded, &signals));
+        signals.result()?;
+        let roots = roots?;
+        Ok((text(py, &roots.root.cid()), roots.attributes.map(|root| text(py, &root.cid()))))
+    }
+
+    /// Return what has changed since the folder was added last: paths with the targets before and after. O(entries).
+    ///
+    /// Args:
+    ///     attributes: As for `roots`.
+    ///     owner: As for `roots`.
+    ///     most: The limit on the number of changes.
+    ///
+    /// Returns:
+    ///     The changes of the folder's map, without the one of the reserved path, and of the map of attributes; None if
+    ///     there are more than `most`, or nothing is known of the last time.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `attributes` is another word.
+    #[allow(clippy::type_complexity)] // two lists of the same kind
+    fn changes<'py>(
+        &self,
+        py: Python<'py>,
+        attributes: &str,
+        owner: bool,
+        most: usize,
+    ) -> PyResult<Option<(Vec<ChangeTuple<'py>>, Vec<ChangeTuple<'py>>)>> {
+        let recorded = call(|| Recorded::new(attributes, owner))?;
+        let Some(cache) = &self.cache else { return Ok(None) };
+        let found =
+            detach::run(py, Work::Unbounded, || changes::changes(&self.reading.hashed(), cache, recorded, most))?;
+        let tuple = |(path, before, after): changes::Change| {
+            (path, before.map(|target| text(py, &target)), after.map(|target| text(py, &target)))
+        };
+        Ok(found.map(|found| {
+            let [files, records] = found.map(|changes| changes.into_iter().map(tuple).collect());
+            (files, records)
+        }))
+    }
+
+    /// Iterate over the arcs of the folder's map: chunks of lines ``["path","CID"]`` of about `size` bytes.
+    ///
+    /// Args:
+    ///     attributes_root: The root of the map of attributes, which has the reserved path.
+    ///     size: Bytes of a chunk.
+    fn file_lines(&self, attributes_root: Option<CidLike>, size: usize) -> FolderLines {
+        self.lines(Which::Files(attributes_root.map(|root| root.0)), size)
+    }
+
+    /// Iterate over the arcs of the map of attributes, as `file_lines` does.
+    ///
+    /// Args:
+    ///     attributes: As for `roots`.
+    ///     owner: As for `roots`.
+    ///     size: Bytes of a chunk.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `attributes` is another word.
+    fn record_lines(&self, attributes: &str, owner: bool, size: usize) -> PyResult<FolderLines> {
+        Ok(self.lines(Which::Records(call(|| Recorded::new(attributes, owner))?), size))
+    }
+
+    /// Write the cache for the next time to a new file. O(entries).
+    ///
+    /// Args:
+    ///     file: The file, which must not exist.
+    ///     roots: What `roots` has returned.
+    ///     attributes: As for `roots`.
+    ///     owner: As for `roots`.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `attributes` is another word.
+    ///     OSError: If the file cannot be written.
+    fn save(
+        &self,
+        py: Python<'_>,
+        file: PathBuf,
+        roots: (String, Option<String>),
+        attributes: &str,
+        owner: bool,
+    ) -> PyResult<()> {
+        let recorded = call(|| Recorded::new(attributes, owner))?;
+        let mut header = self.header.clone();
+        (header.root, header.attributes) = (roots.0.into_bytes(), roots.1.unwrap_or_default().into_bytes());
+        Ok(detach::run(py, Work::Unbounded, || {
+            Ok(stat_file::write(&file, &header, &self.reading.hashed(), recorded))
+        })??)
+    }
+
+    /// The target of each file's path. O(files), also in memory.
+    fn arcs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let arcs = PyDict::new(py);
+        let hashed = self.reading.hashed();
+        for index in 0..hashed.state.entries.len() {
+            if let Some(target) = hashed.targets.get(index) {
+                arcs.set_item(hashed.state.entries.path(index).to_string_lossy(), text(py, &target))?;
+            }
+        }
+        Ok(arcs)
+    }
+
+    /// The number of files that have targets, how many of them are lists, and the sum of their sizes. O(entries).
+    fn totals(&self) -> (u64, u64, u64) {
+        let Totals { files, lists, bytes } = self.reading.hashed().totals();
+        (files, lists, bytes)
+    }
+
+    /// What was skipped, by the survey or since: pairs of location and reason, in the order of locations.
+    #[getter]
+    fn skipped(&self) -> Vec<(PathBuf, String)> {
+        self.reading.hashed().all_skips().into_iter().map(|skip| (skip.file, skip.why)).collect()
+    }
+}
+
+impl FolderUpload {
+    fn cached(&self, part: impl Fn(&Header) -> &Vec<u8>) -> Option<String> {
+        let cache = self.cache.as_ref()?;
+        let cid = Cid::from_text(std::str::from_utf8(part(&cache.header)).ok()?).ok()?;
+        Some(cid.text())
+    }
+
+    fn lines(&self, which: Which, size: usize) -> FolderLines {
+        FolderLines { reading: Arc::clone(&self.reading), which, next: 0, size }
+    }
+}

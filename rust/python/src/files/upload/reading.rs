@@ -1,0 +1,393 @@
+//! Threads that read and hash the files of a folder, and collect their payloads in batches.
+//!
+//! ```text
+//! threads: read, hash ─► draft ─full─► ready (one batch) ─► next_batch ─► in flight ─► acknowledged
+//!             ▲             │
+//!             └── wait ◄────┘ while both are full
+//! ```
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use core::{Cid, Error, Result, Snapshot};
+use coregw_core as core;
+
+use super::super::contents::{self, Unread, list_of};
+use super::super::entries::EntryKind;
+use super::super::hashed::{Hashed, Recorded, read_xattrs};
+use super::super::survey::State;
+use super::batch::{Draft, PayloadBatch};
+use super::changes::Joined;
+use super::stat_file::{Stat, StatFile};
+use super::waiting::WaitingLists;
+
+/// Entries that a thread takes at a time.
+const ENTRIES_AT_ONCE: usize = 16;
+/// Full batches that wait to be taken.
+const MAX_READY: usize = 1;
+
+/// What is known of an entry's target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// Its file has to be read, or is not one.
+    Unknown,
+    /// It is that of the last time, and nothing of its bytes is among the batches.
+    Remembered,
+    /// All its payloads are, or were, among the batches; or it is skipped.
+    Settled,
+}
+
+/// What the threads share.
+pub(super) struct Reading {
+    pub(super) state: Arc<State>,
+    xattrs: bool,
+    pub(super) hashed: Mutex<Hashed>,
+    knowledge: Mutex<Vec<Knowledge>>,
+    queue: Mutex<Collected>,
+    changed: Condvar,
+    is_stopped: AtomicBool,
+    /// Bytes that were read or need not be read, since they were asked for last.
+    progress: AtomicU64,
+    files_read: AtomicU64,
+}
+
+#[derive(Default)]
+struct Collected {
+    /// The next entry to be read.
+    next: usize,
+    /// Threads that read.
+    readers: usize,
+    draft: Draft,
+    /// Digests of payloads that are collected and not acknowledged.
+    recent: HashSet<[u8; 32]>,
+    ready: VecDeque<Draft>,
+    /// Batches that were handed out.
+    handed_out: u64,
+    /// Those of them that are not acknowledged.
+    in_flight: BTreeSet<u64>,
+    lists: WaitingLists,
+    failure: Option<Error>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reading {
+    pub(super) fn new(hashed: Hashed, xattrs: bool) -> Self {
+        let state = Arc::clone(&hashed.state);
+        Self {
+            xattrs,
+            hashed: Mutex::new(hashed),
+            knowledge: Mutex::new(vec![Knowledge::Unknown; state.entries.len()]),
+            state,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            is_stopped: AtomicBool::new(false),
+            progress: AtomicU64::new(0),
+            files_read: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn hashed(&self) -> MutexGuard<'_, Hashed> {
+        locked(&self.hashed)
+    }
+
+    /// Lets all threads end soon.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        drop(locked(&self.queue));
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// The number of times that a file was read.
+    pub(super) fn files_read(&self) -> u64 {
+        self.files_read.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_progress(&self) -> u64 {
+        self.progress.swap(0, Ordering::Relaxed)
+    }
+
+    /// Takes what the cache knows: the targets of files that have not changed since. False if the cache is damaged.
+    ///
+    /// `racy` is the time, in nanoseconds, for which a file had to be unchanged when it was read.
+    pub(super) fn remember(&self, cache: &StatFile, racy: i64) -> bool {
+        let before = cache.header.began.saturating_sub(racy);
+        let Ok(mut joined) = Joined::new(&self.state, Some(cache)) else { return false };
+        let (mut hashed, mut knowledge) = (self.hashed(), locked(&self.knowledge));
+        loop {
+            match joined.next() {
+                Ok(Some((Some(index), Some(old)))) => {
+                    let Some(target) = old.target.filter(|_| self.state.entries.kind(index) == EntryKind::File) else {
+                        continue;
+                    };
+                    let state = self.state.entries.state(index);
+                    let is_same =
+                        old.stat.is_some_and(|stat| stat.is_older_than(before) && Some(stat) == Stat::of(&state));
+                    if hashed.targets.set(index, &target) && is_same {
+                        knowledge[index] = Knowledge::Remembered;
+                        self.progress.fetch_add(state.size, Ordering::Relaxed);
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => {
+                    // Nothing of it is used.
+                    *hashed = Hashed::new(Arc::clone(&self.state), hashed.suite);
+                    knowledge.fill(Knowledge::Unknown);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Starts to read the files of which nothing is known, on all cores. No other reading is in progress.
+    ///
+    /// Extended attributes are read the first time.
+    pub(super) fn start(this: &Arc<Self>, is_first: bool) -> Result<()> {
+        locked(&this.queue).next = 0;
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        for number in 0..threads {
+            let started = Self::spawn(this, move |reading| {
+                reading.read_files(reading.xattrs && is_first);
+                Ok(())
+            });
+            // Where the system refuses another thread, those that exist do the work.
+            if started.is_err() && number == 0 {
+                return Err(Error::request("no thread can be started"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts to collect the records that are payloads, without those that `base` has at the same paths.
+    pub(super) fn start_records(this: &Arc<Self>, recorded: Recorded, base: Option<Arc<StatFile>>) -> Result<()> {
+        let started = Self::spawn(this, move |reading| reading.collect_records(recorded, base.as_deref()));
+        started.map_err(|_| Error::request("no thread can be started"))
+    }
+
+    fn spawn(this: &Arc<Self>, work: impl FnOnce(&Self) -> Result<()> + Send + 'static) -> std::io::Result<()> {
+        locked(&this.queue).readers += 1;
+        let reader = Reader(Arc::clone(this));
+        let started = thread::Builder::new().name("coregw-read".to_owned()).spawn(move || {
+            if let Err(error) = work(&reader.0) {
+                locked(&reader.0.queue).failure = Some(error);
+            }
+        });
+        started.map(drop)
+    }
+
+    fn read_files(&self, xattrs: bool) {
+        loop {
+            let from = {
+                let mut queue = locked(&self.queue);
+                let from = queue.next;
+                queue.next = from + ENTRIES_AT_ONCE;
+                from
+            };
+            if from >= self.state.entries.len() || self.is_stopped() {
+                return;
+            }
+            for index in from..self.state.entries.len().min(from + ENTRIES_AT_ONCE) {
+                if self.is_stopped() {
+                    return;
+                }
+                self.read(index, xattrs);
+            }
+        }
+    }
+
+    fn read(&self, index: usize, xattrs: bool) {
+        let is_file = self.state.entries.kind(index) == EntryKind::File;
+        if is_file && locked(&self.knowledge)[index] == Knowledge::Unknown {
+            self.read_file(index);
+        }
+        if xattrs {
+            let found = read_xattrs(&self.state.location(index));
+            self.hashed().take_xattrs(index, found);
+        }
+    }
+
+    fn read_file(&self, index: usize) {
+        let (old, suite) = {
+            let hashed = self.hashed();
+            (hashed.targets.get(index), hashed.suite)
+        };
+        let mut is_left_out = false;
+        self.files_read.fetch_add(1, Ordering::Relaxed);
+        let read = contents::read_here(&self.state.location(index), suite, &mut |cid, bytes| {
+            self.progress.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            // A file that was touched, and has the bytes of the last time.
+            if old == Some(*cid) {
+                is_left_out = true;
+                return self.is_stopped();
+            }
+            self.collect(cid, bytes)
+        });
+        match read {
+            Ok(read) => {
+                let target = Some(read.target);
+                is_left_out |= old == target;
+                let chunks = self.hashed().take_contents(index, read).filter(|_| old != target);
+                locked(&self.knowledge)[index] = if is_left_out { Knowledge::Remembered } else { Knowledge::Settled };
+                if let Some(chunks) = chunks {
+                    let mut queue = locked(&self.queue);
+                    let after = queue.handed_out + queue.ready.len() as u64;
+                    queue.lists.push(chunks, after);
+                }
+            }
+            Err(Unread::Skipped(why)) => {
+                locked(&self.knowledge)[index] = Knowledge::Settled;
+                let mut hashed = self.hashed();
+                hashed.targets.clear(index);
+                hashed.skip(index, why);
+            }
+            Err(Unread::Interrupted) => {}
+        }
+    }
+
+    fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>) -> Result<()> {
+        let mut joined = Joined::new(&self.state, base)?;
+        while let Some((index, old)) = joined.next()? {
+            let Some(index) = index else { continue };
+            let Some(record) = self.hashed().record(index, recorded)? else { continue };
+            let is_held = record.target.identity().is_some() || old.and_then(|old| old.record) == Some(record.target);
+            if !is_held && self.collect(&record.target, &record.bytes) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a payload into a batch; waits while too many are full. Returns whether to end.
+    fn collect(&self, cid: &Cid, bytes: &[u8]) -> bool {
+        let mut queue = locked(&self.queue);
+        while queue.draft.is_full() && !self.is_stopped() {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if cid.digest().try_into().is_ok_and(|digest| queue.recent.insert(digest)) {
+            queue.draft.push(cid, bytes);
+            self.make_ready(&mut queue);
+        }
+        self.is_stopped()
+    }
+
+    /// Lets a full batch be taken, if there is room for it.
+    fn make_ready(&self, queue: &mut Collected) {
+        if queue.draft.is_full() && queue.ready.len() < MAX_READY {
+            let full = std::mem::take(&mut queue.draft);
+            queue.ready.push_back(full);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether there is nothing to wait for.
+    pub(super) fn is_at_end(&self) -> bool {
+        let queue = locked(&self.queue);
+        queue.readers == 0 && queue.ready.is_empty() && !queue.draft.is_full()
+    }
+
+    /// Waits for the next batch; None if there is none yet, or no more.
+    pub(super) fn next(&self, patience: Duration) -> Result<Option<PayloadBatch>> {
+        let mut queue = locked(&self.queue);
+        if queue.ready.is_empty() && queue.readers > 0 {
+            queue = self.changed.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if let Some(failure) = queue.failure.take() {
+            return Err(failure);
+        }
+        self.make_ready(&mut queue);
+        Ok(queue.ready.pop_front().map(|draft| {
+            self.make_ready(&mut queue);
+            let number = queue.handed_out;
+            queue.handed_out += 1;
+            queue.in_flight.insert(number);
+            PayloadBatch::new(number, draft)
+        }))
+    }
+
+    /// Lets the next batch be taken, though it is not full. No reading is in progress.
+    pub(super) fn flush(&self) {
+        let mut queue = locked(&self.queue);
+        if !queue.draft.is_empty() {
+            let rest = std::mem::take(&mut queue.draft);
+            queue.ready.push_back(rest);
+        }
+    }
+
+    /// Notes that the gateway holds the payloads of a batch.
+    pub(super) fn acknowledge(&self, batch: &PayloadBatch) {
+        let mut queue = locked(&self.queue);
+        queue.in_flight.remove(&batch.number);
+        for digest in batch.digests() {
+            queue.recent.remove(&digest);
+        }
+    }
+
+    /// Lists all of whose chunks are acknowledged; none while only few wait. At the end, when all batches are
+    /// acknowledged, `all` that wait.
+    pub(super) fn take_lists(&self, all: bool) -> Result<Vec<Snapshot>> {
+        let chunks = {
+            let mut queue = locked(&self.queue);
+            let acknowledged = queue.in_flight.first().copied().unwrap_or(queue.handed_out);
+            queue.lists.take(acknowledged, all)
+        };
+        let suite = self.hashed().suite;
+        chunks.iter().map(|chunks| list_of(suite, chunks)).collect()
+    }
+
+    /// The next files that are only remembered, from a place on: binary CIDs of payloads, and their places. Lists are
+    /// to be read again, since their chunks are not remembered.
+    pub(super) fn doubtful(&self, from: usize, most: usize) -> (Vec<u8>, Vec<usize>, usize) {
+        let (mut hashed, mut knowledge) = (self.hashed(), locked(&self.knowledge));
+        let (mut cids, mut places) = (Vec::new(), Vec::new());
+        for index in from..knowledge.len() {
+            if knowledge[index] != Knowledge::Remembered {
+                continue;
+            }
+            if places.len() == most {
+                return (cids, places, index);
+            }
+            match hashed.targets.get(index) {
+                Some(target) if target.root().is_none() => {
+                    cids.extend_from_slice(target.as_bytes());
+                    places.push(index);
+                }
+                _ => {
+                    // So that its tree is sent as well.
+                    hashed.targets.clear(index);
+                    knowledge[index] = Knowledge::Unknown;
+                }
+            }
+        }
+        (cids, places, knowledge.len())
+    }
+
+    /// Notes that these files have to be read again, because their payloads are missing.
+    pub(super) fn forget(&self, places: impl Iterator<Item = usize>) {
+        let (mut hashed, mut knowledge) = (self.hashed(), locked(&self.knowledge));
+        for index in places {
+            knowledge[index] = Knowledge::Unknown;
+            hashed.targets.clear(index);
+        }
+    }
+}
+
+/// A thread that reads: also if it panics, others must not wait for it.
+struct Reader(Arc<Reading>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        locked(&self.0.queue).readers -= 1;
+        self.0.changed.notify_all();
+    }
+}

@@ -1,0 +1,298 @@
+//! The file of a stat cache: what was known of a folder's entries when it was added last, in key order.
+//!
+//! ```text
+//! "coregw stat 4\n" | CID of the rest, 36 bytes | folder | options | began | root | attributes | entry | entry | ...
+//! entry:  bytes of the path before that it shares | the others | flags | file: inode, size, mtime, ctime | targets
+//! ```
+//!
+//! It is read from start to end, as often as needed, and never held in memory.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use core::codec::Codec;
+use core::payload::{Function, Hasher};
+use core::{Cid, Suite, varint};
+use coregw_core as core;
+
+use super::super::entries::FileState;
+use super::super::hashed::{Hashed, Recorded};
+
+const MAGIC: &[u8] = b"coregw stat 4\n";
+const DIGEST_BYTES: usize = 36;
+const BUFFER_BYTES: usize = 256 << 10;
+/// The limit on a string or path in the file.
+const MAX_TEXT_BYTES: u64 = 1 << 16;
+
+const HAS_STATE: u8 = 1;
+const HAS_TARGET: u8 = 2;
+const HAS_RECORD: u8 = 4;
+
+/// What the file system said of a file that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    inode: u64,
+    size: u64,
+    mtime: i64,
+    ctime: i64,
+}
+
+impl Stat {
+    /// None for a file whose time is out of range.
+    pub(super) fn of(state: &FileState) -> Option<Self> {
+        let mtime = state.mtime_ns()?;
+        Some(Self { inode: state.inode, size: state.size, mtime, ctime: state.ctime_ns })
+    }
+
+    /// Whether the file had not changed for some time at this time, in nanoseconds since 1970.
+    pub(super) fn is_older_than(&self, time: i64) -> bool {
+        self.mtime < time && self.ctime < time
+    }
+}
+
+/// What was known of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct OldEntry {
+    pub(super) path: Vec<u8>,
+    /// The state of a file whose target is known.
+    pub(super) stat: Option<Stat>,
+    /// The target in the folder's map.
+    pub(super) target: Option<Cid>,
+    /// The target in the map of attributes.
+    pub(super) record: Option<Cid>,
+}
+
+/// What the file says of the whole folder.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Header {
+    /// The absolute path of the folder.
+    pub(super) folder: Vec<u8>,
+    /// Whatever else the targets depend on.
+    pub(super) options: Vec<u8>,
+    /// When it was read, in nanoseconds since 1970.
+    pub(super) began: i64,
+    /// The root of the folder's map.
+    pub(super) root: Vec<u8>,
+    /// The root of its map of attributes, or nothing.
+    pub(super) attributes: Vec<u8>,
+}
+
+/// A file whose checksum is right.
+pub(super) struct StatFile {
+    file: File,
+    pub(super) header: Header,
+    /// Where the entries begin.
+    start: u64,
+}
+
+impl StatFile {
+    /// Opens and checks a file. None if it is missing, damaged, or of another folder, options or version. O(bytes).
+    pub(super) fn open(path: &Path, folder: &[u8], options: &[u8]) -> Option<Self> {
+        let mut file = File::open(path).ok()?;
+        let start = check(&mut file).ok()??;
+        let mut reader = OldEntries::new(file.try_clone().ok()?, start).ok()?;
+        let header = reader.header().ok()?;
+        let start = reader.at;
+        (header.folder == folder && header.options == options).then_some(Self { file, header, start })
+    }
+
+    /// The entries, from the first one. Only one reader may be in use.
+    pub(super) fn entries(&self) -> io::Result<OldEntries> {
+        OldEntries::new(self.file.try_clone()?, self.start)
+    }
+}
+
+/// Where the checked bytes start; None if they have another checksum.
+fn check(file: &mut File) -> io::Result<Option<u64>> {
+    let mut head = [0; MAGIC.len() + DIGEST_BYTES];
+    file.read_exact(&mut head)?;
+    let mut hasher = hasher();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let (magic, digest) = head.split_at(MAGIC.len());
+    let is_right = magic == MAGIC && hasher.cid().is_ok_and(|cid| cid.as_bytes() == digest);
+    Ok(is_right.then_some(head.len() as u64))
+}
+
+fn hasher() -> Hasher {
+    Hasher::new(Codec::RAW, Function::Hash(Suite::Sha2_256))
+}
+
+fn malformed() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// Reads entries in order.
+pub(super) struct OldEntries {
+    reader: BufReader<File>,
+    at: u64,
+    path: Vec<u8>,
+}
+
+impl OldEntries {
+    fn new(mut file: File, at: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(at))?;
+        Ok(Self { reader: BufReader::with_capacity(BUFFER_BYTES, file), at, path: Vec::new() })
+    }
+
+    fn header(&mut self) -> io::Result<Header> {
+        let (folder, options) = (self.string()?, self.string()?);
+        let began = self.number()?;
+        Ok(Header { folder, options, began, root: self.string()?, attributes: self.string()? })
+    }
+
+    /// The next entry; None at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<OldEntry>> {
+        let Some(shared) = self.varint()? else { return Ok(None) };
+        let others = self.string()?;
+        self.path.truncate(usize::try_from(shared).map_err(|_| malformed())?);
+        self.path.extend_from_slice(&others);
+        let mut entry = OldEntry { path: self.path.clone(), ..OldEntry::default() };
+        let [flags] = self.array()?;
+        if flags & HAS_STATE != 0 {
+            let (inode, size) = (self.number()? as u64, self.number()? as u64);
+            entry.stat = Some(Stat { inode, size, mtime: self.number()?, ctime: self.number()? });
+        }
+        let mut cid = |flag: u8| match flags & flag {
+            0 => Ok(None),
+            _ => Cid::try_bytes(&self.string()?).map(Some).map_err(|_| malformed()),
+        };
+        (entry.target, entry.record) = (cid(HAS_TARGET)?, cid(HAS_RECORD)?);
+        Ok(Some(entry))
+    }
+
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.reader.read_exact(&mut bytes)?;
+        self.at += N as u64;
+        Ok(bytes)
+    }
+
+    fn number(&mut self) -> io::Result<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    fn string(&mut self) -> io::Result<Vec<u8>> {
+        let len = self.varint()?.filter(|&len| len <= MAX_TEXT_BYTES).ok_or_else(malformed)?;
+        let mut bytes = vec![0; len as usize];
+        self.reader.read_exact(&mut bytes)?;
+        self.at += len;
+        Ok(bytes)
+    }
+
+    /// A number of seven bits a byte; None at the end of the file.
+    fn varint(&mut self) -> io::Result<Option<u64>> {
+        let mut bytes = [0; varint::MAX_LEN];
+        for count in 0..bytes.len() {
+            if count == 0 && self.reader.fill_buf_is_empty()? {
+                return Ok(None);
+            }
+            [bytes[count]] = self.array()?;
+            if bytes[count] < 0x80 {
+                return varint::read(&bytes[..=count]).map(|(number, _)| Some(number)).map_err(|_| malformed());
+            }
+        }
+        Err(malformed())
+    }
+}
+
+trait FillBuf {
+    fn fill_buf_is_empty(&mut self) -> io::Result<bool>;
+}
+
+impl FillBuf for BufReader<File> {
+    fn fill_buf_is_empty(&mut self) -> io::Result<bool> {
+        io::BufRead::fill_buf(self).map(<[u8]>::is_empty)
+    }
+}
+
+/// Writes what is known of a folder to a new file. O(entries).
+///
+/// # Errors
+/// Those of the file system. A record that is too long is left out; there is no root of it either.
+pub(super) fn write(file: &Path, header: &Header, hashed: &Hashed, recorded: Recorded) -> io::Result<()> {
+    let mut writer = StatWriter::create(file, header)?;
+    for index in 0..hashed.state.entries.len() {
+        let target = hashed.targets.get(index);
+        let record = hashed.record(index, recorded).ok().flatten().map(|record| record.target);
+        if target.is_some() || record.is_some() {
+            let stat = target.and_then(|_| Stat::of(&hashed.now(index)));
+            let path = hashed.state.entries.path(index).into_os_string().into_encoded_bytes();
+            writer.push(&OldEntry { path, stat, target, record })?;
+        }
+    }
+    writer.finish()
+}
+
+/// Writes a file, entry by entry.
+struct StatWriter {
+    out: BufWriter<File>,
+    hasher: Hasher,
+    bytes: Vec<u8>,
+    path: Vec<u8>,
+}
+
+impl StatWriter {
+    /// Creates a file, which must not exist.
+    fn create(path: &Path, header: &Header) -> io::Result<Self> {
+        let mut file = File::create_new(path)?;
+        file.write_all(&[0; MAGIC.len() + DIGEST_BYTES])?;
+        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let mut writer = Self { out, hasher: hasher(), bytes: Vec::new(), path: Vec::new() };
+        writer.string(&header.folder);
+        writer.string(&header.options);
+        writer.bytes.extend_from_slice(&header.began.to_le_bytes());
+        writer.string(&header.root);
+        writer.string(&header.attributes);
+        writer.write()?;
+        Ok(writer)
+    }
+
+    /// Appends an entry. OldEntries come in key order.
+    fn push(&mut self, entry: &OldEntry) -> io::Result<()> {
+        let shared = entry.path.iter().zip(&self.path).take_while(|(a, b)| a == b).count();
+        varint::write(&mut self.bytes, shared as u64);
+        self.string(&entry.path[shared..]);
+        self.path.clone_from(&entry.path);
+        let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+        let cids = flag(entry.target.is_some(), HAS_TARGET) | flag(entry.record.is_some(), HAS_RECORD);
+        self.bytes.push(flag(entry.stat.is_some(), HAS_STATE) | cids);
+        if let Some(Stat { inode, size, mtime, ctime }) = entry.stat {
+            for number in [inode as i64, size as i64, mtime, ctime] {
+                self.bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        for cid in [entry.target, entry.record].iter().flatten() {
+            self.string(cid.as_bytes());
+        }
+        self.write()
+    }
+
+    /// Writes the checksum.
+    fn finish(self) -> io::Result<()> {
+        let digest = self.hasher.cid().map_err(|_| malformed())?;
+        let mut file = self.out.into_inner()?;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&[MAGIC, digest.as_bytes()].concat())
+    }
+
+    fn string(&mut self, bytes: &[u8]) {
+        varint::write(&mut self.bytes, bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.hasher.update(&self.bytes);
+        self.out.write_all(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+}
