@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 from store.postgres_support import primary, s3
@@ -14,3 +16,11 @@ settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
 
 os.environ["COREGW_RETRY_SECONDS"] = "0.5"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the caches of all tests in a folder of theirs, commands included."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("caches")))
+        yield

@@ -21,7 +21,7 @@ from coregw.client.folders.destination import FileStates
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.partial import Partial, partial_folder
 from coregw.errors import InvalidInput
-from coregw.folders.stat_cache import StatCache
+from coregw.folders.restore_cache import RestoreCache
 from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
@@ -209,10 +209,10 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
     monkeypatch.setattr(Partial, "now", lambda _: changed + age + slept[-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
     file = PlannedFile(("d", "f"), "target", (), None)
-    states = FileStates(StatCache.of(tmp_path, "restored"))
+    states = FileStates(RestoreCache.of(tmp_path))
     states.note([file], [(1, 2, 3, changed)])
     with partial_folder(tmp_path, is_inside=True) as partial:
         states.save(tmp_path, [file], partial, renamed=False, changed=False)
     status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
-    assert StatCache.of(tmp_path, "restored").find("d/f", status) == ("target" if is_known else None)
+    assert RestoreCache.of(tmp_path).find("d/f", status) == ("target" if is_known else None)
     assert (len(slept) > 1) == waits

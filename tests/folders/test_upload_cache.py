@@ -11,7 +11,7 @@ import pytest
 
 import coregw
 from coregw import _core
-from coregw.folders.stat_cache import cache_folder
+from coregw.folders.caches import cache_folder
 from coregw.folders.survey import survey
 from coregw.folders.tree import ALL, Recorded
 from coregw.folders.upload_cache import UploadCache

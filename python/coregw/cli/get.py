@@ -57,7 +57,7 @@ def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
 
 async def _get(gateway: str, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
     from coregw.client.folders.restore import Extras, restore_folder
-    from coregw.folders.stat_cache import RESTORED, StatCache
+    from coregw.folders.restore_cache import RestoreCache
 
     set_total, advance = bar
     async with async_client(gateway) as client:
@@ -68,7 +68,7 @@ async def _get(gateway: str, root: str, dest: Path, options: dict[str, bool], ba
             delete=options["delete"],
             in_place=options["in_place"],
             extras=Extras(owners=options["owner"], xattrs=options["xattrs"]),
-            cache=StatCache.of(dest, RESTORED) if options["use_cache"] else None,
+            cache=RestoreCache.of(dest) if options["use_cache"] else None,
             started=set_total,
             progress=advance,
         )

@@ -347,9 +347,9 @@ class AsyncClient:
             PayloadNotFound: The gateway does not hold a payload.
         """
         from coregw.client.folders.restore import Extras, restore_folder  # noqa: PLC0415 - few programs need it
-        from coregw.folders.stat_cache import RESTORED, StatCache  # noqa: PLC0415 - the same
+        from coregw.folders.restore_cache import RestoreCache  # noqa: PLC0415 - the same
 
-        extras, cache = Extras(owners, xattrs), StatCache.of(dest, RESTORED) if use_cache else None
+        extras, cache = Extras(owners, xattrs), RestoreCache.of(dest) if use_cache else None
         return await restore_folder(
             self, root, dest, delete=delete, in_place=in_place, extras=extras, cache=cache, progress=progress
         )

@@ -10,7 +10,6 @@ was then. A cache is an optimisation only. If it is missing, damaged, or of anot
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from coregw._core import FolderUpload
-from coregw.folders.stat_cache import RACY_NANOSECONDS, cache_folder
+from coregw.folders.caches import RACY_NANOSECONDS, cache_file
 from coregw.folders.survey import Survey
 from coregw.folders.tree import Recorded
 
@@ -43,8 +42,7 @@ class UploadCache:
     def of(cls, folder: Path, options: str) -> Self:
         """Return the cache of a folder in the user's folder for caches, which may know nothing."""
         absolute = Path(os.path.abspath(folder))  # noqa: PTH100 - does not resolve links
-        name = hashlib.sha256(b"\0".join([os.fsencode(absolute), options.encode()])).hexdigest()
-        return cls(cache_folder() / "stat" / name, absolute, options)
+        return cls(cache_file(absolute, options), absolute, options)
 
     @classmethod
     def none(cls) -> Self:

@@ -18,7 +18,8 @@ from coregw.client.files import reported_as
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.partial import INSIDE, Partial
 from coregw.errors import InvalidInput
-from coregw.folders.stat_cache import RACY_NANOSECONDS, StatCache, State, state_of
+from coregw.folders.caches import RACY_NANOSECONDS
+from coregw.folders.restore_cache import RestoreCache, State, state_of
 
 __all__ = [
     "Existing",
@@ -141,10 +142,10 @@ class FileStates:
     """The states of the files of a destination: which have the right bytes already, and what the next restore can know.
 
     Args:
-        cache: What is known since the last time; see `coregw.folders.stat_cache`.
+        cache: What is known since the last time; see `coregw.folders.restore_cache`.
     """
 
-    def __init__(self, cache: StatCache) -> None:
+    def __init__(self, cache: RestoreCache) -> None:
         self._cache = cache
         self._noted: dict[tuple[str, ...], State] = {}
 
@@ -189,7 +190,7 @@ class FileStates:
         """
         if not self._cache.is_kept:
             return
-        targets: dict[str, str] = {}
+        entries: list[tuple[str, State, str]] = []
         newest = 0
         for file in files:
             state = self._noted.get(file.segments)
@@ -199,9 +200,8 @@ class FileStates:
             if changed or (renamed and len(file.segments) == 1):
                 state = _renamed(f"{top}/{path}", state)
             newest = max(newest, state[3])
-            targets[path] = file.target
-            self._cache.note_state(path, state, file.target)
-        self._cache.save("", targets, None, {}, before=_unambiguous_before(partial, newest))
+            entries.append((path, state, file.target))
+        self._cache.save(entries, _unambiguous_before(partial, newest))
 
 
 def _renamed(path: str, state: State) -> State:

@@ -40,7 +40,7 @@ from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput, Unavailable
 from coregw.folders.attributes import FolderEntry
-from coregw.folders.stat_cache import StatCache
+from coregw.folders.restore_cache import RestoreCache
 from coregw.folders.survey import Skipped
 
 __all__ = ["Extras", "Restored", "restore_folder"]
@@ -93,7 +93,7 @@ async def restore_folder(
     delete: bool = False,
     in_place: bool = False,
     extras: Extras = Extras(),  # noqa: B008 - a tuple
-    cache: StatCache | None = None,
+    cache: RestoreCache | None = None,
     started: Callable[[int | None], None] = lambda total: None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> Restored:
@@ -131,7 +131,7 @@ async def restore_folder(
     if any(path[0] == INSIDE for path in _paths(tree)):
         raise refused((INSIDE,), "is the name of the folder for incomplete files")
     skipped = [Skipped(destination.joinpath(*entry.segments), _WHY_SKIPPED) for entry in tree.skipped]
-    work = _Restore(client, destination, tree, extras, cache or StatCache.none(), progress, skipped)
+    work = _Restore(client, destination, tree, extras, cache or RestoreCache.none(), progress, skipped)
     return await (work.update(delete=delete) if has_content or in_place else work.fill())
 
 
@@ -155,7 +155,7 @@ class _Restore:
         destination: Path,
         tree: _Tree,
         extras: Extras,
-        cache: StatCache,
+        cache: RestoreCache,
         progress: Callable[[int], None],
         skipped: list[Skipped],
     ) -> None:

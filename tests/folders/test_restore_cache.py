@@ -1,0 +1,61 @@
+"""The cache of a restored folder: what it knows, and that damage of any kind makes it know nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coregw.folders.caches import cache_file, cache_folder
+from coregw.folders.restore_cache import RestoreCache, state_of
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def status(tmp_path: Path) -> os.stat_result:
+    (tmp_path / "file").write_bytes(b"bytes")
+    return (tmp_path / "file").stat()
+
+
+def saved(folder: Path, status: os.stat_result, before: int) -> bytes:
+    RestoreCache.of(folder).save([("a/b", state_of(status), "target")], before)
+    return cache_file(folder, "restored").read_bytes()
+
+
+def test_a_file_is_known_by_its_whole_state(tmp_path: Path, status: os.stat_result) -> None:
+    saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns) + 1)
+    found = RestoreCache.of(tmp_path)
+    assert found.find("a/b", status) == "target"
+    assert found.find("a", status) is None
+    (tmp_path / "other").write_bytes(b"bytes")
+    assert found.find("a/b", (tmp_path / "other").stat()) is None
+    assert list((cache_folder() / "stat").iterdir()) == [cache_file(tmp_path, "restored")]
+
+
+def test_times_that_a_later_change_could_have_are_not_known(tmp_path: Path, status: os.stat_result) -> None:
+    saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns))
+    assert RestoreCache.of(tmp_path).find("a/b", status) is None
+
+
+def test_a_damaged_cache_or_one_of_another_folder_knows_nothing(tmp_path: Path, status: os.stat_result) -> None:
+    content = saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns) + 1)
+    file = cache_file(tmp_path, "restored")
+    for at in range(len(content)):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        assert RestoreCache.of(tmp_path).find("a/b", status) is None
+        file.write_bytes(content[:at])
+        assert RestoreCache.of(tmp_path).find("a/b", status) is None
+    cache_file(tmp_path / "other", "restored").write_bytes(content)
+    assert RestoreCache.of(tmp_path / "other").find("a/b", status) is None
+
+
+def test_a_cache_that_is_not_kept_writes_nothing(tmp_path: Path, status: os.stat_result) -> None:
+    cache = RestoreCache.none()
+    cache.save([("a/b", state_of(status), "target")], 1 << 62)
+    assert not cache.is_kept
+    assert not (tmp_path / "cache").exists()
