@@ -114,6 +114,10 @@ class Client:
         """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
         return self._run(operations.root.build_sorted(self.settings, sorter, suite))
 
+    def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
+        """Create the map of arcs that are lines, given its root; see `operations.root.build_lines`."""
+        self._run(operations.root.build_lines(self.settings, lines, root, suite))
+
     def create_list(
         self,
         elements: Iterable[CidLike],

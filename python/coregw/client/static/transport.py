@@ -73,6 +73,7 @@ class StaticTransport:
             "/v1/read": self._engine.read,
             "/v1/map-proof": self._engine.map_proof,
             "/v1/scan": self._engine.scan,
+            "/v1/cas/has": self._engine.payloads.held,
         }
 
     def retries(self) -> Retries:

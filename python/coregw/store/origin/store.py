@@ -200,7 +200,7 @@ class OriginStore:
 
     async def _page(self, digest: bytes) -> bytes | None:
         if (asked := self._asked.get(digest)) is not None:
-            with suppress(Exception):  # the page may still be had on its own
+            with suppress(UpstreamDamaged):  # the page may still be had on its own
                 await asyncio.shield(asked)
         if (top := self._tops.pop(digest, None)) is not None:
             return top
@@ -254,11 +254,17 @@ class OriginStore:
                 self._tops[digest] = page
                 if len(self._tops) > _TOPS:
                     self._tops.popitem(last=False)
-            return page
+        except Exception as error:
+            future.set_exception(error)
+            future.exception()  # retrieved, or asyncio would log it if nobody waits
+            raise
         finally:
             if self._asked.get(digest) is future:
                 del self._asked[digest]
-            future.set_result(page)
+            if not future.done():
+                future.set_result(page)
+            del future  # the exception refers to this frame: as a cycle, they would keep what the call used
+        return page
 
     async def _bounded(self, path: str) -> bytes | None:
         """Request a page."""
