@@ -107,6 +107,7 @@ def _batches(root: str) -> Iterator[LargeBody]:
     get = '"profile":"cas.get-batch/v0alpha1"'
     for item in ('""', f'"{EMPTY}"'):
         yield LargeBody("/v1/cas/car", f"CIDs {item}", filled(f'{{{get},"cids":[', item, "]}"), 413)
+    yield LargeBody("/v1/cas/has", "the shortest CIDs", b"\x01\x55\x00\x00" * (SIZE // 4), 413)
     pages = '"profile":"pages.get-batch/v0alpha1"'
     for item in ('""', f'"{bytes(32).hex()}"'):
         yield LargeBody("/v1/pages/car", f"digests {item}", filled(f'{{{pages},"pages":[', item, "]}"), 413)
