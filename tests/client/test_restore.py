@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 import coregw
-from coregw.client import AsyncClient, Client
+from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.folders.names import check_names
 from coregw.client.folders.restore import Restored, restore_folder
-from coregw.errors import InvalidInput, PayloadNotFound, ProofError
+from coregw.errors import InvalidInput, PayloadNotFound, ProofError, TooLarge
 from coregw.folders.attributes import FolderEntry
 from gateways import lying_gateway, names
 
@@ -170,6 +170,34 @@ def test_a_failed_restore_leaves_nothing_behind(
     with pytest.raises(PayloadNotFound):
         restore(gateway, root, tmp_path / "out")
     assert [path.name for path in tmp_path.rglob("*")] == ["out"] * existed
+
+
+@pytest.mark.parametrize("early", [3, 1_100], ids=["on the first page", "on a later page"])
+def test_attributes_are_found_wherever_they_are_listed(
+    gateway: str, client: Client, stored: str, tmp_path: Path, early: int
+) -> None:
+    paths = [f"!{number:04}" for number in range(early)] + [f"z{number:04}" for number in range(1_100)]  # before, after
+    record = coregw.encode_attributes("file", size=7, mode=0o640)[0]
+    records = client.create_root(dict.fromkeys(paths, record))
+    root = client.create_root(dict.fromkeys(paths, stored) | {".coregw/attributes": records})
+    assert restore(gateway, root, tmp_path / "out") == Restored(len(paths), 7 * len(paths))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
+    assert modes == dict.fromkeys(paths, 0o640)
+
+
+def test_a_tree_with_too_many_entries_is_refused(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:
+    paths = [f"z{number}" for number in range(20)]
+    records = client.create_root(dict.fromkeys(paths, coregw.encode_attributes("file", size=7)[0]))
+    root = client.create_root(dict.fromkeys(paths, stored) | {".coregw/attributes": records})
+
+    async def run(limit: int) -> Restored:
+        async with AsyncClient(gateway, ClientSettings(max_entries=limit)) as limited:
+            return await restore_folder(limited, root, tmp_path / "out")
+
+    with pytest.raises(TooLarge, match="more than 40 entries"):  # both maps count
+        anyio.run(run, 40)
+    assert names(tmp_path) == []
+    assert anyio.run(run, 41).files == 20
 
 
 def test_a_tampered_answer_leaves_nothing_behind(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import async_client, counted, gateway_option, interruptible, printable, progress
+from coregw.cli.common import async_client, counted, few_collections, gateway_option, interruptible, printable, progress
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
     """
     import anyio
 
-    with interruptible(), progress("getting the tree") as bar:
+    with interruptible(), few_collections(), progress("getting the tree") as bar:
         done = anyio.run(_get, gateway, root, dest, options, bar)
     for each in done.skipped:
         click.echo(f"coregw: skipped {printable(str(each.file))}: {each.why}", err=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from coregw import _core
 from coregw.client.folders.parallel import for_each
 from coregw.client.folders.source import PayloadSource
-from coregw.client.operations.tree import Leaf
+from coregw.client.operations.tree import PAGE_ENTRIES, last_path
 from coregw.errors import InvalidInput, TooLarge
 from coregw.folders.attributes import (
     ATTRIBUTES_PATH,
@@ -63,7 +62,8 @@ async def list_folder(client: PayloadSource, root: _core.Cid) -> list[FolderEntr
         outside, here, depth = pending.pop()
         if depth > client.settings.max_nesting:
             raise InvalidInput(f"{'/'.join(outside)!r}: maps nest deeper than {client.settings.max_nesting}")
-        for entry in await _list_map(client, here, len(found)):
+        count = _Count(len(found), client.settings.max_entries)
+        for entry in await _list_map(client, here, count):
             placed = entry._replace(segments=outside + entry.segments) if outside else entry
             found.append(placed)
             if entry.kind == "map" and entry.target is not None:
@@ -71,37 +71,82 @@ async def list_folder(client: PayloadSource, root: _core.Cid) -> list[FolderEntr
     return found
 
 
-async def _list_map(client: PayloadSource, root: str, known: int) -> Iterable[FolderEntry]:
-    """List one map with its attributes; `known` entries are listed already."""
-    files = await _entries(client, root, known)
-    bound = next((leaf.target for leaf in files if tuple(leaf.segments) == ATTRIBUTES_PATH), None)
-    records_root = attributes_root(root, bound)
+async def _list_map(client: PayloadSource, root: str, count: _Count) -> Iterable[FolderEntry]:
+    """List one map with its attributes. A page of one is verified while the gateway works on a page of the other."""
+    files = _Listing(client, root, count)
+    await files.add_page()
+    records_root = _records_root(files)
+    if records_root is None:  # then it is not there, or a thousand names come before it
+        await files.add_rest()
+        records_root = _records_root(files)
     if records_root is None:
-        return join_folder(files, ())
-    records = [
-        (leaf.segments, await _attributes(client, leaf))
-        for leaf in await _entries(client, records_root, known + len(files))
-    ]
-    return join_folder(files, records)
+        return join_folder(files.arcs, ())
+    listing = _Listing(client, records_root, count)
+    records: list[tuple[list[str], Attributes]] = []
+
+    async def add_records() -> None:
+        while listing.has_more:
+            for path, target in await listing.add_page():
+                cid = _core.Cid(target)
+                payload = None if cid.hash_name == "identity" else await client.get_payload(cid)
+                records.append((path, _attributes(path, cid, payload)))
+
+    await for_each([files.add_rest, add_records], lambda work: work(), 2)
+    return join_folder(files.arcs, records)
 
 
-async def _entries(client: PayloadSource, root: str, known: int) -> list[Leaf]:
-    leaves: list[Leaf] = []
-    async with aclosing(client.entries(root)) as found:
-        async for leaf in found:
-            leaves.append(leaf)
-            if known + len(leaves) > client.settings.max_entries:
-                raise TooLarge(f"the tree has more than {client.settings.max_entries} entries")
-    return leaves
+@dataclass(slots=True)
+class _Count:
+    """Counts the entries that are listed."""
+
+    listed: int
+    limit: int
+
+    def add(self, entries: int) -> None:
+        self.listed += entries
+        if self.listed > self.limit:
+            raise TooLarge(f"the tree has more than {self.limit} entries")
 
 
-async def _attributes(client: PayloadSource, leaf: Leaf) -> Attributes:
-    cid = _core.Cid(leaf.target)
+class _Listing:
+    """The entries of one map, listed page by page."""
+
+    def __init__(self, client: PayloadSource, root: str, count: _Count) -> None:
+        self.root = root
+        self.arcs: list[tuple[list[str], str]] = []
+        self.has_more = True
+        self._client = client
+        self._count = count
+        self._after: list[str] | None = None
+
+    async def add_page(self) -> list[tuple[list[str], str]]:
+        """List the next page, and return what it has."""
+        page = await self._client.scan(self.root, (), self._after, PAGE_ENTRIES)
+        self._count.add(len(page.entries))
+        self.arcs += page.entries
+        self.has_more = page.more
+        if page.more:
+            self._after = last_path(page)
+        return page.entries
+
+    async def add_rest(self) -> None:
+        """List the pages that follow."""
+        while self.has_more:
+            await self.add_page()
+
+
+def _records_root(files: _Listing) -> str | None:
+    """The root of a map's attributes, if their path is listed."""
+    path = [*ATTRIBUTES_PATH]
+    return attributes_root(files.root, next((target for segments, target in files.arcs if segments == path), None))
+
+
+def _attributes(path: Sequence[str], cid: _core.Cid, payload: bytes | None) -> Attributes:
     try:
-        return decode_attributes(cid, None if cid.hash_name == "identity" else await client.get_payload(cid))
+        return decode_attributes(cid, payload)
     except InvalidInput as error:
-        path = printable("/".join(leaf.segments), 1000)
-        raise InvalidInput(f"the attributes of {path}: {error.message}", code=error.code) from None
+        shown = printable("/".join(path), 1000)
+        raise InvalidInput(f"the attributes of {shown}: {error.message}", code=error.code) from None
 
 
 async def list_parts(client: PayloadSource, entries: Iterable[FolderEntry]) -> list[PlannedFile]:

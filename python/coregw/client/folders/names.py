@@ -26,10 +26,10 @@ def check_names(entries: Sequence[FolderEntry]) -> None:
     """
     files: set[Path] = set()
     folders: set[Path] = set()
-    marks = {mark for mark in ("/", os.sep, os.altsep) if mark}
+    marks = {mark for mark in ("\0", "/", os.sep, os.altsep) if mark}  # one character each
     for path, kind, _, _ in entries:
         for segment in path:
-            if segment in (".", "..") or "\0" in segment or any(mark in segment for mark in marks):
+            if segment in (".", "..") or not marks.isdisjoint(segment):
                 raise refused(path, f"{segment!r} can't be a file name")
         if kind in ("file", "link"):
             if path in files:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from coregw import _core
-from coregw.client.operations.tree import Leaf
-from coregw.client.query import CidLike
+from coregw.client.query import CidLike, PathLike
 from coregw.client.settings import ClientSettings
 
 __all__ = ["PayloadSource"]
@@ -20,8 +18,10 @@ class PayloadSource(Protocol):
     def settings(self) -> ClientSettings:
         """The client's limits."""
 
-    def entries(self, root: CidLike) -> AsyncGenerator[Leaf, None]:
-        """Yield every entry of one map."""
+    async def scan(
+        self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
+    ) -> _core.Scan:
+        """Return one page of a map's entries, proven to have no gaps."""
 
     async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes."""

@@ -17,9 +17,23 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
 from coregw.folders.attributes import ATTRIBUTES_PATH
 
-__all__ = ["Entry", "Leaf", "children", "contents", "entries", "list_elements", "list_size", "locate", "walk"]
+__all__ = [
+    "PAGE_ENTRIES",
+    "Entry",
+    "Leaf",
+    "children",
+    "contents",
+    "entries",
+    "last_path",
+    "list_elements",
+    "list_size",
+    "locate",
+    "walk",
+]
 
-_PAGE_ENTRIES = 1000
+PAGE_ENTRIES = 1000
+"""Entries that one request of a listing asks for."""
+
 _WINDOW_ELEMENTS = 8_000  # below the 10,000 that one answer may have
 
 
@@ -42,12 +56,12 @@ def entries(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> S
     """Yield every entry of one map at and below `prefix`, in key order. Nested maps are entries, and not followed."""
     after: list[str] | None = None
     while True:
-        page = yield from value(settings, scan(root, prefix, after, _PAGE_ENTRIES))
+        page = yield from value(settings, scan(root, prefix, after, PAGE_ENTRIES))
         for segments, target in page.entries:
             yield Item(Leaf(segments, target))
         if not page.more:
             return
-        after = _last_path(page)
+        after = last_path(page)
 
 
 def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stream[Leaf]:
@@ -69,7 +83,7 @@ def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stre
         after: list[str] | None = None
         has_more = True
         while has_more:
-            page = yield from value(settings, scan(here, inside, after, _PAGE_ENTRIES))
+            page = yield from value(settings, scan(here, inside, after, PAGE_ENTRIES))
             count += len(page.entries)
             if count > settings.max_entries:
                 raise TooLarge(f"the tree has more than {settings.max_entries} entries")
@@ -79,7 +93,7 @@ def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stre
                 elif tuple(segments) != ATTRIBUTES_PATH or inside:
                     pending.append((outside + segments, target, [], depth + 1))
             has_more = page.more
-            after = _last_path(page) if has_more else None
+            after = last_path(page) if has_more else None
 
 
 def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tuple[str, list[str]]]:
@@ -120,7 +134,7 @@ def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> 
     after: list[str] | None = None
     directory: str | None = None
     while True:
-        page = yield from value(settings, scan(root, base, after, _PAGE_ENTRIES))
+        page = yield from value(settings, scan(root, base, after, PAGE_ENTRIES))
         for segments, target in page.entries:
             if len(segments) <= len(base) + 1:
                 yield Item(Entry(segments[-1], _core.Cid(target).kind, target))
@@ -129,7 +143,7 @@ def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> 
                 yield Item(Entry(directory, "directory", None))
         if not page.more:
             return
-        after = _last_path(page)
+        after = last_path(page)
         if len(after) > len(base) + 1:
             after = _past_directory(after[: len(base) + 1])
             # A scan excludes the path that it continues after, which may itself be an entry.
@@ -138,7 +152,8 @@ def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> 
                 yield Item(Entry(after[-1], _core.Cid(excluded).kind, excluded))
 
 
-def _last_path(page: _core.Scan) -> list[str]:
+def last_path(page: _core.Scan) -> list[str]:
+    """Return the path that the next page of a listing comes after. Raises `ProofError` if the page is empty."""
     if not page.entries:
         raise ProofError("a listing says that more entries follow, but is empty", check="more")
     return page.entries[-1][0]
