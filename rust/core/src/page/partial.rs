@@ -33,6 +33,9 @@ use crate::tree::writer;
 const NODES: usize = 96;
 const BYTES: usize = 512;
 
+/// What a node takes in a proof besides labels, tails and targets, in bytes: every other node is a stub.
+const TYPICAL_NODE: usize = 20;
+
 /// The maximum number of pages in one interrupt.
 pub(crate) const MAX_MISSING_PAGES: usize = 128;
 
@@ -116,6 +119,13 @@ impl PartialTree {
     #[inline(always)]
     pub(crate) fn of_proof(kind: Kind, suite: Suite) -> Self {
         Self::with(kind, suite, Arena::spare())
+    }
+
+    /// Reserves memory for nodes that a query will load, unless the tree has more than its top already.
+    pub(crate) fn expect(&mut self, nodes: usize) {
+        if self.arena.nodes.len() <= 1 {
+            self.arena.nodes.reserve_exact(nodes);
+        }
     }
 
     /// Decodes a proof of about `max_nodes` nodes at most.
@@ -210,7 +220,9 @@ impl PartialTree {
 
     /// Encodes the tree before any change, with everything pruned that was not visited. O(bytes).
     pub(crate) fn proof(&self) -> Vec<u8> {
-        writer::encode(&self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id))
+        let mut out = Vec::with_capacity(self.arena.bytes.len() + TYPICAL_NODE * self.arena.nodes.len());
+        writer::encode_to(&mut out, &self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id));
+        out
     }
 
     fn page_at(&self, digest: &Digest, linked: Option<Arc<Page>>) -> Attempt<Arc<Page>> {

@@ -72,7 +72,7 @@ pub(crate) struct KeyProof {
 #[inline(always)]
 pub(crate) fn read(suite: Suite, key: &[u8], proof: &[u8]) -> Attempt<KeyProof> {
     let mut encoder = Encoder::new(suite);
-    let mut nodes = Streamed::begin(key, proof, &mut encoder)?;
+    let mut nodes = Streamed::begin(key, proof, Vec::new(), &mut encoder)?;
     loop {
         let digest = encoder.hash();
         if !nodes.has_next(digest, &mut encoder)? {
@@ -116,12 +116,14 @@ struct Lane<'p> {
     item: usize,
     /// The proof, until it has ended.
     nodes: Option<Streamed<'p>>,
+    /// Capacity for the inner nodes of the next proof.
+    above: Vec<Above>,
     encoder: Encoder,
 }
 
 impl<'p> Lane<'p> {
     fn idle(suite: Suite) -> Self {
-        Self { item: 0, nodes: None, encoder: Encoder::new(suite) }
+        Self { item: 0, nodes: None, above: Vec::new(), encoder: Encoder::new(suite) }
     }
 
     /// Begins the next proof, if there is one that is not malformed at its start.
@@ -131,7 +133,7 @@ impl<'p> Lane<'p> {
         results: &mut [Option<Attempt<KeyProof>>],
     ) {
         for (item, (key, proof)) in proofs {
-            match Streamed::begin(key, proof, &mut self.encoder) {
+            match Streamed::begin(key, proof, std::mem::take(&mut self.above), &mut self.encoder) {
                 Ok(nodes) => {
                     (self.item, self.nodes) = (item, Some(nodes));
                     return;
@@ -152,7 +154,9 @@ impl<'p> Lane<'p> {
             Ok(false) => Some(Ok(nodes.shown(digest))),
             Err(interrupt) => Some(Err(interrupt)),
         };
-        self.nodes = None;
+        if let Some(Streamed { above, .. }) = self.nodes.take() {
+            self.above = above;
+        }
     }
 }
 
@@ -196,11 +200,13 @@ impl<'p> Nodes for Streamed<'p> {
 }
 
 impl<'p> Streamed<'p> {
-    /// Descends to the key, and encodes the last node.
+    /// Descends to the key, and encodes the last node. Uses the capacity of `above`.
     #[inline(always)]
-    fn begin(key: &[u8], proof: &'p [u8], encoder: &mut Encoder) -> Attempt<Self> {
+    fn begin(key: &[u8], proof: &'p [u8], mut above: Vec<Above>, encoder: &mut Encoder) -> Attempt<Self> {
         let reader = PrunedReader { bytes: proof, at: 0 };
-        let mut nodes = Self { reader, last: Last::Empty, above: Vec::with_capacity(DEPTH), count: 0, target: None };
+        above.clear();
+        above.reserve(DEPTH);
+        let mut nodes = Self { reader, last: Last::Empty, above, count: 0, target: None };
         let landing = descend(&mut nodes, (), 0, &mut ToKey(key))?;
         encoder.put(0, key);
         nodes.end(&landing, encoder)?;

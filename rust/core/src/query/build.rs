@@ -92,7 +92,7 @@ impl Builder {
     /// Adds the node that the encoder holds.
     #[inline]
     fn add(&mut self, sum: Summary, node: NewNode, below: Below) -> Attempt<()> {
-        let place = self.pending.add(node, self.encoder.encoding(), below);
+        let place = self.pending.add(node, &mut self.encoder, below);
         self.open.push(Open { sum, place });
         if self.pending.is_full() { self.hash() } else { Ok(()) }
     }

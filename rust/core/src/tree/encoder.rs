@@ -238,6 +238,12 @@ impl Encoder {
         &self.line.buffer[self.line.start..self.line.end]
     }
 
+    /// The encoding that was assembled last, padded for SHA-256.
+    #[inline(always)]
+    pub fn padded(&mut self) -> &[[u8; lanes::BLOCK_BYTES]] {
+        self.line.padded()
+    }
+
     /// Hashes the encoding that was assembled last.
     #[inline(always)]
     pub fn hash(&mut self) -> Digest {
@@ -252,7 +258,7 @@ impl Encoder {
             Suite::Sha2_256 => {
                 let (mut messages, mut count): ([&[_]; lanes::LANES], _) = ([&[]; lanes::LANES], 0);
                 for (encoder, message) in encoders.zip(&mut messages) {
-                    *message = encoder.line.padded();
+                    *message = encoder.padded();
                     count += 1;
                 }
                 lanes::hash_padded(&messages[..count], &mut digests[..count]);

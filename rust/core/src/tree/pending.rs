@@ -15,6 +15,7 @@ use coregw_lanes as lanes;
 use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
+use crate::tree::encoder::Encoder;
 use crate::tree::node::Summary;
 
 /// The bytes of encodings after which they are hashed: enough nodes to fill the lanes on most levels, few enough to stay
@@ -110,19 +111,23 @@ impl<T: Copy> PendingNodes<T> {
         Some(pending)
     }
 
-    /// Adds a node, and returns its place. O(bytes).
+    /// Adds the node whose encoding `encoder` holds, and returns its place. O(bytes).
     #[inline]
-    pub(crate) fn add(&mut self, node: T, encoding: &[u8], below: Below) -> u32 {
+    pub(crate) fn add(&mut self, node: T, encoder: &mut Encoder, below: Below) -> u32 {
         // A place that is not held is `KNOWN`.
         let above = |place: u32| self.waiting.get(place as usize).map_or(0, |child| child.level + 1);
         let level = above(below.places[0]).max(above(below.places[1]));
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(encoding);
-        self.bytes.extend_from_slice(&[0; lanes::PADDING_BYTES]);
-        let padded = lanes::pad(&mut self.bytes[start..], encoding.len()).len();
-        self.bytes.truncate(start + lanes::BLOCK_BYTES * padded);
-        let place = self.waiting.len() as u32;
-        self.waiting.push(Waiting { node, start: start as u32, len: encoding.len() as u16, level, below });
+        match encoder.padded() {
+            // Most nodes have two blocks. Copies of constant length are inlined.
+            [first, second] => {
+                self.bytes.extend_from_slice(first);
+                self.bytes.extend_from_slice(second);
+            }
+            blocks => self.bytes.extend_from_slice(blocks.as_flattened()),
+        }
+        let (place, len) = (self.waiting.len() as u32, encoder.encoding().len() as u16);
+        self.waiting.push(Waiting { node, start: start as u32, len, level, below });
         place
     }
 

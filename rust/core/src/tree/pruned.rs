@@ -265,7 +265,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
                     }
                     _ => Below::NOTHING,
                 };
-                self.arena.node_mut(id).home = pending.add(id, self.encoder.encoding(), below);
+                self.arena.node_mut(id).home = pending.add(id, self.encoder, below);
                 if pending.is_full() {
                     self.hash_pending();
                 }
