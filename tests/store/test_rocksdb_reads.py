@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,3 +52,34 @@ async def test_downloads_leave_threads_to_short_reads(tmp_path: Path, monkeypatc
         finally:
             goes_on.set()
         assert await asyncio.gather(*downloads) == [len(data)] * DOWNLOADS
+
+
+@pytest.mark.anyio
+async def test_a_download_that_waits_to_be_read_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytes(2 * CHUNK_BYTES)
+    multihash = b"\x12\x20" + hashlib.sha256(data).digest()
+    goes_on = threading.Event()
+    get = Database.get
+    chunks_read = 0
+
+    def slow_after_the_first(database: Database, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        nonlocal chunks_read
+        chunks_read += family is Family.CHUNKS
+        if chunks_read > 1:
+            goes_on.wait()
+        return get(database, family, keys)
+
+    monkeypatch.setattr(Database, "get", slow_after_the_first)
+    async with RocksStore(Database(tmp_path, 1 << 20, salvage=False), reserve_bytes=0, read_threads=2) as store:
+        async with store.begin_payload() as writer:
+            await writer.write(data)
+            await writer.commit(multihash)
+        chunks = store.read_payload(multihash, 0, len(data))
+        first = await anext(chunks)
+        following = asyncio.ensure_future(anext(chunks))
+        while chunks_read < 2:
+            await asyncio.sleep(0)
+        while_waiting = sys.getrefcount(first)
+        goes_on.set()
+        assert await following == data[CHUNK_BYTES:]
+        assert while_waiting <= 2  # this test's, and that of the call

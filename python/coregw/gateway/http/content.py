@@ -108,3 +108,4 @@ async def gated(chunks: AsyncIterator[bytes], reads: asyncio.Semaphore) -> Async
             if chunk is None:
                 return
             yield chunk
+            del chunk  # not held while the next one waits for its turn

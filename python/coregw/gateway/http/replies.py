@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive, Send
@@ -74,16 +74,34 @@ async def _stream(body: AsyncGenerator[bytes, None], receive: Receive, send: Sen
     disconnected = asyncio.ensure_future(_disconnection(receive))
     try:
         async with aclosing(body) as chunks:
-            async for chunk in chunks:
-                await asyncio.sleep(0)  # a store that never waits would keep the disconnection from being noticed
-                if disconnected.done():
-                    return
+            chunk = await anext(chunks, None)  # at once: a place for which there was room may be taken otherwise
+            while chunk is not None:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                del chunk  # not held until the next one has its turn
                 # An empty part waits until the client has read this one. Otherwise the next would be held as well.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
+                chunk = await _next_unless(disconnected, chunks)
+            if disconnected.done():
+                return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
         disconnected.cancel()
+
+
+async def _next_unless(disconnected: asyncio.Future[None], chunks: AsyncGenerator[bytes, None]) -> bytes | None:
+    """Return the next chunk; None after the last one, or at once if the client disconnects."""
+    following: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(chunks, None))
+    either: list[asyncio.Future[Any]] = [following, disconnected]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return None if disconnected.done() else await following
+    finally:
+        if not following.done():
+            following.cancel()
+            await asyncio.wait([following])  # only then can the generator be closed
+        if not following.cancelled():
+            following.exception()  # retrieved, or asyncio would log it
+        del following, either  # an exception refers to this frame: as a cycle, they would keep the chunk
 
 
 async def _disconnection(receive: Receive) -> None:

@@ -100,6 +100,7 @@ class Places:
                 async for chunk in chunks:
                     place.waits_since = self.now()
                     yield chunk
+                    del chunk  # not held while the next one is awaited
                     place.waits_since = None
             finally:
                 self.leave(place)

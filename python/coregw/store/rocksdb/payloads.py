@@ -110,6 +110,7 @@ class Payloads:
             piece = chunk[start - offset : stop - offset]
             start, number, chunk = start + len(piece), number + 1, None
             yield piece
+            del piece  # not held while the next one waits to be read
 
     async def _require_held(self, multihash: bytes, row: PayloadRow) -> None:
         """Raise `PayloadNotFound` if a payload was removed while it was read."""
