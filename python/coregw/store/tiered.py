@@ -25,20 +25,19 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from typing import IO, Final, NamedTuple, NoReturn, TypeVar, cast
+from contextlib import aclosing
+from typing import IO, Final, NamedTuple, NoReturn, cast
 
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable
-from coregw.store import CHUNK_BYTES, PayloadWriter, Stored, Table
-from coregw.store.arguments import check_range, check_renewal, check_whole_payload
+from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.arguments import check_range
 from coregw.store.collection import CollectableStore, Collection
 from coregw.store.origin import OriginStore
+from coregw.store.reading import ReadingStore, for_each, range_of, whole_of
 
 __all__ = ["TierFigures", "TieredStore", "open_tiered"]
 
 _log = logging.getLogger(__name__)
-
-R = TypeVar("R")
 
 _ROOT: Final = b"e"
 """The first byte of the keys of `Table.RECORDS` that say that the upstream holds a root."""
@@ -88,7 +87,7 @@ async def open_tiered(local: CollectableStore, origin: OriginStore, max_bytes: i
     return store
 
 
-class TieredStore:
+class TieredStore(ReadingStore):
     """See the module; made by `open_tiered`."""
 
     def __init__(self, local: CollectableStore, origin: OriginStore, max_bytes: int) -> None:
@@ -130,10 +129,6 @@ class TieredStore:
             upstream.received,
         )
 
-    @property
-    def expiries(self) -> int:
-        return 0
-
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -148,36 +143,6 @@ class TieredStore:
     ) -> list[tuple[bytes, bytes]]:
         rows = await self._local.list_rows(table, prefix, after, limit)
         return [row for row in rows if not row[0].startswith(_ROOT)]
-
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
-        """Look payloads up: nothing here has a date. Roots are renewed for writes alone, which are refused."""
-        check_renewal(kind)
-        if kind is Stored.ROOTS:
-            self._refuse()
-        return await self.stat_payloads(keys)
-
-    async def put(
-        self,
-        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
-        durable: bool = True,
-        requires: Sequence[bytes] = (),
-        since: int | None = None,
-    ) -> int:
-        self._refuse()
-
-    async def compare_and_set(
-        self,
-        table: Table,
-        key: bytes,
-        expected: bytes | None,
-        value: bytes,
-        further: Sequence[tuple[bytes, bytes]] = (),
-        requires: Sequence[bytes] = (),
-    ) -> bool:
-        self._refuse()
-
-    async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
-        self._refuse()
 
     async def _rows(
         self,
@@ -253,12 +218,6 @@ class TieredStore:
 
     # --- payloads -----------------------------------------------------------------------------------------------------
 
-    def begin_payload(self) -> PayloadWriter:
-        self._refuse()
-
-    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-        self._refuse()
-
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """Return the sizes of payloads. Of those that are not kept, they are what the upstream says."""
         sizes = dict(zip(multihashes, await self._local.stat_payloads(multihashes), strict=True))
@@ -272,7 +231,7 @@ class TieredStore:
             if payload is not None:
                 self._hit(_PAYLOAD + multihash, len(payload))
         missing = [multihash for multihash, payload in found.items() if payload is None]
-        found |= zip(missing, await _gathered(map(self._whole, missing)), strict=True)
+        found |= zip(missing, await for_each(self._whole, missing), strict=True)
         return [found[multihash] for multihash in multihashes]
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -293,20 +252,12 @@ class TieredStore:
         if file is None:
             raise PayloadNotFound(f"the payload {multihash.hex()} is not held by {self._origin.upstream.url}")
         with file:
-            file.seek(start)
-            left = -1 if end is None else end - start
-            while left and (part := file.read(CHUNK_BYTES if left < 0 else min(left, CHUNK_BYTES))):
-                left -= len(part) if left > 0 else 0
+            for part in range_of(file, start, end):
                 yield part
 
     async def _whole(self, multihash: bytes) -> bytes | None:
         file = await self._payload(multihash)
-        if file is None:
-            return None
-        with file:
-            check_whole_payload(multihash, file.seek(0, 2))
-            file.seek(0)
-            return file.read()
+        return None if file is None else whole_of(file, multihash)
 
     async def _payload(self, multihash: bytes) -> IO[bytes] | None:
         """Request a payload, and keep it. If another task is loading it, copy what that has kept."""
@@ -434,15 +385,3 @@ class TieredStore:
     def _refuse(self) -> NoReturn:
         where = self._origin.upstream.url
         raise InvalidInput(f"this is an edge, which takes no writes: send them to {where}", code="read_only")
-
-
-async def _gathered(calls: Iterable[Awaitable[R]]) -> list[R]:
-    """Await all calls; if one fails, the others are cancelled."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return [await task for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
-        with suppress(Exception):
-            await asyncio.gather(*tasks, return_exceptions=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from tempfile import SpooledTemporaryFile
-from typing import IO, Final, NoReturn, TypeVar
+from typing import IO, Final, NoReturn
 
 from coregw.errors import InvalidInput, PayloadNotFound, TooLarge, Unavailable, UpstreamDamaged
-from coregw.store import CHUNK_BYTES, PayloadWriter, Stored, Table
-from coregw.store.arguments import check_listing, check_range, check_renewal, check_whole_payload
+from coregw.store import CHUNK_BYTES, Table
+from coregw.store.arguments import check_listing, check_range
 from coregw.store.origin.blocks import blocks_of
 from coregw.store.origin.upstream import (
     MAX_PAGE_BYTES,
@@ -23,11 +23,10 @@ from coregw.store.origin.upstream import (
     payload_path,
     root_path,
 )
+from coregw.store.reading import ReadingStore, for_each, range_of, whole_of
 
 __all__ = ["OriginStore"]
 
-K = TypeVar("K")
-R = TypeVar("R")
 
 _BATCH_PAGES: Final = 256
 """The number of pages in one request to a gateway, which may have 4 MiB."""
@@ -43,7 +42,7 @@ _THREAD_PAGES: Final = 8
 """More pages than these are checked in a worker thread."""
 
 
-class OriginStore:
+class OriginStore(ReadingStore):
     """Reads from an `Upstream`, checks everything, and keeps nothing but a few top pages.
 
     Args:
@@ -61,10 +60,6 @@ class OriginStore:
         """The requests for roots in progress, by digest: their pages need no request of their own."""
         self._is_closed = False
 
-    @property
-    def expiries(self) -> int:
-        return 0
-
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -72,7 +67,7 @@ class OriginStore:
         if table is Table.PAGES:
             return await self._pages(keys)
         if table is Table.ROOTS:
-            pages = await self._each(self._root, keys)
+            pages = await for_each(self._root, keys)
             return [None if page is None else b"" for page in pages]
         return [None] * len(keys)
 
@@ -83,52 +78,16 @@ class OriginStore:
         check_listing(prefix, limit)
         return []
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
-        """Look payloads up: nothing here has a date. Roots are renewed for writes alone, which are refused."""
-        check_renewal(kind)
-        if kind is Stored.ROOTS:
-            self._refuse()
-        return await self.stat_payloads(keys)
-
-    async def put(
-        self,
-        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
-        durable: bool = True,
-        requires: Sequence[bytes] = (),
-        since: int | None = None,
-    ) -> int:
-        self._refuse()
-
-    async def compare_and_set(
-        self,
-        table: Table,
-        key: bytes,
-        expected: bytes | None,
-        value: bytes,
-        further: Sequence[tuple[bytes, bytes]] = (),
-        requires: Sequence[bytes] = (),
-    ) -> bool:
-        self._refuse()
-
-    async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
-        self._refuse()
-
     # --- payloads -----------------------------------------------------------------------------------------------------
-
-    def begin_payload(self) -> PayloadWriter:
-        self._refuse()
-
-    async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-        self._refuse()
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """Ask for the sizes of payloads. They are what the upstream says: only reading a payload checks it."""
         self._require_open()
-        return await self._each(lambda multihash: self.upstream.size(payload_path(multihash)), multihashes)
+        return await for_each(lambda multihash: self.upstream.size(payload_path(multihash)), multihashes)
 
     async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
         self._require_open()
-        return await self._each(self._small_payload, multihashes)
+        return await for_each(self._small_payload, multihashes)
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Read a range of a payload. All of the payload is read and checked first: a part of it can't be checked."""
@@ -137,10 +96,7 @@ class OriginStore:
         if file is None:
             raise PayloadNotFound(f"the payload {multihash.hex()} is not held by {self.upstream.url}")
         with file:
-            file.seek(start)
-            left = -1 if end is None else end - start
-            while left and (chunk := file.read(CHUNK_BYTES if left < 0 else min(left, CHUNK_BYTES))):
-                left -= len(chunk) if left > 0 else 0
+            for chunk in range_of(file, start, end):
                 yield chunk
 
     async def open_payload(self, multihash: bytes) -> IO[bytes] | None:
@@ -191,11 +147,11 @@ class OriginStore:
         found: dict[bytes, bytes | None] = {}
         if self.upstream.has_batches and len(missing) >= _MIN_BATCH_PAGES:
             starts = range(0, len(missing), _BATCH_PAGES)
-            parts = await self._each(self._batch, [missing[at : at + _BATCH_PAGES] for at in starts])
+            parts = await for_each(self._batch, [missing[at : at + _BATCH_PAGES] for at in starts])
             for part in parts:
                 found |= part
         rest = [digest for digest in distinct if digest not in found]
-        found |= zip(rest, await self._each(self._page, rest), strict=True)
+        found |= zip(rest, await for_each(self._page, rest), strict=True)
         return [found[digest] for digest in digests]
 
     async def _page(self, digest: bytes) -> bytes | None:
@@ -276,25 +232,7 @@ class OriginStore:
 
     async def _small_payload(self, multihash: bytes) -> bytes | None:
         file = await self.open_payload(multihash)
-        if file is None:
-            return None
-        with file:
-            check_whole_payload(multihash, file.seek(0, 2))
-            file.seek(0)
-            return file.read()
-
-    async def _each(self, function: Callable[[K], Awaitable[R]], keys: Sequence[K]) -> list[R]:
-        """Call a function for each key, concurrently; if one call fails, the others are cancelled."""
-        if len(keys) == 1:
-            return [await function(keys[0])]
-        tasks = [asyncio.ensure_future(function(key)) for key in keys]
-        try:
-            return await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        return None if file is None else whole_of(file, multihash)
 
     def _damaged(self, path: str, why: str) -> UpstreamDamaged:
         return UpstreamDamaged(f"{self.upstream.url}{path}: {why}; nothing of it is used")
