@@ -95,11 +95,6 @@ class PageCheck:
                 for digest in links.pages:
                     self._require(digest, links.root, known, first, end)
 
-    def note_root(self, root: bytes, harm: Harm) -> None:
-        """Note that something is wrong with a root (binary CID)."""
-        digest = root[-_DIGEST_BYTES:]
-        self.harms[digest] = self.harms.get(digest, Harm(0)) | harm
-
     def spread(self, payloads: dict[bytes, Harm], is_held: Callable[[bytes], bool]) -> None:
         """Carry harm up to all pages above it: from pages, and from payloads by their multihashes.
 

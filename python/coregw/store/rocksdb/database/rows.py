@@ -172,11 +172,6 @@ class Rows:
         """The free space on the disk that this user may use."""
         return shutil.disk_usage(self.path).free
 
-    def become_read_only(self, damage: StoreDamaged) -> None:
-        """Write nothing any more, since a write met damage. Reads go on with what RocksDB has open."""
-        if self.read_only is None:
-            self.read_only = ReadOnly(self.path, advised(damage), is_lossy=False)
-
     def _family(self, family: Family) -> Rdict:
         try:
             return self._families[family]
