@@ -52,6 +52,23 @@ def run_until_dead(path: Path, main: str) -> list[str]:
     return printed.splitlines()
 
 
+def killed_with_several_logs(path: Path) -> list[str]:
+    """Make a store that needs several logs, and kill its process; the names of the logs."""
+    run_until_dead(
+        path,
+        """
+        store = await open_store(path)
+        await store.put({Table.RECORDS: [(b"key", b"value")]})  # stays in the first log
+        for i in range(30):
+            await upload(store, random.Random(i).randbytes(CHUNK_BYTES))
+        die()
+        """,
+    )
+    logs = [log.name for log in (path / "rocksdb").glob("*.log")]
+    assert len(logs) > 1
+    return logs
+
+
 def kill_after(path: Path, main: str, is_enough: Callable[[list[str]], bool]) -> list[str]:
     """Run a process and kill it when it has printed enough; the complete lines it printed."""
     with start(path, main) as process:

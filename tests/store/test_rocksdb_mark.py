@@ -19,6 +19,7 @@ from coregw.store.rocksdb.mark.records import complete_end
 from store.rocksdb_support import (
     are_held,
     forget_mark,
+    killed_with_several_logs,
     log_file,
     put_pages,
     put_roots,
@@ -113,18 +114,7 @@ async def test_a_removed_newest_log_is_damage(copy: Path) -> None:
 
 
 async def test_each_of_several_logs_is_required(tmp_path: Path) -> None:
-    run_until_dead(
-        tmp_path / "whole",
-        """
-        store = await open_store(path)
-        await store.put({Table.RECORDS: [(b"key", b"value")]})  # stays in the first log
-        for i in range(30):
-            await upload(store, random.Random(i).randbytes(CHUNK_BYTES))
-        die()
-        """,
-    )
-    logs = [log.name for log in (tmp_path / "whole" / "rocksdb").glob("*.log")]
-    assert len(logs) > 1
+    logs = killed_with_several_logs(tmp_path / "whole")
     for name in logs:
         copy = tmp_path / f"without-{name}"
         shutil.copytree(tmp_path / "whole", copy)

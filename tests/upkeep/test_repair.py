@@ -19,7 +19,7 @@ import pytest
 
 from coregw._core import Cid
 from coregw.upkeep.integrity.repair import repair_store
-from store.rocksdb_support import run_until_dead
+from store.rocksdb_support import killed_with_several_logs
 from upkeep.damage_support import HOWS, KINDS, Served, Truth, fill, harm, served
 
 SEEDS = int(os.environ.get("COREGW_DAMAGE_SEEDS", "1"))
@@ -118,18 +118,7 @@ def test_a_repair_of_a_sound_store_loses_nothing(bases: dict[str, Base], tmp_pat
 
 
 def test_each_of_several_logs_is_missed_and_what_it_had_may_be_lost(tmp_path: Path) -> None:
-    run_until_dead(
-        tmp_path / "whole",
-        """
-        store = await open_store(path)
-        await store.put({Table.RECORDS: [(b"key", b"value")]})  # stays in the first log
-        for i in range(30):
-            await upload(store, random.Random(i).randbytes(CHUNK_BYTES))
-        die()
-        """,
-    )
-    logs = [log.name for log in (tmp_path / "whole" / "rocksdb").glob("*.log")]
-    assert len(logs) > 1
+    logs = killed_with_several_logs(tmp_path / "whole")
     assert fsck(tmp_path / "whole").returncode == 0
     for name in logs:
         copy = tmp_path / f"without-{name}"
