@@ -25,6 +25,7 @@ from typing import IO, Final, Self
 
 from coregw.errors import InvalidInput
 from coregw.store.origin import page_path, payload_path, root_path
+from coregw.syncing import sync_path
 
 __all__ = ["MARK", "NO_PAYLOADS", "TEMPORARY", "StaticFolder"]
 
@@ -72,7 +73,7 @@ class StaticFolder:
         if not self.payloads:
             lacks_payloads.touch()
         os.fsync(self._mark.fileno())
-        _sync_folder(self.top)
+        sync_path(self.top)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -154,7 +155,7 @@ class StaticFolder:
                 new.flush()
                 os.fsync(new.fileno())
         if is_durable:
-            _sync_folder(self._file(path).parent)
+            sync_path(self._file(path).parent)
 
     def _record(self, scope: str, name: str) -> Path:
         return self._file(f"/admin/v1/scopes/{scope}/roots/{name}")
@@ -180,11 +181,3 @@ class _NewFile:
             self._partial.replace(self._path)
         else:
             self._partial.unlink()
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,8 +19,9 @@ import msgspec
 
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.layout import FORMAT_VERSION
-from coregw.store.rocksdb.mark import require_durable, sync_directory
+from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.statuses import translated
+from coregw.syncing import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ def _create(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in reversed(missing):
-        sync_directory(each.parent)
+        sync_path(each.parent)
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -189,7 +190,7 @@ def _write(path: Path, state: State) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path / MARKER)
-    sync_directory(path)
+    sync_path(path)
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
+from coregw.syncing import sync_path
 
-__all__ = ["Advance", "copy", "digest", "make_directory", "replace_durably", "sync_directory", "using"]
+__all__ = ["Advance", "copy", "digest", "make_directory", "replace_durably", "using"]
 
 Advance = Callable[[int], None]
 """Called with the number of bytes done. May raise, to cancel what is being done."""
@@ -86,7 +87,7 @@ def replace_durably(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
-    sync_directory(path.parent)
+    sync_path(path.parent)
 
 
 def make_directory(path: Path) -> None:
@@ -94,16 +95,7 @@ def make_directory(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in reversed(missing):
-        sync_directory(each.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_path(each.parent)
 
 
 def _read(file: BinaryIO, path: Path) -> bytes:

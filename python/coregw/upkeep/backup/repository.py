@@ -24,7 +24,8 @@ from typing import Final, Literal, Self
 import msgspec
 
 from coregw.errors import InvalidInput, NotFound, StoreDamaged, Unavailable
-from coregw.upkeep.backup.files import Advance, copy, make_directory, replace_durably, sync_directory, using
+from coregw.syncing import sync_path
+from coregw.upkeep.backup.files import Advance, copy, make_directory, replace_durably, using
 from coregw.upkeep.backup.manifest import FORMAT_VERSION, Generation, StoredFile, decode_manifest, encode_manifest
 
 __all__ = ["MARKER", "Repository"]
@@ -172,13 +173,13 @@ class Repository:
 
     def write(self, generation: Generation) -> None:
         """Make a generation, whose files the pool has, part of the repository. Durable and atomic. Raises `OSError`."""
-        sync_directory(self._files)
+        sync_path(self._files)
         replace_durably(self._manifest(generation.number), encode_manifest(generation))
 
     def forget(self, number: int) -> None:
         """Remove a generation; `sweep` then removes its files. Raises `OSError`."""
         self._manifest(number).unlink()
-        sync_directory(self._generations)
+        sync_path(self._generations)
 
     def sweep(self) -> int:
         """Remove what no generation names, if all manifests can be read. Returns the bytes freed. Raises `OSError`."""

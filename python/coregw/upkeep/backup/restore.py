@@ -21,8 +21,9 @@ import msgspec
 
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.store.rocksdb import DATABASE, MARKER
+from coregw.syncing import sync_path
 from coregw.upkeep.backup.check import check_store, open_and_close
-from coregw.upkeep.backup.files import copy, make_directory, sync_directory, using
+from coregw.upkeep.backup.files import copy, make_directory, using
 from coregw.upkeep.backup.manifest import Generation
 from coregw.upkeep.backup.repository import Repository
 from coregw.upkeep.backup.track import Track
@@ -147,12 +148,12 @@ def _copy(repository: Repository, generation: Generation, restoring: Path, track
         if found != (file.size, file.sha256):
             raise StoreDamaged(f"{place}, {file.path} of generation {generation.number}, is damaged")
     for folder in folders:
-        sync_directory(folder)
+        sync_path(folder)
 
 
 def _move(restoring: Path, data: Path) -> None:
     """Move a complete store to its place, the marker last."""
     (restoring / DATABASE).rename(data / DATABASE)
-    sync_directory(data)
+    sync_path(data)
     (restoring / MARKER).rename(data / MARKER)
-    sync_directory(data)
+    sync_path(data)

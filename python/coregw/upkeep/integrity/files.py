@@ -15,6 +15,7 @@ from typing import Final
 
 from coregw.errors import InvalidInput, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, MARKER, mark_ready
+from coregw.syncing import sync_path
 
 __all__ = ["HEALING", "KEPT", "exclusive", "fresh_directory", "put_in_place", "readable", "require_store", "snapshot"]
 
@@ -136,7 +137,7 @@ def put_in_place(data: Path, new: Path) -> Path:
     if marker.is_file():
         shutil.copy2(marker, kept / MARKER)
     mark_ready(data)
-    _sync_directory(data)
+    sync_path(data)
     return kept
 
 
@@ -176,17 +177,8 @@ def _exchange(one: Path, other: Path) -> bool:
 def _sync_tree(path: Path) -> None:
     for folder, _, names in os.walk(path):
         for name in names:
-            _sync_directory(Path(folder) / name)
-        _sync_directory(Path(folder))
-
-
-def _sync_directory(path: Path) -> None:
-    """Sync a directory, or a file."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync_path(Path(folder) / name)
+        sync_path(Path(folder))
 
 
 def _is_running(number: str) -> bool:

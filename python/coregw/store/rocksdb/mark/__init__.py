@@ -6,7 +6,6 @@ of these files, and `require_durable` refuses a store in which there is less. ``
 """
 
 from coregw.store.rocksdb.mark.check import drop_torn_ends, require_durable
-from coregw.store.rocksdb.mark.file import sync_directory
 from coregw.store.rocksdb.mark.tracker import HighWaterMark
 
-__all__ = ["HighWaterMark", "drop_torn_ends", "require_durable", "sync_directory"]
+__all__ = ["HighWaterMark", "drop_torn_ends", "require_durable"]

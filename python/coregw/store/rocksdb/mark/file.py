@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from coregw.errors import StoreDamaged
+from coregw.syncing import sync_path
 
-__all__ = ["MARK", "SESSION_BYTES", "Durable", "Extent", "MarkFile", "locked_mark", "read_mark", "sync_directory"]
+__all__ = ["MARK", "SESSION_BYTES", "Durable", "Extent", "MarkFile", "locked_mark", "read_mark"]
 
 MARK: Final = "coregw-mark"
 """The file's name in RocksDB's directory; RocksDB ignores it."""
@@ -83,7 +84,7 @@ class MarkFile:
                 file.write(durable)
                 file.sync()
             unfinished.replace(database / MARK)
-            sync_directory(database)
+            sync_path(database)
         except BaseException:
             os.close(descriptor)
             raise
@@ -133,15 +134,6 @@ def locked_mark(database: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
-
-
-def sync_directory(path: Path) -> None:
-    """Make the entries of a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _encode(sequence: int, durable: Durable) -> bytes:

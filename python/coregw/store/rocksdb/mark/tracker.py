@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from coregw.store.rocksdb.mark.claims import encode_claim
-from coregw.store.rocksdb.mark.file import SESSION_BYTES, Durable, Extent, MarkFile, sync_directory
+from coregw.store.rocksdb.mark.file import SESSION_BYTES, Durable, Extent, MarkFile
 from coregw.store.rocksdb.mark.names import current_manifest, log_name, log_numbers, manifest_name
 from coregw.store.rocksdb.mark.records import complete_end
+from coregw.syncing import sync_path
 
 __all__ = ["HighWaterMark"]
 
@@ -129,5 +130,5 @@ class HighWaterMark:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 end = complete_end(data, before.size, size)
             if before.size == 0:
-                sync_directory(self._database)  # CURRENT was replaced
+                sync_path(self._database)  # CURRENT was replaced
             self._manifest = Extent(number, end)
