@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use core::Suite;
 use coregw_core as core;
+use coregw_ops::folder::FolderRoots;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -169,6 +170,24 @@ fn find(hashed: &Hashed, index: usize, xattrs: bool, signals: &Signals) -> Found
 /// A record: the path, the target, and the record's bytes.
 type RecordTuple<'py> = (String, Bound<'py, PyString>, Bound<'py, PyBytes>);
 
+/// The roots of both maps of a folder as text; see `HashedFolder.roots`.
+pub(super) type RootsTuple<'py> = (Bound<'py, PyString>, Option<Bound<'py, PyString>>);
+
+/// Calls what computes the roots of both maps, with what these words say recorded, while Python runs on.
+pub(super) fn roots_by<'py>(
+    py: Python<'py>,
+    attributes: &str,
+    owner: bool,
+    compute: impl FnOnce(Recorded, &Signals) -> Result<FolderRoots, core::Error> + Send,
+) -> PyResult<RootsTuple<'py>> {
+    let recorded = call(|| Recorded::new(attributes, owner))?;
+    let signals = Signals::new();
+    let roots = detach::run(py, Work::Unbounded, || compute(recorded, &signals));
+    signals.result()?;
+    let roots = roots?;
+    Ok((text(py, &roots.root.cid()), roots.attributes.map(|root| text(py, &root.cid()))))
+}
+
 #[pymethods]
 impl HashedFolder {
     fn __len__(&self) -> usize {
@@ -241,18 +260,8 @@ impl HashedFolder {
     ///     InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
     ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
-    fn roots<'py>(
-        &self,
-        py: Python<'py>,
-        attributes: &str,
-        owner: bool,
-    ) -> PyResult<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)> {
-        let recorded = call(|| Recorded::new(attributes, owner))?;
-        let signals = Signals::new();
-        let roots = detach::run(py, Work::Unbounded, || self.hashed.roots(recorded, &signals));
-        signals.result()?;
-        let roots = roots?;
-        Ok((text(py, &roots.root.cid()), roots.attributes.map(|root| text(py, &root.cid()))))
+    fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {
+        roots_by(py, attributes, owner, |recorded, signals| self.hashed.roots(recorded, signals))
     }
 
     /// Return the records of the map of attributes: path, target, and the record's bytes. O(entries).

@@ -23,8 +23,8 @@ use crate::cid::{CidLike, text};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
+use super::folder::{RootsTuple, roots_by};
 use super::hashed::{Hashed, Recorded, Totals};
-use super::signals::Signals;
 use super::survey::Survey;
 
 use batch::BATCH_PAYLOADS;
@@ -248,18 +248,8 @@ impl FolderUpload {
     /// Raises:
     ///     InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
-    fn roots<'py>(
-        &self,
-        py: Python<'py>,
-        attributes: &str,
-        owner: bool,
-    ) -> PyResult<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)> {
-        let recorded = call(|| Recorded::new(attributes, owner))?;
-        let signals = Signals::new();
-        let roots = detach::run(py, Work::Unbounded, || self.reading.hashed().roots(recorded, &signals));
-        signals.result()?;
-        let roots = roots?;
-        Ok((text(py, &roots.root.cid()), roots.attributes.map(|root| text(py, &root.cid()))))
+    fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {
+        roots_by(py, attributes, owner, |recorded, signals| self.reading.hashed().roots(recorded, signals))
     }
 
     /// Return what has changed since the folder was added last: paths with the targets before and after. O(entries).
