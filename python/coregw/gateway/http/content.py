@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from coregw.engine import StoredPayload
 from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import OCTETS, Description
 from coregw.gateway.http.conditions import Unsatisfiable, is_listed, parse_range, range_applies
 from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply
@@ -18,7 +19,7 @@ from coregw.gateway.http.requests import header
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["IMMUTABLE", "Representation", "gated"]
+__all__ = ["IMMUTABLE", "Representation", "described_get", "described_head", "gated"]
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 """The Cache-Control of responses that never change."""
@@ -26,6 +27,36 @@ IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
 _MAX_UNGATED_BYTES: Final = 64 << 10
 """Payloads up to this size are read without waiting for a turn."""
+
+
+def described_get(about: str, etag: str, codes: tuple[str, ...], known: str) -> Description:
+    """Describe a GET that returns bytes as `Representation.get` does.
+
+    Args:
+        about: What the bytes are.
+        etag: What the entity tag is.
+        codes: Error codes, without that of the range.
+        known: When the answer is 304.
+    """
+    return Description(
+        about,
+        answer=OCTETS,
+        codes=(*codes, "range_not_satisfiable"),
+        request_headers=("Range", "If-Range", "If-None-Match"),
+        headers={"ETag": etag, "Cache-Control": IMMUTABLE, "Content-Range": "Which bytes these are, with 206."},
+        others={304: known, 206: "The requested range of bytes."},
+    )
+
+
+def described_head(about: str, etag: str, codes: tuple[str, ...], known: str) -> Description:
+    """Describe a HEAD that answers as `Representation.head` does. Arguments as for `described_get`."""
+    return Description(
+        about,
+        codes=codes,
+        request_headers=("If-None-Match",),
+        headers={"ETag": etag, "Cache-Control": IMMUTABLE},
+        others={304: known},
+    )
 
 
 class Representation(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import CAR, OCTETS, Description, Parameter
-from coregw.gateway.http.content import IMMUTABLE, Representation, gated
+from coregw.gateway.http.content import Representation, described_get, described_head, gated
 from coregw.gateway.http.dispatch import hot_route
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import check_content_coding, declared_length, query_parameters
@@ -27,9 +27,9 @@ __all__ = ["hot"]
 _MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a streamed upload in memory
 _MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
 _HASHES: Final = ("sha2-256", "blake3", "identity")
-_GET_HEADERS: Final = {"ETag": "The requested CID in normalised form, in quotes.", "Cache-Control": IMMUTABLE}
+_ETAG: Final = "The requested CID in normalised form, in quotes."
 _GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch and others
-_NOT_MODIFIED: Final = {304: "If-None-Match names the payload, and it is held."}
+_KNOWN: Final = "If-None-Match names the payload, and it is held."
 
 
 @hot_route(
@@ -108,14 +108,7 @@ async def has_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> 
 @hot_route(
     "GET",
     "/v1/cas/{cid}",
-    Description(
-        "The bytes of a payload; hash them and compare with the CID before use.",
-        answer=OCTETS,
-        codes=(*_GET_CODES, "range_not_satisfiable"),
-        request_headers=("Range", "If-Range", "If-None-Match"),
-        headers=_GET_HEADERS | {"Content-Range": "Which bytes these are, with 206."},
-        others=_NOT_MODIFIED | {206: "The requested range of bytes."},
-    ),
+    described_get("The bytes of a payload; hash them and compare with the CID before use.", _ETAG, _GET_CODES, _KNOWN),
 )
 async def get_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
     """``GET /v1/cas/{cid}``."""
@@ -125,13 +118,7 @@ async def get_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
 @hot_route(
     "HEAD",
     "/v1/cas/{cid}",
-    Description(
-        "Whether a payload is held, and how long it is; Range is ignored.",
-        codes=_GET_CODES,
-        request_headers=("If-None-Match",),
-        headers=_GET_HEADERS,
-        others=_NOT_MODIFIED,
-    ),
+    described_head("Whether a payload is held, and how long it is; Range is ignored.", _ETAG, _GET_CODES, _KNOWN),
 )
 async def head_payload(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
     """``HEAD /v1/cas/{cid}``."""

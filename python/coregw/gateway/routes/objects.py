@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import CAR, OCTETS, Description
-from coregw.gateway.http.content import IMMUTABLE, Representation, gated
+from coregw.gateway.http.content import Representation, described_get, described_head, gated
 from coregw.gateway.http.dispatch import hot_route
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["hot"]
 
-_CONDITIONS: Final = ("Range", "If-Range", "If-None-Match")
-_PAGE_HEADERS: Final = {"ETag": "The digest, in quotes.", "Cache-Control": IMMUTABLE}
-_ROOT_HEADERS: Final = {"ETag": "The normalised root, in quotes.", "Cache-Control": IMMUTABLE}
-_RANGE: Final = {"Content-Range": "Which bytes these are, with 206."}
-_KNOWN: Final = {304: "If-None-Match names it, and it is held."}
-_PART: Final = {206: "The requested range of bytes."}
+_PAGE_ETAG: Final = "The digest, in quotes."
+_ROOT_ETAG: Final = "The normalised root, in quotes."
+_KNOWN: Final = "If-None-Match names it, and it is held."
 _PAGE_CODES: Final = ("page_not_found", "method_not_allowed")  # the last for /v1/pages/car
 _ROOT_CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 
@@ -35,13 +32,11 @@ _ROOT_CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 @hot_route(
     "GET",
     "/v1/pages/{digest}",
-    Description(
+    described_get(
         "A stored page by the digest of its top node, which is checked; check it again before use.",
-        answer=OCTETS,
-        codes=(*_PAGE_CODES, "range_not_satisfiable"),
-        request_headers=_CONDITIONS,
-        headers=_PAGE_HEADERS | _RANGE,
-        others=_KNOWN | _PART,
+        _PAGE_ETAG,
+        _PAGE_CODES,
+        _KNOWN,
     ),
 )
 async def get_page(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
@@ -52,12 +47,11 @@ async def get_page(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
 @hot_route(
     "HEAD",
     "/v1/pages/{digest}",
-    Description(
+    described_head(
         "Whether a page is stored, and how long it is; Range is ignored.",
-        codes=_PAGE_CODES,
-        request_headers=("If-None-Match",),
-        headers=_PAGE_HEADERS,
-        others=_KNOWN,
+        _PAGE_ETAG,
+        _PAGE_CODES,
+        _KNOWN,
     ),
 )
 async def head_page(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
@@ -68,13 +62,11 @@ async def head_page(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
 @hot_route(
     "GET",
     "/v1/roots/{root}",
-    Description(
+    described_get(
         "Whether a root is held; if so, the page that begins with its top node. Check it before use.",
-        answer=OCTETS,
-        codes=(*_ROOT_CODES, "range_not_satisfiable"),
-        request_headers=_CONDITIONS,
-        headers=_ROOT_HEADERS | _RANGE,
-        others=_KNOWN | _PART,
+        _ROOT_ETAG,
+        _ROOT_CODES,
+        _KNOWN,
     ),
 )
 async def get_root(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
@@ -85,12 +77,11 @@ async def get_root(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
 @hot_route(
     "HEAD",
     "/v1/roots/{root}",
-    Description(
+    described_head(
         "Whether a root is held, and how long its page is; Range is ignored.",
-        codes=_ROOT_CODES,
-        request_headers=("If-None-Match",),
-        headers=_ROOT_HEADERS,
-        others=_KNOWN,
+        _ROOT_ETAG,
+        _ROOT_CODES,
+        _KNOWN,
     ),
 )
 async def head_root(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
