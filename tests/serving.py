@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -75,6 +75,21 @@ class DidNotStart(AssertionError):
         super().__init__(f"{command} did not start: exit code {code}: {said}")
         self.code = code
         self.said = said
+
+
+def run(
+    *arguments: object, environ: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of coregw to its end.
+
+    Args:
+        arguments: The command and its arguments.
+        environ: Variables beside those of this process.
+        before: Called in the new process before the command.
+    """
+    command = [sys.executable, "-P", "-m", "coregw", *(str(argument) for argument in arguments)]
+    variables = os.environ | dict(environ or {})
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, preexec_fn=before)
 
 
 def begin(

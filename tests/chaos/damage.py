@@ -10,11 +10,9 @@ must come back from a second gateway, which has an undamaged copy. In the end ev
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -156,13 +154,7 @@ def _heal(store: _Store) -> subprocess.CompletedProcess[str]:
 
 
 def _coregw(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "coregw", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"COREGW_SOURCE_TOKEN": serving.ADMIN_TOKEN},
-    )
+    return serving.run(*arguments, environ={"COREGW_SOURCE_TOKEN": serving.ADMIN_TOKEN})
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

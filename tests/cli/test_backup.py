@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -19,14 +16,9 @@ ROUTE = "/admin/v1/maintenance/backup"
 ARCS = {f"{number % 10}/{number}": coregw.payload_cid(b"%d" % number) for number in range(500)}
 
 
-def run(*arguments: object, before: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "coregw", *(str(argument) for argument in arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=before)
-
-
 def result(*arguments: object) -> list[dict[str, object]]:
     """The results that a command prints as JSON."""
-    done = run(*arguments, "--json")
+    done = serving.run(*arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -61,14 +53,14 @@ def test_a_store_that_no_gateway_has_open_is_backed_up(tmp_path: Path) -> None:
     (first,) = result("backup", destination, "--data", data)
     (verified,) = result("backup", destination, "--verify-only")
     assert first["copied_bytes"] == verified["size_bytes"] == first["size_bytes"]
-    shown = run("backup", destination, "--data", data, "--keep", 1)
+    shown = serving.run("backup", destination, "--data", data, "--keep", 1)
     assert shown.returncode == 0
     assert shown.stdout.splitlines()[0].split() == ["generation", "2"]
     assert "kept generations  1" in shown.stdout
 
 
 def test_a_directory_that_is_no_store_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
-    done = run("backup", tmp_path / "backup", "--data", tmp_path / "missing")
+    done = serving.run("backup", tmp_path / "backup", "--data", tmp_path / "missing")
     assert done.returncode == 1
     assert done.stderr == f"coregw: {tmp_path}/missing is not a coregw store: it has no coregw-store.json\n"
     assert list(tmp_path.iterdir()) == []
@@ -87,7 +79,7 @@ def test_a_full_destination_is_an_error_that_says_so_and_leaves_the_earlier_back
     def limit_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
 
-    done = run("backup", destination, "--data", data, before=limit_files)
+    done = serving.run("backup", destination, "--data", data, before=limit_files)
     assert done.returncode == 1
     assert f"no space left in {destination}; the backups that it had are unchanged" in done.stderr
     (verified,) = result("backup", destination, "--verify-only")
@@ -102,13 +94,13 @@ def test_failures_name_the_place(tmp_path: Path) -> None:
     (tmp_path / "letters" / "dear").touch()
     data = tmp_path / "data"
     with serving.process(data):
-        done = run("backup", tmp_path / "letters", "--data", data)
+        done = serving.run("backup", tmp_path / "letters", "--data", data)
         assert (done.returncode, f"{tmp_path}/letters is not a backup" in done.stderr) == (1, True)
-        done = run("backup", data / "backup", "--data", data)
+        done = serving.run("backup", data / "backup", "--data", data)
         assert (done.returncode, "which a backup must outlive" in done.stderr) == (1, True)
-    done = run("restore", tmp_path / "letters", "--data", tmp_path / "copy")
+    done = serving.run("restore", tmp_path / "letters", "--data", tmp_path / "copy")
     assert (done.returncode, f"{tmp_path}/letters is not a backup" in done.stderr) == (1, True)
-    assert run("backup", tmp_path / "x", "--keep", 0).returncode == 2
+    assert serving.run("backup", tmp_path / "x", "--keep", 0).returncode == 2
 
 
 def test_backups_are_requested_by_the_control_socket_alone(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,14 +18,9 @@ ARCS = {f"folder/{number:04}": A for number in range(300)}
 SECONDS = 60
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "coregw", *(str(argument) for argument in arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def result(*arguments: object) -> dict[str, object]:
     """The result that a command prints as JSON."""
-    done = run(*arguments, "--json")
+    done = serving.run(*arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     parsed: dict[str, object] = json.loads(done.stdout)
     return parsed
@@ -73,19 +66,19 @@ def test_garbage_is_collected_and_roots_are_pinned_without_a_gateway(tmp_path: P
     with serving.process(data) as process, coregw.Client(process.url) as client:
         first, second = client.create_root(ARCS), client.create_root({**ARCS, "other": B})
     assert result("pin", first, "--data", data)["name"] == first
-    assert run("pin", "--list", "--data", data).stdout == f"{first}  {first}\n"
-    shown = run("gc", "--data", data, "--grace", "0")
+    assert serving.run("pin", "--list", "--data", data).stdout == f"{first}  {first}\n"
+    shown = serving.run("gc", "--data", data, "--grace", "0")
     assert shown.returncode == 0
     assert "roots removed" in shown.stdout
     assert "removing pages" in shown.stderr
     assert result("pin", "--remove", first, "--data", data)["root"] == first
     assert result("gc", "--data", data, "--grace", "0")["roots_removed"] == 1
-    refused = run("pin", second, "--data", data)
+    refused = serving.run("pin", second, "--data", data)
     assert (refused.returncode, refused.stderr.strip()) == (
         1,
         f"coregw: the store does not hold the root {second}; nothing was pinned",
     )
-    assert run("gc", "--data", tmp_path / "nothing").returncode == 1
+    assert serving.run("gc", "--data", tmp_path / "nothing").returncode == 1
     assert not (tmp_path / "nothing").exists()
 
 
@@ -93,7 +86,7 @@ def test_garbage_is_collected_and_roots_are_pinned_without_a_gateway(tmp_path: P
     "arguments", [[], ["--list", "--remove", "x"], ["--list", "--name", "x"], [A, "--expires", "?"]]
 )
 def test_a_pin_command_that_means_nothing_is_refused(tmp_path: Path, arguments: list[str]) -> None:
-    assert run("pin", *arguments, "--data", tmp_path).returncode == 2
+    assert serving.run("pin", *arguments, "--data", tmp_path).returncode == 2
 
 
 def test_garbage_is_collected_on_a_schedule(tmp_path: Path) -> None:
@@ -113,7 +106,7 @@ def test_a_store_that_has_reached_its_quota_is_read_and_collected_but_not_writte
         coregw.Client(process.url) as client,
     ):
         kept = client.create_root(ARCS)
-        assert run("pin", kept, "--data", tmp_path).returncode == 0
+        assert serving.run("pin", kept, "--data", tmp_path).returncode == 0
         with pytest.raises(StorageFull, match="quota is 2,097,152"):
             for number in range(100):
                 client.put_payload(number.to_bytes(4, "big") * 25_000)

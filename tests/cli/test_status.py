@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import serving
 
 
 def status(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "coregw", "status", "--data", str(data), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return serving.run("status", "--data", data, *options)
 
 
 def test_status_shows_the_gateway_that_runs_on_a_directory(tmp_path: Path) -> None:

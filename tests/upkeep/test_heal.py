@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,13 +43,7 @@ def source(base: Base, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 def coregw(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "coregw", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"COREGW_SOURCE_TOKEN": serving.ADMIN_TOKEN},
-    )
+    return serving.run(*arguments, environ={"COREGW_SOURCE_TOKEN": serving.ADMIN_TOKEN})
 
 
 def damaged(base: Base, data: Path) -> None:

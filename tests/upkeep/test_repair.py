@@ -11,12 +11,12 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+import serving
 from coregw._core import Cid
 from coregw.upkeep.integrity.repair import repair_store
 from store.rocksdb_support import killed_with_several_logs
@@ -39,8 +39,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Base]:
 
 
 def fsck(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "coregw", "fsck", "--data", str(data), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return serving.run("fsck", "--data", data, *options)
 
 
 def all_of(truth: Truth) -> set[str]:

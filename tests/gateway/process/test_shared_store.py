@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -43,10 +41,6 @@ def pair(tmp_path: Path, settings: dict[str, str]) -> Iterator[list[serving.Proc
 
 def create(gateway: serving.Process, arcs: dict[str, str]) -> str:
     return str(httpx2.post(f"{gateway.url}/v1/roots", json={"arcs": arcs}).raise_for_status().json()["root"])
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "coregw", *arguments], capture_output=True, text=True, check=False)
 
 
 def resolved(gateway: serving.Process, root: str, segment: str) -> httpx2.Response:
@@ -102,7 +96,7 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
         assert "coregw_database_data_bytes" in text
         assert "coregw_processes 3.0" in text.replace("coregw_processes 3\n", "coregw_processes 3.0\n")
         for arguments in (["gc", "--grace", "0", "--json"], ["status"]):
-            done = command(*arguments, "--data", str(data))
+            done = serving.run(*arguments, "--data", str(data))
             assert done.returncode == 0, done.stdout + done.stderr
             assert "se-cret" not in done.stdout + done.stderr
         # The workers notice within seconds what the process that manages them has collected.
@@ -112,7 +106,7 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
                 answer = control.post(f"/admin/v1/maintenance/{operation}")  # an error, or a stream that ends with one
                 assert '"error":"unavailable"' in answer.text
                 assert "PostgreSQL" in answer.text
-        done = command("backup", str(tmp_path / "backup"), "--data", str(data))
+        done = serving.run("backup", str(tmp_path / "backup"), "--data", str(data))
         assert done.returncode == 1
         assert "pg_basebackup" in done.stderr
     finally:
