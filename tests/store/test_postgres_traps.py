@@ -15,8 +15,8 @@ import pytest
 
 from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
-from coregw.store.postgres.address import BucketAddress, masked
 from coregw.store.postgres.errors import translated
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from servers import Bucket, Cutter, Postgres, cutter, postgres, unprivileged

@@ -7,6 +7,7 @@ from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.settings import Settings
 from coregw.store import Store
+from coregw.store.addresses import masked
 from coregw.store.collection import CollectableStore
 from coregw.store.origin import OriginStore
 from coregw.store.rocksdb import RocksStore, open_store
@@ -106,6 +107,4 @@ def location_of(settings: Settings) -> str:
     """Return where the store is, for people, without passwords."""
     if not settings.is_shared:
         return str(settings.data)
-    from coregw.store.postgres.address import masked  # noqa: PLC0415 - needs an extra of its own
-
     return masked(settings.store) if settings.bucket == "none" else f"{masked(settings.store)} and {settings.bucket}"

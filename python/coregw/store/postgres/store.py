@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from coregw.errors import CoregwError, RootNotFound, Unavailable
 from coregw.store import Stored, Table
+from coregw.store.addresses import check_database, masked
 from coregw.store.arguments import check_listing, check_renewal, key_range
 from coregw.store.collection import Usage
-from coregw.store.postgres.address import check_database, masked
 from coregw.store.postgres.checks import check_server
 from coregw.store.postgres.chunks import Chunks, RowChunks
 from coregw.store.postgres.collection import PostgresCollection
@@ -68,7 +68,7 @@ async def open_store(
             the servers of one cluster: writes go to the primary, reads of pages to a standby first. Options of libpq
             follow a question mark, such as ``sslmode=verify-full``; others are settings of the sessions, such as
             ``search_path=NAME``.
-        bucket: The address of a bucket for chunks (`coregw.store.postgres.address.BucketAddress`); None keeps them in
+        bucket: The address of a bucket for chunks (`coregw.store.addresses.BucketAddress`); None keeps them in
             the database. Every gateway on a store uses the same.
         connections: The maximum number of connections of this process, at least 2. A collection of garbage uses one
             more, and standbys 2.
