@@ -254,6 +254,47 @@ async def test_a_cache_is_found_again(upstream: Upstream, tmp_path: Path) -> Non
         await store.close()
 
 
+async def test_the_order_of_use_outlives_the_process(upstream: Upstream, tmp_path: Path) -> None:
+    datas = [random_bytes(50_000, seed) for seed in range(6)]
+    names = [multihash_of(data) for data in datas]
+    await upstream.store.put_payloads(list(zip(names, datas, strict=True)))
+    for number, damage in enumerate(("", "", "damaged", "missing")):
+        order = tmp_path / "order"
+        upstream.is_away = False
+        store = await open_tiered(await open_store(tmp_path / "cache"), _origin(upstream), 1 << 20, order)
+        await store.get_payloads(names)
+        for index in (4, 2) if number else ():  # used last
+            await store.get_payloads([names[index]])
+        await store.close()
+        if damage == "damaged":
+            order.write_bytes(b"something else")
+        elif damage:
+            order.unlink()
+        store = await open_tiered(await open_store(tmp_path / "cache"), _origin(upstream), 130_000, order)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if store.figures().evicted:
+                break
+        assert store.figures().evicted == 4
+        upstream.is_away = True
+        kept = [await _is_there(store, name) for name in names]
+        assert sum(kept) == 2
+        if not damage:
+            assert kept == [index in ((2, 4) if number else (4, 5)) for index in range(6)]
+        await store.close()
+
+
+def _origin(upstream: Upstream) -> OriginStore:
+    return OriginStore(upstream, ObjectChecks())
+
+
+async def _is_there(store: Store, name: bytes) -> bool:
+    try:
+        return await store.get_payloads([name]) != [None]
+    except Unavailable:
+        return False
+
+
 async def test_an_edge_without_room_still_answers(upstream: Upstream) -> None:
     root, pages = await put_map(upstream.store, 800)
     data = random_bytes(CHUNK_BYTES + 1)

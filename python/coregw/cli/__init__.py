@@ -34,11 +34,12 @@ _COMMANDS = (
     "get",
     "update",
     "diff",
-    "export",
-    "import",
     "resolve",
     "serve-plants",
 )
+
+_TRANSFER_COMMANDS = ("export", "import", "mirror")
+"""The commands that copy whole roots; their modules are in `coregw.cli.transfer`."""
 
 _OFFLINE_COMMANDS = ("hash", "verify", "build")
 """The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
@@ -58,7 +59,7 @@ class _Commands(CommandGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *_OFFLINE_COMMANDS, *_CONTROL_COMMANDS]
+        return [*_COMMANDS, *_TRANSFER_COMMANDS, *_OFFLINE_COMMANDS, *_CONTROL_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -70,6 +71,8 @@ class _Commands(CommandGroup):
             folder = "coregw.cli.control"
         elif cmd_name in _OFFLINE_COMMANDS:
             folder = "coregw.cli.offline"
+        elif cmd_name in _TRANSFER_COMMANDS:
+            folder = "coregw.cli.transfer"
         command: click.Command = importlib.import_module(f"{folder}.{module}").command
         return command
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
+    from coregw.client.mirror.copy import Mirrored
+    from coregw.client.mirror.names import MirroredName
+    from coregw.client.mirror.side import Side
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
 
@@ -367,6 +370,45 @@ class AsyncClient:
         from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
 
         return await compare_folder(self, root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+
+    async def mirror(
+        self,
+        root: CidLike,
+        destination: AsyncClient,
+        *,
+        bases: Iterable[CidLike] = (),
+        payloads: bool = True,
+        line: str = "",
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Mirrored:
+        """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror.copy`."""
+        from coregw.client.mirror.copy import mirror  # noqa: PLC0415 - few programs need it
+
+        sides = self._side(), destination._side()
+        return await mirror(*sides, root, bases=bases, payloads=payloads, line=line, progress=progress)
+
+    async def mirror_published(
+        self,
+        scope: str,
+        name: str,
+        destination: AsyncClient,
+        *,
+        token: str | None = None,
+        destination_token: str | None = None,
+        payloads: bool = True,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> MirroredName:
+        """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror.names`."""
+        from coregw.client.mirror.names import mirror_published  # noqa: PLC0415 - few programs need it
+
+        sides = self._side(), destination._side()
+        tokens = (token, destination_token)
+        return await mirror_published(*sides, scope, name, tokens, payloads=payloads, progress=progress)
+
+    def _side(self) -> Side:
+        from coregw.client.mirror.side import Side  # noqa: PLC0415 - few programs need it
+
+        return Side(self._address, self._run, self._stream, self.settings)
 
     # Driving the operations
 

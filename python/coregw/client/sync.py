@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from coregw.messages.record import PublishedRecord
 
 if TYPE_CHECKING:
+    from coregw.client.aio import AsyncClient
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
+    from coregw.client.mirror.copy import Mirrored
+    from coregw.client.mirror.names import MirroredName
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
 
@@ -283,26 +286,19 @@ class Client:
 
         It works with connections of its own in another thread, which also calls `progress`.
         """
-        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
-
-        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - the same
-
-        async def add() -> Added:
-            async with AsyncClient(self._given_url, self.settings) as client:
-                return await client.add(
-                    path,
-                    suite=suite,
-                    attributes=attributes,
-                    owner=owner,
-                    xattrs=xattrs,
-                    exclude=exclude,
-                    gitignore=gitignore,
-                    use_cache=use_cache,
-                    progress=progress,
-                )
-
-        with start_blocking_portal() as portal:
-            return portal.call(add)
+        return self._in_thread(
+            lambda client: client.add(
+                path,
+                suite=suite,
+                attributes=attributes,
+                owner=owner,
+                xattrs=xattrs,
+                exclude=exclude,
+                gitignore=gitignore,
+                use_cache=use_cache,
+                progress=progress,
+            )
+        )
 
     def get(
         self,
@@ -320,25 +316,18 @@ class Client:
 
         It works with connections of its own in another thread, which also calls `progress`.
         """
-        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
-
-        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - the same
-
-        async def get() -> Restored:
-            async with AsyncClient(self._given_url, self.settings) as client:
-                return await client.get(
-                    root,
-                    dest,
-                    delete=delete,
-                    in_place=in_place,
-                    owners=owners,
-                    xattrs=xattrs,
-                    use_cache=use_cache,
-                    progress=progress,
-                )
-
-        with start_blocking_portal() as portal:
-            return portal.call(get)
+        return self._in_thread(
+            lambda client: client.get(
+                root,
+                dest,
+                delete=delete,
+                in_place=in_place,
+                owners=owners,
+                xattrs=xattrs,
+                use_cache=use_cache,
+                progress=progress,
+            )
+        )
 
     def diff_tree(
         self,
@@ -353,16 +342,77 @@ class Client:
 
         It works with connections of its own in another thread.
         """
+        return self._in_thread(
+            lambda client: client.diff_tree(root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+        )
+
+    def mirror(
+        self,
+        root: CidLike,
+        destination: Client,
+        *,
+        bases: Iterable[CidLike] = (),
+        payloads: bool = True,
+        line: str = "",
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> Mirrored:
+        """Copy a root and everything below it to another gateway, by what differs; see `AsyncClient.mirror`.
+
+        It works with connections of its own in another thread, which also calls `progress`.
+        """
+
+        async def copy(source: AsyncClient) -> Mirrored:
+            async with destination._asynchronous() as there:
+                return await source.mirror(root, there, bases=bases, payloads=payloads, line=line, progress=progress)
+
+        return self._in_thread(copy)
+
+    def mirror_published(
+        self,
+        scope: str,
+        name: str,
+        destination: Client,
+        *,
+        token: str | None = None,
+        destination_token: str | None = None,
+        payloads: bool = True,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> MirroredName:
+        """Copy what is published under a name, and publish it there, too; see `AsyncClient.mirror_published`.
+
+        It works with connections of its own in another thread, which also calls `progress`.
+        """
+
+        async def copy(source: AsyncClient) -> MirroredName:
+            async with destination._asynchronous() as there:
+                return await source.mirror_published(
+                    scope,
+                    name,
+                    there,
+                    token=token,
+                    destination_token=destination_token,
+                    payloads=payloads,
+                    progress=progress,
+                )
+
+        return self._in_thread(copy)
+
+    def _in_thread(self, work: Callable[[AsyncClient], Coroutine[None, None, T]]) -> T:
+        """Return what `work` returns for an asyncio client of the same gateway, in another thread."""
         from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
 
-        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - the same
-
-        async def compare() -> ComparedFolder:
-            async with AsyncClient(self._given_url, self.settings) as client:
-                return await client.diff_tree(root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+        async def run() -> T:
+            async with self._asynchronous() as client:
+                return await work(client)
 
         with start_blocking_portal() as portal:
-            return portal.call(compare)
+            return portal.call(run)
+
+    def _asynchronous(self) -> AsyncClient:
+        """Return an asyncio client of the same gateway."""
+        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
+
+        return AsyncClient(self._given_url, self.settings)
 
     # Driving the operations
 

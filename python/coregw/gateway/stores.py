@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coregw.engine.completeness import forget_whole
 from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, Unavailable
@@ -14,6 +16,10 @@ from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.tiered import TieredStore, open_tiered
 
 __all__ = ["location_of", "open_edge", "open_embedded", "open_gateway_store", "open_settings_store", "open_shared"]
+
+
+_ORDER_FILE: Final = "edge-order"
+"""The file in the data directory in which an edge remembers what it used last."""
 
 
 async def open_gateway_store(settings: Settings) -> Store:
@@ -41,7 +47,8 @@ async def open_edge(settings: Settings) -> TieredStore:
         address,
         ClientSettings(connect_seconds=2.0, idle_seconds=10.0, answer_seconds=60.0, attempts=2, retry_seconds=5.0),
     )
-    return await open_tiered(local, OriginStore(upstream, ObjectChecks()), settings.upstream_bytes)
+    order = settings.data / _ORDER_FILE
+    return await open_tiered(local, OriginStore(upstream, ObjectChecks()), settings.upstream_bytes, order)
 
 
 async def open_settings_store(settings: Settings, processes: int = 1) -> CollectableStore:

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, Self
 import msgspec
 
 from coregw._core import CarReader, Cid, Need, Operation
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange import Answer, Body, Call, decode
 from coregw.client.files import CHUNK_BYTES, FileState, NewFile
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike
@@ -227,13 +227,14 @@ class _Upload:
             raise type(error)(f"{self._name}: {error.message}", code=error.code) from None
 
 
-def put_car(settings: ClientSettings, car: bytes, what: str) -> Steps[None]:
-    """Send a CAR that is in memory to the gateway, which imports all of it or nothing.
+def put_car(settings: ClientSettings, car: bytes | Body, what: str, size: int | None = None) -> Steps[None]:
+    """Send a CAR that was made or checked here to the gateway, which imports all of it or nothing.
 
     Args:
         settings: The client's settings.
-        car: The CAR, made here.
+        car: The CAR, in memory or as a streamed body.
         what: The call in words, for messages.
+        size: The size in bytes of a streamed body.
 
     Raises:
         InvalidInput: The gateway says that it is not a valid CAR.
@@ -242,7 +243,7 @@ def put_car(settings: ClientSettings, car: bytes, what: str) -> Steps[None]:
     """
     call = Call("POST", "/v1/car", settings.max_result_bytes, what, content=car, content_type=CAR_TYPE)
     answer: Answer = yield call
-    if decode(call, answer, CarTaken).bytes != len(car):
+    if decode(call, answer, CarTaken).bytes != (len(car) if isinstance(car, bytes) else size):
         raise ProofError(f"{what}: the gateway imported something other than this CAR", check="car")
 
 

@@ -12,13 +12,13 @@ from msgspec import UNSET, UnsetType
 from coregw import _core
 from coregw.client.exchange import Answer, Call, decode
 from coregw.client.operations.lookup import value
-from coregw.client.operations.steps import Steps, in_context
+from coregw.client.operations.steps import Steps, check_same_cid, in_context
 from coregw.client.query import CidLike, PathLike, encode, map_proof, segments_of
 from coregw.client.settings import ClientSettings
-from coregw.errors import InvalidInput, PathNotFound
+from coregw.errors import InvalidInput, PathNotFound, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, TransitionRequest
 
-__all__ = ["mutate", "update"]
+__all__ = ["change_map", "mutate", "update"]
 
 
 def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> Steps[MutationReceipt]:
@@ -49,6 +49,44 @@ def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> 
     with in_context(what):
         _core.verify_transition(request, answer.body)
     return decode(call, answer, MutationReceipt)
+
+
+def change_map(
+    settings: ClientSettings, root: CidLike, changes: Sequence[Change], expected_root: CidLike | None = None
+) -> Steps[str]:
+    """Apply changes to a map, and return the root that the gateway says it has stored; nothing proves that.
+
+    For a caller who knows what must result: the answer has no proof.
+
+    Args:
+        settings: The client's settings.
+        root: The base root.
+        changes: The changes, at least one.
+        expected_root: The root that must result, or else nothing is stored.
+
+    Raises:
+        Conflict: A change does not match the current content, or another root results; nothing was changed.
+        RootNotFound: The gateway says that it does not hold the base root.
+        ProofError: The answer is not a map of the base root's suite, or not the expected root.
+    """
+    base = _core.Cid(root)
+    expected = None if expected_root is None else _core.Cid(expected_root).text
+    delta = Delta(kind="map", changes=list(changes), expected_root=UNSET if expected is None else expected)
+    body = encode(MutationRequest(deltas=[delta]))
+    what = f"change {base.text}"
+    call = Call("POST", f"/v1/roots/{base.text}/mutations", settings.max_result_bytes, what, content=body)
+    answer: Answer = yield call
+    new_root = decode(call, answer, MutationReceipt).new_root
+    if expected is not None:
+        check_same_cid(what, new_root, expected)
+        return expected
+    try:
+        new = _core.Cid(new_root)
+    except InvalidInput as error:
+        raise ProofError(f"{what}: the gateway's root is not a CID: {error.message}", check="root") from None
+    if (new.kind, new.suite) != (base.kind, base.suite):
+        raise ProofError(f"{what}: the gateway's root {new.text} is of another kind or suite", check="root")
+    return new.text
 
 
 def update(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange import Answer, Call, Sink, decode
 from coregw.client.files import Download, NewFile, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
@@ -16,7 +17,7 @@ from coregw.errors import ProofError
 from coregw.messages import CasCreated, encode
 from coregw.messages.batch import GetBatchRequest
 
-__all__ = ["download", "get_payload", "get_payloads", "put_payload", "save_payload"]
+__all__ = ["download", "get_car", "get_payload", "get_payloads", "put_payload", "save_payload"]
 
 _MAX_HEAD_BYTES = 160
 """What precedes a payload in an answer with many, at most."""
@@ -74,16 +75,29 @@ def get_payloads(settings: ClientSettings, request: _core.PayloadSink) -> Steps[
         ProofError: The answer is not the requested payloads.
         OSError: A file can't be written.
     """
-    cids = request.cids
-    size = request.size if request.size is not None else len(cids) * settings.max_payload_bytes
-    limit = size + (len(cids) + 1) * _MAX_HEAD_BYTES
 
     def restarted() -> _core.PayloadSink:
         request.restart()
         return request
 
-    body = encode(GetBatchRequest(cids=cids))
-    yield Call("POST", "/v1/cas/car", limit, f"get {len(cids):,} payloads", content=body, sink=restarted)
+    yield from get_car(settings, request.cids, restarted, request.size)
+
+
+def get_car(
+    settings: ClientSettings, cids: Sequence[str], sink: Callable[[], Sink], size: int | None = None
+) -> Steps[None]:
+    """Request payloads in one answer, a CAR, and stream that into what `sink` returns, which has to check it.
+
+    Args:
+        settings: The client's settings.
+        cids: At most 4,096 payloads, as text.
+        sink: Called once for each attempt.
+        size: The size of all payloads in bytes, if it is known; otherwise each may have ``max_payload_bytes``.
+    """
+    limit = size if size is not None else len(cids) * settings.max_payload_bytes
+    limit += (len(cids) + 1) * _MAX_HEAD_BYTES
+    body = encode(GetBatchRequest(cids=list(cids)))
+    yield Call("POST", "/v1/cas/car", limit, f"get {len(cids):,} payloads", content=body, sink=sink)
 
 
 def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
+from coregw._core import Cid
 from coregw.client.exchange import Answer, Call, decode
 from coregw.client.operations.steps import Item, Steps, Stream
+from coregw.client.query import CidLike, encode
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge
-from coregw.messages.record import PublishedRecord, PublishedRecords, RecordHistory
+from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 
-__all__ = ["check_name", "history_of_scope", "published"]
+__all__ = ["check_name", "history_of_scope", "publish", "published"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCOPES: Final = "/admin/v1/scopes"
@@ -20,10 +22,16 @@ _SCOPES: Final = "/admin/v1/scopes"
 Page = TypeVar("Page", PublishedRecords, RecordHistory)
 
 
-def published(settings: ClientSettings, scope: str, name: str) -> Steps[PublishedRecord]:
+def published(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
     """Return what is published under a name: for example, the root that is the current one for its publisher.
 
     A static tree answers everybody, a gateway only on its management addresses or with a token.
+
+    Args:
+        settings: The client's settings.
+        scope: The scope of the name.
+        name: The name.
+        token: The bearer token of the gateway's administration routes.
 
     Raises:
         InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``.
@@ -32,8 +40,36 @@ def published(settings: ClientSettings, scope: str, name: str) -> Steps[Publishe
     """
     check_name(scope, name)
     path = f"{_SCOPES}/{scope}/roots/{name}"
-    call = Call("GET", path, settings.max_result_bytes, f"look up {scope}/{name}")
+    call = Call("GET", path, settings.max_result_bytes, f"look up {scope}/{name}", token=token)
     answer: Answer = yield call
+    return _record(call, answer, scope, name)
+
+
+def publish(
+    settings: ClientSettings, scope: str, name: str, root: CidLike, token: str, expected_revision: int
+) -> Steps[PublishedRecord]:
+    """Publish a root under a name, if the newest revision is the expected one; 0 is none.
+
+    Raises:
+        InvalidInput: `scope`, `name` or `root` is malformed.
+        Unauthorized: The token is wrong, or the gateway has no administration routes.
+        RootNotFound: The gateway does not hold the root.
+        Conflict: The newest revision is another, or the name is frozen.
+        ProofError: The answer is not the record of this name and root.
+    """
+    check_name(scope, name)
+    text = Cid(root).text
+    content = encode(PublishRequest(name=name, root=text, expected_revision=expected_revision))
+    path, what = f"{_SCOPES}/{scope}/roots", f"publish {text} as {scope}/{name}"
+    call = Call("POST", path, settings.max_result_bytes, what, content=content, token=token)
+    answer: Answer = yield call
+    record = _record(call, answer, scope, name)
+    if record.root != text:
+        raise ProofError(f"{what}: the gateway published {record.root:.200}", check="answer")
+    return record
+
+
+def _record(call: Call, answer: Answer, scope: str, name: str) -> PublishedRecord:
     record = decode(call, answer, PublishedRecord)
     if (record.scope, record.name) != (scope, name):
         raise ProofError(f"{call.what}: the answer is the record of {record.scope}/{record.name}", check="answer")

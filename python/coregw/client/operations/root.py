@@ -10,11 +10,20 @@ from coregw.client.exchange import Answer, Call, decode
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike, PathLike, encode
 from coregw.client.settings import ClientSettings
-from coregw.errors import InvalidInput, ProofError
+from coregw.errors import InvalidInput, NotFound, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, RootCreated
 from coregw.messages.complete import Completeness
 
-__all__ = ["build_lines", "build_sorted", "create_list", "create_root", "is_complete", "sort_arcs"]
+__all__ = [
+    "build_lines",
+    "build_sorted",
+    "completeness",
+    "create_list",
+    "create_root",
+    "is_complete",
+    "is_held",
+    "sort_arcs",
+]
 
 
 LINES_TYPE: Final = "application/x-ndjson"
@@ -46,12 +55,32 @@ def is_complete(settings: ClientSettings, root: CidLike) -> Steps[bool]:
         InvalidInput: `root` is not a root.
         ProofError: The answer is about another root.
     """
+    told = yield from completeness(settings, root)
+    return told.complete
+
+
+def completeness(settings: ClientSettings, root: CidLike) -> Steps[Completeness]:
+    """Return what the gateway says about everything below a root, with what is missing; as `is_complete`."""
     cid = _core.Cid(root).text
     call = Call("POST", f"/v1/roots/{cid}/complete", settings.max_result_bytes, f"ask whether {cid} is held")
     answer: Answer = yield call
     told = decode(call, answer, Completeness)
     check_same_cid(call.what, told.root, cid)
-    return told.complete
+    return told
+
+
+def is_held(settings: ClientSettings, root: CidLike) -> Steps[bool]:
+    """Return whether the gateway says that it holds the tree of a root; nothing proves that.
+
+    Raises:
+        InvalidInput: `root` is not a root.
+    """
+    cid = _core.Cid(root).text
+    try:
+        yield Call("HEAD", f"/v1/roots/{cid}", settings.max_result_bytes, f"look up {cid}")
+    except NotFound:  # an answer to HEAD has no error document
+        return False
+    return True
 
 
 def sort_arcs(arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]]) -> _core.ArcSorter:

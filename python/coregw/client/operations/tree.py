@@ -27,6 +27,7 @@ __all__ = [
     "last_path",
     "list_elements",
     "list_size",
+    "list_targets",
     "locate",
     "walk",
 ]
@@ -182,6 +183,22 @@ def list_elements(settings: ClientSettings, target: CidLike) -> Steps[list[tuple
     Raises:
         InvalidInput: An element is not a payload (code ``kind_mismatch``).
     """
+    elements = yield from list_targets(settings, target)
+    position = 0
+    for element, size in elements:
+        _check_is_payload(_core.Cid(target), position, element)
+        position += size
+    return elements
+
+
+def list_targets(
+    settings: ClientSettings, target: CidLike, max_elements: int | None = None
+) -> Steps[list[tuple[str, int]]]:
+    """Return the targets of a list, of any kind, with their measures. One request for about 8,000 of them.
+
+    Raises:
+        TooLarge: There are more than `max_elements`.
+    """
     cid = _core.Cid(target)
     elements: list[tuple[str, int]] = []
     start, total, window = 0, 1, settings.window_bytes
@@ -190,6 +207,8 @@ def list_elements(settings: ClientSettings, target: CidLike) -> Steps[list[tuple
         if not found:
             break
         elements += found
+        if max_elements is not None and len(elements) > max_elements:
+            raise TooLarge(f"{cid.text} has more than {max_elements:,} elements")
         start += sum(size for _, size in found)
         window = max(window, start // len(elements) * _WINDOW_ELEMENTS)
     return elements
@@ -215,6 +234,7 @@ def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
         if not found:
             break
         for chunk, size in found:
+            _check_is_payload(cid, start, chunk)
             yield Item((yield from _chunk(settings, cid, start, chunk, size)))
             start += size
 
@@ -241,16 +261,16 @@ def _elements(
         raise ProofError(f"{cid.text}: the answer is not a range", check="range")
     if part.segments and part.offset != start:
         raise ProofError(f"{cid.text}: the range begins at {part.offset}, not at {start}", check="offset")
-    found = list(zip(part.segments, part.sizes, strict=True))
-    position = start
-    for target, size in found:
-        if _core.Cid(target).kind != "cas":
-            raise InvalidInput(
-                f"{cid.text} is not a file: the element at byte {position} is {target}, not a payload",
-                code="kind_mismatch",
-            )
-        position += size
-    return part.total_size, found, window
+    return part.total_size, list(zip(part.segments, part.sizes, strict=True)), window
+
+
+def _check_is_payload(listed: _core.Cid, position: int, target: str) -> None:
+    """Raise `InvalidInput` unless an element of a list that should be a file is a payload."""
+    if _core.Cid(target).kind != "cas":
+        raise InvalidInput(
+            f"{listed.text} is not a file: the element at byte {position} is {target}, not a payload",
+            code="kind_mismatch",
+        )
 
 
 def _chunk(settings: ClientSettings, listed: _core.Cid, position: int, target: str, size: int) -> Steps[bytes]:

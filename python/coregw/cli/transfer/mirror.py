@@ -1,0 +1,126 @@
+"""``coregw mirror``: copy a root, or what is published under a name, from one gateway to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coregw.cli.common import client_settings, counted, interruptible, printable, progress
+from coregw.cli.framework import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coregw.client import AsyncClient
+    from coregw.client.mirror.copy import Mirrored
+    from coregw.client.mirror.names import MirroredName
+
+__all__ = ["command"]
+
+
+@click.command("mirror", short_help="Copy a root from one gateway to another, by what differs.")
+@click.argument("root")
+@click.option("--from", "source", metavar="URL", required=True, help="The gateway, or static+URL of a static tree.")
+@click.option("--to", "destination", metavar="URL", required=True, help="The gateway that gets the copy.")
+@click.option("--base", "bases", metavar="ROOT", multiple=True, help="An earlier version that the copy may begin with.")
+@click.option("--no-payloads", is_flag=True, help="Leave the payloads out.")
+@click.option("--follow", is_flag=True, help="With SCOPE/NAME: go on with each root that is published under it.")
+@click.option("--interval", metavar="SECONDS", type=click.FloatRange(0.1), default=10.0, show_default=True)
+@click.option("--from-token", envvar="COREGW_FROM_TOKEN", show_envvar=True, help="Token that reads names at --from.")
+@click.option("--token", envvar="COREGW_TO_TOKEN", show_envvar=True, help="Token that publishes the name at --to.")
+@interruptible()
+def command(  # noqa: PLR0917 - click passes options by name
+    root: str,
+    source: str,
+    destination: str,
+    bases: tuple[str, ...],
+    no_payloads: bool,
+    follow: bool,
+    interval: float,
+    from_token: str | None,
+    token: str | None,
+) -> None:
+    """Copy ROOT, and everything below it, from one gateway to another; or the root that is published as SCOPE/NAME.
+
+    If the destination has an earlier version, only the differences are sent: one given by --base, one that was
+    published before, or one that was copied before. Everything is verified before the destination gets it, and the root
+    is stored last. A copy that was interrupted is continued by repeating it. Prints each root that was copied.
+
+    With SCOPE/NAME and --token, the root is published under this name at the destination, too. Prefer the environment
+    variables to tokens on the command line, which others can see.
+    """
+    import anyio
+
+    if "/" not in root:
+        if follow or token is not None or from_token is not None:
+            raise click.UsageError("--follow, --token and --from-token need SCOPE/NAME instead of a root")
+    elif bases:
+        raise click.UsageError("--base is for a root: a name has versions of its own")
+
+    async def run() -> None:
+        from coregw.client import AsyncClient
+
+        settings = client_settings()
+        async with AsyncClient(source, settings) as a, AsyncClient(destination, settings) as b:
+            if "/" in root:
+                await _name(a, b, root, (from_token, token), not no_payloads, interval if follow else None)
+                return
+            with progress("copying") as (_, advance):
+                done = await a.mirror(root, b, bases=bases, payloads=not no_payloads, progress=advance)
+            _report(done)
+
+    anyio.run(run)
+
+
+async def _name(
+    a: AsyncClient,
+    b: AsyncClient,
+    path: str,
+    tokens: tuple[str | None, str | None],
+    payloads: bool,
+    interval: float | None,
+) -> None:
+    """Copy what is published under a name; with an interval, again and again, whatever is unavailable meanwhile."""
+    import anyio
+
+    from coregw.errors import Unavailable
+
+    scope, _, name = path.partition("/")
+    last = ""
+
+    async def copy(advance: Callable[[int], None]) -> MirroredName:
+        return await a.mirror_published(
+            scope, name, b, token=tokens[0], destination_token=tokens[1], payloads=payloads, progress=advance
+        )
+
+    while True:
+        try:
+            with progress("copying") as (_, advance):
+                done = await copy(advance)
+        except Unavailable as error:
+            if interval is None:
+                raise
+            click.echo(f"coregw: {printable(error.message)}; trying again", err=True)
+        else:
+            if done.record.root != last:
+                last = done.record.root
+                _report(done.mirrored)
+                if done.published is not None:
+                    click.echo(f"coregw: {path} is at revision {done.published.revision}", err=True)
+        if interval is None:
+            return
+        await anyio.sleep(interval)
+
+
+def _report(done: Mirrored) -> None:
+    copied = ", ".join(
+        counted(count, noun)
+        for count, noun in (
+            (done.roots, "root"),
+            (done.arcs, "arc"),
+            (done.payloads, "payload"),
+            (done.received, "byte"),
+        )
+    )
+    since = "" if done.base is None else f", since {done.base}"
+    click.echo(f"coregw: copied {copied}{since}", err=True)
+    click.echo(done.root)

@@ -1,0 +1,140 @@
+"""One side of a copy: runs operations on a client, counts their bytes, and names the side in what it raises."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from coregw.client.exchange import Answer, Body, Call, Sink
+from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.settings import ClientSettings
+from coregw.client.transport.address import Address
+from coregw.errors import CoregwError, ProofError
+
+__all__ = ["Run", "Side", "Streaming"]
+
+T = TypeVar("T")
+Y = TypeVar("Y")
+
+
+class Run(Protocol):
+    """Drives an operation to its end."""
+
+    async def __call__(self, steps: Steps[T], /) -> T:
+        """Return the operation's value."""
+
+
+class Streaming(Protocol):
+    """Drives an operation, and yields its items."""
+
+    def __call__(self, steps: Stream[T], /) -> AsyncGenerator[T, None]:
+        """Return the operation's items."""
+
+
+class Side:
+    """A gateway or static tree, as the source or destination of a copy.
+
+    Args:
+        address: The address.
+        run: Drives operations on it.
+        stream: Drives operations on it that have items.
+        settings: The settings of its client.
+
+    Attributes:
+        sent: The number of bytes of the bodies of requests, each attempt of a streamed one.
+        received: The number of bytes of the bodies of answers.
+    """
+
+    def __init__(self, address: Address, run: Run, stream: Streaming, settings: ClientSettings) -> None:
+        self.address = address
+        self.settings = settings
+        self._run = run
+        self._stream = stream
+        self.sent = 0
+        self.received = 0
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Drive an operation. Raises what it raises; what is not proven names this side."""
+        try:
+            return await self._run(self._counted(steps))
+        except ProofError as error:
+            raise _named(self.address, error) from None
+
+    async def stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
+        """Drive an operation, and yield its items. Raises as `run`."""
+        try:
+            async with aclosing(self._stream(self._counted(steps))) as items:
+                async for item in items:
+                    yield item
+        except ProofError as error:
+            raise _named(self.address, error) from None
+
+    def _counted(self, steps: Generator[Y, Any, T]) -> Generator[Y, Any, T]:
+        """Yield what an operation yields, and count the bytes of its calls."""
+        try:
+            given = next(steps)
+            while True:
+                if isinstance(given, Item):
+                    yield given
+                    given = next(steps)
+                    continue
+                call: Any = given
+                try:
+                    answer: Answer = yield self._counting(call)
+                except CoregwError as error:
+                    given = resume(steps, error)
+                else:
+                    self.received += len(answer.body)
+                    given = resume(steps, answer)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            steps.close()
+
+    def _counting(self, call: Call) -> Any:  # noqa: ANN401 - the call, as the operation's type has it
+        if isinstance(call.content, bytes):
+            self.sent += len(call.content)
+        elif call.content is not None:
+            call = replace(call, content=_CountedBody(self, call.content))
+        if call.sink is not None:
+            call = replace(call, sink=self._counted_sink(call.sink))
+        return call
+
+    def _counted_sink(self, sink: Callable[[], Sink]) -> Callable[[], Sink]:
+        return lambda: _CountedSink(self, sink())
+
+
+class _CountedBody:
+    """A streamed request body whose bytes are counted."""
+
+    def __init__(self, side: Side, body: Body) -> None:
+        self._side = side
+        self._body = body
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        for chunk in self._body.chunks():
+            self._side.sent += len(chunk)
+            yield chunk
+
+
+class _CountedSink:
+    """A destination of an answer whose bytes are counted."""
+
+    def __init__(self, side: Side, sink: Sink) -> None:
+        self._side = side
+        self._write = sink.write
+
+    def write(self, chunk: bytes) -> None:
+        self._side.received += len(chunk)
+        self._write(chunk)
+
+
+def _named(address: Address, error: ProofError) -> ProofError:
+    """Return the exception for what a side sent and did not prove, with its address."""
+    message = error.message.removeprefix("not proven: ")
+    if address.url in message:
+        return error
+    return ProofError(f"{address.shown}: {message}", check=error.check, step=error.step, offset=error.offset)

@@ -1,0 +1,317 @@
+"""Copies from one gateway to another: only what differs, all of it verified, and the root last."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+import serving
+from coregw import Cid, payload_cid
+from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.client.mirror.copy import Mirrored
+from coregw.client.static.export import export_static
+from coregw.errors import (
+    Conflict,
+    InvalidInput,
+    PayloadNotFound,
+    ProofError,
+    RecordNotFound,
+    RootNotFound,
+    Unauthorized,
+    Unavailable,
+)
+from gateways import Reply, honest_gateway, lying_gateway
+from static_trees import Sample, python_server, sample
+
+SETTINGS = ClientSettings(attempts=2, backoff_seconds=0.001, backoff_max_seconds=0.002)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with honest_gateway(tmp_path_factory.mktemp("source") / "data") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def held(source: str, tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    with Client(source, SETTINGS) as client:
+        return sample(client, tmp_path_factory.mktemp("folder"))
+
+
+@pytest.fixture
+def destination(tmp_path: Path) -> Iterator[str]:
+    with honest_gateway(tmp_path / "destination") as url:
+        yield url
+
+
+def copy(source: str, destination: str, root: str, **options: object) -> Mirrored:
+    with Client(source, SETTINGS) as a, Client(destination, SETTINGS) as b:
+        return a.mirror(root, b, **options)
+
+
+def is_held(url: str, root: str) -> bool:
+    with Client(url, SETTINGS) as client:
+        try:
+            client.scan(root, limit=1) if Cid(root).kind == "map" else client.list_size(root)
+        except RootNotFound:
+            return False
+        return True
+
+
+@contextmanager
+def counted(honest: str) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Pass everything through, and count the bytes of all bodies in both directions."""
+    total = 0
+    lock = threading.Lock()
+
+    def count(reply: Reply) -> Reply:
+        nonlocal total
+        with lock:
+            total += len(reply.request) + len(reply.body)
+        return reply
+
+    with lying_gateway(count, honest) as url:
+        yield url, lambda: total
+
+
+# --- what is copied ---------------------------------------------------------------------------------------------------
+
+
+def test_everything_below_a_root_is_copied_once(source: str, held: Sample, destination: str) -> None:
+    roots = (held.root, held.changed, held.folder, held.changed_folder, held.file, held.empty, held.blake3)
+    first = copy(source, destination, held.root)
+    assert (first.base, first.roots, first.payloads) == (None, 3, 301)
+    second = copy(source, destination, held.changed, bases=[held.root])
+    assert (second.base, second.roots, second.arcs, second.payloads) == (held.root, 1, 4, 0)
+    assert second.received + second.sent < 5000
+    for root in roots[2:]:
+        copy(source, destination, root)
+    with Client(source, SETTINGS) as a, Client(destination, SETTINGS) as b:
+        for root in roots:
+            assert b.is_complete(root)
+            again = a.mirror(root, b)
+            assert (again.roots, again.arcs, again.payloads, again.received) == (0, 0, 0, 0)
+        for root in (held.root, held.changed, held.folder, held.changed_folder):
+            assert list(b.walk(root)) == list(a.walk(root))
+        for file in (held.file, held.large):
+            assert list(b.contents(file)) == list(a.contents(file))
+        with pytest.raises(InvalidInput, match="is a payload"):
+            a.mirror(held.large, b)
+        absent = Cid(bytes(Cid(held.root))[:-32] + bytes(32)).text
+        with pytest.raises(RootNotFound):
+            a.mirror(absent, b)
+        with pytest.raises(InvalidInput, match="is a static tree"), Client(f"static+{destination}", SETTINGS) as c:
+            a.mirror(held.root, c)
+
+
+def test_a_copy_moves_little_more_than_the_differences(source: str, destination: str) -> None:
+    """At most three times the bytes of ``/v1/diff``, counted between client and gateways, in both directions."""
+    one, two = payload_cid(b"one"), payload_cid(b"two")
+    arcs = {f"directory {i % 50}/file {i}": one for i in range(20_000)}
+    changes = random.Random(1).sample(sorted(arcs), 200)
+    with Client(source, SETTINGS) as client, counted(source) as (url, moved):
+        before = client.build(arcs)
+        after = client.build(arcs | dict.fromkeys(changes, two))
+        with Client(url, SETTINGS) as measured:
+            assert len(list(measured.diff(before, after))) == 200
+        difference = moved()
+    first = copy(source, destination, before, payloads=False, line="docs/main")
+    assert (first.arcs, first.roots) == (20_000, 1)
+    with counted(source) as (a, from_a), counted(destination) as (b, to_b):
+        done = copy(a, b, after, payloads=False, bases=[before])
+        assert (done.base, done.arcs) == (before, 200)
+        assert done.sent + done.received <= from_a() + to_b() <= 3 * difference
+    assert is_held(destination, after)
+
+
+def test_without_a_base_at_the_source_equal_subtrees_are_not_sent(source: str, destination: str) -> None:
+    """The source does not hold the base, so pages are compared, from the top."""
+    cid = payload_cid(b"one")
+    arcs = {f"directory {i % 50}/file {i}": cid for i in range(20_000)}
+    with Client(source, SETTINGS) as a, Client(destination, SETTINGS) as b:
+        base = b.build(arcs | {"only there": cid})
+        root = a.build(arcs | {"only here": cid})
+        b.create_root({"only here": cid})
+    with counted(source) as (url, moved):
+        done = copy(url, destination, root, bases=[base], payloads=False)
+    assert (done.base, done.arcs) == (base, 2)
+    assert moved() < 60_000  # the pages of one path, and not of 20,000 keys
+    with Client(source, SETTINGS) as a:
+        other = a.build(arcs | {"and here": cid})
+    with counted(source) as (url, moved):
+        done = copy(url, destination, other, payloads=False, line="another")  # without any base: all arcs are sent on
+    assert (done.base, done.arcs) == (None, 20_001)
+    assert moved() < 60_000
+
+
+def test_a_guessed_base_is_given_up_if_it_is_of_no_use(source: str, destination: str) -> None:
+    cid = payload_cid(b"one")
+    with Client(source, SETTINGS) as a:
+        first, second = (a.build({f"{name} {i}": cid for i in range(6000)}) for name in "ab")
+    copy(source, destination, first, payloads=False)
+    done = copy(source, destination, second, payloads=False)
+    assert (done.base, done.arcs) == (None, 6000)
+    third = copy(source, destination, first, payloads=False, bases=[second])
+    assert (third.roots, third.arcs) == (0, 0)
+
+
+def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, tmp_path: Path) -> None:
+    for root in (held.root, held.changed):
+        anyio.run(export_static, source, root, tmp_path / "tree")
+    with python_server(tmp_path / "tree") as url:
+        assert copy(url, destination, held.root).payloads == 301
+        done = copy(url, destination, held.changed)
+        assert (done.base, done.arcs) == (held.root, 4)
+    with Client(destination, SETTINGS) as client:
+        assert client.is_complete(held.changed)
+
+
+def test_the_asyncio_client_copies_too(source: str, held: Sample, destination: str) -> None:
+    moved: list[int] = []
+
+    async def run() -> Mirrored:
+        async with AsyncClient(source, SETTINGS) as a, AsyncClient(destination, SETTINGS) as b:
+            return await a.mirror(held.folder, b, progress=moved.append)
+
+    assert anyio.run(run).root == held.folder
+    assert sum(moved) > 700_000
+
+
+# --- what is not copied -----------------------------------------------------------------------------------------------
+
+
+def tampered(path: str) -> Callable[[Reply], Reply]:
+    """Change one byte in the second half of every answer of a route."""
+
+    def lie(reply: Reply) -> Reply:
+        if not reply.path.startswith(path) or reply.status != 200 or not reply.body:
+            return reply
+        at = len(reply.body) * 2 // 3
+        return reply.with_body(reply.body[:at] + bytes([reply.body[at] ^ 1]) + reply.body[at + 1 :])
+
+    return lie
+
+
+def diff_of_nothing(reply: Reply) -> Reply:
+    if "/diff/" not in reply.path or reply.status != 200:
+        return reply
+    body = json.loads(reply.body)
+    return reply.with_body(json.dumps(body | {"entries": []}).encode())
+
+
+def another_payload(reply: Reply) -> Reply:
+    """Answer with a payload that was not requested."""
+    if reply.path != "/v1/cas/car":
+        return reply
+    from coregw._core import block_head, payload_car_header
+
+    other = b"not requested"
+    return reply.with_body(payload_car_header() + block_head(payload_cid(other), len(other)) + other)
+
+
+def truncated(reply: Reply) -> Reply:
+    return reply.with_body(reply.body[:-3]) if reply.path == "/v1/cas/car" else reply
+
+
+@pytest.mark.parametrize(
+    ("lie", "name", "base"),
+    [
+        (tampered("/v1/cas/car"), "folder", None),
+        (tampered("/v1/pages"), "root", None),
+        (tampered("/v1/roots"), "folder", None),
+        (another_payload, "folder", None),
+        (truncated, "folder", None),
+        (diff_of_nothing, "changed_folder", "folder"),
+        (lambda reply: tampered("/")(reply) if "/diff/" in reply.path else reply, "changed_folder", "folder"),
+    ],
+)
+def test_a_lying_source_is_named_and_nothing_of_it_is_kept(
+    source: str, held: Sample, tmp_path: Path, lie: Callable[[Reply], Reply], name: str, base: str | None
+) -> None:
+    root, bases = getattr(held, name), [] if base is None else [getattr(held, base)]
+    with honest_gateway(tmp_path / "b") as destination, lying_gateway(lie, source) as url:
+        for each in bases:
+            copy(source, destination, each)
+        with pytest.raises(ProofError) as caught:
+            copy(url, destination, root, bases=bases)
+        assert url in str(caught.value)
+        assert not is_held(destination, root)
+        with Client(destination, SETTINGS) as client:
+            assert client.has_payloads([payload_cid(b"not requested")]) == [False]
+        assert copy(source, destination, root).root == root
+
+
+def test_a_root_is_not_stored_without_its_payloads(source: str, destination: str) -> None:
+    absent = payload_cid(b"nobody has this")
+    with Client(source, SETTINGS) as client:
+        nested = client.create_root({"a": absent})
+        root = client.create_root({"nested": nested, "b": client.put_payload(b"there")})
+    with pytest.raises(PayloadNotFound, match=f"does not hold the payload {absent}"):
+        copy(source, destination, root)
+    assert not is_held(destination, root)
+    assert not is_held(destination, nested)
+    assert copy(source, destination, root, payloads=False).roots == 2
+    with Client(destination, SETTINGS) as client:
+        assert client.resolve(root, "nested/a") == absent
+
+
+def test_an_interrupted_copy_is_continued(source: str, destination: str) -> None:
+    """The destination goes away after some payloads; the next copy does not send these again."""
+    with Client(source, SETTINGS) as client:
+        cids = client.put_payloads([b"%d " % i * 1000 for i in range(400)])
+        root = client.create_root({str(i): cid for i, cid in enumerate(cids)})
+    taken: list[int] = []
+
+    def away(reply: Reply) -> Reply:
+        if reply.path == "/v1/car":
+            taken.append(len(reply.request))
+        return reply.with_body(b"", 503) if len(taken) > 1 or reply.path == "/v1/roots" else reply
+
+    with lying_gateway(away, destination) as url, pytest.raises(Unavailable):
+        copy(source, url, root)
+    assert not is_held(destination, root)
+    assert len(taken) > 1
+    with Client(destination, SETTINGS) as client:
+        there = sum(client.has_payloads(cids))
+    assert 0 < there < 400 or there == 400
+    assert copy(source, destination, root).payloads == 400 - there
+    with Client(destination, SETTINGS) as client:
+        assert client.is_complete(root)
+
+
+# --- published names --------------------------------------------------------------------------------------------------
+
+
+def test_a_published_name_is_copied_and_published(tmp_path: Path) -> None:
+    token = serving.ADMIN_TOKEN
+    with ExitStack() as stack:
+        urls = [stack.enter_context(serving.thread(None, data=tmp_path / name, is_administered=True)) for name in "ab"]
+        a, b = (stack.enter_context(Client(url, SETTINGS)) for url in urls)
+        from coregw.client.operations.record import publish, published
+
+        first = a.create_root({"a": a.put_payload(b"1")})
+        second = a.create_root({"a": a.put_payload(b"2")})
+        with pytest.raises(RecordNotFound):
+            a.mirror_published("docs", "main", b, token=token)
+        a._run(publish(SETTINGS, "docs", "main", first, token, 0))
+        with pytest.raises(Unauthorized):
+            a.mirror_published("docs", "main", b)
+        done = a.mirror_published("docs", "main", b, token=token, destination_token=token)
+        assert done.published is not None
+        assert (done.published.root, done.published.revision, done.mirrored.base) == (first, 1, None)
+        a._run(publish(SETTINGS, "docs", "main", second, token, 1))
+        done = a.mirror_published("docs", "main", b, token=token)
+        assert (done.published, done.mirrored.base) == (None, first)
+        for _ in range(2):
+            done = a.mirror_published("docs", "main", b, token=token, destination_token=token)
+            assert done.published == b._run(published(SETTINGS, "docs", "main", token))
+            assert (done.published.root, done.published.revision) == (second, 2)
+        with pytest.raises(Conflict):
+            a._run(publish(SETTINGS, "docs", "main", first, token, 1))
