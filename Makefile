@@ -22,7 +22,7 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.record client client.query client.operations client.folders \
-	client.mirror client.mirror.copy client.mirror.names client.static.check client.static.export engine store store.origin store.postgres store.testing store.tiered upkeep gateway plants cli)
+	client.mirror client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine store store.origin store.postgres store.testing store.tiered upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.
 pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
@@ -107,7 +107,8 @@ test-python: install ## run the Python tests and doctests (ARGS: passed to pytes
 .PHONY: test-stores
 test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run the tests of shared stores on them
 	COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \
-		tests/store/test_postgres_traps.py tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py $(ARGS)
+		tests/store/test_postgres_traps.py tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py \
+		tests/client/test_static_bucket.py $(ARGS)
 	COREGW_TEST_SERVERS=required $(BIN)/python tests/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
 		admin.py admin_lasting.py batches.py cas.py diff.py payload_cars.py resolve.py roots.py)
 

@@ -233,11 +233,13 @@ class Bucket:
     Attributes:
         url: The address of the bucket, for `coregw.store.postgres.open_store`.
         environ: The credentials.
+        public: The address at which everybody may read the bucket, by plain HTTP.
     """
 
     url: str
     environ: Mapping[str, str]
     process: subprocess.Popen[bytes]
+    public: str
 
 
 @contextmanager
@@ -250,14 +252,18 @@ def bucket() -> Iterator[Bucket]:
     with folder() as path:
         config = path / "s3.json"
         keys = {"accessKey": _KEYS["AWS_ACCESS_KEY_ID"], "secretKey": _KEYS["AWS_SECRET_ACCESS_KEY"]}
-        config.write_text(
-            json.dumps({"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin"]}]}), "utf-8"
-        )
+        everybody = {
+            "name": "anonymous",
+            "actions": [f"Read:{_BUCKET}", f"List:{_BUCKET}"],
+        }  # without List, 403 for 404
+        tests = {"name": "tests", "credentials": [keys], "actions": ["Admin"]}
+        config.write_text(json.dumps({"identities": [tests, everybody]}), "utf-8")
         ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "s3.port")}
         grpc = {f"{name}.grpc": free_port() for name in ports}
         options = [f"-{name}={port}" for name, port in (ports | grpc).items()]
         command = [weed, "server", f"-dir={path}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
         command += [f"-s3.config={config}", "-master.volumeSizeLimitMB=64", "-volume.max=8", *options]
+        command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # their ports are fixed: two servers could not run
         with (path / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=path)
         variables = {name: os.environ.get(name) for name in _KEYS}
@@ -265,7 +271,9 @@ def bucket() -> Iterator[Bucket]:
         try:
             endpoint = f"http://127.0.0.1:{ports['s3.port']}"
             _prepare(weed, f"127.0.0.1:{ports['master.port']}.{grpc['master.port.grpc']}", endpoint, process, path)
-            yield Bucket(f"s3://{_BUCKET}?endpoint={endpoint}&region=us-east-1", dict(_KEYS), process)
+            yield Bucket(
+                f"s3://{_BUCKET}?endpoint={endpoint}&region=us-east-1", dict(_KEYS), process, f"{endpoint}/{_BUCKET}"
+            )
         finally:
             process.kill()
             process.wait(_SECONDS)
@@ -281,14 +289,14 @@ def _prepare(weed: str, master: str, endpoint: str, process: subprocess.Popen[by
     commands = f"fs.configure -locationPrefix=/buckets/ -fsync=true -apply\ns3.bucket.create -name {_BUCKET}\n"
     deadline = time.monotonic() + _SECONDS
     while True:
-        shell = subprocess.run(
-            [weed, "shell", f"-master={master}"], input=commands, capture_output=True, text=True, check=False, cwd=path
-        )
+        shell = [weed, "shell", f"-master={master}"]
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the shell waits for a server that has ended
+            subprocess.run(shell, input=commands, capture_output=True, text=True, check=False, cwd=path, timeout=20)
         if _has_bucket(endpoint):
             return
         if process.poll() is not None or time.monotonic() > deadline:
             log = (path / "log").read_text("utf-8", "replace")
-            raise AssertionError(f"SeaweedFS did not start: {log[-2000:]} {shell.stdout} {shell.stderr}")
+            raise AssertionError(f"SeaweedFS did not start: {log[-2000:]}")
         time.sleep(0.2)
 
 

@@ -21,6 +21,7 @@ from coregw.client.transport.address import Address
 from coregw.engine import Engine
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from coregw.store.origin import page_path, payload_path, root_path
 from static_trees import python_server
 
 HEAD = "| operation | cold: requests | KiB | again, another key: requests | KiB |"
@@ -58,15 +59,11 @@ def write_tree(top: Path, keys: int, files: int) -> tuple[str, str, str]:
             await engine.builds.build_root(lines(some, lambda i: payload_cid(payloads[i])), "sha2-256"),
         ]
         tables = {table: dict(store._tables[table]) for table in (Table.PAGES, Table.ROOTS)}
-        with StaticFolder(top) as folder:
-            folder.put_pages([*tables[Table.PAGES].items()])
-            for payload in [*payloads, b"a payload"]:
-                with tempfile.TemporaryFile() as file:
-                    file.write(payload)
-                    file.seek(0)
-                    folder.put_payload(Cid(payload_cid(payload)).multihash, file)
-            for root in tables[Table.ROOTS]:
-                folder.put_root(root, tables[Table.PAGES][root[-32:]], is_last=False)
+        async with StaticFolder(top) as folder:
+            await folder.put([(page_path(digest), page) for digest, page in tables[Table.PAGES].items()])
+            names = [payload_path(Cid(payload_cid(payload)).multihash) for payload in [*payloads, b"a payload"]]
+            await folder.put([*zip(names, [*payloads, b"a payload"], strict=True)])
+            await folder.put([(root_path(root), tables[Table.PAGES][root[-32:]]) for root in tables[Table.ROOTS]])
         await engine.close()
         return [each.decode().split('"')[3] for each in roots]
 

@@ -5,7 +5,7 @@ Needs the extra ``s3``. Nothing here depends on conditional PUT, in which S3 ser
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "a bucket", "s3") from error
 
-__all__ = ["Bucket"]
+__all__ = ["Bucket", "next_names"]
 
 _CONNECT_SECONDS: Final = "5s"
 _REQUEST_SECONDS: Final = "30s"
@@ -74,3 +74,12 @@ class Bucket:
         except (BaseError, OSError) as error:
             reason = str(error).partition("\n")[0][:300]
             raise Unavailable(f"the bucket {self.address.bucket} failed: {reason}") from error
+
+
+async def next_names(listed: Any) -> Sequence[Any]:  # noqa: ANN401 - obstore's stream
+    """Return the next objects of a listing, none at its end."""
+    try:
+        found: Sequence[Any] = await anext(aiter(listed))  # the stream does not support a default for anext
+    except StopAsyncIteration:
+        return []
+    return found

@@ -27,17 +27,17 @@ _EXIT_DAMAGED = 4
 @click.argument("root", required=False)
 @click.argument("file", type=click.Path(allow_dash=True), required=False)
 @click.option("--payloads", is_flag=True, help="Include the payloads that the tree names and the gateway holds.")
-@click.option("--static", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write a static tree to DIR.")
+@click.option("--static", "place", metavar="DEST", help="Write a static tree to DEST: a folder, or s3://BUCKET/PREFIX.")
 @click.option("--no-payloads", is_flag=True, help="With --static: leave the payloads out.")
 @click.option("--publish", metavar="SCOPE/NAME", help="With --static: publish ROOT under this name in the static tree.")
-@click.option("--check", is_flag=True, help="With --static and no ROOT: check the static tree in DIR, offline.")
+@click.option("--check", is_flag=True, help="With --static and no ROOT: check the static tree in DEST.")
 @gateway_option
 @interruptible()
 def command(
     root: str | None,
     file: str | None,
     payloads: bool,
-    folder: Path | None,
+    place: str | None,
     no_payloads: bool,
     publish: str | None,
     check: bool,
@@ -50,27 +50,28 @@ def command(
 
     With "-", the bytes are written to stdout after they were verified in a temporary file (in TMPDIR).
 
-    With --static DIR instead of FILE, everything below ROOT is written as files, payloads included, so that any web
-    server can serve DIR; `--gateway static+https://…` reads it. What DIR has already is not written again, and an
-    export that was interrupted is continued by repeating it. With --check instead of ROOT, every file in DIR is
-    compared with its name, and every root must be complete; if not, the exit code is 4.
+    With --static DEST instead of FILE, everything below ROOT is written as files, payloads included, to the folder
+    DEST for any web server, or as objects to a bucket, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, with the
+    credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; `--gateway static+https://…` reads it. What DEST has
+    already is not written again, and an export that was interrupted is continued by repeating it. With --check instead
+    of ROOT, everything in DEST is compared with its name, and every root must be complete; if not, the exit code is 4.
     """
-    if folder is None:
+    if place is None:
         if no_payloads or check or publish is not None:
-            raise click.UsageError("--no-payloads, --publish and --check need --static DIR")
+            raise click.UsageError("--no-payloads, --publish and --check need --static DEST")
         if root is None or file is None:
-            raise click.UsageError("give a ROOT and a FILE, or a ROOT and --static DIR")
+            raise click.UsageError("give a ROOT and a FILE, or a ROOT and --static DEST")
         _to_car(root, file, payloads, gateway)
     elif file is not None or payloads:
-        raise click.UsageError("with --static DIR, there is no FILE, and payloads are written unless --no-payloads")
+        raise click.UsageError("with --static DEST, there is no FILE, and payloads are written unless --no-payloads")
     elif check:
         if root is not None or no_payloads or publish is not None:
-            raise click.UsageError("--check takes only --static DIR")
-        _check(folder)
+            raise click.UsageError("--check takes only --static DEST")
+        _check(place)
     elif root is None:
         raise click.UsageError("give a ROOT, or --check")
     else:
-        _to_folder(root, folder, not no_payloads, publish, gateway)
+        _to_tree(root, place, not no_payloads, publish, gateway)
 
 
 def _to_car(root: str, file: str, payloads: bool, gateway: str) -> None:
@@ -96,7 +97,7 @@ def _export(root: str, file: Path, payloads: bool, gateway: str) -> ExportedCar:
         return opened.export_car(root, file, payloads=payloads, progress=advance)
 
 
-def _to_folder(root: str, folder: Path, payloads: bool, publish: str | None, gateway: str) -> None:
+def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway: str) -> None:
     import anyio
 
     from coregw.client.static.export import export_static
@@ -109,7 +110,7 @@ def _to_folder(root: str, folder: Path, payloads: bool, publish: str | None, gat
         name = (scope, rest)
     with progress("exporting") as (_, advance):
         exporting = partial(export_static, payloads=payloads, name=name, settings=client_settings(), progress=advance)
-        done = anyio.run(exporting, gateway, root, folder)
+        done = anyio.run(exporting, gateway, root, place)
     written = ", ".join(
         counted(count, noun)
         for count, noun in (
@@ -125,11 +126,13 @@ def _to_folder(root: str, folder: Path, payloads: bool, publish: str | None, gat
         click.echo(f"coregw: {shown}: {done.record.root}", err=True)
 
 
-def _check(folder: Path) -> None:
+def _check(place: str) -> None:
+    import anyio
+
     from coregw.client.static.check import check_static
 
     with progress("checking") as (_, advance):
-        done: CheckedTree = check_static(folder, advance)
+        done: CheckedTree = anyio.run(check_static, place, advance)
     for finding in done.findings:
         click.echo(printable(finding))
     checked = ", ".join(

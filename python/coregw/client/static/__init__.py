@@ -6,5 +6,6 @@ client: sends, verifies ──► transport: routes of a gateway ──► engin
 ```
 
 ``upstream`` reads objects over HTTP, ``transport`` answers calls, ``blocking`` does so for the blocking client.
-``export`` writes a static tree to a folder, ``folder`` is that folder, and ``check`` compares one with its names.
+``export`` writes a static tree, and ``check`` compares one with its names; both through ``tree``, which ``folder`` and
+``bucket`` implement and ``place`` opens. ``payloads`` copies many payloads by few requests.
 """

@@ -1,18 +1,20 @@
-"""Check of a static tree in a folder, offline: every file against its name, and every root for what it leads to."""
+"""Check of a static tree: every object against its name, and every root for what it leads to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from coregw._core import Cid, page_links
-from coregw.client.static.folder import MARK, NO_PAYLOADS, TEMPORARY
+from coregw.client.folders.parallel import for_each
+from coregw.client.static.folder import MARK
+from coregw.client.static.place import open_tree
+from coregw.client.static.tree import SCOPES, StaticTree, record_path
 from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput
 from coregw.messages.record import PublishedRecord
@@ -21,7 +23,6 @@ from coregw.store.origin import page_path, payload_path, root_path
 __all__ = ["CheckedTree", "check_static"]
 
 _PAGES_AT_ONCE: Final = 64
-_READ_BYTES: Final = 1 << 20
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -34,7 +35,7 @@ class CheckedTree:
         pages: The number of pages.
         payloads: The number of payloads.
         records: The number of published names.
-        findings: What is wrong, as sentences that begin with the path of a file.
+        findings: What is wrong, as sentences that begin with the path of an object.
     """
 
     roots: int = 0
@@ -44,46 +45,58 @@ class CheckedTree:
     findings: list[str] = field(default_factory=list)
 
 
-def check_static(folder: Path, progress: Callable[[int], None] = lambda count: None) -> CheckedTree:
-    """Check a static tree: each file has the digest in its name, and each page has all that it leads to.
+async def check_static(place: Path | str, progress: Callable[[int], None] = lambda count: None) -> CheckedTree:
+    """Check a static tree: each object has the digest in its name, and each page has all that it leads to.
 
-    If every page has what it leads to, every root is complete. O(bytes), memory for one payload.
+    If every page has what it leads to, every root is complete. O(bytes), memory for all names (about 150 bytes each).
 
     Args:
-        folder: The folder of the tree.
+        place: The folder of the tree, or a bucket, as for `coregw.client.static.place.open_tree`.
         progress: Called with further numbers of bytes that were read.
 
     Raises:
-        InvalidInput: `folder` is not a static tree.
+        InvalidInput: There is no static tree.
+        Unavailable: The bucket refuses an operation.
         OSError: A file can't be read.
     """
-    if not (folder / "v1" / "pages").is_dir():
-        raise InvalidInput(f"{folder} is not a static tree: it has no folder v1/pages", code="invalid_path")
-    check = _Check(folder, progress)
-    if (folder / MARK).exists():
+    tree = open_tree(place)
+    state = await tree.state()
+    if not state.exists:
+        raise InvalidInput(f"{tree.place} is not a static tree: it has no v1/pages", code="invalid_path")
+    check = _Check(tree, progress, state.has_payloads)
+    if state.is_unfinished:
         check.done.findings.append(f"{MARK}: an export was interrupted, or is running; export the root again")
-    check.pages()
-    check.roots()
-    check.payloads()
-    check.records()
+    await check.names()
+    await check.pages()
+    await check.roots()
+    await check.payloads()
+    await check.records()
     return check.done
 
 
 class _Check:
-    def __init__(self, top: Path, progress: Callable[[int], None]) -> None:
-        self._top = top
+    def __init__(self, tree: StaticTree, progress: Callable[[int], None], has_payloads: bool) -> None:
+        self._tree = tree
         self._progress = progress
         self._checks = ObjectChecks()
-        self._has_payloads = not (top / NO_PAYLOADS).exists()
+        self._has_payloads = has_payloads
+        self._there: set[str] = set()
+        """The paths of all pages, roots and payloads."""
         self.done = CheckedTree()
 
-    def pages(self) -> None:
+    async def names(self) -> None:
+        """List all that is there."""
+        for folder in ("v1/pages", "v1/roots", "v1/cas"):
+            self._there.update(f"/{folder}/{name}" for name in await self._tree.listed(folder))
+
+    async def pages(self) -> None:
         """Check all pages."""
-        names = self._named("v1/pages")
-        while some := list(islice(names, _PAGES_AT_ONCE)):
-            known = [path for path in some if self._is(path, bool(_DIGEST.fullmatch(path.name)), "not a digest")]
-            pairs = [(bytes.fromhex(path.name), path.read_bytes()) for path in known]
-            for path, (_, page), links in zip(known, pairs, page_links(pairs), strict=True):
+        paths = [path for path in self._named("/v1/pages/") if self._is_page(path)]
+        for start in range(0, len(paths), _PAGES_AT_ONCE):
+            some = paths[start : start + _PAGES_AT_ONCE]
+            read = [page or b"" for page in await self._tree.read(some)]
+            pairs = [(bytes.fromhex(_name(path)), page) for path, page in zip(some, read, strict=True)]
+            for path, page, links in zip(some, read, page_links(pairs), strict=True):
                 self.done.pages += 1
                 self._progress(len(page))
                 if links is None:
@@ -92,69 +105,80 @@ class _Check:
                 leads_to = [*map(page_path, links.pages), *map(root_path, links.roots)]
                 if self._has_payloads:
                     leads_to += map(payload_path, links.payloads)
-                for missing in leads_to:
-                    self._is(path, (self._top / missing[1:]).exists(), f"leads to {missing[1:]}, which is missing")
+                for each in leads_to:
+                    self._leads_to(path, each)
 
-    def roots(self) -> None:
+    async def roots(self) -> None:
         """Check all roots."""
-        for path in self._named("v1/roots"):
+        for path in self._named("/v1/roots/"):
             cid = self._cid(path)
             if cid is None or not self._is(path, cid.kind != "cas", "not the name of a root"):
                 continue
             self.done.roots += 1
-            page = path.read_bytes()
+            [read] = await self._tree.read([path])
+            page = read or b""
             self._progress(len(page))
             if self._is(path, self._checks.is_root_page(bytes(cid), page), "the bytes are not the page of this root"):
-                there = (self._top / page_path(cid.digest)[1:]).exists()
-                self._is(path, there, f"leads to {page_path(cid.digest)[1:]}, which is missing")
+                self._leads_to(path, page_path(cid.digest))
 
-    def payloads(self) -> None:
+    async def payloads(self) -> None:
         """Check all payloads."""
-        for path in self._named("v1/cas"):
-            cid = self._cid(path)
-            if cid is None or not self._is(path, cid.kind == "cas" and cid.codec == 0x55, "not the name of a payload"):
-                continue
-            self.done.payloads += 1
-            hasher, expected = self._checks.hasher(cid.multihash)
-            with path.open("rb") as file:
-                while chunk := file.read(_READ_BYTES):
-                    hasher.update(chunk)
-                    self._progress(len(chunk))
-            self._is(path, hasher.digest() == expected, "the bytes do not have the hash of this CID")
+        before = len(self.done.findings)
+        await for_each(self._named("/v1/cas/"), self._payload, self._tree.at_once)
+        self.done.findings[before:] = sorted(self.done.findings[before:])
 
-    def records(self) -> None:
+    async def _payload(self, path: str) -> None:
+        cid = self._cid(path)
+        if cid is None or not self._is(path, cid.kind == "cas" and cid.codec == 0x55, "not the name of a payload"):
+            return
+        self.done.payloads += 1
+        hasher, expected = self._checks.hasher(cid.multihash)
+        async for chunk in self._tree.chunks(path):
+            hasher.update(chunk)
+            self._progress(len(chunk))
+        self._is(path, hasher.digest() == expected, "the bytes do not have the hash of this CID")
+
+    async def records(self) -> None:
         """Check all published names."""
-        for path in sorted((self._top / "admin" / "v1" / "scopes").glob("*/roots/*")):
-            if path.name.startswith(TEMPORARY):
-                continue
+        for path in [f"/{SCOPES}/{name}" for name in await self._tree.listed(SCOPES)]:
             self.done.records += 1
+            [content] = await self._tree.read([path])
             try:
-                record = msgspec.json.decode(path.read_bytes(), type=PublishedRecord)
-                is_here = (record.scope, record.name) == (path.parent.parent.name, path.name)
-                root = root_path(bytes(Cid(record.root)))[1:]
-            except (msgspec.DecodeError, InvalidInput) as error:
+                record = msgspec.json.decode(content or b"", type=PublishedRecord)
+                root = root_path(bytes(Cid(record.root)))
+            except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as error:
                 self._found(path, f"not a published record: {error}")
                 continue
-            self._is(path, is_here, f"the record is that of {record.scope}/{record.name}")
-            self._is(path, (self._top / root).exists(), f"leads to {root}, which is missing")
+            own = record_path(record.scope, record.name)
+            self._is(path, own == path, f"the record is that of {record.scope}/{record.name}")
+            self._leads_to(path, root)
 
-    def _named(self, folder: str) -> Iterator[Path]:
-        """Yield the files of a folder, without those that an export has left unfinished."""
-        return (path for path in sorted((self._top / folder).iterdir()) if not path.name.startswith(TEMPORARY))
+    def _named(self, start: str) -> list[str]:
+        return sorted(path for path in self._there if path.startswith(start))
 
-    def _cid(self, path: Path) -> Cid | None:
-        """Return the CID that is the name of a file; None, with a finding, if it is not one in its normal form."""
+    def _is_page(self, path: str) -> bool:
+        return self._is(path, bool(_DIGEST.fullmatch(_name(path))), "not a digest")
+
+    def _leads_to(self, path: str, other: str) -> None:
+        self._is(path, other in self._there, f"leads to {other[1:]}, which is missing")
+
+    def _cid(self, path: str) -> Cid | None:
+        """Return the CID that is the name of an object; None, with a finding, if it is not one in its normal form."""
         try:
-            cid = Cid(path.name)
+            cid = Cid(_name(path))
         except InvalidInput as error:
             self._found(path, f"the name is not a CID: {error.message}")
             return None
-        return cid if self._is(path, cid.text == path.name, f"the name should be {cid.text}") else None
+        return cid if self._is(path, cid.text == _name(path), f"the name should be {cid.text}") else None
 
-    def _is(self, path: Path, is_right: bool, otherwise: str) -> bool:
+    def _is(self, path: str, is_right: bool, otherwise: str) -> bool:
         if not is_right:
             self._found(path, otherwise)
         return is_right
 
-    def _found(self, path: Path, why: str) -> None:
-        self.done.findings.append(f"{path.relative_to(self._top)}: {why}")
+    def _found(self, path: str, why: str) -> None:
+        self.done.findings.append(f"{path[1:]}: {why}")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

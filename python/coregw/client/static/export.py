@@ -1,4 +1,4 @@
-"""Export of roots to a static tree in a folder: only what is not there, and each page after all that it leads to."""
+"""Export of roots to a static tree: only what is not there, and each page after all that it leads to."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from typing import Final
 import msgspec
 
 from coregw._core import Cid, PageLinks, page_links
-from coregw.client.folders.parallel import for_each
 from coregw.client.operations.record import check_name
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
-from coregw.client.static.folder import StaticFolder
+from coregw.client.static.payloads import PayloadCopier
+from coregw.client.static.place import open_tree
 from coregw.client.static.source import open_source
+from coregw.client.static.tree import StaticTree, record_path
 from coregw.engine.objects.checks import ObjectChecks
-from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged
+from coregw.errors import InvalidInput, RootNotFound, StoreDamaged
 from coregw.messages.record import PublishedRecord
 from coregw.store import Table
-from coregw.store.origin import OriginStore
+from coregw.store.origin import OriginStore, page_path, payload_path, root_path
 
 __all__ = ["Exported", "export_static"]
 
 _PAGES_AT_ONCE: Final = 64
-_PAYLOADS_AT_ONCE: Final = 16
-_READ_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class Exported:
 async def export_static(
     source: str,
     root: CidLike,
-    folder: Path,
+    place: Path | str,
     *,
     payloads: bool = True,
     name: tuple[str, str] | None = None,
@@ -71,18 +70,18 @@ async def export_static(
     Args:
         source: The address of a gateway, or ``static+`` and that of another static tree.
         root: The root of a map or list.
-        folder: The folder of the static tree.
+        place: The folder of the static tree, or a bucket, as for `coregw.client.static.place.open_tree`.
         payloads: Whether payloads are written, too; otherwise readers must have them from elsewhere.
         name: A scope and a name under which the root is published in the tree, by a small file that is replaced.
         settings: Limits and timeouts.
         progress: Called with further numbers of bytes that were written.
 
     Raises:
-        InvalidInput: `root` is not a root, or `name` not a name; another export to the folder is running; roots nest
-            too deep.
+        InvalidInput: `root` is not a root, or `name` not a name; `place` is malformed; another export to the folder is
+            running; roots nest too deep.
         RootNotFound, PayloadNotFound: The source does not hold the root, or something below it.
         UpstreamDamaged: The source sent something else than what was named.
-        Unavailable: The source does not answer.
+        Unavailable: The source does not answer, or the bucket refuses an operation.
         OSError: The file system refused an operation.
     """
     cid = Cid(root)
@@ -92,11 +91,11 @@ async def export_static(
         check_name(*name)
     settings = settings or ClientSettings()
     async with open_source(source, settings) as (store, upstream):
-        with StaticFolder(folder, payloads=payloads) as destination:
-            export = _Export(store, destination, settings.max_nesting, progress)
+        async with open_tree(place, payloads=payloads) as tree:
+            export = _Export(store, tree, settings.max_nesting, progress)
             await export.root(bytes(cid), 0)
             if name is not None:
-                export.done.record = _publish(destination, *name, cid.text)
+                export.done.record = await _publish(tree, *name, cid.text)
         export.done.requests, export.done.received = upstream.requests, upstream.received
     return export.done
 
@@ -104,34 +103,36 @@ async def export_static(
 class _Export:
     """One export. `root` visits what is missing, depth first."""
 
-    def __init__(
-        self, store: OriginStore, folder: StaticFolder, max_nesting: int, progress: Callable[[int], None]
-    ) -> None:
+    def __init__(self, store: OriginStore, tree: StaticTree, max_nesting: int, progress: Callable[[int], None]) -> None:
         self._store = store
-        self._folder = folder
+        self._tree = tree
         self._max_nesting = max_nesting
         self._progress = progress
         self._checks = ObjectChecks()
+        self._payload_copier = PayloadCopier(store, tree, self._count_payload)
         self._seen: set[bytes] = set()
-        """If the folder may have gaps: the digests, roots and multihashes of which everything is there."""
+        """If the tree may have gaps: the digests, roots and multihashes of which everything is there."""
         self.done = Exported()
 
     async def root(self, root: bytes, depth: int) -> None:
         """Export a root, by its binary CID; `depth` is the number of roots that it is nested in."""
         if depth > self._max_nesting:
             raise InvalidInput(f"roots nest deeper than {self._max_nesting}")
-        if root in self._seen or (not self._folder.may_have_gaps and self._folder.has_root(root)):
+        is_missing = await self._tree.missing([root_path(root)]) != []
+        if root in self._seen or (not self._tree.may_have_gaps and not is_missing):
             return
         [row] = await self._store.get(Table.ROOTS, [root])
         text = Cid(root).text
         if row is None:
             raise RootNotFound(f"{self._store.upstream.url} does not hold the root {text}")
         await self._subtrees([Cid(root).digest], depth)
-        page = await asyncio.to_thread(self._folder.page, Cid(root).digest)
+        [page] = await self._tree.read([page_path(Cid(root).digest)])
         if page is None or not self._checks.is_root_page(root, page):
-            raise StoreDamaged(f"{self._folder.top}: the page of {text} was changed while it was exported")
-        if not self._folder.has_root(root):
-            await asyncio.to_thread(self._folder.put_root, root, page, is_last=depth == 0)
+            raise StoreDamaged(f"{self._tree.place}: the page of {text} was changed while it was exported")
+        if is_missing:
+            if depth == 0:  # others may precede their pages in a power cut, which leaves the mark
+                await self._tree.settle()
+            await self._tree.put([(root_path(root), page)], is_durable=depth == 0)
             self._count(len(page))
             self.done.roots += 1
         self._seen.add(root)
@@ -145,30 +146,30 @@ class _Export:
     async def _export_pages(self, pages: Sequence[tuple[bytes, bytes]], depth: int) -> None:
         found = await asyncio.to_thread(page_links, pages)
         links = [each for each in found if each is not None]  # all of them: they were checked
-        if self._folder.payloads:
+        if self._tree.payloads:
             await self._payloads(_all(links, "payloads"))
-        for root in _all(links, "roots"):
+        for root in await self._missing_roots(_all(links, "roots")):
             await self.root(root, depth + 1)
         await self._subtrees([*_all(links, "pages")], depth)
-        new = [(digest, page) for digest, page in pages if not self._folder.has_page(digest)]
-        await asyncio.to_thread(self._folder.put_pages, new)
+        missing = {*await self._tree.missing([page_path(digest) for digest, _ in pages])}
+        new = [(path, page) for digest, page in pages if (path := page_path(digest)) in missing]
+        await self._tree.put(new)
         self._count(sum(len(page) for _, page in new))
         self.done.pages += len(new)
-        if self._folder.may_have_gaps:
+        if self._tree.may_have_gaps:
             self._seen.update(digest for digest, _ in pages)
 
     async def _missing(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """Return the pages of which something may be missing, by digest."""
-        if not self._folder.may_have_gaps:
-            missing = [digest for digest in dict.fromkeys(digests) if not self._folder.has_page(digest)]
-            return await self._fetched(missing)
-        unseen = [digest for digest in dict.fromkeys(digests) if digest not in self._seen]
-        local = [(digest, self._folder.page(digest)) for digest in unseen]
+        paths = {page_path(digest): digest for digest in digests if digest not in self._seen}
+        if not self._tree.may_have_gaps:
+            return await self._fetched([paths[path] for path in await self._tree.missing([*paths])])
+        local = [*zip(paths.values(), await self._tree.read([*paths]), strict=True)]
         there = [(digest, page) for digest, page in local if page is not None]
         whole = [pair for pair, good in zip(there, self._checks.are_pages(there), strict=True) if good]
         damaged = [pair[0] for pair in there if pair not in whole]
         fetched = await self._fetched([digest for digest, page in local if page is None] + damaged)
-        await asyncio.to_thread(self._folder.put_pages, [pair for pair in fetched if pair[0] in damaged])
+        await self._tree.put([(page_path(digest), page) for digest, page in fetched if digest in damaged])
         return whole + fetched
 
     async def _fetched(self, digests: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
@@ -180,36 +181,34 @@ class _Export:
             fetched.append((digest, page))
         return fetched
 
+    async def _missing_roots(self, roots: Iterable[bytes]) -> list[bytes]:
+        """Return the roots of which something may be missing."""
+        if self._tree.may_have_gaps:
+            return [*roots]
+        paths = {root_path(root): root for root in roots}
+        return [paths[path] for path in await self._tree.missing([*paths])]
+
     async def _payloads(self, multihashes: Iterable[bytes]) -> None:
-        unseen = [each for each in multihashes if each not in self._seen]
-        missing = [each for each in unseen if not await asyncio.to_thread(self._is_there, each)]
-        await for_each(missing, self._payload, _PAYLOADS_AT_ONCE)
-        if self._folder.may_have_gaps:
-            self._seen.update(unseen)
+        paths = {payload_path(each): each for each in multihashes if each not in self._seen}
+        missing = {*await self._tree.missing([*paths])}
+        if self._tree.may_have_gaps:
+            if self._tree.may_be_torn:
+                missing |= {
+                    path for path in paths if path not in missing and not await self._is_whole(path, paths[path])
+                }
+            self._seen.update(paths.values())
+        await self._payload_copier.copy(each for path, each in paths.items() if path in missing)
 
-    async def _payload(self, multihash: bytes) -> None:
-        file = await self._store.open_payload(multihash)
-        if file is None:
-            name = Cid(b"\x01\x55" + multihash).text
-            raise PayloadNotFound(
-                f"{self._store.upstream.url} does not hold the payload {name}; nothing may be missing"
-            )
-        with file:
-            size = await asyncio.to_thread(self._folder.put_payload, multihash, file)
-        self._count(size)
-        self.done.payloads += 1
-
-    def _is_there(self, multihash: bytes) -> bool:
-        """Whether a payload is there; if the folder may have gaps, with the right bytes."""
-        if not self._folder.has_payload(multihash):
-            return False
-        if not self._folder.may_have_gaps:
-            return True
+    async def _is_whole(self, path: str, multihash: bytes) -> bool:
+        """Whether a payload that is there has the right bytes."""
         hasher, expected = self._checks.hasher(multihash)
-        with self._folder.payload(multihash) as file:
-            while chunk := file.read(_READ_BYTES):
-                hasher.update(chunk)
+        async for chunk in self._tree.chunks(path):
+            hasher.update(chunk)
         return hasher.digest() == expected
+
+    def _count_payload(self, size: int) -> None:
+        self.done.payloads += 1
+        self._count(size)
 
     def _count(self, size: int) -> None:
         self.done.bytes += size
@@ -221,13 +220,14 @@ def _all(links: Sequence[PageLinks], kind: str) -> dict[bytes, None]:
     return dict.fromkeys(each for one in links for each in getattr(one, kind))
 
 
-def _publish(folder: StaticFolder, scope: str, name: str, root: str) -> PublishedRecord:
+async def _publish(tree: StaticTree, scope: str, name: str, root: str) -> PublishedRecord:
     """Write the record of a name, unless it names the root already."""
-    before = folder.record(scope, name)
+    path = record_path(scope, name)
+    [before] = await tree.read([path])
     try:
         current = None if before is None else msgspec.json.decode(before, type=PublishedRecord)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"{folder.top}: the record of {scope}/{name} is malformed: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{tree.place}: the record of {scope}/{name} is malformed: {error}") from None
     if current is not None and current.root == root:
         return current
     if current is not None and current.frozen:
@@ -241,5 +241,5 @@ def _publish(folder: StaticFolder, scope: str, name: str, root: str) -> Publishe
         published_at=datetime.now(UTC),
         frozen=False,
     )
-    folder.put_record(scope, name, msgspec.json.encode(record))
+    await tree.put([(path, msgspec.json.encode(record))], is_durable=True)
     return record

@@ -1,36 +1,27 @@
 """A static tree in a folder: files that appear whole, under names that never change their contents.
 
-```
-v1/pages/{digest}     pages                    each only when all that it leads to is there
-v1/cas/{cid}          payloads
-v1/roots/{root}       the page of each root    after everything below it is on the disk
-admin/v1/scopes/{scope}/roots/{name}           published names, which change
-.coregw-export        while an export runs, and after one was interrupted
-.coregw-no-payloads   if an export has left payloads out
-```
-
-Because a page is written after what it leads to, a page that is there stands for its whole subtree, and the next export
-does not look below it. A power cut may break that order, and without payloads it is not so: if there may be gaps, an
-export looks at everything that is there.
+``.coregw-export`` is in it while an export runs, and after one was interrupted: a power cut may have broken the order
+in which files were written, and the files themselves, so the next export reads and checks what is there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Final, Self
 
+from coregw.client.static.tree import NO_PAYLOADS, TreeState
 from coregw.errors import InvalidInput
-from coregw.store.origin import page_path, payload_path, root_path
 from coregw.syncing import sync_path
 
-__all__ = ["MARK", "NO_PAYLOADS", "TEMPORARY", "StaticFolder"]
+__all__ = ["MARK", "TEMPORARY", "StaticFolder"]
 
 MARK: Final = ".coregw-export"
-NO_PAYLOADS: Final = ".coregw-no-payloads"
 TEMPORARY: Final = ".coregw-new-"
 """The start of the names of files that are being written."""
 
@@ -38,27 +29,24 @@ _COPY_BYTES: Final = 1 << 20
 
 
 class StaticFolder:
-    """A static tree that is being written, as a context manager; one export at a time.
+    """Implements `coregw.client.static.tree.StaticTree` in a folder; one export at a time.
 
     Args:
-        top: The folder, which is created if it does not exist.
+        top: The folder; an export creates it if it does not exist.
         payloads: Whether the export writes payloads.
-
-    Attributes:
-        may_have_gaps: Whether a page may be there without all that it leads to.
-
-    Raises:
-        InvalidInput: On entering: another export is running.
-        OSError: The file system refused an operation; so do all methods.
     """
+
+    may_be_torn: bool = True
+    at_once: int = 4
 
     def __init__(self, top: Path, *, payloads: bool = True) -> None:
         self.top = top
+        self.place = str(top)
         self.payloads = payloads
         self.may_have_gaps = False
         self._mark: IO[bytes] | None = None
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         for folder in ("v1/pages", "v1/cas", "v1/roots"):
             (self.top / folder).mkdir(parents=True, exist_ok=True)
         path = self.top / MARK
@@ -76,89 +64,85 @@ class StaticFolder:
         sync_path(self.top)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See `StaticTree.__aexit__`. After an exception the mark stays."""
         if self._mark is not None:
             if kind is None:
                 if self.may_have_gaps:
-                    os.sync()
+                    await self.settle()
                 (self.top / MARK).unlink(missing_ok=True)
             self._mark.close()
 
-    def has_page(self, digest: bytes) -> bool:
-        """Return whether a page is there."""
-        return self._file(page_path(digest)).exists()
+    async def state(self) -> TreeState:
+        """See `StaticTree.state`."""
+        return TreeState(
+            (self.top / "v1" / "pages").is_dir(),
+            is_unfinished=(self.top / MARK).exists(),
+            has_payloads=not (self.top / NO_PAYLOADS).exists(),
+        )
 
-    def has_root(self, root: bytes) -> bool:
-        """Return whether a root is there, by its binary CID."""
-        return self._file(root_path(root)).exists()
+    async def missing(self, paths: Sequence[str]) -> list[str]:
+        """See `StaticTree.missing`."""
+        return await asyncio.to_thread(lambda: [path for path in paths if not self._file(path).exists()])
 
-    def has_payload(self, multihash: bytes) -> bool:
-        """Return whether a payload is there."""
-        return self._file(payload_path(multihash)).exists()
+    async def read(self, paths: Sequence[str]) -> list[bytes | None]:
+        """See `StaticTree.read`."""
+        return await asyncio.to_thread(lambda: [self._content(path) for path in paths])
 
-    def page(self, digest: bytes) -> bytes | None:
-        """Return the bytes of a page, unchecked; None if it is not there."""
+    async def chunks(self, path: str) -> AsyncIterator[bytes]:
+        """See `StaticTree.chunks`."""
+        with self._file(path).open("rb") as file:
+            while chunk := await asyncio.to_thread(file.read, _COPY_BYTES):
+                yield chunk
+
+    async def listed(self, folder: str) -> list[str]:
+        """See `StaticTree.listed`. Without files that an export has left unfinished."""
+        return await asyncio.to_thread(self._listed, self.top / folder)
+
+    async def put(self, objects: Sequence[tuple[str, bytes]], *, is_durable: bool = False) -> None:
+        """See `StaticTree.put`."""
+        await asyncio.to_thread(self._put, objects, is_durable)
+
+    async def put_file(self, path: str, file: IO[bytes]) -> int:
+        """See `StaticTree.put_file`."""
+        return await asyncio.to_thread(self._copy, path, file)
+
+    async def settle(self) -> None:
+        """See `StaticTree.settle`. One sync of everything: it costs less than one for each file."""
+        await asyncio.to_thread(os.sync)
+
+    def _content(self, path: str) -> bytes | None:
         try:
-            return self._file(page_path(digest)).read_bytes()
+            return self._file(path).read_bytes()
         except FileNotFoundError:
             return None
 
-    def payload(self, multihash: bytes) -> IO[bytes]:
-        """Open a payload that is there, unchecked."""
-        return self._file(payload_path(multihash)).open("rb")
+    def _listed(self, folder: Path) -> list[str]:
+        files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(TEMPORARY))
+        return sorted(str(path.relative_to(folder)) for path in files)
 
-    def put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write pages by digest, after all that they lead to."""
-        for digest, page in pages:
-            self._put(page_path(digest), page)
+    def _put(self, objects: Sequence[tuple[str, bytes]], is_durable: bool) -> None:
+        for path, content in objects:
+            file = self._file(path)
+            if is_durable:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            with _NewFile(file) as new:
+                new.write(content)
+                if is_durable:
+                    new.flush()
+                    os.fsync(new.fileno())
+            if is_durable:
+                sync_path(file.parent)
 
-    def put_payload(self, multihash: bytes, file: IO[bytes]) -> int:
-        """Write a payload from an open file at its start, and return its size in bytes."""
-        path = self._file(payload_path(multihash))
+    def _copy(self, path: str, file: IO[bytes]) -> int:
         size = 0
-        with _NewFile(path) as new:
+        with _NewFile(self._file(path)) as new:
             while chunk := file.read(_COPY_BYTES):
                 size += len(chunk)
                 new.write(chunk)
         return size
-
-    def put_root(self, root: bytes, page: bytes, *, is_last: bool) -> None:
-        """Write a root, by its binary CID, after everything below it.
-
-        Args:
-            root: The binary CID.
-            page: The page with its top node.
-            is_last: Whether it is what the export was asked for: then everything before it is on the disk before it is,
-                and it is on the disk on return. Others may precede their pages in a power cut, which leaves the mark.
-        """
-        if is_last:
-            os.sync()
-        self._put(root_path(root), page, is_durable=is_last)
-
-    def record(self, scope: str, name: str) -> bytes | None:
-        """Return the record that is published under a name; None without one."""
-        try:
-            return self._record(scope, name).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def put_record(self, scope: str, name: str, record: bytes) -> None:
-        """Publish a record under a name, instead of the one that is there; durable on return."""
-        path = self._record(scope, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._put(f"/{path.relative_to(self.top)}", record, is_durable=True)
-
-    def _put(self, path: str, content: bytes, *, is_durable: bool = False) -> None:
-        with _NewFile(self._file(path)) as new:
-            new.write(content)
-            if is_durable:
-                new.flush()
-                os.fsync(new.fileno())
-        if is_durable:
-            sync_path(self._file(path).parent)
-
-    def _record(self, scope: str, name: str) -> Path:
-        return self._file(f"/admin/v1/scopes/{scope}/roots/{name}")
 
     def _file(self, path: str) -> Path:
         return self.top / path.removeprefix("/")

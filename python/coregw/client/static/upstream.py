@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from coregw._core import Cid
 from coregw.client.exchange import Answer, Call, Sink
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
@@ -12,7 +13,8 @@ from coregw.client.transport.address import Address
 from coregw.client.transport.asynchronous import AsyncTransport
 from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError, NotFound, ProofError
-from coregw.messages.batch import GetPagesRequest
+from coregw.messages.batch import GetBatchRequest, GetPagesRequest
+from coregw.store.origin import RAW
 
 __all__ = ["HttpUpstream"]
 
@@ -43,7 +45,7 @@ class HttpUpstream:
 
     @property
     def has_batches(self) -> bool:
-        """Whether it is a gateway, which sends many pages in one answer."""
+        """Whether it is a gateway, which sends many objects in one answer."""
         return not self._address.is_static
 
     async def get(self, path: str, max_bytes: int) -> bytes | None:
@@ -82,6 +84,13 @@ class HttpUpstream:
         """Return the CAR of ``POST /v1/pages/car``. Raises as `get`."""
         content = encode(GetPagesRequest(pages=[digest.hex() for digest in digests]))
         call = Call("POST", "/v1/pages/car", max_bytes, f"get {len(digests):,} pages", content=content)
+        return (await self._exchange(call)).body
+
+    async def payloads(self, multihashes: Sequence[bytes], max_bytes: int) -> bytes:
+        """Return the CAR of ``POST /v1/cas/car``. Raises as `get`."""
+        cids = [Cid(RAW + multihash).text for multihash in multihashes]
+        content = encode(GetBatchRequest(cids=cids))
+        call = Call("POST", "/v1/cas/car", max_bytes, f"get {len(cids):,} payloads", content=content)
         return (await self._exchange(call)).body
 
     async def aclose(self) -> None:

@@ -8,6 +8,6 @@ It takes no writes. It has no dates either: that a root or payload is held is wh
 """
 
 from coregw.store.origin.store import OriginStore
-from coregw.store.origin.upstream import Checks, Hasher, Sink, Upstream, page_path, payload_path, root_path
+from coregw.store.origin.upstream import RAW, Checks, Hasher, Sink, Upstream, page_path, payload_path, root_path
 
-__all__ = ["Checks", "Hasher", "OriginStore", "Sink", "Upstream", "page_path", "payload_path", "root_path"]
+__all__ = ["RAW", "Checks", "Hasher", "OriginStore", "Sink", "Upstream", "page_path", "payload_path", "root_path"]

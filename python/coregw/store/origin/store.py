@@ -13,9 +13,10 @@ from typing import IO, Final, NoReturn
 from coregw.errors import InvalidInput, PayloadNotFound, TooLarge, Unavailable, UpstreamDamaged
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.arguments import check_listing, check_range
-from coregw.store.origin.blocks import blocks_of
+from coregw.store.origin.blocks import blocks_of, named_blocks_of
 from coregw.store.origin.upstream import (
     MAX_PAGE_BYTES,
+    RAW,
     Checks,
     Hasher,
     Upstream,
@@ -125,6 +126,22 @@ class OriginStore(ReadingStore):
         received.file.seek(0)
         return received.file
 
+    async def payload_batch(self, multihashes: Sequence[bytes], max_bytes: int) -> list[bytes | None]:
+        """Read and check payloads by one request to a gateway. O(bytes), all of them in memory.
+
+        Returns:
+            The payloads; None for those that the gateway has left out, because it does not hold them or they are
+            damaged: `open_payload` says which.
+
+        Raises:
+            UpstreamDamaged: The answer is malformed, or a payload does not have its multihash.
+            TooLarge: The answer is longer than `max_bytes`.
+        """
+        self._require_open()
+        async with self._places:
+            answer = await self.upstream.payloads(multihashes, max_bytes)
+        return await asyncio.to_thread(self._payloads_of, answer, multihashes)
+
     # --- the store as a whole -----------------------------------------------------------------------------------------
 
     async def healthy(self) -> bool:
@@ -229,6 +246,19 @@ class OriginStore(ReadingStore):
                 return await self.upstream.get(path, MAX_PAGE_BYTES)
         except TooLarge:
             raise self._damaged(path, f"the answer is longer than {MAX_PAGE_BYTES:,} bytes, as no page is") from None
+
+    def _payloads_of(self, answer: bytes, multihashes: Sequence[bytes]) -> list[bytes | None]:
+        try:
+            payloads = named_blocks_of(answer, [RAW + multihash for multihash in multihashes])
+        except ValueError as error:
+            raise self._damaged("/v1/cas/car", f"the answer is malformed: {error}") from None
+        for multihash, payload in zip(multihashes, payloads, strict=True):
+            hasher, expected = self._checks.hasher(multihash)
+            if payload is not None:
+                hasher.update(payload)
+                if hasher.digest() != expected:
+                    raise self._damaged("/v1/cas/car", f"a payload does not have the multihash {multihash.hex()}")
+        return payloads
 
     async def _small_payload(self, multihash: bytes) -> bytes | None:
         file = await self.open_payload(multihash)

@@ -13,12 +13,13 @@ import base64
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-__all__ = ["MAX_PAGE_BYTES", "Checks", "Hasher", "Sink", "Upstream", "page_path", "payload_path", "root_path"]
+__all__ = ["MAX_PAGE_BYTES", "RAW", "Checks", "Hasher", "Sink", "Upstream", "page_path", "payload_path", "root_path"]
 
 MAX_PAGE_BYTES: Final = 16_642
 """The maximum size of a page (docs/protocol.md, section 8)."""
 
-_RAW: Final = b"\x01\x55"  # CIDv1, codec raw
+RAW: Final = b"\x01\x55"
+"""The start of a binary CID of version 1 with the codec raw; a multihash follows."""
 
 
 class Sink(Protocol):
@@ -49,7 +50,7 @@ class Upstream(Protocol):
 
     @property
     def has_batches(self) -> bool:
-        """Whether it answers `pages`, as gateways do and static trees do not."""
+        """Whether it answers `pages` and `payloads`, as gateways do and static trees do not."""
 
     async def get(self, path: str, max_bytes: int) -> bytes | None:
         """Return the bytes of an object; None if the upstream has none by this name."""
@@ -62,6 +63,9 @@ class Upstream(Protocol):
 
     async def pages(self, digests: Sequence[bytes], max_bytes: int) -> bytes:
         """Return the answer of ``POST /v1/pages/car`` for these digests."""
+
+    async def payloads(self, multihashes: Sequence[bytes], max_bytes: int) -> bytes:
+        """Return the answer of ``POST /v1/cas/car`` for the payloads with these multihashes, with the codec `RAW`."""
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -102,7 +106,7 @@ def root_path(root: bytes) -> str:
 
 def payload_path(multihash: bytes) -> str:
     """Return the path of a payload, by its binary multihash."""
-    return f"/v1/cas/{_text(_RAW + multihash)}"
+    return f"/v1/cas/{_text(RAW + multihash)}"
 
 
 def _text(cid: bytes) -> str:

@@ -6,12 +6,11 @@ does with two writers of one name. Which chunks belong to a payload is decided i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from coregw.store.buckets import Bucket
+from coregw.store.buckets import Bucket, next_names
 
 __all__ = ["BucketChunks"]
 
@@ -45,7 +44,7 @@ class BucketChunks:
     async def drop(self, upload: UUID) -> None:
         """See `Chunks.drop`."""
         listed = self._objects.list(f"chunks/{upload.hex}/", chunk_size=_DELETED_AT_ONCE)
-        while objects := await self._bucket.call(_next(listed)):
+        while objects := await self._bucket.call(next_names(listed)):
             paths = [each["path"] for each in objects]
             with suppress(FileNotFoundError):
                 await self._bucket.call(self._objects.delete_async(paths))
@@ -56,15 +55,7 @@ class BucketChunks:
         Raises:
             Unavailable: It does not exist, does not answer, or refuses the credentials.
         """
-        await self._bucket.call(_next(self._objects.list("chunks/", chunk_size=1)))
-
-
-async def _next(listed: Any) -> Sequence[Any]:  # noqa: ANN401 - obstore's stream
-    try:
-        found: Sequence[Any] = await anext(aiter(listed))
-    except StopAsyncIteration:
-        return []
-    return found
+        await self._bucket.call(next_names(self._objects.list("chunks/", chunk_size=1)))
 
 
 def _path(upload: UUID, number: int) -> str:
