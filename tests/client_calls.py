@@ -7,21 +7,33 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.client import AsyncClient, Client, ClientSettings, ConnectionOptions
 
 __all__ = ["Call", "both_clients"]
 
 Call = Callable[..., object]
 
 
-def blocking(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
-    with Client(url, settings) as client:
+def blocking(
+    url: str | list[str],
+    settings: ClientSettings,
+    method: str,
+    *arguments: object,
+    connection: ConnectionOptions | None = None,
+) -> object:
+    with Client(url, settings, connection) as client:
         return getattr(client, method)(*arguments)
 
 
-def asyncio(url: str, settings: ClientSettings, method: str, *arguments: object) -> object:
+def asyncio(
+    url: str | list[str],
+    settings: ClientSettings,
+    method: str,
+    *arguments: object,
+    connection: ConnectionOptions | None = None,
+) -> object:
     async def call() -> object:
-        async with AsyncClient(url, settings) as client:
+        async with AsyncClient(url, settings, connection) as client:
             return await getattr(client, method)(*arguments)
 
     return anyio.run(call)

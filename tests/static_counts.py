@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coregw import Cid, payload_cid
-from coregw.client import Client, ClientSettings
+from coregw.client import Client, ClientSettings, ConnectionOptions
 from coregw.client.static.folder import StaticFolder
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
@@ -105,8 +105,8 @@ def counted_upstreams() -> Iterator[list[HttpUpstream]]:
     made: list[HttpUpstream] = []
     make = HttpUpstream.__init__
 
-    def collect(upstream: HttpUpstream, address: Address, settings: ClientSettings) -> None:
-        make(upstream, address, settings)
+    def collect(upstream: HttpUpstream, address: Address, settings: ClientSettings, *rest: ConnectionOptions) -> None:
+        make(upstream, address, settings, *rest)
         made.append(upstream)
 
     HttpUpstream.__init__ = collect  # type: ignore[method-assign]

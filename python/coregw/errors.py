@@ -40,9 +40,11 @@ class CoregwError(Exception):
         message: One sentence that names the place and the reason.
         code: A key of `ERROR_CODES`, such as ``"invalid_cid"``, or ``"invalid_proof"`` for a `ProofError`.
         details: The error's ``details`` member as JSON text (UTF-8), or None.
+        gateway: In a client, the address of the gateway whose answer, or silence, it is about; otherwise None.
     """
 
     default_code = "internal"
+    gateway: str | None = None
 
     def __init__(self, message: str, *, code: str | None = None, details: bytes | None = None) -> None:
         super().__init__(message)
@@ -162,10 +164,12 @@ class Unavailable(CoregwError):
 
     Attributes:
         retry_after: Seconds after which the gateway asks for another attempt, or None.
+        is_lasting: Whether waiting does not help, as with a certificate that is not trusted.
     """
 
     default_code = "unavailable"
     retry_after: float | None = None
+    is_lasting: bool = False
 
 
 class StorageFull(Unavailable):

@@ -13,7 +13,7 @@ import pytest
 from coregw.client import Client, ClientSettings
 from gateways import Liar, Lie, honest_gateway, lying_gateway
 
-SETTINGS = ClientSettings(idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002)
+SETTINGS = ClientSettings(attempts=4, idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002)
 
 
 @pytest.fixture

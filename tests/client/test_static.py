@@ -35,7 +35,7 @@ from coregw.store.origin import page_path, payload_path, root_path
 from gateways import Reply, honest_gateway, lying_gateway
 from static_trees import Sample, needs_nginx, nginx_server, python_server, sample
 
-SETTINGS = ClientSettings(idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002, connections=4)
+SETTINGS = ClientSettings(attempts=4, idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002, connections=4)
 SERVERS = [python_server, pytest.param(nginx_server, marks=needs_nginx)]
 
 
@@ -256,7 +256,7 @@ def test_a_server_that_is_away_is_unavailable_and_each_object_is_requested_again
         pytest.raises(Unavailable, match="503"),
     ):
         client.resolve(root, "a")
-    assert asked == [f"/v1/roots/{root}"] * SETTINGS.attempts
+    assert asked == [f"/v1/roots/{root}"] * 4
 
 
 @pytest.mark.parametrize("text", ["static+ftp://a", "static+", "static+http://a?b", "gopher+http://a"])

@@ -17,7 +17,9 @@ import pytest
 
 import coregw
 from client_calls import Call, both_clients
-from coregw.client import Client, ClientSettings
+from coregw.client import Client, ClientSettings, ConnectionOptions
+from coregw.client.transport.address import Address
+from coregw.client.transport.gateways import Gateways
 from coregw.client.transport.retries import Retries
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from gateways import read_head, scripted_gateway
@@ -238,12 +240,19 @@ def test_a_retry_waits_at_least_for_the_backoff(call: Call, after: bytes) -> Non
         assert call(url, ClientSettings(backoff_seconds=0.001), "get_payload", CID) == DATA
 
 
+def one_gateway(settings: ClientSettings) -> Gateways:
+    return Gateways([Address.parse("http://127.0.0.1:1")], settings, ConnectionOptions())
+
+
 def test_retries_end_with_their_time() -> None:
-    retries = Retries(ClientSettings(attempts=1000, retry_seconds=0.05, backoff_seconds=0.01))
+    settings = ClientSettings(retry_seconds=0.05, backoff_seconds=0.01)
+    retries = Retries(settings, one_gateway(settings))
     waits = [wait for _ in range(1000) if (wait := retries.wait_seconds(Unavailable("down"))) is not None]
     assert 1 <= len(waits) < 1000
     assert max(waits) <= 0.05
     asked = Unavailable("down")
     asked.retry_after = 0.5
-    assert (Retries(ClientSettings()).wait_seconds(asked) or 0) >= 0.5
-    assert Retries(ClientSettings()).wait_seconds(InvalidInput("no")) is None
+    gateways = one_gateway(ClientSettings())
+    gateways.failed(gateways.current, asked)
+    assert (Retries(ClientSettings(), gateways).wait_seconds(asked) or 0) >= 0.49
+    assert Retries(ClientSettings(), gateways).wait_seconds(InvalidInput("no")) is None

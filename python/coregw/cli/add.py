@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import (
+    GatewayChoice,
     async_client,
     attribute_options,
     counted,
@@ -38,7 +39,7 @@ __all__ = ["command"]
 def command(
     path: Path,
     suite: str,
-    gateway: str,
+    gateway: GatewayChoice,
     *,
     use_cache: bool,
     attributes: Level,
@@ -84,7 +85,12 @@ def command(
 
 
 async def _add(
-    gateway: str, found: Survey, suite: str, callbacks: AddProgress, cache: UploadCache | None, recorded: Recorded
+    gateway: GatewayChoice,
+    found: Survey,
+    suite: str,
+    callbacks: AddProgress,
+    cache: UploadCache | None,
+    recorded: Recorded,
 ) -> Added:
     from coregw.client.folders.add import add_folder
 

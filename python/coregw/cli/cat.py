@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, gateway_option, printable
+from coregw.cli.common import GatewayChoice, client, gateway_option, printable
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["command"]
 @click.argument("root")
 @click.argument("path")
 @gateway_option
-def command(root: str, path: str, gateway: str) -> None:
+def command(root: str, path: str, gateway: GatewayChoice) -> None:
     """Write the bytes of the file at PATH in ROOT to stdout.
 
     The path from ROOT to the file is proven, and the bytes are hashed before they are written. A list is written chunk

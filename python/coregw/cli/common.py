@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from click.exceptions import Exit
 
@@ -18,10 +21,11 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coregw.client import AsyncClient, Client, ClientSettings
+    from coregw.client import AsyncClient, Client, ClientSettings, ConnectionOptions
     from coregw.folders.survey import Skipped
 
 __all__ = [
+    "GatewayChoice",
     "async_client",
     "attribute_options",
     "client",
@@ -43,20 +47,100 @@ _YOUNG_THRESHOLD = 50_000
 _SIGNALLED = 128
 """Shells report a command that a signal has ended as this and the signal's number."""
 
+_DEFAULT_GATEWAY = "http://127.0.0.1:8080"
+"""`coregw.client.settings.DEFAULT_GATEWAY`, repeated: importing it would import the HTTP client."""
+
+_SEPARATOR = re.compile(r",(?=\s*(?:static\+)?https?://)")
+_FILE_OPTIONS = {
+    "ca_cert": "PEM file, or folder, of the only authorities to trust.",
+    "client_cert": "PEM file with a certificate of this client.",
+    "client_key": "PEM file with its key; COREGW_CLIENT_KEY_PASSWORD decrypts it.",
+    "netrc": "File with users and passwords by host, in the format of .netrc.",
+}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True)
+class GatewayChoice:
+    """The gateways of a command, and how they are reached.
+
+    Attributes:
+        addresses: Their addresses, the preferred one first.
+        headers: Lines ``Name: value``.
+        options: Options of `coregw.client.ConnectionOptions` as text.
+    """
+
+    addresses: list[str]
+    headers: list[str] = field(repr=False)
+    options: dict[str, str | None] = field(repr=False)
+
+    @property
+    def only_address(self) -> str:
+        """The address, for a command that reads from one gateway."""
+        if len(self.addresses) > 1:
+            raise InvalidInput("this command reads from one gateway: give one address")
+        return self.addresses[0]
+
+    def connection(self) -> ConnectionOptions:
+        """Return how the gateways are reached. Raises `InvalidInput` if an option or variable is malformed."""
+        from coregw.client import ConnectionOptions
+
+        return ConnectionOptions.from_environment(self.options, self.headers)
+
+
 def gateway_option(command: F) -> F:
-    """Add the option ``--gateway URL``, with the environment variable COREGW_GATEWAY."""
-    return click.option(
-        "--gateway",
-        metavar="URL",
-        envvar="COREGW_GATEWAY",
-        show_envvar=True,
-        default="http://127.0.0.1:8080",  # DEFAULT_GATEWAY, repeated: importing it would import the HTTP client
-        show_default=True,
-        help="Address of the gateway.",
-    )(command)
+    """Add the option ``--gateway URL`` and those of connections; the command gets a `GatewayChoice` as `gateway`."""
+
+    @wraps(command)
+    def chosen(*args: object, gateway: Sequence[str], header: Sequence[str], **others: object) -> object:
+        options = {name: cast("str | None", others.pop(name)) for name in (*_FILE_OPTIONS, "proxy")}
+        given = gateway or [os.environ.get("COREGW_GATEWAY") or _DEFAULT_GATEWAY]
+        addresses = [address.strip() for text in given for address in _SEPARATOR.split(text)]
+        return command(*args, gateway=GatewayChoice(addresses, _header_lines(header), options), **others)
+
+    added = [
+        click.option(
+            "--gateway",
+            metavar="URL",
+            multiple=True,
+            help="Address of the gateway (repeatable: the next one is used if one fails). "
+            f"[env var: COREGW_GATEWAY, separated by commas; default: {_DEFAULT_GATEWAY}]",
+        ),
+        click.option(
+            "--header",
+            metavar="LINE|@FILE",
+            multiple=True,
+            help="A header of every request, Name: value, or a file with a line for each (repeatable). "
+            "[env var: COREGW_HEADERS]",
+        ),
+        click.option(
+            "--proxy",
+            metavar="URL",
+            help="An http, https or socks5h proxy, or none. [env var: COREGW_PROXY; default: https_proxy etc., none "
+            "for loopback]",
+        ),
+    ]
+    for name, what in _FILE_OPTIONS.items():
+        variable = f"COREGW_{name.upper()}"
+        added.append(
+            click.option(f"--{name.replace('_', '-')}", metavar="FILE", help=f"{what} [env var: {variable}]"),
+        )
+    for option in reversed(added):
+        chosen = option(chosen)
+    return cast("F", chosen)
+
+
+def _header_lines(given: Sequence[str]) -> list[str]:
+    """Return the lines of headers, with those of files in their places."""
+    lines: list[str] = []
+    for each in given:
+        if each.startswith("@"):
+            with open(each[1:], encoding="latin-1") as file:  # noqa: PTH123 - pathlib takes time to load
+                lines += file.read(1 << 20).splitlines()
+        else:
+            lines.append(each)
+    return lines
 
 
 def suite_option(command: F) -> F:
@@ -117,18 +201,18 @@ def report_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
         click.echo(f"coregw: skipped {display_name(each.file)}: {each.why}", err=True)
 
 
-def client(gateway: str) -> Client:
-    """Return a blocking client of the gateway at this address."""
+def client(gateway: GatewayChoice) -> Client:
+    """Return a blocking client of the gateways."""
     from coregw.client import Client
 
-    return Client(gateway, client_settings())
+    return Client(gateway.addresses, client_settings(), gateway.connection())
 
 
-def async_client(gateway: str) -> AsyncClient:
-    """Return an asyncio client of the gateway at this address."""
+def async_client(gateway: GatewayChoice) -> AsyncClient:
+    """Return an asyncio client of the gateways."""
     from coregw.client import AsyncClient
 
-    return AsyncClient(gateway, client_settings())
+    return AsyncClient(gateway.addresses, client_settings(), gateway.connection())
 
 
 def client_settings() -> ClientSettings:
@@ -137,7 +221,7 @@ def client_settings() -> ClientSettings:
 
     text = os.environ.get("COREGW_RETRY_SECONDS", "60")
     try:
-        return ClientSettings(attempts=1_000_000, retry_seconds=float(text))
+        return ClientSettings(retry_seconds=float(text))
     except ValueError:
         raise InvalidInput(f"COREGW_RETRY_SECONDS: {text!r:.100} is not a number of seconds above 0") from None
 

@@ -8,7 +8,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, gateway_option, interruptible, printable, report_skipped, survey_options
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    gateway_option,
+    interruptible,
+    printable,
+    report_skipped,
+    survey_options,
+)
 from coregw.cli.framework import click
 from coregw.errors import InvalidInput
 
@@ -40,7 +48,7 @@ def command(
     attributes: Level | None,
     exclude: tuple[str, ...],
     gitignore: bool,
-    gateway: str,
+    gateway: GatewayChoice,
 ) -> None:
     """List the differences between two roots, or a root and a folder, at and below PREFIX if it is given.
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import async_client, counted, few_collections, gateway_option, interruptible, printable, progress
+from coregw.cli.common import (
+    GatewayChoice,
+    async_client,
+    counted,
+    few_collections,
+    gateway_option,
+    interruptible,
+    printable,
+    progress,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ __all__ = ["command"]
 @click.option("--xattrs", is_flag=True, help="Restore extended attributes.")
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @gateway_option
-def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
+def command(root: str, dest: Path, gateway: GatewayChoice, **options: bool) -> None:
     """Write the tree of ROOT to the folder DEST.
 
     The listing and every byte are verified. Before anything is written, paths that can't be files here are refused by
@@ -55,7 +64,7 @@ def command(root: str, dest: Path, gateway: str, **options: bool) -> None:
     click.echo(f"coregw: {wrote}{kept}{deleted}", err=True)
 
 
-async def _get(gateway: str, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
+async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
     from coregw.client.folders.restore import Extras, restore_folder
     from coregw.folders.restore_cache import RestoreCache
 

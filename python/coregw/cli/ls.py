@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, gateway_option, printable
+from coregw.cli.common import GatewayChoice, client, gateway_option, printable
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MAX_NESTING = 16
 @click.option("-l", "--long", "is_long", is_flag=True, help="Show modes, times (UTC) and the targets of links.")
 @click.option("--cid", "with_cids", is_flag=True, help="Show the CID of each target.")
 @gateway_option
-def command(root: str, path: str, recursive: bool, is_long: bool, with_cids: bool, gateway: str) -> None:
+def command(root: str, path: str, recursive: bool, is_long: bool, with_cids: bool, gateway: GatewayChoice) -> None:
     """List one level of the folder or file at PATH in ROOT.
 
     Each line is a size in bytes and a name; "-" for a size that is not recorded. Folders and nested maps end in "/".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import client, gateway_option
+from coregw.cli.common import GatewayChoice, client, gateway_option
 from coregw.cli.framework import click
 
 __all__ = ["command"]
@@ -18,7 +18,7 @@ __all__ = ["command"]
     help="Print the request and the result with its proof, as input for `coregw verify`.",
 )
 @gateway_option
-def command(root: str, path: str, as_json: bool, gateway: str) -> None:
+def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None:
     """Print the CID of the target of PATH in ROOT.
 
     It is proven that PATH leads to this target, but not that it leads to no other. An empty PATH means ROOT itself.

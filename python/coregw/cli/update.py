@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client, gateway_option
+from coregw.cli.common import GatewayChoice, client, gateway_option
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.option("--set", "new", type=(str, str), multiple=True, metavar="PATH CID", help="Bind PATH to CID; repeatable.")
 @click.option("--remove", "removed", multiple=True, metavar="PATH", help="Remove PATH; repeatable.")
 @gateway_option
-def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...], gateway: str) -> None:
+def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...], gateway: GatewayChoice) -> None:
     """Change the map with the root ROOT, and print the new root, which is derived locally from the changes.
 
     Either all changes are made or none. ROOT itself is unchanged and stays readable. CID may be a payload, a list or a

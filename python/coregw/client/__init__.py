@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
+    from coregw.client.connection import ConnectionOptions
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
     from coregw.client.operations.car import ExportedCar, ImportedCar
@@ -35,6 +36,7 @@ __all__ = [
     "Client",
     "ClientSettings",
     "ComparedFolder",
+    "ConnectionOptions",
     "Difference",
     "Entry",
     "ExportedCar",
@@ -50,6 +52,7 @@ _MODULES = {
     "Client": "sync",
     "ClientSettings": "settings",
     "ComparedFolder": "folders.compare",
+    "ConnectionOptions": "connection",
     "Difference": "operations.diff",
     "Entry": "operations.tree",
     "ExportedCar": "operations.car",

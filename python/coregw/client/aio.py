@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 import anyio.to_thread
 
 from coregw.client import operations
+from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.asynchronous import AsyncTransport
+from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
@@ -49,10 +51,13 @@ class AsyncClient:
     Safe to share between the tasks of one event loop. Use it as an asynchronous context manager, or call `aclose`.
 
     Args:
-        base_url: The gateway's address, or ``static+`` and the URL of a static tree: then this process has the engine
-            of a gateway, and reads and checks the tree's files. Credentials in the address are sent as basic
-            authentication, and never shown.
+        base_url: The gateway's address, or the addresses of several that serve the same store: if one does not answer,
+            or is unavailable, the client turns to the next one and stays there. ``static+`` and the URL of a static
+            tree is an address, too: then this process has the engine of a gateway, and reads and checks the tree's
+            files. Credentials in an address are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
+        connection: Headers, credentials, certificates and proxies.
+        gateways: What another client with the same arguments knows of the gateways.
 
     Example::
 
@@ -62,15 +67,26 @@ class AsyncClient:
             data = await client.get_payload(await client.resolve(root, "docs/readme"))
     """
 
-    def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
+        settings: ClientSettings | None = None,
+        connection: ConnectionOptions | None = None,
+        gateways: Gateways | None = None,
+    ) -> None:
         self.settings = settings if settings is not None else ClientSettings()
-        self._address = Address.parse(base_url)
-        self._transport = _transport(self._address, self.settings)
+        self._connection = connection if connection is not None else ConnectionOptions()
+        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection, gateways)
 
     @property
     def base_url(self) -> str:
-        """The address of the gateway or static tree, without credentials and a trailing slash."""
-        return self._address.shown
+        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
+        return self._transport.gateways.current.address.shown
+
+    @property
+    def switches(self) -> int:
+        """How often another one of several gateways became the one in use."""
+        return self._transport.gateways.switches
 
     async def __aenter__(self) -> Self:
         return self
@@ -408,7 +424,8 @@ class AsyncClient:
     def _side(self) -> Side:
         from coregw.client.mirror.side import Side  # noqa: PLC0415 - few programs need it
 
-        return Side(self._address, self._run, self._stream, self.settings)
+        address = self._transport.gateways.current.address
+        return Side(address, self._run, self._stream, self.settings, self._connection)
 
     # Driving the operations
 
@@ -416,7 +433,7 @@ class AsyncClient:
         try:
             call = next(steps)
             while True:
-                call = resume(steps, await self._outcome(call))
+                call = resume(steps, await self._outcome(call), self._transport.gateways.refused)
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -431,7 +448,7 @@ class AsyncClient:
                     yield item.value
                     item = next(steps)
                 else:
-                    item = resume(steps, await self._outcome(item))
+                    item = resume(steps, await self._outcome(item), self._transport.gateways.refused)
         except StopIteration:
             return
         finally:
@@ -449,10 +466,12 @@ class AsyncClient:
             await asyncio.sleep(wait)
 
 
-def _transport(address: Address, settings: ClientSettings) -> AsyncTransport | StaticTransport:
-    """Return what answers calls: a gateway over HTTP, or an engine in this process over a static tree."""
-    if not address.is_static:
-        return AsyncTransport(address, settings)
+def _transport(
+    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions, gateways: Gateways | None
+) -> AsyncTransport | StaticTransport:
+    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
+    if not addresses[0].is_static:
+        return AsyncTransport(gateways or Gateways(addresses, settings, connection), settings)
     from coregw.client.static.transport import StaticTransport  # noqa: PLC0415 - few programs need it
 
-    return StaticTransport(address, settings)
+    return StaticTransport(addresses[0], settings, connection)

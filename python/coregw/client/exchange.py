@@ -27,6 +27,7 @@ _CODE_BY_STATUS: Mapping[int, str] = {
     401: "unauthorized",
     403: "unauthorized",
     404: "route_not_found",
+    407: "unauthorized",
     409: "invalid_change",
     413: "too_large",
     429: "unavailable",
@@ -38,11 +39,19 @@ _CODE_BY_STATUS: Mapping[int, str] = {
 
 
 class Answer(NamedTuple):
-    """A successful answer: its status, its body (empty if the body went to a sink), and its Content-Length if any."""
+    """A successful answer.
+
+    Attributes:
+        status: Its HTTP status.
+        body: Its body, empty if the body went to a sink.
+        length: Its Content-Length, if any.
+        gateway: The address of the gateway that sent it.
+    """
 
     status: int
     body: bytes
     length: int | None = None
+    gateway: str = ""
 
 
 class Sink(Protocol):
@@ -117,14 +126,20 @@ class Attempt:
     The driver sends the call, with `chunks` as a streamed body, then calls `start`, `feed` for each chunk, and `end`.
     """
 
-    def __init__(self, call: Call, settings: ClientSettings) -> None:
+    def __init__(self, call: Call, settings: ClientSettings, gateway: str = "") -> None:
         """Start the clock.
+
+        Args:
+            call: The call.
+            settings: The client's settings.
+            gateway: The address of the gateway that is asked.
 
         Attributes:
             deadline: The value of `time.monotonic` at which the attempt is given up. Streamed chunks postpone it.
         """
         self._call = call
         self._settings = settings
+        self._gateway = gateway
         self.deadline = time.monotonic() + settings.answer_seconds
         self._is_sent = call.content is None or isinstance(call.content, bytes)
         self._streamed = 0
@@ -192,7 +207,7 @@ class Attempt:
     def end(self) -> Answer:
         """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
         if self._success:
-            return Answer(self._status, self._memory.value(), self._length)
+            return Answer(self._status, self._memory.value(), self._length, self._gateway)
         error = error_from(self._call, self._status, self._memory.value())
         if isinstance(error, Unavailable):
             error.retry_after = _delay(self._retry_after)

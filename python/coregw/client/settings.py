@@ -25,11 +25,12 @@ class ClientSettings:
         stream_bytes_per_second: A streamed body (a CAR file, or a payload in a file), sent or received, gets one second
             more for this many bytes.
         connections: Maximum number of connections, open and kept alive.
-        attempts: Maximum attempts of a request if the gateway is unreachable or answers that it is unavailable. All
-            requests of a client are idempotent, so repeating them is safe. 1 disables retries.
-        retry_seconds: How long after its first failure a request is attempted again. A ``Retry-After`` of the gateway
-            is honoured within this time.
-        backoff_seconds: The wait before the second attempt; it doubles with each further attempt, and is jittered.
+        attempts: Maximum attempts of a request, None for as many as there is time for. 1 disables retries.
+        retry_seconds: How long after its first failure a request is attempted again if no gateway can be reached, or
+            answers that it is unavailable. A ``Retry-After`` is honoured within this time. All requests of a client are
+            idempotent, so repeating them is safe.
+        backoff_seconds: The wait after all gateways have failed once, at most; it doubles each time. Half of it is
+            random.
         backoff_max_seconds: Maximum wait between two attempts.
         max_result_bytes: Maximum size of a JSON answer, errors included.
         max_payload_bytes: Maximum size of a payload, sent or received; by default the gateway's own limit.
@@ -50,8 +51,8 @@ class ClientSettings:
     answer_seconds: float = 600.0
     stream_bytes_per_second: int = MIB
     connections: int = 16
-    attempts: int = 4
-    retry_seconds: float = 60.0
+    attempts: int | None = None
+    retry_seconds: float = 10.0
     backoff_seconds: float = 0.1
     backoff_max_seconds: float = 5.0
     max_result_bytes: int = 48 * MIB
@@ -67,5 +68,5 @@ class ClientSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not value > 0:
+            if value is not None and not value > 0:
                 raise InvalidInput(f"client setting {field.name} is {value}; it must be above 0")

@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from coregw.client import operations
+from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.blocking import BlockingTransport
+from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
@@ -47,10 +49,12 @@ class Client:
     Safe to share between threads. Use it as a context manager, or call `close`.
 
     Args:
-        base_url: The gateway's address, or ``static+`` and the URL of a static tree: then this process has the engine
-            of a gateway, and reads and checks the tree's files. Credentials in the address are sent as basic
-            authentication, and never shown.
+        base_url: The gateway's address, or the addresses of several that serve the same store: if one does not answer,
+            or is unavailable, the client turns to the next one and stays there. ``static+`` and the URL of a static
+            tree is an address, too: then this process has the engine of a gateway, and reads and checks the tree's
+            files. Credentials in an address are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
+        connection: Headers, credentials, certificates and proxies.
 
     Example::
 
@@ -60,16 +64,26 @@ class Client:
             data = client.get_payload(client.resolve(root, "docs/readme"))
     """
 
-    def __init__(self, base_url: str = DEFAULT_GATEWAY, settings: ClientSettings | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
+        settings: ClientSettings | None = None,
+        connection: ConnectionOptions | None = None,
+    ) -> None:
         self.settings = settings if settings is not None else ClientSettings()
-        self._given_url = base_url
-        self._address = Address.parse(base_url)
-        self._transport = _transport(self._address, self.settings)
+        self._given = base_url
+        self._connection = connection if connection is not None else ConnectionOptions()
+        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
 
     @property
     def base_url(self) -> str:
-        """The address of the gateway or static tree, without credentials and a trailing slash."""
-        return self._address.shown
+        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
+        return self._transport.gateways.current.address.shown
+
+    @property
+    def switches(self) -> int:
+        """How often another one of several gateways became the one in use."""
+        return self._transport.gateways.switches
 
     def __enter__(self) -> Self:
         return self
@@ -409,10 +423,10 @@ class Client:
             return portal.call(run)
 
     def _asynchronous(self) -> AsyncClient:
-        """Return an asyncio client of the same gateway."""
+        """Return an asyncio client of the same gateways, with what this one knows of them."""
         from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
 
-        return AsyncClient(self._given_url, self.settings)
+        return AsyncClient(self._given, self.settings, self._connection, self._transport.gateways)
 
     # Driving the operations
 
@@ -420,7 +434,7 @@ class Client:
         try:
             call = next(steps)
             while True:
-                call = resume(steps, self._outcome(call))
+                call = resume(steps, self._outcome(call), self._transport.gateways.refused)
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -435,7 +449,7 @@ class Client:
                     yield item.value
                     item = next(steps)
                 else:
-                    item = resume(steps, self._outcome(item))
+                    item = resume(steps, self._outcome(item), self._transport.gateways.refused)
         except StopIteration:
             return
         finally:
@@ -453,10 +467,12 @@ class Client:
             time.sleep(wait)
 
 
-def _transport(address: Address, settings: ClientSettings) -> BlockingTransport | BlockingStaticTransport:
-    """Return what answers calls: a gateway over HTTP, or an engine in this process over a static tree."""
-    if not address.is_static:
-        return BlockingTransport(address, settings)
+def _transport(
+    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions
+) -> BlockingTransport | BlockingStaticTransport:
+    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
+    if not addresses[0].is_static:
+        return BlockingTransport(Gateways(addresses, settings, connection), settings)
     from coregw.client.static.blocking import BlockingStaticTransport  # noqa: PLC0415 - few programs need it
 
-    return BlockingStaticTransport(address, settings)
+    return BlockingStaticTransport(addresses[0], settings, connection)

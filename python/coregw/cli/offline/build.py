@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from coregw.cli.common import counted, gateway_option, progress, suite_option
+from coregw.cli.common import GatewayChoice, client, counted, gateway_option, progress, suite_option
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _CHUNK_BYTES = 1 << 20
 )
 @click.option("--offline", is_flag=True, help="Only print the root: nothing is sent or stored.")
 @suite_option
-def command(arcs: str, form: str | None, gateway: str, data: Path | None, offline: bool, suite: str) -> None:
+def command(arcs: str, form: str | None, gateway: GatewayChoice, data: Path | None, offline: bool, suite: str) -> None:
     """Make a map of the arcs in the file ARCS, in any order and of any number, and print its root. "-" is stdin.
 
     Each line is a JSON array ["path", "CID"] (ndjson), or a path, a tab and a CID (tsv). The arcs are sorted here, in
@@ -64,9 +64,7 @@ def command(arcs: str, form: str | None, gateway: str, data: Path | None, offlin
 
         click.echo(store_sorted(sorter, data, suite))
     else:
-        from coregw.client import Client
-
-        with Client(gateway) as opened:
+        with client(gateway) as opened:
             click.echo(opened.build_sorted(sorter, suite))
 
 

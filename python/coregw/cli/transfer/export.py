@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from click.exceptions import Exit
 
-from coregw.cli.common import client, client_settings, counted, gateway_option, interruptible, printable, progress
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    client_settings,
+    counted,
+    gateway_option,
+    interruptible,
+    printable,
+    progress,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -41,7 +50,7 @@ def command(
     no_payloads: bool,
     publish: str | None,
     check: bool,
-    gateway: str,
+    gateway: GatewayChoice,
 ) -> None:
     """Write the tree of ROOT, and of the roots nested in it, to the new CARv1 file FILE.
 
@@ -74,7 +83,7 @@ def command(
         _to_tree(root, place, not no_payloads, publish, gateway)
 
 
-def _to_car(root: str, file: str, payloads: bool, gateway: str) -> None:
+def _to_car(root: str, file: str, payloads: bool, gateway: GatewayChoice) -> None:
     if file != "-":
         done = _export(root, Path(file), payloads, gateway)
     elif sys.stdout.isatty():
@@ -92,12 +101,12 @@ def _to_car(root: str, file: str, payloads: bool, gateway: str) -> None:
     click.echo(f"coregw: wrote {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}{left_out}", err=True)
 
 
-def _export(root: str, file: Path, payloads: bool, gateway: str) -> ExportedCar:
+def _export(root: str, file: Path, payloads: bool, gateway: GatewayChoice) -> ExportedCar:
     with client(gateway) as opened, progress("exporting") as (_, advance):
         return opened.export_car(root, file, payloads=payloads, progress=advance)
 
 
-def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway: str) -> None:
+def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway: GatewayChoice) -> None:
     import anyio
 
     from coregw.client.static.export import export_static
@@ -109,8 +118,15 @@ def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway
             raise click.UsageError(f"--publish {publish!r}: expected SCOPE/NAME")
         name = (scope, rest)
     with progress("exporting") as (_, advance):
-        exporting = partial(export_static, payloads=payloads, name=name, settings=client_settings(), progress=advance)
-        done = anyio.run(exporting, gateway, root, place)
+        exporting = partial(
+            export_static,
+            payloads=payloads,
+            name=name,
+            settings=client_settings(),
+            connection=gateway.connection(),
+            progress=advance,
+        )
+        done = anyio.run(exporting, gateway.only_address, root, place)
     written = ", ".join(
         counted(count, noun)
         for count, noun in (

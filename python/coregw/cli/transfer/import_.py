@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from coregw.cli.common import client, counted, gateway_option, progress
+from coregw.cli.common import GatewayChoice, client, counted, gateway_option, progress
 from coregw.cli.framework import click
 
 __all__ = ["command"]
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.command("import", short_help="Send a CAR file to the gateway; print its roots.")
 @click.argument("file", type=click.Path(allow_dash=True))
 @gateway_option
-def command(file: str, gateway: str) -> None:
+def command(file: str, gateway: GatewayChoice) -> None:
     """Send the CAR file FILE to the gateway, and print the roots that its header names. "-" is stdin.
 
     The gateway imports all of it or nothing: every block must have its CID's hash, and every tree must be complete. The

@@ -31,7 +31,7 @@ from coregw import _core
 from coregw.client.folders.parallel import for_each
 from coregw.client.operations.steps import check_same_cid
 from coregw.client.query import CidLike
-from coregw.errors import Conflict, RootNotFound, TooLarge
+from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.attributes import ATTRIBUTES_PATH
 from coregw.folders.survey import Skipped, Survey
 from coregw.folders.tree import ALL, Recorded
@@ -45,6 +45,7 @@ Ts = TypeVarTuple("Ts")
 
 BATCHES_IN_FLIGHT: Final = 3
 
+_MAX_ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.05
 _CID_BYTES: Final = 36
 _MIN_CHANGES: Final = 64
@@ -54,6 +55,10 @@ _MAX_CHANGES: Final = 16_384
 
 class FolderSink(Protocol):
     """The methods of `AsyncClient` by which a folder is sent."""
+
+    @property
+    def switches(self) -> int:
+        """How often another gateway became the one in use."""
 
     async def is_complete(self, root: CidLike) -> bool:
         """Return whether everything below a root is held."""
@@ -145,6 +150,24 @@ async def add_folder(
         Unavailable: The gateway can't be reached, or can't store more.
     """
     cache = cache or UploadCache.none()
+    for _ in range(_MAX_ATTEMPTS):
+        switches = client.switches
+        added = await _add(client, found, suite, progress, cache, recorded)
+        # Another gateway may lack what an earlier one has acknowledged.
+        if client.switches == switches or await client.is_complete(added.root):
+            return added
+    raise Unavailable("add: no gateway has answered for long enough to receive everything")
+
+
+async def _add(
+    client: FolderSink,
+    found: Survey,
+    suite: str,
+    progress: AddProgress,
+    cache: UploadCache,
+    recorded: Recorded,
+) -> Added:
+    """Send what the gateway in use lacks."""
     folder = await _in_thread(lambda: cache.upload(found, suite, xattrs=recorded.xattrs))
     try:
         upload = _Upload(client, folder, suite, progress, recorded)

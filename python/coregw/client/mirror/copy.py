@@ -254,7 +254,9 @@ class _Copy:
 
     def _pages(self) -> PageReader:
         if self._reader is None:
-            self._reader = PageReader(self._source.address, self._destination.address, self._source.settings)
+            source, destination = self._source, self._destination
+            connections = source.connection, destination.connection
+            self._reader = PageReader(source.address, destination.address, source.settings, connections)
             self._stack.push_async_callback(self._reader.aclose)
         return self._reader
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final, TypeVar
 
+from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.settings import MIB, ClientSettings
@@ -37,12 +38,20 @@ class PageReader:
         source: The address from which pages come that the destination does not have.
         destination: The address of the destination.
         settings: The settings of the connections.
+        connections: How the source and the destination are reached.
     """
 
-    def __init__(self, source: Address, destination: Address, settings: ClientSettings) -> None:
-        self._upstream = HttpUpstream(source, settings)
+    def __init__(
+        self,
+        source: Address,
+        destination: Address,
+        settings: ClientSettings,
+        connections: tuple[ConnectionOptions, ConnectionOptions],
+    ) -> None:
+        self._upstream = HttpUpstream(source, settings, connections[0])
         at_once = settings.connections
-        nearer = OriginStore(HttpUpstream(destination, settings), ObjectChecks(), requests_at_once=at_once)
+        there = HttpUpstream(destination, settings, connections[1])
+        nearer = OriginStore(there, ObjectChecks(), requests_at_once=at_once)
         store = _Either(self._upstream, nearer, settings)
         self._engine = Engine(store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
 

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Body, Call, Sink
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.settings import ClientSettings
@@ -41,15 +42,24 @@ class Side:
         run: Drives operations on it.
         stream: Drives operations on it that have items.
         settings: The settings of its client.
+        connection: How its client reaches it.
 
     Attributes:
         sent: The number of bytes of the bodies of requests, each attempt of a streamed one.
         received: The number of bytes of the bodies of answers.
     """
 
-    def __init__(self, address: Address, run: Run, stream: Streaming, settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        address: Address,
+        run: Run,
+        stream: Streaming,
+        settings: ClientSettings,
+        connection: ConnectionOptions,
+    ) -> None:
         self.address = address
         self.settings = settings
+        self.connection = connection
         self._run = run
         self._stream = stream
         self.sent = 0

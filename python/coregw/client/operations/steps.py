@@ -5,7 +5,7 @@ The drivers are ``Client._run`` and ``AsyncClient._run``, and their ``_stream`` 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -33,9 +33,25 @@ Steps = Generator[Call, Any, T]
 Stream = Generator[Call | Item[T], Any, None]
 
 
-def resume(steps: Generator[Y, Any, object], outcome: Answer | CoregwError) -> Y:
-    """Continue an operation with the outcome of its call. Raises `StopIteration`, with the value, at its end."""
-    return steps.throw(outcome) if isinstance(outcome, CoregwError) else steps.send(outcome)
+def resume(
+    steps: Generator[Y, Any, object],
+    outcome: Answer | CoregwError,
+    refused: Callable[[ProofError, str | None], None] | None = None,
+) -> Y:
+    """Continue an operation with the outcome of its call. Raises `StopIteration`, with the value, at its end.
+
+    Args:
+        steps: The operation.
+        outcome: The answer, or the error.
+        refused: Called with the error, and the address of the gateway, if the outcome is not proven; None if this
+            operation is part of another one.
+    """
+    try:
+        return steps.throw(outcome) if isinstance(outcome, CoregwError) else steps.send(outcome)
+    except ProofError as error:
+        if refused is not None:
+            refused(error, outcome.gateway)
+        raise
 
 
 @contextmanager

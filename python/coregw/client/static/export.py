@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from coregw._core import Cid, PageLinks, page_links
+from coregw.client.connection import ConnectionOptions
 from coregw.client.operations.record import check_name
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
@@ -61,6 +62,7 @@ async def export_static(
     payloads: bool = True,
     name: tuple[str, str] | None = None,
     settings: ClientSettings | None = None,
+    connection: ConnectionOptions | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> Exported:
     """Write a root, and everything below it, to a static tree (docs/protocol.md, section 8). O(what is not there yet).
@@ -74,6 +76,7 @@ async def export_static(
         payloads: Whether payloads are written, too; otherwise readers must have them from elsewhere.
         name: A scope and a name under which the root is published in the tree, by a small file that is replaced.
         settings: Limits and timeouts.
+        connection: How the source is reached.
         progress: Called with further numbers of bytes that were written.
 
     Raises:
@@ -90,7 +93,7 @@ async def export_static(
     if name is not None:
         check_name(*name)
     settings = settings or ClientSettings()
-    async with open_source(source, settings) as (store, upstream):
+    async with open_source(source, settings, connection) as (store, upstream):
         async with open_tree(place, payloads=payloads) as tree:
             export = _Export(store, tree, settings.max_nesting, progress)
             await export.root(bytes(cid), 0)

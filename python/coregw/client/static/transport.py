@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from coregw import _core
+from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Attempt, Call, error_from
 from coregw.client.settings import MIB, ClientSettings
 from coregw.client.static.upstream import HttpUpstream
@@ -56,15 +57,18 @@ class StaticTransport:
     Args:
         address: The static tree.
         settings: The client's settings. Its retries are made for each object.
+        connection: How the tree's server is reached.
 
     Attributes:
+        gateways: The tree as the one gateway of a list.
         upstream: Counts what is requested of the tree.
     """
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
+    def __init__(self, address: Address, settings: ClientSettings, connection: ConnectionOptions) -> None:
         self._address = address
         self._settings = settings
-        self.upstream: Final = HttpUpstream(address, settings)
+        self.upstream: Final = HttpUpstream(address, settings, connection)
+        self.gateways: Final = self.upstream.gateways
         self._store = OriginStore(self.upstream, ObjectChecks(), requests_at_once=settings.connections)
         self._engine = Engine(self._store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
         self._posts: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
@@ -78,7 +82,7 @@ class StaticTransport:
 
     def retries(self) -> Retries:
         """Return the retries of one call: none, since each object that it needs was requested repeatedly."""
-        return Retries(replace(self._settings, attempts=1))
+        return Retries(replace(self._settings, attempts=1), self.gateways)
 
     async def exchange(self, call: Call) -> Answer:
         """Answer a call.

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from coregw._core import Cid
+from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Call, Sink
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.asynchronous import AsyncTransport
-from coregw.client.transport.retries import Retries
+from coregw.client.transport.gateways import Gateways
 from coregw.errors import CoregwError, NotFound, ProofError
 from coregw.messages.batch import GetBatchRequest, GetPagesRequest
 from coregw.store.origin import RAW
@@ -25,16 +26,19 @@ class HttpUpstream:
     Args:
         address: A gateway, or a static tree.
         settings: The settings of the connections and retries.
+        connection: How it is reached.
 
     Attributes:
+        gateways: The upstream as the one of a list.
         requests: The number of requests sent.
         received: The number of bytes of the bodies received.
     """
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
+    def __init__(self, address: Address, settings: ClientSettings, connection: ConnectionOptions | None = None) -> None:
         self._address = address
         self._settings = settings
-        self._transport = AsyncTransport(address, settings)
+        self.gateways = Gateways([address], settings, connection or ConnectionOptions())
+        self._transport = AsyncTransport(self.gateways, settings)
         self.requests = 0
         self.received = 0
 
@@ -104,7 +108,7 @@ class HttpUpstream:
             return None
 
     async def _exchange(self, call: Call) -> Answer:
-        retries = Retries(self._settings)
+        retries = self._transport.retries()
         while True:
             self.requests += 1
             try:

@@ -10,45 +10,73 @@ import pycurl
 
 from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.settings import ClientSettings
-from coregw.client.transport.address import Address
+from coregw.client.transport.forks import watch_forks
+from coregw.client.transport.gateways import Gateways, Target
 from coregw.client.transport.handle import Handle
+from coregw.client.transport.log import is_logged, log_exchange
 from coregw.client.transport.options import milliseconds
 from coregw.client.transport.retries import Retries
+from coregw.errors import CoregwError
 
 __all__ = ["AsyncTransport"]
 
 
 class AsyncTransport:
-    """Exchanges over at most ``connections`` connections, by the tasks of one event loop.
+    """Exchanges over at most ``connections`` connections, by the tasks of one event loop. Of no use after a fork.
 
     Args:
-        address: The gateway's address.
+        gateways: The gateways, and which one is in use; may be shared with another transport.
         settings: The client's settings.
     """
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
-        self._address = address
+    def __init__(self, gateways: Gateways, settings: ClientSettings) -> None:
+        self.gateways = gateways
         self._settings = settings
         self._multi = pycurl.AsyncCurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, settings.connections)
         self._idle: list[Handle] = []
         self._free = asyncio.BoundedSemaphore(settings.connections)
+        self._is_forked = False
+        watch_forks(self)
+
+    def forked(self) -> object:
+        """Refuse further calls, and return the connections of the parent process: its event loop is not this one's."""
+        self._is_forked = True
+        idle, self._idle = self._idle, []
+        return idle, self._multi
 
     def retries(self) -> Retries:
         """Return the retries of one call."""
-        return Retries(self._settings)
+        return Retries(self._settings, self.gateways)
 
     async def exchange(self, call: Call) -> Answer:
-        """Attempt a call once.
+        """Attempt a call once, at the gateway in use.
 
         Raises:
             CoregwError: The gateway answered with an error, or its answer is refused.
+            RuntimeError: The process was forked after the client was made.
             Unavailable: It did not answer in time.
         """
-        attempt = Attempt(call, self._settings)
+        target = self.gateways.current
+        started = time.monotonic() if is_logged() else None
+        try:
+            answer = await self._exchange(target, call)
+        except CoregwError as error:
+            self.gateways.failed(target, error)
+            if started is not None:
+                log_exchange(call, target.address.url, started, error)
+            raise
+        if started is not None:
+            log_exchange(call, target.address.url, started, answer)
+        return answer
+
+    async def _exchange(self, target: Target, call: Call) -> Answer:
+        if self._is_forked:
+            raise RuntimeError("the process was forked after this client was made: make one in the child")
+        attempt = Attempt(call, self._settings, target.address.shown)
         async with self._free:
-            handle = self._idle.pop() if self._idle else self._handle()
-            handle.begin(call, attempt)
+            handle = self._idle.pop() if self._idle else Handle(is_live=True)
+            handle.begin(target, call, attempt)
             is_bounded = handle.chunks is None and call.sink is None  # its deadline stays where it is
             left = attempt.deadline - time.monotonic()
             handle.curl.setopt(pycurl.TIMEOUT_MS, milliseconds(left) if is_bounded else 0)
@@ -71,12 +99,11 @@ class AsyncTransport:
 
     async def aclose(self) -> None:
         """Close the connections. What is in progress is cancelled."""
+        if self._is_forked:
+            return
         await self._multi.aclose()
         while self._idle:
             self._idle.pop().curl.close()
-
-    def _handle(self) -> Handle:
-        return Handle(self._address, self._settings, is_live=True)
 
     async def _stream(self, handle: Handle, attempt: Attempt, transfer: asyncio.Future[pycurl.Curl]) -> None:
         """Supply the body, and watch a deadline that every chunk postpones.

@@ -7,63 +7,79 @@ to descriptors below 1024.
 from __future__ import annotations
 
 import math
-import os
 import queue
 import select
 import threading
 import time
-from typing import Final
 
 import pycurl
 
 from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.settings import ClientSettings
-from coregw.client.transport.address import Address
+from coregw.client.transport.forks import watch_forks
+from coregw.client.transport.gateways import Gateways, Target
 from coregw.client.transport.handle import Handle
+from coregw.client.transport.log import is_logged, log_exchange
 from coregw.client.transport.retries import Retries
+from coregw.errors import CoregwError
 
 __all__ = ["BlockingTransport"]
-
-_abandoned: Final[list[_Connection]] = []
-"""Connections of the parent process, in a child: never closed there, since that would end their TLS sessions."""
 
 
 class BlockingTransport:
     """Exchanges over at most ``connections`` connections. Safe to share between threads, and to use after a fork.
 
     Args:
-        address: The gateway's address.
+        gateways: The gateways, and which one is in use; may be shared with another transport.
         settings: The client's settings.
     """
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
-        self._address = address
+    def __init__(self, gateways: Gateways, settings: ClientSettings) -> None:
+        self.gateways = gateways
         self._settings = settings
         self._closed = False
         self._start()
+        watch_forks(self)
 
     def _start(self) -> None:
-        self._process = os.getpid()
+        self._connections: set[_Connection] = set()  # all that are open
         self._idle: list[_Connection] = []
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # a semaphore whose fast path is in C
         for _ in range(self._settings.connections):
             self._free.put(None)
 
+    def forked(self) -> object:
+        """Forget the connections of the parent process, and return them."""
+        connections = self._connections
+        self._start()
+        return connections
+
     def retries(self) -> Retries:
         """Return the retries of one call."""
-        return Retries(self._settings)
+        return Retries(self._settings, self.gateways)
 
     def exchange(self, call: Call) -> Answer:
-        """Attempt a call once.
+        """Attempt a call once, at the gateway in use.
 
         Raises:
             CoregwError: The gateway answered with an error, or its answer is refused.
             Unavailable: It did not answer in time.
         """
-        if self._process != os.getpid():
-            _abandoned.extend(self._idle)
-            self._start()
-        attempt = Attempt(call, self._settings)
+        target = self.gateways.current
+        started = time.monotonic() if is_logged() else None
+        try:
+            answer = self._exchange(target, call)
+        except CoregwError as error:
+            self.gateways.failed(target, error)
+            if started is not None:
+                log_exchange(call, target.address.url, started, error)
+            raise
+        if started is not None:
+            log_exchange(call, target.address.url, started, answer)
+        return answer
+
+    def _exchange(self, target: Target, call: Call) -> Answer:
+        attempt = Attempt(call, self._settings, target.address.shown)
         free = self._free
         try:
             free.get(timeout=max(0.0, min(attempt.deadline - time.monotonic(), threading.TIMEOUT_MAX)))
@@ -72,8 +88,9 @@ class BlockingTransport:
         try:
             connection = self._connection()
             try:
-                answer = connection.exchange(call, attempt)
+                answer = connection.exchange(target, call, attempt)
             except BaseException:
+                self._connections.discard(connection)
                 connection.close()
                 raise
             self._idle.append(connection)
@@ -87,7 +104,9 @@ class BlockingTransport:
         """Close the connections, those in use when their exchanges end."""
         self._closed = True
         while self._idle:
-            self._idle.pop().close()
+            connection = self._idle.pop()
+            self._connections.discard(connection)
+            connection.close()
 
     def _connection(self) -> _Connection:
         if self._closed:
@@ -95,14 +114,16 @@ class BlockingTransport:
         try:
             return self._idle.pop()  # the one used last, whose connection is the least likely to have expired
         except IndexError:
-            return _Connection(self._address, self._settings)
+            connection = _Connection()
+            self._connections.add(connection)
+            return connection
 
 
 class _Connection:
     """A multi handle that carries one transfer at a time, so it keeps one connection."""
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
-        self._handle = Handle(address, settings, is_live=False)
+    def __init__(self) -> None:
+        self._handle = Handle(is_live=False)
         self._poller = select.poll()
         self._timers: list[int] = []
         self._multi = pycurl.CurlMulti()
@@ -110,10 +131,10 @@ class _Connection:
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._timers.append)
 
-    def exchange(self, call: Call, attempt: Attempt) -> Answer:
+    def exchange(self, target: Target, call: Call, attempt: Attempt) -> Answer:
         """Attempt a call. After an exception, close the connection."""
         handle = self._handle
-        handle.begin(call, attempt)
+        handle.begin(target, call, attempt)
         try:
             self._multi.add_handle(handle.curl)
             try:

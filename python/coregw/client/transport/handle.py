@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Final
@@ -18,9 +19,7 @@ from urllib.parse import urlencode
 import pycurl
 
 from coregw.client.exchange import Answer, Attempt, Call
-from coregw.client.settings import ClientSettings
-from coregw.client.transport.address import Address
-from coregw.client.transport.options import handle_options
+from coregw.client.transport.gateways import Target
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
 from coregw.text import printable
 
@@ -36,6 +35,20 @@ _REASONS: Final = {
     pycurl.E_PARTIAL_FILE: _LOST,
 }
 
+# The call can't be sent as it is: a path, or a certificate of this client.
+_OWN_FAULTS: Final = frozenset(
+    {
+        pycurl.E_URL_MALFORMAT,
+        pycurl.E_SSL_CERTPROBLEM,
+        pycurl.E_SSL_CACERT_BADFILE,
+        pycurl.E_BAD_FUNCTION_ARGUMENT,  # a key that can't be decrypted
+    }
+)
+_ALERT: Final = "alert"  # TLS 1.3 refuses a client's certificate after the handshake, as an error of reading
+_PROXY_REFUSED: Final = "CONNECT tunnel failed"
+_CREDENTIALS: Final = re.compile(r"\S*@")
+"""What may be credentials in libcurl's messages: it quotes the address of a proxy that it can't use."""
+
 # Failures of a callback: it keeps its exception, or a signal handler raised before the callback's first instruction.
 _CALLBACK_FAILED: Final = frozenset({pycurl.E_WRITE_ERROR, pycurl.E_READ_ERROR, pycurl.E_ABORTED_BY_CALLBACK})
 
@@ -44,8 +57,6 @@ class Handle:
     """A libcurl handle, reused from call to call: `begin`, `process` whenever something may have arrived, `end`.
 
     Args:
-        address: The gateway's address.
-        settings: The client's settings.
         is_live: Whether to process what arrives in libcurl's callbacks.
 
     Attributes:
@@ -55,26 +66,25 @@ class Handle:
         on_starved: Called when libcurl begins to wait for `supply`.
     """
 
-    def __init__(self, address: Address, settings: ClientSettings, *, is_live: bool) -> None:
+    def __init__(self, *, is_live: bool) -> None:
         self.curl = pycurl.Curl()
         self.chunks: Generator[bytes, None, None] | None = None
         self.is_starved = False
         self.on_starved: Callable[[], None] = lambda: None
-        self._url = address.url
+        self._target: Target | None = None
+        self._url = ""
         self._lines: list[bytes] = []
         self._received: list[bytes] = []
         self._failure: BaseException | None = None
         self._options: list[tuple[int, object]] = [
-            *handle_options(address, settings),
             (pycurl.HEADERFUNCTION, self._on_line if is_live else self._lines.append),
             (pycurl.WRITEFUNCTION, self._on_received if is_live else self._received.append),
         ]
         self._is_live = is_live
         if is_live:  # a driver that polls measures silence itself, more exactly
             self._options.append((pycurl.LOW_SPEED_LIMIT, 1))
-        self._configure()
 
-    def begin(self, call: Call, attempt: Attempt) -> None:
+    def begin(self, target: Target, call: Call, attempt: Attempt) -> None:
         """Prepare an attempt at a call; then add the handle to a multi handle.
 
         Raises:
@@ -87,9 +97,11 @@ class Handle:
         self._received.clear()
         query = f"?{urlencode(call.params)}" if call.params else ""
         try:
-            self._set_body(call)
+            if target is not self._target:
+                self._configure(target)
+            self._set_body(call, target)
             self.curl.setopt(pycurl.URL, f"{self._url}{call.path}{query}")
-            self._set_headers(call.headers)
+            self._set_headers({**target.headers, **call.headers} if target.headers else call.headers)
             self._watch_silence()
         except (pycurl.error, UnicodeError) as error:
             raise InvalidInput(f"{call.what}: {error}") from None
@@ -146,14 +158,17 @@ class Handle:
             return KeyboardInterrupt()
         if code == pycurl.E_OPERATION_TIMEDOUT:
             return self.idle() if self.has_connected() else self._unavailable("connecting timed out")
-        message = printable(str(error.args[1]))
-        if code == pycurl.E_URL_MALFORMAT:
+        message = _CREDENTIALS.sub("***@", printable(str(error.args[1])))
+        if code in _OWN_FAULTS:
             return InvalidInput(f"{self._call.what}: {message}")
         if code == pycurl.E_BAD_CONTENT_ENCODING:
             return ProofError(f"{self._call.what}: gateway {self._url}: {message}", check="answer")
         number = self.curl.getinfo(pycurl.OS_ERRNO)
         if code == pycurl.E_COULDNT_CONNECT and number not in (0, errno.EINPROGRESS):
             message = os.strerror(number)
+        is_lasting = code == pycurl.E_PEER_FAILED_VERIFICATION or _ALERT in message
+        if is_lasting or message.startswith(_PROXY_REFUSED):
+            return self._unavailable(message, is_lasting=is_lasting)
         return self._unavailable(_REASONS.get(code, message))
 
     def idle(self) -> Unavailable:
@@ -164,12 +179,19 @@ class Handle:
         """Return whether the connection of the call is established."""
         return bool(self.curl.getinfo(pycurl.PRETRANSFER_TIME))
 
-    def _unavailable(self, why: str) -> Unavailable:
-        return Unavailable(f"{self._call.what}: gateway {self._url}: {why}")
+    def _unavailable(self, why: str, *, is_lasting: bool = False) -> Unavailable:
+        error = Unavailable(f"{self._call.what}: gateway {self._url}: {why}")
+        error.is_lasting = is_lasting
+        return error
 
-    def _configure(self) -> None:
-        for option, value in self._options:
-            self.curl.setopt(option, value)
+    def _configure(self, target: Target) -> None:
+        self.curl.reset()
+        self._target, self._url = target, target.address.url
+        for option, value in (*target.options, *self._options):
+            if value is None:
+                self.curl.unsetopt(option)
+            else:
+                self.curl.setopt(option, value)
         self._headers: dict[str, str] = {}
         self._idle_seconds = 0.0
 
@@ -186,7 +208,7 @@ class Handle:
             self.curl.setopt(pycurl.HTTPHEADER, [*(f"{name}: {value}" for name, value in headers.items()), "Expect:"])
             self._headers = headers
 
-    def _set_body(self, call: Call) -> None:
+    def _set_body(self, call: Call, target: Target) -> None:
         body, curl = call.content, self.curl
         self.is_starved = self._is_complete = False
         if call.method in ("GET", "HEAD"):
@@ -201,8 +223,7 @@ class Handle:
         else:
             self.chunks = self._attempt.chunks(body)
             self._pending = memoryview(b"")
-            curl.reset()  # it has no other way to forget the body of an earlier call
-            self._configure()
+            self._configure(target)  # libcurl has no other way to forget the body of an earlier call
             curl.setopt(pycurl.POST, 1)
             curl.setopt(pycurl.POSTFIELDSIZE_LARGE, -1)
             curl.setopt(pycurl.READFUNCTION, self._on_read)

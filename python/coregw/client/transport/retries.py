@@ -6,35 +6,68 @@ import time
 
 from coregw.client.exchange import is_retryable
 from coregw.client.settings import ClientSettings
-from coregw.errors import CoregwError
+from coregw.client.transport.gateways import Gateways
+from coregw.client.transport.log import warn
+from coregw.errors import CoregwError, Unavailable
 
 __all__ = ["Retries"]
 
+_SILENT_SECONDS = 1.0
+"""How long a call waits without a line in the log."""
+
 
 class Retries:
-    """The retries of one call."""
+    """The retries of one call.
 
-    def __init__(self, settings: ClientSettings) -> None:
+    Every gateway is tried once without a wait in between; then the client waits, and tries all again.
+
+    Args:
+        settings: The client's settings.
+        gateways: Its gateways, to which each failure was reported.
+    """
+
+    def __init__(self, settings: ClientSettings, gateways: Gateways) -> None:
         self._settings = settings
+        self._gateways = gateways
         self._failed = 0
+        self._tried = 0
+        self._rounds = 0
+        self._has_hope = False
         self._until = 0.0
+        self._has_warned = False
 
     def wait_seconds(self, error: CoregwError) -> float | None:
         """Return how long to wait before the next attempt, or None if the call has failed."""
         settings = self._settings
         self._failed += 1
-        if self._failed >= settings.attempts or not is_retryable(error):
+        self._tried += 1
+        self._has_hope |= not (isinstance(error, Unavailable) and error.is_lasting)
+        if not is_retryable(error) or (settings.attempts is not None and self._failed >= settings.attempts):
             return None
         now = time.monotonic()
         if self._failed == 1:
             self._until = now + settings.retry_seconds
-        wait = max(self._backoff_seconds(), getattr(error, "retry_after", None) or 0.0)
-        return wait if now + wait <= self._until else None
+        wait = self._gateways.asked_seconds()
+        if self._tried >= len(self._gateways):
+            if not self._has_hope:
+                return None
+            self._tried, self._has_hope = 0, False
+            self._rounds += 1
+            wait = max(wait, self._backoff_seconds())
+        if now + wait > self._until:
+            return None
+        self._warn(error, now + wait)
+        return wait
+
+    def _warn(self, error: CoregwError, until: float) -> None:
+        """Say once that the call waits, as soon as that is noticeable."""
+        if not self._has_warned and until - (self._until - self._settings.retry_seconds) > _SILENT_SECONDS:
+            self._has_warned = True
+            warn("%s; trying again for %g s", error.message, self._settings.retry_seconds)
 
     def _backoff_seconds(self) -> float:
         import random
 
         settings = self._settings
-        backoff = settings.backoff_seconds * 2.0 ** min(self._failed - 1, 60)
-        jitter = random.uniform(0, settings.backoff_seconds)  # noqa: S311 - not for cryptography
-        return min(backoff + jitter, settings.backoff_max_seconds)
+        longest = min(settings.backoff_seconds * 2.0 ** min(self._rounds - 1, 60), settings.backoff_max_seconds)
+        return random.uniform(longest / 2, longest)  # noqa: S311 - not for cryptography
