@@ -367,3 +367,28 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(coregw: Start, gateway: str, 
     assert failed.returncode == 1
     assert b"Traceback" not in failed.stderr
     assert failed.stderr.splitlines()[-1].startswith(b"coregw: ")
+
+
+def test_a_command_takes_several_gateways_and_options_of_connections(
+    run: Run, gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COREGW_BEARER_TOKEN", "hunter2")
+    seen: list[str] = []
+
+    def unavailable(reply: Reply) -> Reply:
+        seen.append(reply.path)
+        return reply.with_body(b"", 503)
+
+    (tmp_path / "file").write_bytes(b"one")
+    (tmp_path / "headers").write_text("X-A: 1\nX-B: 2\n")
+    headers = ["--header", "X-C: 3", "--header", f"@{tmp_path / 'headers'}"]
+    with lying_gateway(unavailable) as busy:
+        several = run("add", tmp_path / "file", "--no-cache", *headers, gateway=f"{busy}, {gateway}")
+        root = several.stdout.strip()
+        repeated = run("cat", root, "file", "--gateway", busy, "--gateway", gateway)
+    assert (several.exit_code, repeated.exit_code, repeated.stdout) == (0, 0, "one")
+    assert len(seen) == 2
+    malformed = run("cat", root, "file", "--header", "hunter2")
+    assert (malformed.exit_code, malformed.stderr) == (1, "coregw: headers[0]: expected Name: value\n")
+    missing = run("cat", root, "file", "--ca-cert", "/no/such")
+    assert (missing.exit_code, missing.stderr) == (1, "coregw: ca_cert: /no/such is not a readable file\n")
