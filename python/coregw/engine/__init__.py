@@ -119,11 +119,11 @@ class Engine:
         self._seconds = operation_seconds
         self._checks = asyncio.Semaphore(heavy_requests)
         self._batch_answer_bytes = batch_answer_bytes
-        self.payloads: Final = Payloads(store, self._driver)
+        self.payloads: Payloads = Payloads(store, self._driver)
         self.objects: Final = Objects(store, self._driver)
-        self.publications: Final = Publications(store)
-        self.cars: Final = Cars(store, self._driver, self._cache, cars)
-        self.builds: Final = Builds(store, self._driver, self._cache, builds)
+        self.publications: Publications = Publications(store)
+        self.cars: Cars = Cars(store, self._driver, self._cache, cars)
+        self.builds: Builds = Builds(store, self._driver, self._cache, builds)
 
     async def close(self) -> None:
         """Wait for worker threads and close the store. Idempotent."""

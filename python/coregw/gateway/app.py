@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from litestar import Litestar
@@ -49,7 +50,12 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     if store is None:
         store = await open_gateway_store(settings)
     spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
-    return Engine(
+    new_engine: Callable[..., Engine] = Engine
+    if settings.is_edge:
+        from coregw.gateway.edge.opening import edge_engine  # noqa: PLC0415 - needs an extra of its own
+
+        new_engine = partial(edge_engine, settings, spool)
+    return new_engine(
         store,
         cache_bytes=settings.cache_bytes,
         budget=settings.node_budget,

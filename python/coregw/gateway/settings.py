@@ -32,7 +32,12 @@ _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _LEVELS: Final = ("critical", "error", "warning", "info", "debug")
-_WORDS: Final = {"log_level": _LEVELS, "log_format": ("text", "json"), "tracing": ("none", "otlp")}
+_WORDS: Final = {
+    "log_level": _LEVELS,
+    "log_format": ("text", "json"),
+    "tracing": ("none", "otlp"),
+    "upstream_writes": ("refuse", "pass"),
+}
 """The settings that are one of several words."""
 
 
@@ -71,6 +76,8 @@ class Settings:
         repr=False,
     )
     upstream_bytes: int = _setting(10 * 1024 * MIB, "What an edge keeps of its upstream.", least=MIB)
+    upstream_writes: str = _setting("refuse", "What an edge does with writes: refuse them, or pass them on.")
+    upstream_name_seconds: float = _setting(5.0, "For how long an edge does not ask again for a published name.")
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
@@ -160,8 +167,10 @@ class Settings:
         """Raise `InvalidInput` if the store is none, or a bucket belongs to no store. Addresses may hold passwords."""
         if self.store != _EMBEDDED and not self.store.startswith(_DATABASES):
             raise InvalidInput("setting store is neither rocksdb nor an address that begins with postgresql://")
-        if self.upstream != "none" and (self.is_shared or self.workers > 1):
-            raise InvalidInput("setting upstream needs a RocksDB store and one worker: an edge is one process")
+        if self.is_edge and self.is_shared:
+            raise InvalidInput("setting upstream needs a RocksDB store: the cache of an edge")
+        if self.upstream_writes == "pass" and (not self.is_edge or self.upstream.startswith("static+")):
+            raise InvalidInput("setting upstream_writes is pass, which needs a gateway as upstream")
         if self.bucket != "none" and not self.bucket.startswith("s3://"):
             raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
         if self.bucket != "none" and not self.is_shared:
@@ -174,6 +183,11 @@ class Settings:
     def is_shared(self) -> bool:
         """Whether the store is in a database, so that several gateways may share it."""
         return self.store != _EMBEDDED
+
+    @property
+    def is_edge(self) -> bool:
+        """Whether the gateway reads through from an upstream; its store is a cache then."""
+        return self.upstream != "none"
 
     @property
     def management_host_and_port(self) -> tuple[str, int] | None:

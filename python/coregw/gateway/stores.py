@@ -22,9 +22,9 @@ _ORDER_FILE: Final = "edge-order"
 """The file in the data directory in which an edge remembers what it used last."""
 
 
-async def open_gateway_store(settings: Settings) -> Store:
-    """Open what a gateway serves: its store, or that of an edge. Raises as `open_settings_store`."""
-    return await (open_settings_store(settings) if settings.upstream == "none" else open_edge(settings))
+async def open_gateway_store(settings: Settings, processes: int = 1) -> Store:
+    """Open what a gateway serves: its store, or that of an edge. Arguments and exceptions as `open_settings_store`."""
+    return await (open_edge(settings) if settings.is_edge else open_settings_store(settings, processes))
 
 
 async def open_edge(settings: Settings) -> TieredStore:

@@ -91,6 +91,26 @@ def requests(data: Path) -> int:
     return int(values["coregw_upstream_requests_total"])
 
 
+def test_an_edge_with_workers_keeps_one_cache(stack: ExitStack, tmp_path: Path) -> None:
+    upstream = stack.enter_context(serving.process(tmp_path / "upstream"))
+    (source := tmp_path / "source").mkdir()
+    with Client(upstream.url, SETTINGS) as client:
+        s = sample(client, source)
+        expected = [read(client) for read in reads(s)]
+    edge = stack.enter_context(serving.process(tmp_path / "edge", upstream=upstream.url, workers=2))
+    for _ in range(4):  # each client has connections of its own, over which the kernel distributes the workers
+        with Client(edge.url, SETTINGS) as client:
+            assert [read(client) for read in reads(s)] == expected
+    asked = requests(tmp_path / "edge")
+    upstream.end()
+    for _ in range(4):
+        with Client(edge.url, SETTINGS) as client:
+            assert [read(client) for read in reads(s)[:-1]] == expected[:-1]
+            with pytest.raises(InvalidInput, match="takes no writes"):
+                client.put_payload(b"x")
+    assert requests(tmp_path / "edge") == asked
+
+
 def test_an_edge_of_a_static_tree(stack: ExitStack, tmp_path: Path) -> None:
     (source := tmp_path / "source").mkdir()
     with serving.process(tmp_path / "upstream") as upstream, Client(upstream.url, SETTINGS) as client:
@@ -116,7 +136,8 @@ def test_an_edge_of_a_static_tree(stack: ExitStack, tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"upstream": "nonsense"}, "setting upstream: gateway address 'nonsense': expected a URL"),
-        ({"upstream": "http://127.0.0.1:1", "workers": 2}, "an edge is one process"),
+        ({"upstream": "nonsense", "workers": 2}, "setting upstream: gateway address 'nonsense': expected a URL"),
+        ({"upstream": "http://127.0.0.1:1", "store": "postgresql://a/b"}, "setting upstream needs a RocksDB store"),
     ],
 )
 def test_a_wrong_upstream_is_refused(settings: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ no other response, and no client's accepted root.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from litestar import Request, Router, get, post, route
@@ -93,13 +94,18 @@ async def _publish(request: Request[Any, Any, Any], scope: str) -> Reply:
             "The newest revision of a published root.",
             answer=PublishedRecord,
             codes=("unauthorized", "record_not_found"),
+            headers={
+                "Age": "On an edge: how many seconds ago the upstream said so.",
+                "Cache-Status": "On an edge: `ttl` is how long that is fresh; a negative one says that it is stale.",
+            },
         )
     },
 )
 async def get_record(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
     """``GET /admin/v1/scopes/{scope}/roots/{name}``."""
     query_parameters(request.scope)
-    return _reply(await Gateway.of(request).engine.publications.get(scope_name, name))
+    found = await Gateway.of(request).engine.publications.find(scope_name, name)
+    return _reply(found.record, {} if found.age is None else _age_headers(found.age, found.lifetime))
 
 
 @get(
@@ -144,9 +150,16 @@ async def freeze(request: Request[Any, Any, Any], scope_name: FromPath[str], nam
     return _reply(await gateway.engine.publications.freeze(scope_name, name))
 
 
-def _reply(message: Struct) -> Reply:
+def _age_headers(age: float, lifetime: float) -> dict[str, str]:
+    """Return what RFC 9111 and RFC 9211 say about an edge's copy of a record; a negative ttl is a stale one."""
+    left = int(lifetime - age) if age <= lifetime else -int(age - lifetime) - 1
+    detail = "" if left >= 0 else '; detail="the upstream is away"'
+    return {"Age": str(int(age)), "Cache-Status": f"coregw-edge; hit; ttl={left}{detail}"}
+
+
+def _reply(message: Struct, headers: Mapping[str, str] = {}) -> Reply:
     """Return a response that is not cached, since records change."""
-    return json_reply(encode(message), headers={"Cache-Control": "no-store"})
+    return json_reply(encode(message), headers={"Cache-Control": "no-store", **headers})
 
 
 def _limit(given: dict[str, str]) -> int:

@@ -1,0 +1,159 @@
+"""Published names at an edge: read from the upstream, kept for a few seconds, and shown as stale while that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final, NoReturn, TypeVar
+from urllib.parse import quote
+
+from msgspec import UNSET
+
+from coregw.client.exchange import Answer, Call, decode
+from coregw.client.operations.record import check_name
+from coregw.client.static.upstream import HttpUpstream
+from coregw.engine.publications import FoundRecord, Publications
+from coregw.errors import InvalidInput, RecordNotFound, Unauthorized, Unavailable
+from coregw.messages import encode
+from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
+from coregw.store import Store
+
+__all__ = ["UPSTREAM_TOKEN_VARIABLE", "UpstreamNames"]
+
+T = TypeVar("T")
+
+UPSTREAM_TOKEN_VARIABLE: Final = "GATEWAY_UPSTREAM_TOKEN"  # noqa: S105 - the variable's name
+
+_MAX_NAMES: Final = 10_000
+_MAX_ANSWER_BYTES: Final = 4 << 20
+
+
+class UpstreamNames(Publications):
+    """The published records of an upstream, ``engine.publications`` of an edge.
+
+    A record is asked for again when its lifetime is over. If the upstream does not answer then, the old one is returned
+    with its age. Nothing survives the process.
+
+    Args:
+        store: The edge's store.
+        upstream: The upstream.
+        token: The bearer token of the upstream's administration routes; None if it needs none, as a static tree.
+        lifetime: How many seconds a record is fresh.
+        takes_writes: Whether publications are passed on.
+    """
+
+    def __init__(
+        self, store: Store, upstream: HttpUpstream, token: str | None, lifetime: float, *, takes_writes: bool
+    ) -> None:
+        super().__init__(store)
+        self._upstream = upstream
+        self._token = token
+        self._lifetime = lifetime
+        self._takes_writes = takes_writes
+        self._known: OrderedDict[tuple[str, str], tuple[float, PublishedRecord]] = OrderedDict()
+        self._asking: dict[tuple[str, str], asyncio.Future[PublishedRecord]] = {}
+
+    async def get(self, scope: str, name: str) -> PublishedRecord:
+        """Return the newest revision of a record that is known; see `find`."""
+        return (await self.find(scope, name)).record
+
+    async def find(self, scope: str, name: str) -> FoundRecord:
+        """Return the newest revision of a record that is known, and how old that knowledge is.
+
+        Raises:
+            RecordNotFound: The upstream has nothing under the name.
+            Unavailable: The upstream is away or refuses the token, and nothing is known.
+            InvalidInput: A malformed scope or name.
+        """
+        check_name(scope, name)
+        key = (scope, name)
+        known = self._known.get(key)
+        if known is None or time.monotonic() - known[0] > self._lifetime:
+            try:
+                await self._asked(key)
+            except Unavailable:
+                if known is None:
+                    raise
+            except RecordNotFound:
+                self._known.pop(key, None)
+                raise
+        told, record = self._known[key]
+        self._known.move_to_end(key)
+        return FoundRecord(record, time.monotonic() - told, self._lifetime)
+
+    async def _asked(self, key: tuple[str, str]) -> None:
+        """Ask the upstream for a record, once for all who wait for it."""
+        if (asking := self._asking.get(key)) is None:
+            asking = self._asking[key] = asyncio.ensure_future(self._ask(*key))
+            asking.add_done_callback(lambda _: self._asking.pop(key))
+        await asyncio.shield(asking)
+
+    async def _ask(self, scope: str, name: str) -> PublishedRecord:
+        record = await self._send(PublishedRecord, "GET", scope, f"/{name}")
+        self._note(record)
+        return record
+
+    def _note(self, record: PublishedRecord) -> None:
+        self._known[record.scope, record.name] = time.monotonic(), record
+        if len(self._known) > _MAX_NAMES:
+            self._known.popitem(last=False)
+
+    async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
+        """Publish at the upstream, in one attempt: without an expected revision, another would publish again."""
+        if not self._takes_writes:
+            self._refuse()
+        check_name(scope, name)
+        wanted = UNSET if expected_revision is None else expected_revision
+        body = encode(PublishRequest(name=name, root=root, expected_revision=wanted))
+        record = await self._send(PublishedRecord, "POST", scope, "", body, is_repeatable=wanted is not UNSET)
+        self._note(record)
+        return record
+
+    async def freeze(self, scope: str, name: str) -> PublishedRecord:
+        """Freeze a record of the upstream."""
+        if not self._takes_writes:
+            self._refuse()
+        check_name(scope, name)
+        record = await self._send(PublishedRecord, "POST", scope, f"/{name}/freeze")
+        self._note(record)
+        return record
+
+    async def in_scope(self, scope: str, after: str | None, limit: int) -> tuple[list[PublishedRecord], bool]:
+        """List records of the upstream; nothing of it is kept."""
+        params = {"limit": str(limit)} | ({} if after is None else {"after": after})
+        page = await self._send(PublishedRecords, "GET", scope, "", params=params)
+        return page.records, page.next is not UNSET
+
+    async def history(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
+        """List revisions of the upstream; nothing of it is kept."""
+        check_name(scope, name)
+        params = {"after": str(after), "limit": str(limit)}
+        page = await self._send(RecordHistory, "GET", scope, f"/{name}/history", params=params)
+        return page.records, page.next is not UNSET
+
+    async def _send(
+        self,
+        kind: type[T],
+        method: str,
+        scope: str,
+        below: str,
+        content: bytes | None = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        is_repeatable: bool = True,
+    ) -> T:
+        path = f"/admin/v1/scopes/{quote(scope, safe='')}/roots{below}"
+        what = f"{self._upstream.url}{path}"
+        call = Call(method, path, _MAX_ANSWER_BYTES, what, content=content, params=params or {}, token=self._token)
+        try:
+            answer: Answer = await self._upstream.send(call, is_repeatable=is_repeatable)
+        except Unauthorized:
+            raise Unavailable(f"{what}: the upstream refuses the token in {UPSTREAM_TOKEN_VARIABLE}") from None
+        return decode(call, answer, kind)
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidInput(
+            f"this is an edge, which takes no writes: send them to {self._upstream.url}", code="read_only"
+        )

@@ -1,0 +1,48 @@
+"""Making the engine of an edge from its settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from coregw.client import ClientSettings
+from coregw.client.static.upstream import HttpUpstream
+from coregw.client.transport.address import Address
+from coregw.gateway.edge.engine import EdgeEngine, WritingEdgeEngine
+from coregw.gateway.edge.names import UPSTREAM_TOKEN_VARIABLE, UpstreamNames
+from coregw.gateway.edge.writes import UpstreamWrites
+from coregw.gateway.settings import Settings
+from coregw.gateway.tokens import AccessToken
+from coregw.store import Store
+
+__all__ = ["edge_engine"]
+
+_SETTINGS = ClientSettings(connect_seconds=2.0, attempts=2, retry_seconds=5.0)
+"""As long for an answer as a client waits: the upstream may build a map of millions of arcs. Few retries: clients of an
+edge have retries of their own."""
+
+
+def edge_engine(settings: Settings, spool: Path | None, store: Store, **limits: Any) -> EdgeEngine:  # noqa: ANN401
+    """Return an engine over the store of an edge.
+
+    Args:
+        settings: The settings of the gateway.
+        spool: The folder of temporary files, if any.
+        store: The store.
+        limits: As those of `coregw.engine.Engine`.
+
+    Raises:
+        InvalidInput: The upstream is not an address, or its token cannot be sent in a header.
+    """
+    token = os.environ.get(UPSTREAM_TOKEN_VARIABLE) or None
+    if token is not None:
+        AccessToken(UPSTREAM_TOKEN_VARIABLE, token)  # raises if it cannot be sent
+    upstream = HttpUpstream(Address.parse(settings.upstream), _SETTINGS)
+    takes_writes = settings.upstream_writes == "pass"
+    lifetime = settings.upstream_name_seconds
+    names = UpstreamNames(store, upstream, token, lifetime, takes_writes=takes_writes and token is not None)
+    if not takes_writes:
+        return EdgeEngine(store, upstream, names, **limits)
+    writes = UpstreamWrites(upstream, spool, settings.reserve_bytes)
+    return WritingEdgeEngine(store, upstream, names, writes, **limits)
