@@ -162,6 +162,25 @@ def test_a_guessed_base_is_given_up_if_it_is_of_no_use(source: str, destination:
     assert (third.roots, third.arcs) == (0, 0)
 
 
+def test_a_destination_that_gives_up_looking_still_has_a_base(source: str, destination: str) -> None:
+    def gives_up(reply: Reply) -> Reply:
+        """Answer as for a tree that is too large to be looked through."""
+        if not reply.path.endswith("/complete") or not json.loads(reply.body)["complete"]:
+            return reply
+        return reply.with_body(json.dumps(json.loads(reply.body) | {"complete": False}).encode())
+
+    with Client(source, SETTINGS) as a:
+        first = a.create_root({"a": a.put_payload(b"a")})
+        second = a.update(first, {"b": a.put_payload(b"b")})
+    with lying_gateway(gives_up, destination) as url:
+        assert copy(source, url, first, line="docs/main").base is None
+        assert copy(source, url, second, bases=[first]).base is None  # nothing says that all of it is there
+        other = copy(source, url, second, line="docs/main")
+        assert (other.base, other.arcs) == (first, 1)
+    with Client(destination, SETTINGS) as b:
+        assert b.is_complete(second)
+
+
 def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, tmp_path: Path) -> None:
     for root in (held.root, held.changed):
         anyio.run(export_static, source, root, tmp_path / "tree")

@@ -93,13 +93,15 @@ async def mirror(
     if destination.address.is_static:
         raise InvalidInput(f"{destination.address.shown} is a static tree: write it by an export", code="read_only")
     known = [_Base(_root(base)) for base in bases]
-    known += [_Base(Cid(each), is_guess=not line) for each in recent_roots(source.address, destination.address, line)]
+    memory = f"{line}{'' if payloads else ' without payloads'}"
+    copied = recent_roots(source.address, destination.address, memory)
+    known += [_Base(Cid(each), is_guess=not line, is_copied=True) for each in copied]
     async with AsyncExitStack() as stack:
         copy = _Copy(source, destination, payloads, progress, stack)
         await copy.root(cid, known, 0)
         await copy.check_whole(cid)
         done = copy.counted()
-    remember_root(source.address, destination.address, line, cid.text)
+    remember_root(source.address, destination.address, memory, cid.text)
     return done
 
 
@@ -116,10 +118,12 @@ class _Base(NamedTuple):
     Attributes:
         cid: The root.
         is_guess: Whether it may have nothing to do with what is copied.
+        is_copied: Whether it was copied completely before, and so is whole if it is held.
     """
 
     cid: Cid
     is_guess: bool = False
+    is_copied: bool = False
 
 
 class _Copy:
@@ -175,16 +179,19 @@ class _Copy:
         self._done.roots += 1
         self._copied.add(cid.text)
 
-    async def _is_whole(self, cid: Cid) -> bool:
-        """Return whether the destination says that it has everything below a root."""
+    async def _is_whole(self, cid: Cid, *, is_copied: bool = False) -> bool:
+        """Return whether the destination has everything below a root; it gives up looking if that is very much."""
         settings = self._destination.settings
-        if not self._payloads:
-            return await self._destination.run(is_held(settings, cid))
-        return (await self._destination.run(completeness(settings, cid))).complete
+        if self._payloads:
+            told = await self._destination.run(completeness(settings, cid))
+            if told.complete or told.missing is not None or not is_copied:
+                return told.complete
+        return await self._destination.run(is_held(settings, cid))
 
     async def _base(self, cid: Cid, bases: Sequence[_Base]) -> _Base | None:
         for base in bases:
-            if (base.cid.kind, base.cid.suite) == (cid.kind, cid.suite) and await self._is_whole(base.cid):
+            is_alike = (base.cid.kind, base.cid.suite) == (cid.kind, cid.suite)
+            if is_alike and await self._is_whole(base.cid, is_copied=base.is_copied):
                 return base
         return None
 
