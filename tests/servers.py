@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import pwd
-import random
 import shutil
 import signal
 import socket
@@ -20,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +32,7 @@ import pytest
 T = TypeVar("T")
 
 _SECONDS = 60
+_SHELL_SECONDS = 20
 _BUCKET = "coregw"
 _KEYS = {"AWS_ACCESS_KEY_ID": "coregw-tests", "AWS_SECRET_ACCESS_KEY": "a-secret-of-the-tests"}
 
@@ -147,6 +147,15 @@ class Postgres:
             )
         self.wait_ready()
 
+    def promote(self) -> None:
+        """Make a primary of this standby."""
+        assert self.execute("SELECT pg_promote(true, 60)") == [(True,)]
+
+    def follow(self, primary: Postgres) -> None:
+        """Make this standby follow another server."""
+        conninfo = f"host=127.0.0.1 port={primary.port} user=coregw"
+        self.execute(f"ALTER SYSTEM SET primary_conninfo = '{conninfo}'", "SELECT pg_reload_conf()")
+
     def wait_ready(self) -> None:
         deadline = time.monotonic() + _SECONDS
         while True:
@@ -238,8 +247,42 @@ class Bucket:
 
     url: str
     environ: Mapping[str, str]
-    process: subprocess.Popen[bytes]
-    public: str
+    command: list[str]
+    path: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return self.url.partition("endpoint=")[2].partition("&")[0]
+
+    @property
+    def public(self) -> str:
+        """The address at which anybody may read objects."""
+        return f"{self.endpoint}/{_BUCKET}"
+
+    def start(self) -> None:
+        """Start the server, without waiting for it."""
+        with (self.path / "log").open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.path)
+
+    def kill(self) -> None:
+        """Kill the server."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(_SECONDS)
+            self.process = None
+
+    def wait_ready(self, prepare: Callable[[], object] = lambda: None) -> None:
+        """Wait until the bucket can be written to; `prepare` is called before each attempt."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            said = prepare()
+            if _has_bucket(self.endpoint):
+                return
+            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
+                log = (self.path / "log").read_text("utf-8", "replace")
+                raise AssertionError(f"SeaweedFS did not start: {log[-2000:]} {said}")
+            time.sleep(0.2)
 
 
 @contextmanager
@@ -264,19 +307,17 @@ def bucket() -> Iterator[Bucket]:
         command = [weed, "server", f"-dir={path}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
         command += [f"-s3.config={config}", "-master.volumeSizeLimitMB=64", "-volume.max=8", *options]
         command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # their ports are fixed: two servers could not run
-        with (path / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=path)
+        url = f"s3://{_BUCKET}?endpoint=http://127.0.0.1:{ports['s3.port']}&region=us-east-1"
+        server = Bucket(url, dict(_KEYS), command, path)
+        server.start()
         variables = {name: os.environ.get(name) for name in _KEYS}
         os.environ.update(_KEYS)
         try:
-            endpoint = f"http://127.0.0.1:{ports['s3.port']}"
-            _prepare(weed, f"127.0.0.1:{ports['master.port']}.{grpc['master.port.grpc']}", endpoint, process, path)
-            yield Bucket(
-                f"s3://{_BUCKET}?endpoint={endpoint}&region=us-east-1", dict(_KEYS), process, f"{endpoint}/{_BUCKET}"
-            )
+            master = f"127.0.0.1:{ports['master.port']}.{grpc['master.port.grpc']}"
+            server.wait_ready(lambda: _prepare(weed, master, path))
+            yield server
         finally:
-            process.kill()
-            process.wait(_SECONDS)
+            server.kill()
             for name, value in variables.items():
                 if value is None:
                     os.environ.pop(name, None)
@@ -284,20 +325,17 @@ def bucket() -> Iterator[Bucket]:
                     os.environ[name] = value
 
 
-def _prepare(weed: str, master: str, endpoint: str, process: subprocess.Popen[bytes], path: Path) -> None:
-    """Wait for the server, switch syncs on, which are off by default, and make the bucket."""
+def _prepare(weed: str, master: str, path: Path) -> str:
+    """Switch syncs on, which are off by default, and make the bucket. Returns what the server said."""
     commands = f"fs.configure -locationPrefix=/buckets/ -fsync=true -apply\ns3.bucket.create -name {_BUCKET}\n"
-    deadline = time.monotonic() + _SECONDS
-    while True:
-        shell = [weed, "shell", f"-master={master}"]
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the shell waits for a server that has ended
-            subprocess.run(shell, input=commands, capture_output=True, text=True, check=False, cwd=path, timeout=20)
-        if _has_bucket(endpoint):
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            log = (path / "log").read_text("utf-8", "replace")
-            raise AssertionError(f"SeaweedFS did not start: {log[-2000:]}")
-        time.sleep(0.2)
+    shell = [weed, "shell", f"-master={master}"]
+    try:  # the shell waits for a server that has ended
+        done = subprocess.run(
+            shell, input=commands, capture_output=True, text=True, check=False, cwd=path, timeout=_SHELL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return "the shell did not end"
+    return done.stdout + done.stderr
 
 
 def _has_bucket(endpoint: str) -> bool:
@@ -314,72 +352,3 @@ def _has_bucket(endpoint: str) -> bool:
         return True
 
     return in_thread(check())
-
-
-@dataclass
-class Cutter:
-    """A proxy on loopback that cuts connections.
-
-    Attributes:
-        port: Where it listens.
-        cuts: How many connections it has cut.
-    """
-
-    port: int
-    target: int
-    cuts: int = 0
-    cut_every: float = 0.0
-    """Cut each connection after about so many seconds; 0 for never."""
-    cut_before_answer_to: bytes = b""
-    """Cut a connection when the server answers after the client has sent these bytes, and forget them."""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there = await asyncio.open_connection("127.0.0.1", self.target)
-        is_due = asyncio.Event()
-        calls = (self._up(reader, there, is_due), self._down(there_reader, writer, is_due), self._limit())
-        tasks = [asyncio.ensure_future(call) for call in calls]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for each in (writer, there):
-                each.transport.abort()
-
-    async def _up(self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
-        seen = b""
-        while data := await reader.read(1 << 16):
-            if self.cut_before_answer_to:
-                seen = (seen + data)[-(1 << 17) :]
-                if self.cut_before_answer_to in seen:
-                    is_due.set()
-            there.write(data)
-            await there.drain()
-
-    async def _down(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
-        while data := await there.read(1 << 16):
-            if is_due.is_set():
-                self.cut_before_answer_to = b""
-                self.cuts += 1
-                return
-            writer.write(data)
-            await writer.drain()
-
-    async def _limit(self) -> None:
-        while not self.cut_every:
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(self.cut_every * random.uniform(0.5, 1.5))
-        self.cuts += 1
-
-
-@asynccontextmanager
-async def cutter(target: int) -> AsyncIterator[Cutter]:
-    """Run a `Cutter` in front of a port."""
-    proxy = Cutter(0, target)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    proxy.port = server.sockets[0].getsockname()[1]
-    try:
-        yield proxy
-    finally:
-        server.close()

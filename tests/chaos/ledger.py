@@ -6,6 +6,7 @@ import base64
 import hashlib
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -223,6 +224,8 @@ class _Check:
             for revision, root in revisions.items():
                 if root not in asked:
                     self._verdict.wrong.append(f"record {name}: revision {revision} is {root}, which nobody published")
+            twice = Counter(revisions.values()) - Counter(root for _, root in (entry.value for entry in entries))
+            self._verdict.wrong += [f"record {name}: {root} was published more often than asked" for root in twice]
             for entry in entries:
                 revision, root = entry.value
                 if revision is None or not self._is_due(entry):

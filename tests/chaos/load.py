@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import json
 import random
 import threading
@@ -26,7 +27,7 @@ _ARCS = (1, 3, 30, 300, 1500)
 
 
 class Load:
-    """Asks one gateway for writes, from several threads.
+    """Asks gateways of one store for writes, from several threads.
 
     Args:
         ledger: Where the requests and answers are noted.
@@ -43,12 +44,18 @@ class Load:
         self._stopping = threading.Event()
 
     @contextmanager
-    def on(self, url: str) -> Iterator[None]:
-        """Keep asking while the context is active. A gateway that goes away is an expected failure."""
+    def on(self, *urls: str) -> Iterator[None]:
+        """Keep asking while the context is active. A gateway that goes away is an expected failure.
+
+        With several gateways of one store, each thread asks one of them until that fails, and then the next.
+        """
         self._stopping.clear()
         self._seed += 1
         sources = [random.Random(f"{self._seed} {number}") for number in range(self._threads)]
-        threads = [threading.Thread(target=self._run, args=(url, rng), daemon=True) for rng in sources]
+        threads = [
+            threading.Thread(target=self._run, args=(itertools.cycle(urls[number:] + urls[:number]), rng), daemon=True)
+            for number, rng in zip(itertools.cycle(range(len(urls))), sources, strict=False)
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -58,9 +65,8 @@ class Load:
             for thread in threads:
                 thread.join(2 * _SECONDS)
 
-    def _run(self, url: str, rng: random.Random) -> None:
-        host, _, port = url.removeprefix("http://").rpartition(":")
-        connection = http.client.HTTPConnection(host, int(port), timeout=_SECONDS)
+    def _run(self, urls: Iterator[str], rng: random.Random) -> None:
+        connection = _connection(next(urls))
         while not self._stopping.is_set():
             (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
             try:
@@ -68,6 +74,7 @@ class Load:
             except (OSError, http.client.HTTPException) as error:
                 self.failures[type(error).__name__] += 1
                 connection.close()
+                connection = _connection(next(urls))
                 time.sleep(_PAUSE_SECONDS)
         connection.close()
 
@@ -171,3 +178,8 @@ class Load:
             newest = list(self._ledger.roots.items())[-100:]
         held = [root for root, entry in newest if entry.acknowledged is not None]
         return rng.choice(held) if held else None
+
+
+def _connection(url: str) -> http.client.HTTPConnection:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return http.client.HTTPConnection(host, int(port), timeout=_SECONDS)

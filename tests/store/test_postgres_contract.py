@@ -8,7 +8,8 @@ import pytest
 
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.testing import CollectionContract, FullStoreContract, StoreContract
-from servers import Bucket, Postgres, cutter
+from proxy import proxy_of
+from servers import Bucket, Postgres
 from store.postgres_support import new_schema, opened
 
 
@@ -40,7 +41,7 @@ class TestCutConnections(StoreContract):
     async def store(self, primary: Postgres) -> AsyncIterator[PostgresStore]:
         url = new_schema(primary) + "&sslmode=disable"
         async with (
-            cutter(primary.port) as proxy,
+            proxy_of(primary.port) as proxy,
             await open_store(url.replace(str(primary.port), str(proxy.port))) as store,
         ):
             proxy.cut_every = 0.15

@@ -17,9 +17,10 @@ from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StorageFu
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
-from coregw.store.postgres.errors import translated
+from coregw.store.postgres.connections.errors import translated
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
-from servers import Bucket, Cutter, Postgres, cutter, postgres, unprivileged
+from proxy import Proxy, proxy_of
+from servers import Bucket, Postgres, postgres, unprivileged
 from store.postgres_support import new_schema
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +135,7 @@ async def test_too_few_connections_are_refused(primary: Postgres) -> None:
 # --- lost connections -------------------------------------------------------------------------------------------------
 
 
-async def lose(proxy: Cutter, after: bytes, call: Callable[[], Awaitable[object]]) -> object:
+async def lose(proxy: Proxy, after: bytes, call: Callable[[], Awaitable[object]]) -> object:
     """Call with the connection cut when the server answers a message with these bytes."""
     proxy.cut_before_answer_to = after
     before = proxy.cuts
@@ -146,7 +147,7 @@ async def lose(proxy: Cutter, after: bytes, call: Callable[[], Awaitable[object]
 async def test_a_lost_answer_is_recognised(primary: Postgres) -> None:
     url = new_schema(primary)
     async with (
-        cutter(primary.port) as proxy,
+        proxy_of(primary.port) as proxy,
         await open_store(url.replace(str(primary.port), str(proxy.port))) as store,
     ):
         name, data = multihash_of(b"data"), random_bytes(CHUNK_BYTES + 1)

@@ -175,9 +175,8 @@ class Settings:
             raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
         if self.bucket != "none" and not self.is_shared:
             raise InvalidInput("setting bucket needs a store in PostgreSQL; RocksDB keeps chunks in its directory")
-        if self.is_shared and (self.salvage or self.scrub_bytes_per_second):
-            name = "salvage" if self.salvage else "scrub_bytes_per_second"
-            raise InvalidInput(f"setting {name} is for a RocksDB store; PostgreSQL has tools of its own for that")
+        if self.is_shared and self.salvage:
+            raise InvalidInput("setting salvage is for a RocksDB store; PostgreSQL has tools of its own for that")
 
     @property
     def is_shared(self) -> bool:

@@ -15,7 +15,15 @@ from coregw.store.origin import OriginStore
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.tiered import TieredStore, open_tiered
 
-__all__ = ["location_of", "open_edge", "open_embedded", "open_gateway_store", "open_settings_store", "open_shared"]
+__all__ = [
+    "location_of",
+    "open_edge",
+    "open_embedded",
+    "open_gateway_store",
+    "open_settings_store",
+    "open_shared",
+    "shared_variables",
+]
 
 
 _ORDER_FILE: Final = "edge-order"
@@ -108,6 +116,14 @@ async def open_shared(settings: Settings, processes: int) -> CollectableStore:
         slice_seconds=settings.gc_slice_seconds,
         unsafe=unsafe,
     )
+
+
+def shared_variables(settings: Settings) -> dict[str, str]:
+    """Return the environment variables that name the same store to another process; none if it is not shared."""
+    if not settings.is_shared:
+        return {}
+    names = ("store", "bucket", "store_unsafe")
+    return {f"COREGW_{name.upper()}": str(getattr(settings, name)) for name in names}
 
 
 def location_of(settings: Settings) -> str:

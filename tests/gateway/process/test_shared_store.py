@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import random
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,8 +20,11 @@ import pytest
 import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
+from coregw.store.postgres import open_store
 from servers import Bucket, Postgres
 from store.postgres_support import new_schema
+from upkeep.damage_support import Truth, fill
+from upkeep.damaged_rows import Damage, damage_rows
 from worker_processes import until, workers_of
 
 Cid = Callable[..., str]
@@ -102,10 +110,11 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
         # The workers notice within seconds what the process that manages them has collected.
         until(lambda: resolved(gateway, root, "n").json().get("error") == "root_not_found")
         with serving.control(data) as control:
-            for operation in ("fsck", "flush"):
-                answer = control.post(f"/admin/v1/maintenance/{operation}")  # an error, or a stream that ends with one
-                assert '"error":"unavailable"' in answer.text
-                assert "PostgreSQL" in answer.text
+            answer = control.post("/admin/v1/maintenance/flush")
+            assert answer.json()["error"] == "unavailable"
+            assert "PostgreSQL" in answer.text
+            checked = control.post("/admin/v1/maintenance/fsck", timeout=60).text.splitlines()[-1]
+            assert json.loads(checked)["result"]["is_sound"]
         done = serving.run("backup", str(tmp_path / "backup"), "--data", str(data))
         assert done.returncode == 1
         assert "pg_basebackup" in done.stderr
@@ -124,7 +133,6 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
         ({"BUCKET": "s3://bucket"}, "setting bucket needs a store in PostgreSQL"),
         ({"STORE": "postgresql://host/db", "BUCKET": "http://u:se-cret@b"}, "setting bucket"),
         ({"STORE": "postgresql://host/db", "SALVAGE": "1"}, "setting salvage is for a RocksDB store"),
-        ({"STORE": "postgresql://host/db", "SCRUB_BYTES_PER_SECOND": "1"}, "scrub_bytes_per_second is for"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_without_showing_secrets(variables: dict[str, str], reason: str) -> None:
@@ -150,3 +158,46 @@ def test_a_gateway_that_cannot_open_its_store_says_why(
         serving.start(tmp_path / "data", **(settings | changed))
     assert caught.value.code == 1
     assert "se-cret" not in caught.value.said
+
+
+def test_damage_is_found_removed_and_healed_without_looking_at_a_directory(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    truth = asyncio.run(fill(elsewhere, 8, is_killed=False))
+    shutil.copytree(elsewhere, tmp_path / "copy")
+    with serving.process(elsewhere, serving.ADMIN) as healthy:
+        variables = {f"COREGW_{name.upper()}": value for name, value in settings.items()}
+
+        def coregw(*arguments: str) -> dict[str, Any]:
+            done = serving.run(*arguments, "--data", str(here), "--json", environ=variables)
+            assert "se-cret" not in done.stdout + done.stderr
+            return {"code": done.returncode, "said": done.stderr} | (json.loads(done.stdout) if done.stdout else {})
+
+        store, bucket = settings["store"], settings["bucket"]
+        done = serving.run("copy", "--from", f"rocksdb:{tmp_path / 'copy'}", "--to", store, "--to-bucket", bucket)
+        assert done.returncode == 0, done.stderr
+        with serving.process(here, serving.ADMIN, scrub_bytes_per_second="8MiB", **settings):
+            assert coregw("fsck")["is_sound"]
+            damage = asyncio.run(damage_shared(settings, truth))
+            found = coregw("fsck")
+            assert found["code"] == 4
+            assert {each["cid"] for each in found["damaged_payloads"]} == {damage.payload, damage.long_payload}
+            assert {each["cid"] for each in found["missing_pages"]} == {damage.damaged_root, damage.missing_root}
+            refused = coregw("heal", "--from", healthy.url)
+            assert "fsck --repair" in refused["said"]
+            assert coregw("fsck", "--repair")["code"] == 4
+            healed = coregw("heal", "--from", healthy.url)
+            assert healed["code"] == 0, healed
+            assert {damage.payload, damage.long_payload} <= set(healed["restored"]["payloads"])
+            assert {damage.damaged_root, damage.missing_root} <= set(healed["restored"]["roots"])
+            assert coregw("fsck")["is_sound"]
+        assert "coregw copy" in serving.run("backup", str(tmp_path), "--data", str(here), environ=variables).stderr
+        assert coregw("gc", "--dry-run")["payloads"] == len(truth.payloads)
+    unnamed = serving.run("fsck", "--data", str(here))
+    assert "COREGW_STORE" in unnamed.stderr
+
+
+async def damage_shared(settings: dict[str, str], truth: Truth) -> Damage:
+    async with await open_store(settings["store"], bucket=settings["bucket"]) as store:
+        return await damage_rows(store, truth, random.Random(8))

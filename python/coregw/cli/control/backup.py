@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coregw.cli.control.connection import data_option, find_control, json_option
+from coregw.cli.control.direct import refuse_shared
 from coregw.cli.control.display import print_result, shown_progress
 from coregw.cli.framework import click
 
@@ -45,6 +46,11 @@ def command(
 
 
 def _back_up(data: Path, destination: Path, keep: int, show: Any) -> dict[str, Any]:  # noqa: ANN401 - see `Control.run`
+    refuse_shared(
+        "backup",
+        "`coregw copy --from postgresql://... --to rocksdb:DIR` makes a copy that is verified and incremental; "
+        "pg_basebackup and pg_dump back the database up",
+    )
     control = find_control(data)
     if control is not None:
         with control:

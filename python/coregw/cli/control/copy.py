@@ -69,7 +69,7 @@ def command(
 @asynccontextmanager
 async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
     """Open a store; a source must exist, a destination is created."""
-    from coregw.cli.control.direct import opened_store
+    from coregw.cli.control.direct import opened_directory
     from coregw.gateway.settings import Settings
     from coregw.store.rocksdb import open_store
 
@@ -78,7 +78,7 @@ async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[
             raise click.UsageError(f"{option}-bucket needs a store in PostgreSQL")
         path = Path(store.removeprefix(_EMBEDDED))
         if option == "--from":
-            async with opened_store(path) as opened:
+            async with opened_directory(path) as opened:
                 yield opened
         else:
             async with await open_store(path) as opened:

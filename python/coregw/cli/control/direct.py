@@ -1,23 +1,61 @@
-"""A store that no gateway has open, for commands that work on it directly."""
+"""The store that a command works on without a gateway: in a directory, or the one that ``COREGW_STORE`` names."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from coregw.store.collection import CollectableStore
     from coregw.store.rocksdb import RocksStore
 
-__all__ = ["opened_store"]
+__all__ = ["SharedStore", "is_shared", "opened_directory", "opened_store", "refuse_shared", "shared_store"]
+
+T = TypeVar("T")
+
+
+def is_shared() -> bool:
+    """Whether ``COREGW_STORE`` names a store in PostgreSQL; then the data directory holds none."""
+    from coregw.gateway.settings import Settings
+
+    return Settings.load().is_shared
+
+
+def refuse_shared(command: str, instead: str) -> None:
+    """Raise `InvalidInput` if the store is in PostgreSQL: `command` would work on an unrelated directory."""
+    if is_shared():
+        raise InvalidInput(
+            f"COREGW_STORE names a store in PostgreSQL, and `coregw {command}` is for RocksDB: {instead}"
+        )
 
 
 @asynccontextmanager
-async def opened_store(data: Path) -> AsyncIterator[RocksStore]:
-    """Open the store in a directory, which must be one.
+async def opened_store(data: Path) -> AsyncIterator[CollectableStore]:
+    """Open the store that ``COREGW_STORE`` names, or the one in a directory. Raises as `opened_directory`."""
+    from coregw.gateway.settings import Settings
+    from coregw.gateway.stores import open_shared
+
+    settings = Settings.load(data=data)
+    if settings.is_shared:
+        shared = await open_shared(settings, 1)
+        try:
+            yield shared
+        finally:
+            await shared.close()
+        return
+    async with opened_directory(data) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened_directory(data: Path) -> AsyncIterator[RocksStore]:
+    """Open the RocksDB store in a directory, which must be one.
 
     Raises:
         InvalidInput: The directory is no store; opening it would make one of it.
@@ -28,3 +66,48 @@ async def opened_store(data: Path) -> AsyncIterator[RocksStore]:
         raise InvalidInput(f"{data} is not a coregw store: it has no {MARKER}")
     async with await open_store(data, reserve_bytes=0) as store:
         yield store
+
+
+class SharedStore:
+    """A store in PostgreSQL for a command without an event loop: it is used in a loop of another thread.
+
+    Attributes:
+        loop: The event loop.
+        store: The store.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: CollectableStore) -> None:
+        self.loop = loop
+        self.store = store
+
+    def call(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine, which runs in the event loop; ^C cancels it."""
+        future = asyncio.run_coroutine_threadsafe(call, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+@contextmanager
+def shared_store(data: Path) -> Iterator[SharedStore]:
+    """Open the store that ``COREGW_STORE`` names while the context is active. Raises as `open_shared`."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever, daemon=True)
+        thread.start()
+        try:
+            context = opened_store(data)
+            shared = SharedStore(loop, asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result())
+            try:
+                yield shared
+            finally:
+                shared.call(_leave(context))
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+async def _leave(context: Any) -> None:  # noqa: ANN401 - an asynchronous context
+    await context.__aexit__(None, None, None)

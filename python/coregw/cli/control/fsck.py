@@ -42,6 +42,9 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     needs the store for itself, and room for another copy of it; the damaged database is kept in a directory beside the
     new one. What a repair could not copy is restored by "coregw heal".
 
+    If COREGW_STORE names a store in PostgreSQL, that is checked by reading it, with its bucket, and a repair removes
+    what is damaged; gateways may be running in both cases. The database's files are checked by its own tools.
+
     Exit codes: 0 sound, or repaired without a loss; 4 damage found, or something is lost; 5 the store cannot be checked
     or repaired.
     """
@@ -66,17 +69,28 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
 
 
 def _check(data: Path, report: Report, rate: int | None) -> CheckResult:
+    from coregw.cli.control.direct import is_shared, shared_store
     from coregw.upkeep.integrity.check import check_database
     from coregw.upkeep.integrity.files import readable
+    from coregw.upkeep.integrity.online import check_online
     from coregw.upkeep.integrity.pace import Pace
 
+    on_read = Pace(rate) if rate is not None else lambda _: None
+    if is_shared():
+        with shared_store(data) as shared:
+            return shared.call(check_online(shared.store, report, on_read))
     with readable(data) as directory:
-        return check_database(directory, report, Pace(rate) if rate is not None else lambda _: None)
+        return check_database(directory, report, on_read)
 
 
 def _repair(data: Path, report: Report) -> RepairResult:
+    from coregw.cli.control.direct import is_shared, shared_store
+    from coregw.upkeep.integrity.online import repair_online
     from coregw.upkeep.integrity.repair import repair_store
 
+    if is_shared():
+        with shared_store(data) as shared:
+            return shared.call(repair_online(shared.store, report))
     return repair_store(data, report)
 
 
@@ -92,7 +106,8 @@ def _show(result: CheckResult | RepairResult) -> None:
         for line in result.repaired.lines():
             click.echo(f"lost: {line}")
         click.echo(f"repaired: {result.repaired.summary()}")
-        click.echo(f"the damaged database is kept in {result.kept}")
+        if result.kept:
+            click.echo(f"the damaged database is kept in {result.kept}")
         return
     for line in result.lines():
         click.echo(line)

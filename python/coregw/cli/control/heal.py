@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +22,11 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from coregw.cli.control.direct import SharedStore
     from coregw.cli.control.fetch import Fetch
     from coregw.client import Client
     from coregw.messages.progress import Progress
+    from coregw.store import Store
     from coregw.upkeep.integrity.heal import Wanted
 
 __all__ = ["command"]
@@ -63,9 +65,12 @@ def command(source: str, scopes: tuple[str, ...], named: TextIO | None, data: Pa
     """
     import msgspec
 
-    heal = _Heal(data, source, None)
-    with shown_progress("heal", as_json=as_json) as show:
-        heal.show = show
+    from coregw.cli.control.direct import is_shared, shared_store
+
+    with ExitStack() as stack:
+        show = stack.enter_context(shown_progress("heal", as_json=as_json))
+        shared = stack.enter_context(shared_store(data)) if is_shared() else None
+        heal = _Heal(data, shared, source, show)
         cids = [] if named is None else [line.strip() for line in named if line.strip()]
         if source.startswith(("http://", "https://")):
             heal.from_gateway(scopes, cids)
@@ -92,10 +97,11 @@ def command(source: str, scopes: tuple[str, ...], named: TextIO | None, data: Pa
 class _Heal:
     """One run of the command: what it restored so far, and what it could not."""
 
-    def __init__(self, data: Path, source: str, show: Show | None) -> None:
+    def __init__(self, data: Path, shared: SharedStore | None, source: str, show: Show) -> None:
         self._data = data
+        self._shared = shared
         self._source = source
-        self.show: Show = show or (lambda _: None)
+        self.show = show
         self.restored: dict[str, list[str]] = {"roots": [], "payloads": [], "records": []}
         self.refused: list[str] = []
         self.absent: set[str] = set()
@@ -106,7 +112,10 @@ class _Heal:
         from coregw.upkeep.integrity.check import check_database
         from coregw.upkeep.integrity.files import readable
         from coregw.upkeep.integrity.heal import wanted
+        from coregw.upkeep.integrity.online import check_online
 
+        if (shared := self._shared) is not None:
+            return wanted(shared.call(check_online(shared.store, self._report)))
         with readable(self._data) as database:
             return wanted(check_database(database, self._report))
 
@@ -138,13 +147,18 @@ class _Heal:
                 self._restore(directory)
 
     def _fetch_named(self, client: Client, fetch: Fetch, scopes: tuple[str, ...], named: list[str]) -> None:
-        from coregw.upkeep.integrity.absent import absent_targets
+        from coregw.upkeep.integrity.absent import absent_rows, absent_targets
         from coregw.upkeep.integrity.files import readable
+        from coregw.upkeep.integrity.online import OnlineCheck, StoreRows
 
         token = os.environ.get(TOKEN, "")
         if scopes and not token:
             raise InvalidInput(f"--records needs the admin token of {self._source} in {TOKEN}")
         roots = [root for scope in scopes for root in fetch.records(scope, token)]
+        if (shared := self._shared) is not None:
+            rows = StoreRows(shared.store, loop=shared.loop)
+            fetch.if_held(absent_rows(rows, OnlineCheck(rows, self._report), [*named, *roots]))
+            return
         with readable(self._data) as database:
             fetch.if_held(absent_targets(database, [*named, *roots], self._report))
 
@@ -156,7 +170,7 @@ class _Heal:
         """Store what was fetched, by way of the gateway that runs on the store, or without one."""
         if not any(directory.iterdir()):
             return
-        restored = _restored(self._data, directory, self.show)
+        restored = _restored(self._data, self._shared is not None, directory, self.show)
         for kind in self.restored:
             self.restored[kind] += restored[kind]
         self.refused += restored["refused"]
@@ -180,17 +194,26 @@ def _directory(data: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _restored(data: Path, directory: Path, show: Show) -> dict[str, Any]:
+def _restored(data: Path, is_shared: bool, directory: Path, show: Show) -> dict[str, Any]:
     import msgspec
 
-    control = find_control(data)
-    if control is not None:
-        with control:
-            return control.run("heal", {"directory": directory.name}, show)
+    def report(progress: Progress) -> None:
+        show(msgspec.to_builtins(progress))
+
+    from coregw.gateway.settings import Settings
+    from coregw.gateway.stores import open_shared
+    from coregw.store.rocksdb import open_store
     from coregw.upkeep.integrity.heal import restore_here
 
-    restored = asyncio.run(restore_here(data, directory, lambda progress: show(msgspec.to_builtins(progress))))
-    built: dict[str, Any] = msgspec.to_builtins(restored)
+    built: dict[str, Any]
+    if is_shared:
+        opening: Awaitable[Store] = open_shared(Settings.load(data=data), 1)
+    elif (control := find_control(data)) is not None:
+        with control:
+            return control.run("heal", {"directory": directory.name}, show)
+    else:
+        opening = open_store(data)
+    built = msgspec.to_builtins(asyncio.run(restore_here(opening, directory, report)))
     return built
 
 

@@ -21,7 +21,7 @@ __all__ = ["Management"]
 
 _INSTEAD: Final = {
     "PostgresStore": "this gateway's store is in PostgreSQL: back it up with pg_basebackup or pg_dump, and its bucket "
-    "afterwards; check it with pg_amcheck; docs/operations.md says how"
+    "afterwards, or copy it with `coregw copy`; docs/operations.md says how"
 }
 """What an operator uses instead of the maintenance of RocksDB, by the class of the store."""
 

@@ -14,6 +14,7 @@ from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.maintenance.operations import Operation, Report
+from coregw.gateway.stores import shared_variables
 from coregw.upkeep.integrity.findings import CheckResult
 from coregw.upkeep.integrity.process import check_in_process
 
@@ -62,8 +63,11 @@ async def scrub(management: Management) -> None:
 
 
 def _checking(management: Management, rate: int | None) -> Operation:
+    settings = management.gateway.settings
+    data = settings.data if settings.is_shared else management.store.path
+
     async def run(report: Report) -> CheckResult:
-        return await check_in_process(management.store.path, rate, report)
+        return await check_in_process(data, rate, report, shared_variables(settings))
 
     return run
 

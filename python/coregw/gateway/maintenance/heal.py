@@ -42,7 +42,7 @@ async def heal(request: Request[Any, Any, Any]) -> Reply:
     management = Management.of(request)
     async with management.gateway.json_body(request.scope, request.receive, _MAX_BODY_BYTES) as body:
         name = decode(body, HealRequest).directory
-    directory = management.store.path / name
+    directory = management.gateway.settings.data / name
     if not name.startswith(HEALING) or "/" in name or not directory.is_dir():
         raise InvalidInput(f"directory: {name!r:.100} is no directory that `coregw heal` has made")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from coregw.errors import InvalidInput, Unavailable
-from coregw.store.postgres.database import Database
+from coregw.store.postgres.connections.database import Database
 
 __all__ = ["UNSAFE", "check_server", "parse_unsafe"]
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from coregw.errors import Unavailable
 from coregw.store import CHUNK_BYTES
-from coregw.store.postgres.database import Database
+from coregw.store.postgres.connections.database import Database
 
 __all__ = ["Chunks", "RowChunks", "drop_upload", "drop_uploads"]
 

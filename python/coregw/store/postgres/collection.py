@@ -18,8 +18,8 @@ from coregw.errors import Unavailable
 from coregw.store import Stored
 from coregw.store.collection import Item
 from coregw.store.postgres.chunks import drop_uploads
-from coregw.store.postgres.database import Connection, Row
-from coregw.store.postgres.errors import translated
+from coregw.store.postgres.connections.database import Connection, Row
+from coregw.store.postgres.connections.errors import translated
 from coregw.store.postgres.payloads import Payloads
 
 __all__ = ["PostgresCollection"]

@@ -20,7 +20,7 @@ from coregw.store import CHUNK_BYTES
 from coregw.store.arguments import check_payload_sizes, check_range, check_whole_payload
 from coregw.store.chunks import ChunkWriter
 from coregw.store.postgres.chunks import Chunks, drop_upload, drop_uploads
-from coregw.store.postgres.database import Database
+from coregw.store.postgres.connections.database import Database
 from coregw.store.postgres.space import Room
 
 __all__ = ["Payloads", "PostgresPayloadWriter"]

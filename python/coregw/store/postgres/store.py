@@ -17,9 +17,9 @@ from coregw.store.collection import Usage
 from coregw.store.postgres.checks import check_server
 from coregw.store.postgres.chunks import Chunks, RowChunks
 from coregw.store.postgres.collection import PostgresCollection
-from coregw.store.postgres.database import Database, columns
+from coregw.store.postgres.connections.database import Database, columns
+from coregw.store.postgres.connections.replicas import Replicas
 from coregw.store.postgres.payloads import Payloads, PostgresPayloadWriter
-from coregw.store.postgres.replicas import Replicas
 from coregw.store.postgres.schema import migrate
 from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
 from coregw.store.postgres.upkeep import Upkeep

@@ -5,8 +5,9 @@ check   -> pages, payloads, records     what is damaged, missing or affected, by
 repair  -> check, copy                  a new database with everything readable, and notes of what is lost
 heal    -> what is lost, from elsewhere, checked against its CID
 scrub   -> check, again and again, slowly
+online  -> check and repair of a store that several gateways share, by its calls
 ```
 
-They read a database's files without RocksDB (`coregw.store.rocksdb.raw`), since it reads nothing of a database of which
-one file is malformed. ``docs/decisions/0120`` to ``0123`` give the reasons.
+The others read a database's files without RocksDB (`coregw.store.rocksdb.raw`), since it reads nothing of a database of
+which one file is malformed. ``docs/decisions/0120`` to ``0123`` give the reasons.
 """

@@ -12,13 +12,13 @@ from typing import Final
 
 from coregw._core import Cid
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.raw.database import RawDatabase
+from coregw.store.rocksdb.raw.database import RawDatabase, Rows
 from coregw.upkeep.integrity.check import Known, Report, StoreCheck
 from coregw.upkeep.integrity.findings import payload_cid
 from coregw.upkeep.integrity.records import published
 from coregw.upkeep.pins import PINS, pinned_root
 
-__all__ = ["absent_targets"]
+__all__ = ["absent_rows", "absent_targets"]
 
 _Name = tuple[bool, bytes]
 """Whether it is a root, and its binary CID, or its multihash."""
@@ -44,16 +44,20 @@ def absent_targets(path: Path, named: Iterable[str], report: Report) -> Iterator
         OSError: A file cannot be opened.
     """
     with RawDatabase(path) as database:
-        check = StoreCheck(database, report)
-        payloads, roots = check.held_payloads(), Known(key for key, _ in check.roots())
-        returned: set[bytes] = set()
-        for is_root, key in chain(_given(named), _recorded(database), _linked(check)):
-            if key in returned or key in (roots if is_root else payloads):
-                continue
-            if len(returned) >= _REMEMBERED:
-                returned.clear()
-            returned.add(key)
-            yield Cid(key).text if is_root else payload_cid(key)
+        yield from absent_rows(database, StoreCheck(database, report), named)
+
+
+def absent_rows(database: Rows, check: StoreCheck, named: Iterable[str]) -> Iterator[str]:
+    """Do what `absent_targets` does, for rows and a check of them."""
+    payloads, roots = check.held_payloads(), Known(key for key, _ in check.roots())
+    returned: set[bytes] = set()
+    for is_root, key in chain(_given(named), _recorded(database), _linked(check)):
+        if key in returned or key in (roots if is_root else payloads):
+            continue
+        if len(returned) >= _REMEMBERED:
+            returned.clear()
+        returned.add(key)
+        yield Cid(key).text if is_root else payload_cid(key)
 
 
 def _given(named: Iterable[str]) -> Iterator[_Name]:
@@ -64,7 +68,7 @@ def _given(named: Iterable[str]) -> Iterator[_Name]:
             yield False, cid.multihash
 
 
-def _recorded(database: RawDatabase) -> Iterator[_Name]:
+def _recorded(database: Rows) -> Iterator[_Name]:
     """The roots of all revisions of published records, and of pins."""
     for name in published(database):
         for record in name.revisions.values():

@@ -16,7 +16,7 @@ from coregw.engine.roots import INCOMPLETE
 from coregw.messages.progress import Progress
 from coregw.store.rocksdb.layout import EXPIRED_KEY, UNDATED_KEY, Family, RootRow, Undated, decode_date, payload_date
 from coregw.store.rocksdb.raw.coding import Damage
-from coregw.store.rocksdb.raw.database import RawDatabase
+from coregw.store.rocksdb.raw.database import RawDatabase, Rows
 from coregw.upkeep.integrity.findings import (
     AffectedRoot,
     CheckResult,
@@ -84,7 +84,7 @@ class StoreCheck:
         orphans: Payloads whose rows were lost, by upload id, with the names that a repair gives them.
     """
 
-    def __init__(self, database: RawDatabase, report: Report) -> None:
+    def __init__(self, database: Rows, report: Report) -> None:
         self._database = database
         self._report = report
         self._progress = Progress(step="")
@@ -106,6 +106,7 @@ class StoreCheck:
         self.pages.check_digests()
         self._begin("looking for missing pages", "pages")
         self.pages.find_missing(lambda: (key for key, _ in self.roots()))
+        self._confirm_missing()
         self._begin("checking records", "records")
         records = sum(1 for row in self._database.rows(Family.RECORDS) if row.newest is not None)
         for family in (Family.META, Family.UPLOADS, Family.CHUNKS):
@@ -218,6 +219,9 @@ class StoreCheck:
         if noted:
             held = self.held_payloads()
             yield from (payload_cid(key) for key in noted if key not in held)
+
+    def _confirm_missing(self) -> None:
+        """Forget missing pages that are there: none, unless the store changes while it is checked."""
 
     # --- pages and roots ----------------------------------------------------------------------------------------------
 

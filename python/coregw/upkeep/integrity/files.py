@@ -43,7 +43,8 @@ def require_store(data: Path) -> Path:
     if not database.is_dir():
         left = sorted(path.name for path in data.glob(f"{_NEW}*")) if data.is_dir() else []
         hint = f"; a repair was interrupted, rename {data / left[0] / DATABASE} to {database}" if left else ""
-        raise InvalidInput(f"{data} has no database to check ({database}){hint}")
+        shared = "" if hint else "; a store in PostgreSQL is named by COREGW_STORE"
+        raise InvalidInput(f"{data} has no database to check ({database}){hint or shared}")
     return database
 
 

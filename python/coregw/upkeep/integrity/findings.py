@@ -179,7 +179,7 @@ class RepairResult(Message, frozen=True, kw_only=True):
     Attributes:
         found: What the check of the damaged database found.
         repaired: What a check of the new database found: what was lost, and nothing else.
-        kept: The directory that has the damaged database now.
+        kept: The directory that has the damaged database now; empty if a shared store was repaired in place.
         recovered_payloads: Payloads whose rows were lost, found by their chunks.
         recovered_roots: Roots whose rows were lost, found by their pages. Some may never have been acknowledged.
     """

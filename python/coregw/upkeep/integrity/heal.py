@@ -7,7 +7,7 @@ they are what their source says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -23,8 +23,7 @@ from coregw.errors import Conflict, CoregwError, InvalidInput, RootNotFound
 from coregw.messages import Message
 from coregw.messages.progress import Progress
 from coregw.messages.record import PublishedRecord
-from coregw.store import CHUNK_BYTES, Table
-from coregw.store.rocksdb import open_store
+from coregw.store import CHUNK_BYTES, Store, Table
 from coregw.upkeep.integrity.findings import CheckResult
 from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.integrity.records import LOST
@@ -107,9 +106,9 @@ async def restore(engine: Engine, directory: Path, report: Callable[[Progress], 
     return Restored(roots=roots, payloads=payloads, records=records, refused=refused, conflicts=conflicts)
 
 
-async def restore_here(data: Path, directory: Path, report: Callable[[Progress], None]) -> Restored:
-    """Do what `restore` does, for a store that no process has open."""
-    engine = Engine(await open_store(data))
+async def restore_here(opening: Awaitable[Store], directory: Path, report: Callable[[Progress], None]) -> Restored:
+    """Do what `restore` does, for a store that is opened for it."""
+    engine = Engine(await opening)
     try:
         return await restore(engine, directory, report)
     finally:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from coregw._core import Cid, PageLinks, page_links
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.coding import Entry
-from coregw.store.rocksdb.raw.database import RawDatabase, RawRow
+from coregw.store.rocksdb.raw.database import RawRow, Rows
 
 __all__ = ["KNOWN_AT_ONCE", "Harm", "PageCheck", "StoredPage", "best_pages", "is_root"]
 
@@ -64,7 +64,7 @@ class PageCheck:
         harms: What is wrong below pages and roots, by digest.
     """
 
-    def __init__(self, database: RawDatabase, on_page: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, database: Rows, on_page: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._on_page = on_page
         self.count = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,13 +28,16 @@ class _Line(msgspec.Struct, frozen=True):
     result: CheckResult | None = None
 
 
-async def check_in_process(data: Path, rate: int | None, report: Callable[[Progress], None]) -> CheckResult:
+async def check_in_process(
+    data: Path, rate: int | None, report: Callable[[Progress], None], variables: Mapping[str, str] | None = None
+) -> CheckResult:
     """Run ``coregw fsck`` on a store, which may be in use; cancelling it ends the process.
 
     Args:
         data: The data directory.
         rate: The maximum number of bytes to read per second; None for no limit.
         report: Called with the progress.
+        variables: Environment variables beside those of this process, which name a store that is shared.
 
     Raises:
         Unavailable: The store cannot be checked, or the process has ended otherwise.
@@ -42,7 +46,13 @@ async def check_in_process(data: Path, rate: int | None, report: Callable[[Progr
     if rate is not None:
         command += ["--rate", str(rate)]
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, limit=_LINE_BYTES, start_new_session=True
+        *command,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        limit=_LINE_BYTES,
+        start_new_session=True,
+        env=os.environ | dict(variables or {}),
     )
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     assert process.stderr is not None  # noqa: S101 - it is a pipe

@@ -15,7 +15,7 @@ from coregw._core import Cid
 from coregw.engine.publications.records import Record, decode_record
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.raw.database import RawDatabase, RawRow
+from coregw.store.rocksdb.raw.database import RawRow, Rows
 from coregw.upkeep.integrity.findings import AffectedRecord
 
 __all__ = ["LOST", "NEWEST", "REVISIONS", "Published", "lost_key", "published", "unreadable_rows"]
@@ -79,7 +79,7 @@ class Published:
         )
 
 
-def published(database: RawDatabase) -> Iterator[Published]:
+def published(database: Rows) -> Iterator[Published]:
     """Iterate over the published names, in the order of their keys. Memory: the revisions of one name."""
     newest = _by_name(database, NEWEST)
     revisions = _by_name(database, REVISIONS)
@@ -96,14 +96,14 @@ def published(database: RawDatabase) -> Iterator[Published]:
             yield Published(key, first, rows)
 
 
-def unreadable_rows(database: RawDatabase) -> Iterator[bytes]:
+def unreadable_rows(database: Rows) -> Iterator[bytes]:
     """Iterate over the keys of rows of other services whose values cannot be trusted."""
     for row in database.rows(Family.RECORDS):
         if row.newest is None and not row.is_deleted and row.key[:1] not in (NEWEST, REVISIONS):
             yield row.key
 
 
-def _by_name(database: RawDatabase, owner: bytes) -> Iterator[tuple[bytes, list[RawRow]]]:
+def _by_name(database: Rows, owner: bytes) -> Iterator[tuple[bytes, list[RawRow]]]:
     """Iterate over (scope 00 name 00, rows)."""
     end = bytes((owner[0] + 1,))
     rows = (row for row in database.rows(Family.RECORDS, owner, end) if not row.is_deleted and _name_of(row.key))

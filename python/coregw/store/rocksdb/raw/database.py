@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family
@@ -66,6 +66,22 @@ class RawRow(NamedTuple):
     def is_deleted(self) -> bool:
         """Whether the newest version whose checksums hold is a deletion."""
         return next((entry.value is None for entry in self.versions if entry.is_intact), False)
+
+
+Key = bytes
+
+
+class Rows(Protocol):
+    """The rows of a database, as a check reads them."""
+
+    bytes: int
+    """The size of what is read."""
+
+    def rows(self, family: Family, first: Key = b"", end: Key | None = None) -> Iterator[RawRow]:
+        """See `RawDatabase.rows`."""
+
+    def damages(self) -> list[Damage]:
+        """See `RawDatabase.damages`."""
 
 
 class RawDatabase:

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from coregw.errors import CoregwError
-from coregw.store.postgres.database import Database, Row
+from coregw.store.postgres.connections.database import Database, Row
 
 __all__ = ["Replicas"]
 

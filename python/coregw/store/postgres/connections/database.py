@@ -19,7 +19,8 @@ from urllib.parse import parse_qsl, urlsplit
 import asyncpg
 
 from coregw.errors import Unavailable
-from coregw.store.postgres.errors import Retry, UnconfirmedWrite, retry_of, translated
+from coregw.store.postgres.connections.errors import Retry, UnconfirmedWrite, retry_of, translated
+from coregw.store.postgres.connections.hosts import Hosts, hosts_of
 
 __all__ = ["Connection", "Database", "Row", "columns"]
 
@@ -33,6 +34,8 @@ READ_SECONDS: Final = 5.0
 """How long a read is repeated, and how long one takes at most."""
 WRITE_SECONDS: Final = 10.0
 """How long a write is repeated after its connection was lost. Waiting for a standby has no limit."""
+_ATTEMPT_SHARE: Final = 0.45
+"""The share of a read's time after which it is repeated."""
 _CONNECT_SECONDS: Final = 5.0
 _MAX_CONFLICTS: Final = 20
 _MIN_PAUSE_SECONDS: Final = 0.02
@@ -81,18 +84,18 @@ class Database:
         given = {name for name, _ in parse_qsl(urlsplit(url).query)}
         session = {name: value for name, value in _SESSION.items() if name not in given}
 
-        async def connect(*_: object, **options: Any) -> Connection:  # noqa: ANN401 - asyncpg's
+        async def connect_to(**host: object) -> Connection:
             connection = await asyncpg.connect(
-                url,
-                timeout=_CONNECT_SECONDS,
-                server_settings=session,
-                target_session_attrs=attributes,
-                **options,
+                url, timeout=_CONNECT_SECONDS, server_settings=session, target_session_attrs=attributes, **host
             )
             _detect_loss(connection)
             return connection
 
+        async def connect(*_: object, **_classes: object) -> Connection:
+            return await hosts.connect()  # the pool's classes of connections and rows are the defaults
+
         try:
+            hosts = Hosts(hosts_of(url), connect_to)
             # Without a minimum, since the pool would log each attempt to keep it while the database is away.
             pool = await asyncpg.create_pool(min_size=0, max_size=size, connect=connect, reset=_leave)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
@@ -146,7 +149,9 @@ class Database:
         self._require_connections()
 
         async def fetch(connection: Connection) -> list[Row]:
-            rows: list[Row] = await connection.fetch(query, *arguments)
+            # An answer that does not come in time is asked for on another connection: this one may lead nowhere.
+            async with asyncio.timeout(_ATTEMPT_SHARE * seconds):
+                rows: list[Row] = await connection.fetch(query, *arguments)
             return rows
 
         try:

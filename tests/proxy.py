@@ -1,0 +1,114 @@
+"""A TCP proxy on loopback that delays, holds back and cuts connections, as a network between two machines may."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+_PIECE_BYTES = 1 << 16
+_SEEN_BYTES = 1 << 17
+
+
+@dataclass
+class Proxy:
+    """A proxy in front of a port of loopback. Its attributes may be changed at any time.
+
+    Attributes:
+        port: Where it listens.
+        target: The port that it connects to.
+        cuts: How many connections it has cut.
+        cut_every: Cut each connection after about so many seconds; 0 for never.
+        cut_before_answer_to: Cut a connection when the server answers after the client has sent these bytes, and forget
+            them.
+        cut_answers: The probability with which a connection is cut instead of passing an answer on: what the server
+            has committed is not acknowledged.
+        delay: Hold each piece back for so many seconds, in either direction.
+        is_silent: Pass nothing on, and keep connections open: the other machine has lost its power.
+    """
+
+    port: int
+    target: int
+    cuts: int = 0
+    cut_every: float = 0.0
+    cut_before_answer_to: bytes = b""
+    cut_answers: float = 0.0
+    delay: float = 0.0
+    is_silent: bool = False
+    rng: random.Random = field(default_factory=random.Random)
+    serving: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.serving.add(task)
+        task.add_done_callback(self.serving.discard)
+        await self._pass_on()
+        try:
+            there_reader, there = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        is_due = asyncio.Event()
+        calls = (self._up(reader, there, is_due), self._down(there_reader, writer, is_due), self._limit())
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for each in (writer, there):
+                each.transport.abort()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pass_on(self) -> None:
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        while self.is_silent:
+            await asyncio.sleep(0.05)
+
+    async def _up(self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
+        seen = b""
+        while data := await reader.read(_PIECE_BYTES):
+            if self.cut_before_answer_to:
+                seen = (seen + data)[-_SEEN_BYTES:]
+                if self.cut_before_answer_to in seen:
+                    is_due.set()
+            await self._pass_on()
+            there.write(data)
+            await there.drain()
+
+    async def _down(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
+        while data := await there.read(_PIECE_BYTES):
+            if is_due.is_set() or (self.cut_answers and self.rng.random() < self.cut_answers):
+                if is_due.is_set():
+                    self.cut_before_answer_to = b""
+                self.cuts += 1
+                return
+            await self._pass_on()
+            writer.write(data)
+            await writer.drain()
+
+    async def _limit(self) -> None:
+        while not self.cut_every:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(self.cut_every * self.rng.uniform(0.5, 1.5))
+        self.cuts += 1
+
+
+@asynccontextmanager
+async def proxy_of(target: int) -> AsyncIterator[Proxy]:
+    """Run a proxy in front of a port."""
+    proxy = Proxy(0, target)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        for task in proxy.serving:
+            task.cancel()
+        await asyncio.gather(*proxy.serving, return_exceptions=True)
