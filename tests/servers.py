@@ -242,7 +242,6 @@ class Bucket:
     Attributes:
         url: The address of the bucket, for `coregw.store.postgres.open_store`.
         environ: The credentials.
-        public: The address at which everybody may read the bucket, by plain HTTP.
     """
 
     url: str
