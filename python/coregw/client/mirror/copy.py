@@ -80,7 +80,7 @@ async def mirror(
             the roots that were copied from this source to this destination last.
         payloads: Whether payloads are copied, too. Otherwise a root whose tree is held counts as copied.
         line: Which of the earlier roots are versions of the same: a published name, or nothing.
-        progress: Called with further numbers of bytes that the destination has taken.
+        progress: Called with further numbers of bytes that are sent to the destination.
 
     Raises:
         InvalidInput: `root` is not a root; roots nest too deep; the destination takes no writes.
@@ -97,7 +97,8 @@ async def mirror(
     copied = recent_roots(source.address, destination.address, memory)
     known += [_Base(Cid(each), is_guess=not line, is_copied=True) for each in copied]
     async with AsyncExitStack() as stack:
-        copy = _Copy(source, destination, payloads, progress, stack)
+        destination.on_sent = progress
+        copy = _Copy(source, destination, payloads, stack)
         await copy.root(cid, known, 0)
         await copy.check_whole(cid)
         done = copy.counted()
@@ -134,13 +135,11 @@ class _Copy:
         source: Side,
         destination: Side,
         payloads: bool,
-        progress: Callable[[int], None],
         stack: AsyncExitStack,
     ) -> None:
         self._source = source
         self._destination = destination
         self._payloads = payloads
-        self._progress = progress
         self._stack = stack
         self._reader: PageReader | None = None
         self._copied: set[str] = set()
@@ -274,8 +273,7 @@ class _Copy:
         distinct = {Cid(target): before for target, before in targets}
         if self._payloads:
             payloads = [cid for cid in distinct if cid.kind == "cas"]
-            count, _ = await copy_payloads(self._source, self._destination, payloads, self._progress)
-            self._done.payloads += count
+            self._done.payloads += await copy_payloads(self._source, self._destination, payloads)
         roots = [(cid, before) for cid, before in distinct.items() if cid.kind != "cas"]
 
         async def copy(nested: tuple[Cid, str | None]) -> None:

@@ -51,7 +51,7 @@ async def mirror_published(
         name: The name.
         tokens: The bearer tokens of source and destination, each None if there is none.
         payloads: Whether payloads are copied, too.
-        progress: Called with further numbers of bytes that the destination has taken.
+        progress: Called with further numbers of bytes that are sent to the destination.
 
     Raises:
         RecordNotFound: Nothing is published under the name.

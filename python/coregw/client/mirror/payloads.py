@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, Self
 
@@ -27,19 +27,16 @@ _CHUNK_BYTES: Final = MIB
 _MAX_HEAD_BYTES: Final = 160
 
 
-async def copy_payloads(
-    source: Side, destination: Side, payloads: Iterable[Cid], progress: Callable[[int], None]
-) -> tuple[int, int]:
+async def copy_payloads(source: Side, destination: Side, payloads: Iterable[Cid]) -> int:
     """Copy payloads that the destination does not hold. Memory for some 24 MiB; longer answers go to a temporary file.
 
     Args:
         source: Where they are.
         destination: Where they should be.
         payloads: Their CIDs.
-        progress: Called with further numbers of bytes.
 
     Returns:
-        The number of payloads that were copied, and their bytes with the heads of their blocks.
+        The number of payloads that were copied.
 
     Raises:
         PayloadNotFound: The source does not hold one.
@@ -51,24 +48,22 @@ async def copy_payloads(
         part = distinct[start : start + MAX_HAS_CIDS]
         held = await destination.run(held_payloads(destination.settings, b"".join(map(bytes, part)), len(part)))
         missing += [cid for index, cid in enumerate(part) if not held[index >> 3] >> (index & 7) & 1]
-    at, count, total = 0, _FIRST_COUNT, 0
+    at, count = 0, _FIRST_COUNT
     while at < len(missing):
         part = missing[at : at + count]
-        size = await _copy(source, destination, part, progress)
+        size = await _copy(source, destination, part)
         at += len(part)
-        total += size
         count = max(1, min(MAX_BATCH_BLOCKS, _ANSWER_BYTES * len(part) // size))
-    return len(missing), total
+    return len(missing)
 
 
-async def _copy(source: Side, destination: Side, cids: Sequence[Cid], progress: Callable[[int], None]) -> int:
+async def _copy(source: Side, destination: Side, cids: Sequence[Cid]) -> int:
     """Copy payloads in one answer and one request, and return the size of the CAR."""
     what = f"get {len(cids):,} payloads"
     with _Received(what, source.settings) as car:
         await source.run(_checked(source, cids, car))
         body = car.whole() if car.size <= _ANSWER_BYTES else car
         await destination.run(put_car(destination.settings, body, f"send {len(cids):,} payloads", car.size))
-        progress(car.size)
         return car.size
 
 

@@ -45,6 +45,7 @@ class Side:
         connection: How its client reaches it.
 
     Attributes:
+        on_sent: Called with further numbers of bytes that are sent.
         sent: The number of bytes of the bodies of requests, each attempt of a streamed one.
         received: The number of bytes of the bodies of answers.
     """
@@ -62,6 +63,7 @@ class Side:
         self.connection = connection
         self._run = run
         self._stream = stream
+        self.on_sent: Callable[[int], None] = lambda count: None
         self.sent = 0
         self.received = 0
 
@@ -104,9 +106,14 @@ class Side:
         finally:
             steps.close()
 
+    def count_sent(self, size: int) -> None:
+        """Count bytes of the body of a request."""
+        self.sent += size
+        self.on_sent(size)
+
     def _counting(self, call: Call) -> Any:  # noqa: ANN401 - the call, as the operation's type has it
         if isinstance(call.content, bytes):
-            self.sent += len(call.content)
+            self.count_sent(len(call.content))
         elif call.content is not None:
             call = replace(call, content=_CountedBody(self, call.content))
         if call.sink is not None:
@@ -126,7 +133,7 @@ class _CountedBody:
 
     def chunks(self) -> Generator[bytes, None, None]:
         for chunk in self._body.chunks():
-            self._side.sent += len(chunk)
+            self._side.count_sent(len(chunk))
             yield chunk
 
 
