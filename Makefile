@@ -117,9 +117,10 @@ test-cluster: $(VENV)/.stores-locked ## kill parts of a cluster under load for s
 	$(BIN)/python tests/cluster/run.py $(ARGS)
 
 .PHONY: test-nginx
-test-nginx: install ## read static trees from Debian's nginx, which is unpacked in target/ and not installed
+test-nginx: $(VENV)/.stores-locked ## read static trees, and use three gateways, through Debian's nginx, unpacked in target/
 	mkdir -p target/nginx && cd target/nginx && apt-get download nginx && dpkg --extract nginx_*.deb .
-	COREGW_TEST_NGINX=$(CURDIR)/target/nginx/usr/sbin/nginx $(BIN)/python -m pytest tests/client/test_static.py $(ARGS)
+	COREGW_TEST_SERVERS=required COREGW_TEST_NGINX=$(CURDIR)/target/nginx/usr/sbin/nginx $(BIN)/python -m pytest \
+		tests/client/test_static.py tests/gateway/process/test_balanced.py $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

@@ -6,6 +6,7 @@ As a program it prints the table of docs/operations.md, for a map of a million k
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,6 +26,13 @@ from coregw.store.origin import page_path, payload_path, root_path
 from static_trees import python_server
 
 HEAD = "| operation | cold: requests | KiB | again, another key: requests | KiB |"
+
+
+class Kept(NamedTuple):
+    """Requests of look-ups of further keys by a client that has most inner pages: their mean, and the maximum."""
+
+    mean: float
+    most: int
 
 
 class Row(NamedTuple):
@@ -71,8 +79,8 @@ def write_tree(top: Path, keys: int, files: int) -> tuple[str, str, str]:
     return large, changed, folder_root
 
 
-def measure(keys: int, files: int) -> list[Row]:
-    """Count what each operation costs."""
+def measure(keys: int, files: int) -> tuple[list[Row], Kept]:
+    """Count what each operation costs, and each look-up of a client that has looked up 500 keys together."""
     with tempfile.TemporaryDirectory(prefix="coregw-") as name:
         top = Path(name) / "tree"
         large, changed, folder = write_tree(top, keys, files)
@@ -96,7 +104,14 @@ def measure(keys: int, files: int) -> list[Row]:
             for operation, run in operations.items():
                 with Client(url) as client:
                     rows.append(Row(operation, *_cost(upstreams, run, client, 0), *_cost(upstreams, run, client, 1)))
-        return rows
+            further = random.Random(1)
+            with Client(url) as client:
+                client.resolve_many(large, [path(further.randrange(keys)) for _ in range(500)])
+                costs = [
+                    _cost(upstreams, lambda client, i: client.resolve(large, path(i)), client, further.randrange(keys))
+                    for _ in range(200)
+                ]
+            return rows, Kept(sum(requests for requests, _ in costs) / len(costs), max(costs)[0])
 
 
 @contextmanager
@@ -133,5 +148,7 @@ def _cost(
 if __name__ == "__main__":
     numbers = [int(each) for each in sys.argv[1:3]] or [1_000_000, 1000]
     print(HEAD, "|---|---|---|---|---|", sep="\n")
-    for row in measure(*numbers):
+    measured, kept = measure(*numbers)
+    for row in measured:
         print(f"| {row.operation} | " + " | ".join(f"{each:,}" for each in row[1:]) + " |")
+    print(f"with inner pages kept: {kept.mean:.2f} requests for a look-up, at most {kept.most}")

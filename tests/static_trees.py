@@ -19,7 +19,7 @@ import pytest
 
 from coregw.client import Client
 
-CONFIGURATION = Path(__file__).parent.parent / "deploy" / "nginx" / "static.conf"
+DEPLOY = Path(__file__).parent.parent / "deploy"
 NGINX = os.environ.get("COREGW_TEST_NGINX") or shutil.which("nginx")
 
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed (COREGW_TEST_NGINX names it)")
@@ -48,6 +48,19 @@ def python_server(folder: Path) -> Iterator[str]:
             thread.join()
 
 
+def nginx_main(place: Path, site: str) -> Path:
+    """Write the configuration of an nginx that keeps all its files in a folder. Returns its path."""
+    temporary = "".join(
+        f"{each}_temp_path {place}/{each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;" if os.geteuid() == 0 else ""
+    (place / "nginx.conf").write_text(
+        f"{user} pid {place}/pid; error_log {place}/errors; worker_processes 1;\n"
+        f"events {{ }}\nhttp {{ access_log off; {temporary}\n{site} }}\n"
+    )
+    return place / "nginx.conf"
+
+
 @contextmanager
 def nginx_server(folder: Path) -> Iterator[str]:
     """Serve a folder by nginx with the configuration in deploy/. Yields the address of the static tree."""
@@ -58,17 +71,12 @@ def nginx_server(folder: Path) -> Iterator[str]:
     # nginx tells nobody which port it has, so it listens on one that this process finds free.
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as found:
         port = found.server_address[1]
-    server = CONFIGURATION.read_text("utf-8").replace("listen 80;", f"listen 127.0.0.1:{port};")
+    server = (DEPLOY / "nginx" / "static.conf").read_text("utf-8").replace("listen 80;", f"listen 127.0.0.1:{port};")
     server = server.replace("/srv/coregw-static", str(folder))
-    temporary = "".join(
-        f"{each}_temp_path {place}/{each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    configuration = nginx_main(place, server)
+    process = subprocess.Popen(
+        [NGINX, "-c", configuration, "-p", place, "-g", "daemon off;"], stderr=subprocess.DEVNULL
     )
-    user = "user root;" if os.geteuid() == 0 else ""
-    (place / "nginx.conf").write_text(
-        f"{user} daemon off; pid {place}/pid; error_log {place}/errors; worker_processes 1;\n"
-        f"events {{ }}\nhttp {{ access_log off; {temporary}\n{server} }}\n"
-    )
-    process = subprocess.Popen([NGINX, "-c", place / "nginx.conf", "-p", place], stderr=subprocess.DEVNULL)
     try:
         for _ in range(500):
             try:

@@ -1,9 +1,14 @@
-"""The dashboard and the alerts of deploy/, and docs/metrics.md, name metrics and labels that the gateway exports."""
+"""The dashboard and the alerts of deploy/, and docs/metrics.md, name metrics and labels that the gateway exports.
+
+The files for several gateways agree with each other and with the settings; `make test-nginx` runs them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,8 @@ import pytest
 import yaml
 
 from coregw.gateway.metrics.families import FAMILIES, Kind
+from coregw.gateway.settings import Settings
+from coregw.store.addresses import BucketAddress, check_database
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "coregw.json").read_text("utf-8"))
@@ -106,3 +113,36 @@ def test_panels_do_not_overlap() -> None:
         assert not cells & taken, panel["title"]
         taken |= cells
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_the_files_for_several_gateways_agree() -> None:
+    cluster = DEPLOY / "cluster"
+    compose: dict[str, Any] = yaml.safe_load((cluster / "compose.yml").read_text("utf-8"))
+    gateways = {name: each for name, each in compose["services"].items() if name.startswith("gateway")}
+    site = (DEPLOY / "nginx" / "gateways.conf").read_text("utf-8")
+    ports = re.findall(r"server 127\.0\.0\.1:(\d+) ", site)
+    assert len(ports) == len(gateways) == 3
+    assert ports == [each["environment"]["COREGW_PORT"] for each in gateways.values()]
+    script = (cluster / "gateways.sh").read_text("utf-8")
+    assert f'"${{PORTS:={" ".join(ports)}}}"' in script
+    known = {f"COREGW_{each.name.upper()}" for each in dataclasses.fields(Settings)}
+    for each in gateways.values():
+        variables = each["environment"]
+        assert {name for name in variables if name.startswith("COREGW_")} <= known
+        check_database(variables["COREGW_STORE"])
+        assert BucketAddress.parse(variables["COREGW_BUCKET"]).bucket == "coregw"
+        assert each["network_mode"] == "service:nginx"  # or they would have to listen on the network
+        assert {*each["depends_on"]} <= {*compose["services"]}
+    for service in compose["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            assert source in compose["volumes"] or (cluster / source).is_file(), volume
+    [setting] = [word for word in compose["services"]["postgres"]["command"] if word.startswith("max_connections=")]
+    default = Settings().store_connections
+    assert int(setting.partition("=")[2]) >= len(gateways) * (default + 1) + 10  # docs/scaling.md
+
+
+def test_shell_scripts_parse() -> None:
+    for script in DEPLOY.rglob("*.sh"):
+        subprocess.run(["sh", "-n", script], check=True)
+        assert script.stat().st_mode & 0o100, script
