@@ -30,6 +30,11 @@ __all__ = ["Mirrored", "mirror"]
 T = TypeVar("T")
 
 _ROOTS_AT_ONCE: Final = 8
+"""Of one map or list; each may have as many below it."""
+
+_PAYLOAD_COPIES: Final = 4
+"""Answers of many payloads in progress, whatever nests: each may take 24 MiB of memory."""
+
 _ARCS_AT_ONCE: Final = 10_000
 """Arcs, or differences, whose targets are copied together; and changes of one mutation."""
 
@@ -143,6 +148,7 @@ class _Copy:
         self._stack = stack
         self._reader: PageReader | None = None
         self._copied: set[str] = set()
+        self._places = asyncio.Semaphore(_PAYLOAD_COPIES)
         self._done = Mirrored("")
 
     def counted(self) -> Mirrored:
@@ -273,7 +279,8 @@ class _Copy:
         distinct = {Cid(target): before for target, before in targets}
         if self._payloads:
             payloads = [cid for cid in distinct if cid.kind == "cas"]
-            self._done.payloads += await copy_payloads(self._source, self._destination, payloads)
+            async with self._places:
+                self._done.payloads += await copy_payloads(self._source, self._destination, payloads)
         roots = [(cid, before) for cid, before in distinct.items() if cid.kind != "cas"]
 
         async def copy(nested: tuple[Cid, str | None]) -> None:
