@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NoReturn, TypeVar
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from coregw.client.exchange import Answer, Call, decode
 from coregw.client.operations.record import check_name
 from coregw.client.static.upstream import HttpUpstream
 from coregw.engine.publications import FoundRecord, Publications
-from coregw.errors import InvalidInput, RecordNotFound, Unauthorized, Unavailable
+from coregw.errors import InvalidInput, RecordNotFound, Unauthorized, Unavailable, UpstreamDamaged
 from coregw.messages import encode
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.store import Store
@@ -53,7 +54,7 @@ class UpstreamNames(Publications):
         self._lifetime = lifetime
         self._takes_writes = takes_writes
         self._known: OrderedDict[tuple[str, str], tuple[float, PublishedRecord]] = OrderedDict()
-        self._asking: dict[tuple[str, str], asyncio.Future[PublishedRecord]] = {}
+        self._asking: dict[tuple[str, str], asyncio.Future[tuple[float, PublishedRecord]]] = {}
 
     async def get(self, scope: str, name: str) -> PublishedRecord:
         """Return the newest revision of a record that is known; see `find`."""
@@ -72,33 +73,40 @@ class UpstreamNames(Publications):
         known = self._known.get(key)
         if known is None or time.monotonic() - known[0] > self._lifetime:
             try:
-                await self._asked(key)
+                known = await self._asked(key)
             except Unavailable:
                 if known is None:
                     raise
             except RecordNotFound:
                 self._known.pop(key, None)
                 raise
-        told, record = self._known[key]
-        self._known.move_to_end(key)
-        return FoundRecord(record, time.monotonic() - told, self._lifetime)
+        return FoundRecord(known[1], time.monotonic() - known[0], self._lifetime)
 
-    async def _asked(self, key: tuple[str, str]) -> None:
+    async def _asked(self, key: tuple[str, str]) -> tuple[float, PublishedRecord]:
         """Ask the upstream for a record, once for all who wait for it."""
         if (asking := self._asking.get(key)) is None:
             asking = self._asking[key] = asyncio.ensure_future(self._ask(*key))
-            asking.add_done_callback(lambda _: self._asking.pop(key))
-        await asyncio.shield(asking)
+            asking.add_done_callback(partial(self._asked_for, key))
+        return await asyncio.shield(asking)
 
-    async def _ask(self, scope: str, name: str) -> PublishedRecord:
-        record = await self._send(PublishedRecord, "GET", scope, f"/{name}")
-        self._note(record)
-        return record
+    def _asked_for(self, key: tuple[str, str], asking: asyncio.Future[tuple[float, PublishedRecord]]) -> None:
+        del self._asking[key]
+        if not asking.cancelled():
+            asking.exception()  # retrieved, or asyncio would log it if nobody waits any more
 
-    def _note(self, record: PublishedRecord) -> None:
-        self._known[record.scope, record.name] = time.monotonic(), record
+    async def _ask(self, scope: str, name: str) -> tuple[float, PublishedRecord]:
+        return self._note(scope, name, await self._send(PublishedRecord, "GET", scope, f"/{name}"))
+
+    def _note(self, scope: str, name: str, record: PublishedRecord) -> tuple[float, PublishedRecord]:
+        """Keep a record as what is known from now on; of those that were asked for longest ago, one is dropped."""
+        if (record.scope, record.name) != (scope, name):
+            said = f"{record.scope:.200}/{record.name:.200}"
+            raise UpstreamDamaged(f"{self._upstream.url} answers for {scope}/{name} with the record of {said}")
+        known = self._known[scope, name] = time.monotonic(), record
+        self._known.move_to_end((scope, name))
         if len(self._known) > _MAX_NAMES:
             self._known.popitem(last=False)
+        return known
 
     async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
         """Publish at the upstream, in one attempt: without an expected revision, another would publish again."""
@@ -108,7 +116,7 @@ class UpstreamNames(Publications):
         wanted = UNSET if expected_revision is None else expected_revision
         body = encode(PublishRequest(name=name, root=root, expected_revision=wanted))
         record = await self._send(PublishedRecord, "POST", scope, "", body, is_repeatable=wanted is not UNSET)
-        self._note(record)
+        self._note(scope, name, record)
         return record
 
     async def freeze(self, scope: str, name: str) -> PublishedRecord:
@@ -117,7 +125,7 @@ class UpstreamNames(Publications):
             self._refuse()
         check_name(scope, name)
         record = await self._send(PublishedRecord, "POST", scope, f"/{name}/freeze")
-        self._note(record)
+        self._note(scope, name, record)
         return record
 
     async def in_scope(self, scope: str, after: str | None, limit: int) -> tuple[list[PublishedRecord], bool]:
