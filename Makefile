@@ -116,11 +116,16 @@ test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run th
 test-cluster: $(VENV)/.stores-locked ## kill parts of a cluster under load for some minutes (ARGS='--seed 7 --count 20')
 	$(BIN)/python tests/cluster/run.py $(ARGS)
 
-.PHONY: test-nginx
-test-nginx: $(VENV)/.stores-locked ## read static trees, and use three gateways, through Debian's nginx, unpacked in target/
-	mkdir -p target/nginx && cd target/nginx && apt-get download nginx && dpkg --extract nginx_*.deb .
-	COREGW_TEST_SERVERS=required COREGW_TEST_NGINX=$(CURDIR)/target/nginx/usr/sbin/nginx $(BIN)/python -m pytest \
-		tests/client/test_static.py tests/gateway/process/test_balanced.py $(ARGS)
+proxies := $(CURDIR)/target/proxies/usr
+
+.PHONY: test-proxies
+test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProxy and Caddy, and static trees through nginx
+	@# Debian's packages, unpacked in target/ and not installed.
+	mkdir -p target/proxies && cd target/proxies && apt-get download nginx haproxy caddy liblua5.3-0 \
+		libopentracing-c-wrapper0 libopentracing1 && for each in *.deb; do dpkg --extract "$$each" .; done
+	LD_LIBRARY_PATH=$(proxies)/lib/$$(uname -m)-linux-gnu COREGW_TEST_SERVERS=required \
+		COREGW_TEST_NGINX=$(proxies)/sbin/nginx COREGW_TEST_HAPROXY=$(proxies)/sbin/haproxy COREGW_TEST_CADDY=$(proxies)/bin/caddy \
+		$(BIN)/python -m pytest tests/client/test_static.py tests/gateway/process/test_balanced.py $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

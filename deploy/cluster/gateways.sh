@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts three gateways on one store, and nginx in front of them, on one machine (docs/scaling.md). On several machines,
-# run one gateway on each, and name their addresses in nginx's configuration.
+# Starts three gateways on one store, and a proxy in front of them, on one machine (docs/scaling.md). On several machines,
+# run one gateway on each, and name their addresses in the proxy's configuration.
 #
 #   COREGW_STORE='postgresql://coregw:PASSWORD@db/coregw' COREGW_BUCKET='s3://chunks?region=eu-central-1' ./gateways.sh
 #
@@ -10,10 +10,10 @@ set -eu
 : "${COREGW_STORE:?is the address of the PostgreSQL database}"
 : "${COREGW_BUCKET:=none}"
 : "${COREGW:=coregw}"
-: "${NGINX:=nginx}"
 : "${DATA:=/var/lib/coregw}"                       # temporary files and control sockets; one folder for each gateway
-: "${NGINX_CONF:=/etc/nginx/nginx.conf}"           # includes deploy/nginx/gateways.conf in its block "http"
-: "${PORTS:=8081 8082 8083}"                       # those of gateways.conf
+: "${PORTS:=8081 8082 8083}"                       # those of the proxy's configuration
+# Or: haproxy -db -f deploy/haproxy/haproxy.cfg; caddy run --config deploy/caddy/Caddyfile
+: "${PROXY:=nginx -c /etc/nginx/nginx.conf -g 'daemon off;'}" # its block "http" includes deploy/nginx/gateways.conf
 export COREGW_STORE COREGW_BUCKET
 
 processes=
@@ -33,6 +33,6 @@ done
 for port in $PORTS; do
     until curl --silent --fail --output /dev/null "http://127.0.0.1:$port/readyz"; do sleep 0.2; done
 done
-"$NGINX" -c "$NGINX_CONF" -g 'daemon off;' &
+sh -c "exec $PROXY" &
 processes="$processes $!"
-wait
+wait $! # if the proxy ends, so do the gateways; if a gateway ends, the others go on

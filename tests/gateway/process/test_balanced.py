@@ -1,4 +1,4 @@
-"""Three gateways on one store behind nginx, started by the commands of deploy/cluster: what clients see of it."""
+"""Three gateways on one store behind a proxy, started by the commands of deploy/cluster: what clients see of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ import pytest
 import serving
 from coregw.client import Client, ClientSettings
 from servers import Bucket, Postgres, free_port
-from static_trees import DEPLOY, needs_nginx, nginx_main
+from static_trees import DEPLOY, nginx_main
 from store.postgres_support import new_schema
 from worker_processes import until
 
-pytestmark = needs_nginx
 SETTINGS = ClientSettings(backoff_seconds=0.05, backoff_max_seconds=0.2)
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
@@ -47,23 +46,47 @@ class Balanced:
         raise LookupError(f"no gateway at port {port}")
 
 
-@pytest.fixture(scope="module")
-def balanced(primary: Postgres, s3: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balanced]:
+def with_ports(configuration: Path, listen: str, port: int, ports: list[int]) -> str:
+    """Return the text of a proxy's configuration, with other ports."""
+    text = configuration.read_text("utf-8")
+    assert text.count(listen) == 1
+    text = text.replace(listen, listen.replace("80", str(port)))
+    for documented, free in zip((8081, 8082, 8083), ports, strict=True):
+        assert f"127.0.0.1:{documented} " in text
+        text = text.replace(f"127.0.0.1:{documented} ", f"127.0.0.1:{free} ")
+    return text
+
+
+def proxy_command(name: str, top: Path, port: int, ports: list[int]) -> str:
+    """Write the configuration of deploy/ for a proxy with other ports, and return the command that runs it."""
+    program = os.environ.get(f"COREGW_TEST_{name.upper()}") or shutil.which(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed (`make test-proxies` gets it)")
+    if name == "nginx":
+        site = with_ports(DEPLOY / "nginx" / "gateways.conf", "listen 80;", port, ports)
+        return f"{program} -c {nginx_main(top, site)} -g 'daemon off;'"
+    if name == "haproxy":
+        (top / "haproxy.cfg").write_text(with_ports(DEPLOY / "haproxy" / "haproxy.cfg", "bind :80", port, ports))
+        return f"{program} -db -f {top / 'haproxy.cfg'}"
+    (top / "Caddyfile").write_text(with_ports(DEPLOY / "caddy" / "Caddyfile", "\n:80 {", port, ports))
+    return f"{program} run --config {top / 'Caddyfile'} --adapter caddyfile"
+
+
+@pytest.fixture(scope="module", params=["nginx", "haproxy", "caddy"])
+def balanced(
+    request: pytest.FixtureRequest, primary: Postgres, s3: Bucket, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Balanced]:
     top = tmp_path_factory.mktemp("balanced")
     port, *ports = (free_port() for _ in range(4))
-    site = (DEPLOY / "nginx" / "gateways.conf").read_text("utf-8").replace("listen 80;", f"listen 127.0.0.1:{port};")
-    for documented, free in zip((8081, 8082, 8083), ports, strict=True):
-        assert f"127.0.0.1:{documented} " in site
-        site = site.replace(f"127.0.0.1:{documented} ", f"127.0.0.1:{free} ")
     variables = {
         "COREGW": str(Path(sys.executable).with_name("coregw")),
-        "NGINX": str(shutil.which(os.environ.get("COREGW_TEST_NGINX", "nginx"))),
-        "NGINX_CONF": str(nginx_main(top, site)),
+        "PROXY": proxy_command(request.param, top, port, ports),
         "DATA": str(top),
         "PORTS": " ".join(map(str, ports)),
         "COREGW_STORE": new_schema(primary),
         "COREGW_BUCKET": s3.url,
         "GATEWAY_ADMIN_TOKEN": serving.ADMIN_TOKEN,
+        "HOME": str(top),
     }
     with (top / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -109,7 +132,7 @@ def test_any_gateway_answers_any_request(balanced: Balanced, tmp_path: Path) -> 
         assert httpx2.get(f"{balanced.url}{path}").status_code == 404, path
 
 
-def test_names_are_published_through_nginx_once(balanced: Balanced) -> None:
+def test_names_are_published_through_a_proxy_once(balanced: Balanced) -> None:
     with Client(balanced.url, SETTINGS) as client:
         root = client.create_root({"a": "bafkqaaa"})
         url, body = f"{balanced.url}/admin/v1/scopes/docs/roots", {"name": "main", "root": root, "expected_revision": 0}
