@@ -19,6 +19,7 @@ _ANSWERS_AT_ONCE: Final = 4
 _ANSWER_BYTES: Final = 4 << 20
 """The maximum size of an answer with many payloads, which is kept in memory."""
 
+_SHORT_BYTES: Final = _ANSWER_BYTES // 4
 _FIRST_BATCH: Final = 64
 _MAX_BATCH: Final = 1024
 
@@ -49,8 +50,12 @@ class PayloadCopier:
             UpstreamDamaged, Unavailable, OSError: As `coregw.client.static.export.export_static`.
         """
         waiting = deque(multihashes)
+
+        async def alone(multihash: bytes) -> None:
+            await self._copy_alone(multihash)
+
         if not self._store.upstream.has_batches:
-            await for_each(waiting, self._copy_alone, _ALONE_AT_ONCE)
+            await for_each(waiting, alone, _ALONE_AT_ONCE)
             return
 
         async def work(_: int) -> None:
@@ -62,27 +67,28 @@ class PayloadCopier:
 
     async def _copy_together(self, multihashes: list[bytes]) -> list[bytes]:
         """Copy payloads that come in one answer. Returns those that have to be requested in a shorter one."""
+        if len(multihashes) == 1:
+            if await self._copy_alone(multihashes[0]) < _SHORT_BYTES:
+                self._batch = max(self._batch, 2)
+            return []
         try:
             found = await self._store.payload_batch(multihashes, _ANSWER_BYTES)
         except TooLarge:
-            if len(multihashes) == 1:
-                await self._copy_alone(multihashes[0])
-                return []
-            self._batch = max(1, min(self._batch, len(multihashes) // 2))
+            self._batch = min(self._batch, len(multihashes) // 2)
             return multihashes
         pairs = [*zip(multihashes, found, strict=True)]
         new = [(payload_path(name), data) for name, data in pairs if data is not None]
         await self._tree.put(new)
         for _, data in new:
             self._copied(len(data))
-        if sum(len(data) for _, data in new) < _ANSWER_BYTES // 4:
+        if sum(len(data) for _, data in new) < _SHORT_BYTES:
             self._batch = min(_MAX_BATCH, max(self._batch, 2 * len(multihashes)))
-        await for_each(
-            [name for name, data in zip(multihashes, found, strict=True) if data is None], self._copy_alone, 1
-        )
+        for name in (name for name, data in pairs if data is None):
+            await self._copy_alone(name)
         return []
 
-    async def _copy_alone(self, multihash: bytes) -> None:
+    async def _copy_alone(self, multihash: bytes) -> int:
+        """Copy a payload of any size, and return the size."""
         file = await self._store.open_payload(multihash)
         if file is None:
             name, url = Cid(RAW + multihash).text, self._store.upstream.url
@@ -90,3 +96,4 @@ class PayloadCopier:
         with file:
             size = await self._tree.put_file(payload_path(multihash), file)
         self._copied(size)
+        return size
