@@ -192,7 +192,11 @@ def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, 
         assert client.is_complete(held.changed)
 
 
-def test_the_asyncio_client_copies_too(source: str, held: Sample, destination: str) -> None:
+def test_the_asyncio_client_copies_too_and_long_answers_are_streamed(
+    source: str, held: Sample, destination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_ANSWER_BYTES", "_MEMORY_BYTES"):
+        monkeypatch.setattr(f"coregw.client.mirror.payloads.{limit}", 50_000)
     moved: list[int] = []
 
     async def run() -> Mirrored:
@@ -201,6 +205,8 @@ def test_the_asyncio_client_copies_too(source: str, held: Sample, destination: s
 
     assert anyio.run(run).root == held.folder
     assert sum(moved) > 700_000
+    with Client(destination, SETTINGS) as client:
+        assert client.is_complete(held.folder)
 
 
 # --- what is not copied -----------------------------------------------------------------------------------------------
