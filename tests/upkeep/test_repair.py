@@ -135,3 +135,29 @@ def test_a_missing_log_is_damage(bases: dict[str, Base], tmp_path: Path) -> None
     checked = fsck(tmp_path / "data")
     assert checked.returncode == 4
     assert ".log" in checked.stdout
+
+
+def test_a_lost_pin_is_named_until_its_root_is_pinned_again(bases: dict[str, Base], tmp_path: Path) -> None:
+    base, truth = bases["stopped"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    root = next(iter(truth.roots))
+    for name in ("kept-1", "lost-1"):
+        assert serving.run("pin", root, "--name", name, "--data", data).returncode == 0
+    (table,) = (file for file in (data / "rocksdb").glob("*.sst") if b"lost-1" in file.read_bytes())
+    content = bytearray(table.read_bytes())
+    start = content.index(b"lost-1") + len(b"lost-1") + 20  # in the value
+    content[start : start + 8] = bytes(8)
+    table.write_bytes(content)
+    repaired = fsck(data, "--repair", "--json")
+    assert repaired.returncode == 4
+    assert "lost-1" in json.loads(repaired.stdout)["found"]["lost_pins"]
+    lost = json.loads(fsck(data, "--json").stdout)["lost_pins"]
+    assert {"lost-1"} <= set(lost) <= {"kept-1", "lost-1"}  # both may be in one block
+    assert "lost pin lost-1: pin its root again" in fsck(data).stdout
+    assert serving.run("pin", root, "--name", "lost-1", "--data", data).returncode == 0
+    assert "lost-1" not in json.loads(fsck(data, "--json").stdout)["lost_pins"]
+    if "kept-1" in lost:
+        removed = serving.run("pin", "--remove", "kept-1", "--data", data)
+        assert "no longer noted" in removed.stderr
+    assert json.loads(fsck(data, "--json").stdout)["lost_pins"] == []

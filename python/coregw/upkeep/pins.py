@@ -1,6 +1,7 @@
 """Pins: names that an operator gives to roots, which the collection of garbage then keeps.
 
-A pin is a row ``g name`` of `Table.RECORDS`. It ends when it is removed or expires; an expired one stays listed.
+A pin is a row ``g name`` of `Table.RECORDS`. It ends when it is removed or expires; an expired one stays listed. A
+repair that can read only the name of a pin notes it as a row ``h name``, until a root is pinned under this name again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from coregw.errors import InvalidInput, RecordNotFound, RootNotFound, StoreDamag
 from coregw.messages.maintenance import PinnedRoot
 from coregw.store import Store, Table
 
-__all__ = ["PINS", "Pins", "pinned_root"]
+__all__ = ["LOST_PINS", "PINS", "Pins", "pin_name", "pinned_root"]
 
 PINS: Final = b"g"
 """The first byte of the keys."""
+
+LOST_PINS: Final = b"h"
+"""The first byte of the keys that note lost pins."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LISTED_AT_ONCE: Final = 1000
@@ -74,19 +78,21 @@ class Pins:
             await self._store.put(rows, requires=[row.root])
         except RootNotFound:
             raise RootNotFound(f"the store does not hold the root {cid.text}; nothing was pinned") from None
+        await self._forget_lost(name)
         return _shown(name, row, now)
 
     async def remove(self, name: str) -> PinnedRoot:
         """Remove a pin, durably, and return what it was.
 
         Raises:
-            RecordNotFound: There is no pin of this name.
+            RecordNotFound: There is no pin of this name. If it was noted as lost, it is no longer.
             InvalidInput: A malformed name.
         """
         key = PINS + _checked(name).encode()
         (value,) = await self._store.get(Table.RECORDS, [key])
         if value is None:
-            raise RecordNotFound(f"no root is pinned as {name}")
+            was = "; that a pin of this name was lost is no longer noted" if await self._forget_lost(name) else ""
+            raise RecordNotFound(f"no root is pinned as {name}{was}")
         await self._store.delete(Table.RECORDS, [key])
         return _shown(name, _decoded(value), datetime.now(UTC))
 
@@ -100,6 +106,14 @@ class Pins:
         now = datetime.now(UTC)
         return [row.root for _, row in await self._rows() if row.expires_at is None or row.expires_at > now]
 
+    async def _forget_lost(self, name: str) -> bool:
+        """Delete the note of a lost pin. Returns whether there was one."""
+        key = LOST_PINS + name.encode()
+        if await self._store.get(Table.RECORDS, [key]) == [None]:
+            return False
+        await self._store.delete(Table.RECORDS, [key])
+        return True
+
     async def _rows(self) -> list[tuple[str, PinRow]]:
         found: list[tuple[str, PinRow]] = []
         after: bytes | None = None
@@ -107,6 +121,12 @@ class Pins:
             found += [(key.removeprefix(PINS).decode(), _decoded(value)) for key, value in rows]
             after = rows[-1][0]
         return found
+
+
+def pin_name(key: bytes) -> str | None:
+    """Return the name in the key of a pin, or of the note of a lost one; None if it has none."""
+    name = key[1:].decode("ascii", "replace")
+    return name if key[:1] in (PINS, LOST_PINS) and _NAME.fullmatch(name) else None
 
 
 def pinned_root(value: bytes) -> bytes:

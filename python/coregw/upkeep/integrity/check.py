@@ -28,6 +28,7 @@ from coregw.upkeep.integrity.findings import (
 from coregw.upkeep.integrity.pages import Harm, PageCheck, is_root
 from coregw.upkeep.integrity.payloads import Orphan, hasher_of, orphans, payload_of, payloads_by_upload
 from coregw.upkeep.integrity.records import LOST, published, unreadable_rows
+from coregw.upkeep.pins import LOST_PINS, pin_name
 
 __all__ = ["Known", "Report", "StoreCheck", "check_database"]
 
@@ -136,7 +137,8 @@ class StoreCheck:
             missing_pages=missing_pages,
             damaged_payloads=self._payloads,
             lost_payloads=lost,
-            lost_records=[_shown(key) for key in unreadable_rows(self._database)],
+            lost_records=[_shown(key) for key in unreadable_rows(self._database) if pin_name(key) is None],
+            lost_pins=list(self._lost_pins()),
             affected_roots=list(affected.values()),
             affected_records=[name for name in names if name is not None],
             unnamed=[_unnamed(damage) for damage in damages if damage.has_rows and damage.family in _NAMING],
@@ -144,7 +146,7 @@ class StoreCheck:
             lost=list(self._noted_as_lost()),
         )
         found = (damages, damaged_pages, missing_pages, self._payloads, lost, result.affected_roots, result.lost)
-        is_sound = not any(found) and not result.affected_records and not result.lost_records
+        is_sound = not any((*found, result.affected_records, result.lost_records, result.lost_pins))
         return msgspec.structs.replace(result, is_sound=is_sound)
 
     # --- payloads -----------------------------------------------------------------------------------------------------
@@ -219,6 +221,14 @@ class StoreCheck:
         if noted:
             held = self.held_payloads()
             yield from (payload_cid(key) for key in noted if key not in held)
+
+    def _lost_pins(self) -> Iterator[str]:
+        """Pins of which only the name is readable, and those that a repair has noted."""
+        names = (pin_name(key) for key in unreadable_rows(self._database))
+        yield from (name for name in names if name is not None)
+        for row in self._database.rows(Family.RECORDS, LOST_PINS, bytes((LOST_PINS[0] + 1,))):
+            if row.newest is not None:
+                yield pin_name(row.key) or row.key.hex()
 
     def _confirm_missing(self) -> None:
         """Forget missing pages that are there: none, unless the store changes while it is checked."""
@@ -299,6 +309,7 @@ class StoreCheck:
 
 def _unnamed(damage: Damage) -> str:
     kind = f"{damage.family} rows" if damage.family is not None else "rows"
+    kind += " (published names, pins)" if damage.family is Family.RECORDS else ""
     return f"{damage.file}, bytes {damage.start:,} to {damage.end:,}: {damage.what}; {kind} may be lost"
 
 

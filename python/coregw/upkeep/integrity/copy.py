@@ -20,7 +20,8 @@ from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.check import StoreCheck
 from coregw.upkeep.integrity.pages import Harm
 from coregw.upkeep.integrity.payloads import Orphan, payloads_by_upload
-from coregw.upkeep.integrity.records import NEWEST, REVISIONS, lost_key, published
+from coregw.upkeep.integrity.records import NEWEST, REVISIONS, lost_key, published, unreadable_rows
+from coregw.upkeep.pins import LOST_PINS, pin_name
 
 __all__ = ["StoreCopy"]
 
@@ -156,6 +157,9 @@ class StoreCopy:
         for row in self._source.rows(Family.RECORDS):
             if row.newest is not None and row.key[:1] not in (NEWEST, REVISIONS):
                 self._put(Family.RECORDS, row.key, bytes(row.newest.value or b""))
+        for key in unreadable_rows(self._source):
+            if pin_name(key) is not None:
+                self._put(Family.RECORDS, LOST_PINS + key[1:], b"")
         for name in published(self._source):
             for number, record in name.revisions.items():
                 self._put(Family.RECORDS, revision_key(name.scope, name.name, number), encode_record(record))

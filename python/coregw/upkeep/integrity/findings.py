@@ -107,6 +107,8 @@ class CheckResult(Message, frozen=True, kw_only=True):
         damaged_payloads: Payloads that do not match their multihash, or of which a part is missing.
         lost_payloads: Payloads whose rows are lost; a repair finds those whose bytes are there.
         lost_records: Rows of records of which only the key is readable.
+        lost_pins: Names of pins whose roots are not readable, also since a repair. What they kept stays for the grace
+            period of the collection after the repair.
         affected_roots: Held roots below which something is damaged.
         affected_records: Published names whose root is affected, or which have lost revisions.
         unnamed: Where rows were lost whose names are not known.
@@ -126,6 +128,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
     damaged_payloads: list[DamagedObject]
     lost_payloads: list[DamagedObject]
     lost_records: list[str]
+    lost_pins: list[str]
     affected_roots: list[AffectedRoot]
     affected_records: list[AffectedRecord]
     unnamed: list[str]
@@ -151,6 +154,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
         for record in self.affected_records:
             yield f"affected name {record.scope}/{record.name}: {record.what} (root {record.root})"
         yield from (f"lost row {key}" for key in self.lost_records)
+        yield from (f"lost pin {name}: pin its root again" for name in self.lost_pins)
         yield from (f"not named: {text}" for text in self.unnamed)
         yield from (f"incomplete since a repair: root {root}" for root in self.incomplete_roots)
         yield from (f"lost since a repair: payload {cid}" for cid in self.lost)
