@@ -60,7 +60,7 @@ async def test_whatever_step_it_was_killed_before_what_is_kept_is_whole_and_garb
         copy = tmp_path / f"step-{step}"
         shutil.copytree(made, copy)
         command = [sys.executable, "-c", KILLED, str(copy), str(step)]
-        code = subprocess.run(command, cwd=_TESTS, check=False, timeout=60).returncode
+        code = subprocess.run(command, cwd=_TESTS, check=False, timeout=600).returncode
         clock = Time()
         clock.seconds = 200.0
         async with site_on(copy, clock) as site:

@@ -143,28 +143,37 @@ async def test_everything_owed_is_readable_after_any_history(tmp_path: Path, see
 
 
 def test_everything_acknowledged_lately_or_published_is_there_after_a_kill_during_collections(tmp_path: Path) -> None:
+    """What is owed is decided by the time that each call took, so a slow machine changes only how much that is."""
     rng = random.Random(0)
     published: list[tuple[str, str]] = []
     stored: list[tuple[float, str, str]] = []
-    process = serving.start(tmp_path, serving.ADMIN, gc_seconds=0.01, gc_grace_seconds=1.5)
+    process = serving.start(tmp_path, serving.ADMIN, gc_seconds=0.01, gc_grace_seconds=_KILLED_GRACE)
     with coregw.Client(process.url) as client:
-        while len(stored) < 20 or _is_held(client, stored[0][1]):  # until garbage is removed
+        # Until garbage was removed beside something that is owed for ever.
+        while len(stored) < 20 or not published or _is_held(client, stored[0][1]):
             began = time.monotonic()
             payload = client.put_payload(rng.randbytes(2000))
             root = client.create_root({"file": payload, **{f"folder/{i}": payload for i in range(200)}})
+            if not _in_grace(began):  # the payload may have been garbage before the root named it
+                continue
             stored.append((began, root, payload))
-            if len(stored) % 10 == 5:
-                _publish(process.url, f"name-{len(stored)}", root)
+            if len(stored) % 10 == 5 and _publish(process.url, f"name-{len(stored)}", root, began):
                 published.append((root, payload))
     assert process.end(signal.SIGKILL) == -signal.SIGKILL
     process.popen.communicate()
-    ended = time.monotonic()
-    owed = [*published, *((root, payload) for began, root, payload in stored if began > ended - 1.2)]
-    assert len(owed) > 1
+    owed = [*published, *((root, payload) for began, root, payload in stored if _in_grace(began))]
     with serving.process(tmp_path) as process, coregw.Client(process.url) as client:
         for root, payload in owed:
             assert client.resolve(root, "folder/7") == payload
             assert coregw.payload_cid(client.get_payload(payload)) == payload
+
+
+_KILLED_GRACE = 1.5
+
+
+def _in_grace(began: float) -> bool:
+    """Whether what was stored since then cannot be garbage now; the dates of a store have a resolution of their own."""
+    return time.monotonic() - began < 0.8 * _KILLED_GRACE
 
 
 def _is_held(client: coregw.Client, root: str) -> bool:
@@ -175,7 +184,11 @@ def _is_held(client: coregw.Client, root: str) -> bool:
     return True
 
 
-def _publish(url: str, name: str, root: str) -> None:
+def _publish(url: str, name: str, root: str, began: float) -> bool:
+    """Publish a root that was stored after `began`. Returns whether it is owed: too late, it may have been garbage."""
     headers = {"Authorization": f"Bearer {serving.ADMIN_TOKEN}"}
     answer = httpx2.post(f"{url}/admin/v1/scopes/docs/roots", json={"name": name, "root": root}, headers=headers)
+    if not _in_grace(began):
+        return False
     assert answer.status_code == 200, answer.text
+    return True
