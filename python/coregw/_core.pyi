@@ -1406,7 +1406,7 @@ class Operation:
         """Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.
 
         Its response is the receipt. If it raises `Conflict` or `InvalidInput`, naming the delta and the coordinate, it
-        has stored nothing.
+        has stored no root.
 
         Raises:
             InvalidInput: If the request is malformed, or `base_root` is a payload.

@@ -256,7 +256,7 @@ class Engine:
         Raises:
             InvalidInput: If the request is malformed, or `base_root` is not a root.
             RootNotFound: If the base root, or an object that a delta names, is not held.
-            Conflict: If a delta does not fit; the message names delta and coordinate. Nothing was stored.
+            Conflict: If a delta does not fit; the message names delta and coordinate. No root was stored.
             TooLarge: If it visits too many nodes.
             Unavailable: If it takes too long, or the store cannot write (`StorageFull`: it is full).
         """

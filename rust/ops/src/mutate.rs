@@ -33,8 +33,8 @@ impl Operation {
     /// Applies the deltas of a mutation request to `base`, stores the results, and returns the receipt.
     ///
     /// # Errors
-    /// [`Error::Input`] if the request is malformed or `base` is a payload. The operation itself fails, having stored
-    /// nothing, with [`Error::Conflict`] and [`Error::Input`], naming the delta and the coordinate, and with
+    /// [`Error::Input`] if the request is malformed or `base` is a payload. The operation itself fails, having stored no
+    /// root, with [`Error::Conflict`] and [`Error::Input`], naming the delta and the coordinate, and with
     /// [`Error::NotFound`] for a root that is not held.
     pub fn mutate(cache: Arc<PageCache>, base: &Cid, request: &[u8]) -> Result<Self> {
         let base = base_root(base)?;
@@ -98,9 +98,9 @@ impl Mutation {
         let Answer::Changed(changed) = self.trees.run(&mut query).await? else {
             return Err(Error::damaged("changes ended without a tree"));
         };
-        self.add_pages(&mut query).await?;
         let result = RootCid { digest: changed.digest, ..object };
         let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
+        self.add_pages(&mut query).await?;
         drop(query);
         self.check_fixed_list(delta, &object, &result, changed.count).await?;
         delta.check_expected(&result)?;
@@ -130,13 +130,16 @@ impl Mutation {
         }
     }
 
-    /// Cuts the changed tree into pages, and keeps those that are new.
+    /// Cuts the changed tree into pages, and keeps those that are new, or stores them if there are many.
     async fn add_pages(&mut self, query: &mut Query) -> Result<()> {
         loop {
             match query.new_pages() {
+                Ok(pages) if pages.is_empty() => return Ok(()),
                 Ok(pages) => {
                     self.made.add(query.root(), pages);
-                    return Ok(());
+                    if self.made.bytes() > MAX_MADE_BYTES {
+                        self.trees.store(self.made.take(), &[], &[]).await;
+                    }
                 }
                 Err(interrupt) => self.trees.meet(query, interrupt).await?,
             }
@@ -161,8 +164,11 @@ impl Mutation {
     }
 }
 
-/// The pages that a mutation has made so far, in front of the cache. They are kept as they are stored, and parsed when a
-/// later delta needs them: parsed pages take several times the memory.
+/// When the pages that a mutation has made take more bytes than this, they are stored. If it fails later, they are garbage.
+const MAX_MADE_BYTES: usize = 8 << 20;
+
+/// The pages that a mutation has made and not stored, in front of the cache. They are kept as they are stored, and parsed
+/// when a later delta needs them: parsed pages take several times the memory.
 struct MadePages {
     pages: Mutex<BTreeMap<Digest, MadePage>>,
     cache: Arc<PageCache>,
@@ -184,6 +190,11 @@ impl MadePages {
     fn add(&self, root: &RootCid, pages: impl IntoIterator<Item = (Digest, Vec<u8>)>) {
         let made = |(digest, bytes)| (digest, MadePage { kind: root.kind, suite: root.suite, bytes });
         self.lock().extend(pages.into_iter().map(made));
+    }
+
+    /// How many bytes the pages have.
+    fn bytes(&self) -> usize {
+        self.lock().values().map(|page| page.bytes.len()).sum()
     }
 
     /// The pages to store. None are left.

@@ -77,6 +77,41 @@ fn deltas_build_on_each_other_and_apply_atomically() {
     assert_eq!(store.pages.len(), before);
 }
 
+/// Pages that a mutation has made are stored when there are many; until it succeeds, no root has them.
+#[test]
+fn a_mutation_of_many_pages_stores_them_as_it_goes() {
+    let mut store = Store::new(0, 100_000);
+    let mut arcs = many(30_000);
+    let base = store.build(Suite::Blake3, &arcs);
+    let before = store.pages.len();
+    let mut delta = |n: usize| {
+        let change = |(path, old): (&String, &mut Cid)| {
+            let new = payload(n as u64 + 90_000);
+            let change = json!({"path": path, "before": {"target": old.text()}, "after": {"target": new.text()}});
+            *old = new;
+            change
+        };
+        json!({"kind": "map", "changes": arcs.iter_mut().skip(n).step_by(90).map(change).collect::<Vec<_>>()})
+    };
+    let deltas: Vec<_> = (0..6).map(&mut delta).collect();
+    let mut broken = deltas.clone();
+    broken.push(
+        json!({"kind": "map", "changes": [{"path": "users/000000/profile", "after": {"target": payload(1).text()}}]}),
+    );
+    let (held, recorded) = (store.roots.len(), store.recorded.len());
+    let refused = store.mutate(&base, &json!({"deltas": broken}));
+    assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+    assert!(store.pages.len() > before + 500, "{} pages, {before} before", store.pages.len());
+    assert_eq!((store.roots.len(), store.recorded.len()), (held, recorded));
+
+    let receipt = store.mutate(&base, &json!({"deltas": deltas})).expect("they fit");
+    let mut all = Arcs::default();
+    arcs.iter().for_each(|(path, cid)| all.push(&Key::from_text(path).expect("a path"), cid));
+    let rebuilt = Snapshot::map(Suite::Blake3, all).expect("a map");
+    assert_eq!(root_of(&receipt["new_root"]), rebuilt.root());
+    assert!(rebuilt.pages().all(|page| store.pages.get(&page.digest()) == Some(&page.to_bytes())));
+}
+
 #[test]
 fn invalid_mutations_are_refused_by_delta_and_coordinate() {
     let mut store = Store::new(1 << 20, u64::MAX);

@@ -2,7 +2,7 @@
 //!
 //! Where to cut is decided in `tree::cut` and recorded in fresh nodes; here nodes are copied to pages accordingly.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bits::{PathBuffer, Side};
@@ -10,7 +10,7 @@ use crate::id::cid::Kind;
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
-use crate::page::partial::PartialTree;
+use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 
 impl PartialTree {
@@ -18,7 +18,7 @@ impl PartialTree {
     /// links to the pages below it. O(fresh nodes and the pages they are in).
     pub(crate) fn linked_pages(&mut self, top: NodeId) -> Attempt<Vec<Arc<Page>>> {
         let mut drafts = Vec::new();
-        let tops = self.draft_pages(top, |_, draft| drafts.push(draft))?;
+        let tops = self.draft_pages(top, |draft| drafts.push(draft))?;
         let mut built = BTreeMap::new();
         // Pages come after the pages above them, so in reverse order every link finds its page.
         for (mut draft, top) in drafts.into_iter().zip(&tops).rev() {
@@ -30,61 +30,93 @@ impl PartialTree {
         tops.iter().map(|top| built.remove(top).ok_or(Failure::Invalid("a page has two parents").into())).collect()
     }
 
-    /// Creates the pages of the tree below `top` that no store has yet, encoded, with their digests. O(fresh nodes and the
-    /// pages they are in) time, and memory for one page besides the result.
+    /// Creates pages of the tree below `top` that no store has yet, of about `max_bytes` together, encoded, with their
+    /// digests. None are left when it returns none. O(fresh nodes and the pages they are in) time for all pages, and memory
+    /// for one page besides the result.
     ///
     /// # Errors
-    /// [`Interrupt::Pages`] if a sibling that was cut off fits again and its page is missing.
-    pub(crate) fn encoded_pages(&mut self, top: NodeId) -> Attempt<Vec<(Digest, Vec<u8>)>> {
-        let mut pages = Vec::new();
-        self.draft_pages(top, |tree, draft| {
-            let page = Page { kind: tree.kind, suite: tree.suite, arena: draft.arena, next: Vec::new() };
-            pages.push((page.digest(), page.to_bytes()));
-        })?;
+    /// [`Interrupt::Pages`] if a page was released, or a sibling that was cut off fits again, and its page is missing.
+    pub(crate) fn encoded_pages(
+        &mut self,
+        top: NodeId,
+        drafting: &mut Drafting,
+        max_bytes: usize,
+    ) -> Attempt<Vec<(Digest, Vec<u8>)>> {
+        self.budget = u64::MAX; // what was changed has been paid for
+        drafting.begin(self, top);
+        let (mut pages, mut bytes) = (Vec::new(), 0);
+        while bytes < max_bytes {
+            let (before, mut draft) = (drafting.tops.len(), Draft::default());
+            let Some(top) = drafting.tops.get(drafting.done) else {
+                break;
+            };
+            let top = PageTop { prefix: top.prefix.clone(), ..*top };
+            self.record_loads();
+            if let Err(interrupt) = self.draft(top, &mut drafting.tops, &mut draft) {
+                drafting.tops.truncate(before);
+                match pages.is_empty() {
+                    true => return Err(self.look_ahead(&drafting.tops[drafting.done..], interrupt)),
+                    false => break,
+                }
+            }
+            self.undo_loads();
+            drafting.tops[drafting.done].prefix = Vec::new();
+            drafting.done += 1;
+            let page = Page { kind: self.kind, suite: self.suite, arena: draft.arena, next: Vec::new() };
+            let encoded = page.to_bytes();
+            bytes += encoded.len();
+            pages.push((page.digest(), encoded));
+        }
         Ok(pages)
     }
 
-    /// Drafts the pages below `top` that do not exist yet, the top page first, and returns their top nodes.
-    fn draft_pages(&mut self, top: NodeId, mut take: impl FnMut(&Self, Draft)) -> Attempt<Vec<NodeId>> {
-        self.budget = u64::MAX; // what was changed has been paid for
-        self.load_kept(top)?;
-        if self.has_page(top) {
-            return Ok(Vec::new());
+    /// Adds pages that the next drafts are sure to need to those that are missing, and makes place for them.
+    fn look_ahead(&mut self, tops: &[PageTop], interrupt: Interrupt<Failure>) -> Interrupt<Failure> {
+        let Interrupt::Pages(mut missing) = interrupt else {
+            return interrupt;
+        };
+        self.supply.clear();
+        for top in tops {
+            let mut rest = vec![top.id];
+            while let Some(id) = rest.pop() {
+                if missing.len() >= MAX_MISSING_PAGES {
+                    return Interrupt::Pages(missing);
+                }
+                let needed = match self.state(id) {
+                    State::Inner { left, right, .. } => {
+                        let kept = |&(child, keep): &(NodeId, u8)| self.keeps(id, child, keep);
+                        rest.extend([(left, KEEP_LEFT), (right, KEEP_RIGHT)].iter().filter(|c| kept(c)).map(|c| c.0));
+                        None
+                    }
+                    State::Released { page, .. } => self.released_page(page),
+                    State::Stub { .. } => Some(self.node(id).sum.digest),
+                    _ => None,
+                };
+                missing.extend(needed.filter(|digest| self.page_at(digest, None).is_err()));
+            }
         }
-        let mut tops = vec![PageTop { id: top, floor: 0, prefix: Vec::new() }];
-        let mut drafted = Vec::new();
-        while let Some(top) = tops.get_mut(drafted.len()) {
-            let top = PageTop { prefix: std::mem::take(&mut top.prefix), ..*top };
-            drafted.push(top.id);
-            let mut draft = Draft::default();
-            self.draft(top, &mut tops, &mut draft)?;
-            take(self, draft);
-        }
-        Ok(drafted)
+        Interrupt::Pages(missing)
     }
 
-    /// Loads the nodes that will be in the page of a fresh node and may be on another page now.
-    fn load_kept(&mut self, top: NodeId) -> Attempt<()> {
-        let mut rest = vec![top];
-        let mut missing = BTreeSet::new();
-        while let Some(id) = rest.pop() {
-            let State::Inner { left, right, .. } = self.state(id) else {
-                continue;
-            };
-            if !self.node(id).has(FRESH) {
-                continue;
-            }
-            for (child, keep) in [(left, KEEP_LEFT), (right, KEEP_RIGHT)] {
-                if self.node(id).has(keep) {
-                    match self.load(child) {
-                        Err(Interrupt::Pages(pages)) => missing.extend(pages),
-                        other => other?,
-                    }
-                }
-                rest.push(child);
-            }
+    /// Whether a child of an inner node belongs to the same page.
+    fn keeps(&self, id: NodeId, child: NodeId, keep: u8) -> bool {
+        let node = self.node(id);
+        if node.has(FRESH) { node.has(keep) } else { !self.has_page(child) }
+    }
+
+    /// Drafts the pages below `top` that do not exist yet, the top page first, and returns their top nodes.
+    fn draft_pages(&mut self, top: NodeId, mut take: impl FnMut(Draft)) -> Attempt<Vec<NodeId>> {
+        self.budget = u64::MAX; // what was changed has been paid for
+        let mut drafting = Drafting::default();
+        drafting.begin(self, top);
+        while let Some(top) = drafting.tops.get_mut(drafting.done) {
+            let top = PageTop { prefix: std::mem::take(&mut top.prefix), ..*top };
+            drafting.done += 1;
+            let mut draft = Draft::default();
+            self.draft(top, &mut drafting.tops, &mut draft)?;
+            take(draft);
         }
-        if missing.is_empty() { Ok(()) } else { Err(Interrupt::Pages(missing)) }
+        Ok(drafting.tops.into_iter().map(|top| top.id).collect())
     }
 
     /// Whether the node is the top of an existing page.
@@ -99,9 +131,9 @@ impl PartialTree {
         }
     }
 
-    /// Whether the node is on a page that is in memory, is not its top, and has not been copied.
+    /// Whether the node is on a page, is not its top, and has not been copied.
     pub(crate) fn on_same_page(&self, id: NodeId) -> bool {
-        matches!(self.state(id), State::Remote { .. }) && !self.has_page(id)
+        matches!(self.state(id), State::Remote { .. } | State::Released { .. }) && !self.has_page(id)
     }
 
     /// Copies the nodes of one page, and appends the tops of further new pages to `tops`.
@@ -132,9 +164,8 @@ impl PartialTree {
                 *(if side == Side::Left { left } else { right }) = there;
             }
             if let (true, State::Inner { bit, left, right, .. }) = (kept, self.state(id)) {
-                let fresh = self.node(id).has(FRESH);
                 for (child, side, keep) in [(right, Side::Right, KEEP_RIGHT), (left, Side::Left, KEEP_LEFT)] {
-                    let kept = if fresh { self.node(id).has(keep) } else { !self.has_page(child) };
+                    let kept = self.keeps(id, child, keep);
                     draft.rest.push(PendingCopy { id: child, floor: bit + 1, parent: Some((there, bit, side)), kept });
                 }
             }
@@ -150,12 +181,6 @@ impl PartialTree {
             true => Ok(()),
             false => Err(Failure::Invalid("a subtree that was cut off has no page").into()),
         }
-    }
-
-    /// Keeps a new page, and returns its number.
-    pub(crate) fn pin(&mut self, page: Page) -> u32 {
-        self.pages.push(Arc::new(page));
-        self.pages.len() as u32 - 1
     }
 
     /// Appends nodes that were built elsewhere and the pages that their stubs stand for. Returns where the nodes and their
@@ -235,6 +260,24 @@ impl PartialTree {
 }
 
 const UNLINKED: Failure = Failure::Invalid("a page in memory does not link to the pages below it");
+
+/// The new pages of a changed tree, while they are created.
+#[derive(Default)]
+pub(crate) struct Drafting {
+    has_begun: bool,
+    /// The tops of pages that were found so far.
+    tops: Vec<PageTop>,
+    /// How many of these pages are done.
+    done: usize,
+}
+
+impl Drafting {
+    fn begin(&mut self, tree: &PartialTree, top: NodeId) {
+        if !std::mem::replace(&mut self.has_begun, true) && !tree.has_page(top) {
+            self.tops.push(PageTop { id: top, floor: 0, prefix: Vec::new() });
+        }
+    }
+}
 
 /// The top node of a page to create, and the bits that lead to it.
 struct PageTop {

@@ -188,7 +188,7 @@ impl Layout {
                 let Arena { nodes, bytes, .. } = &self.draft.arena;
                 let arena = Arena { nodes: nodes.clone(), bytes: bytes.clone(), shown: 0 };
                 let next = self.draft.stubs.iter().map(|&stub| self.tree.page_of(stub)).collect::<Attempt<_>>()?;
-                self.tree.pin(Page { kind: self.tree.kind, suite: self.tree.suite, arena, next })
+                self.tree.hold(Arc::new(Page { kind: self.tree.kind, suite: self.tree.suite, arena, next }))
             }
         };
         let node = self.tree.arena.node_mut(id);

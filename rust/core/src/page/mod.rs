@@ -7,3 +7,5 @@ pub(crate) mod format;
 pub(crate) mod layout;
 pub(crate) mod partial;
 pub(crate) mod path;
+pub(crate) mod release;
+pub(crate) mod supply;

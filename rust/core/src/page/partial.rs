@@ -14,7 +14,7 @@
 //!     └─────────┘    ╱ ╲
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::bits::Side;
@@ -23,6 +23,8 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Fault, Interrupt};
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
+use crate::page::release::{Released, Undo};
+use crate::page::supply::Supply;
 use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 use crate::tree::descent::{Counts, Nodes, Shape, Step, Visited};
 use crate::tree::node::Summary;
@@ -39,32 +41,6 @@ const TYPICAL_NODE: usize = 20;
 /// The maximum number of pages in one interrupt.
 pub(crate) const MAX_MISSING_PAGES: usize = 128;
 
-/// Where the pages of a query come from.
-#[derive(Default)]
-pub(crate) struct Supply {
-    source: Option<Arc<dyn PageSource>>,
-    supplied: BTreeMap<Digest, Arc<Page>>,
-}
-
-impl Supply {
-    pub(crate) fn from(source: Arc<dyn PageSource>) -> Self {
-        Self { source: Some(source), ..Self::default() }
-    }
-
-    /// Adds pages that were missing.
-    pub(crate) fn add(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
-        self.supplied.extend(pages.into_iter().map(|page| (page.digest(), page)));
-    }
-
-    /// Returns the page with this digest: `linked`, if another page links to it, or one from the source.
-    pub(crate) fn page(&self, linked: Option<Arc<Page>>, digest: &Digest) -> Attempt<Arc<Page>> {
-        linked
-            .or_else(|| self.supplied.get(digest).map(Arc::clone))
-            .or_else(|| self.source.as_ref().and_then(|source| source.page(digest)))
-            .ok_or_else(|| Interrupt::Pages(BTreeSet::from([*digest])))
-    }
-}
-
 /// A tree of which only some nodes are in memory.
 pub(crate) struct PartialTree {
     pub(crate) kind: Kind,
@@ -72,6 +48,8 @@ pub(crate) struct PartialTree {
     pub(crate) arena: Arena,
     /// Pages that nodes were copied from; holding them keeps the cache from evicting them during the query.
     pub(crate) pages: Vec<Arc<Page>>,
+    pub(crate) released: Released,
+    pub(crate) undo: Undo,
     pub(crate) supply: Supply,
     /// The number of nodes that may still be loaded before [`Interrupt::Budget`].
     pub(crate) budget: u64,
@@ -90,7 +68,9 @@ impl PartialTree {
     pub(crate) const TOP: NodeId = NodeId(0);
 
     fn with(kind: Kind, suite: Suite, arena: Arena) -> Self {
-        Self { kind, suite, arena, pages: Vec::new(), supply: Supply::default(), budget: u64::MAX, visited: 0 }
+        let (pages, supply) = (Vec::new(), Supply::default());
+        let (released, undo) = (Released::default(), Undo::default());
+        Self { kind, suite, arena, pages, released, undo, supply, budget: u64::MAX, visited: 0 }
     }
 
     /// Opens the tree of a root; pages that `source` does not have are asked for.
@@ -176,7 +156,7 @@ impl PartialTree {
         if node.has(SHOWN) {
             return Ok(());
         }
-        if matches!(node.state, State::Remote { .. } | State::Stub { .. }) {
+        if node.state.is_elsewhere() {
             self.load(id)?;
         }
         self.visited += 1;
@@ -187,14 +167,19 @@ impl PartialTree {
     /// Loads a node without recording a visit. Costs one unit of the budget unless the node is loaded already.
     pub(crate) fn load(&mut self, id: NodeId) -> Attempt<()> {
         let state = self.state(id);
-        if !matches!(state, State::Remote { .. } | State::Stub { .. }) {
+        if !state.is_elsewhere() {
             return Ok(());
         }
         if self.budget == 0 {
             return Err(Interrupt::Budget);
         }
+        self.undo.note(id, &self.arena);
         match state {
             State::Remote { page, node } => self.fetch(id, page, node)?,
+            State::Released { page, node, .. } => {
+                let page = self.regain(page)?;
+                self.copy(id, page, node);
+            }
             _ if self.may_lack_pages() => {
                 let page = self.page_at(&self.node(id).sum.digest.clone(), None)?;
                 self.enter(id, page);
@@ -225,7 +210,7 @@ impl PartialTree {
         out
     }
 
-    fn page_at(&self, digest: &Digest, linked: Option<Arc<Page>>) -> Attempt<Arc<Page>> {
+    pub(crate) fn page_at(&self, digest: &Digest, linked: Option<Arc<Page>>) -> Attempt<Arc<Page>> {
         let page = self.supply.page(linked, digest)?;
         page.check_is_of(self.kind, self.suite).map_err(Failure::Damaged)?;
         Ok(page)
@@ -233,8 +218,7 @@ impl PartialTree {
 
     /// Replaces a stub by the top node of its page.
     fn enter(&mut self, id: NodeId, page: Arc<Page>) {
-        let number = self.pages.len() as u32;
-        self.pages.push(page);
+        let number = self.hold(page);
         self.copy(id, number, Page::TOP);
         self.arena.node_mut(id).flags |= PAGE_TOP;
     }

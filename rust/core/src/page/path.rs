@@ -12,7 +12,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
-use crate::page::partial::Supply;
+use crate::page::supply::Supply;
 use crate::tree::arena::{Arena, Node, NodeId, State};
 use crate::tree::descent::{Counts, End, Goal, Landing, Nodes, Shape, Step, Visited, descend};
 use crate::tree::node::Summary;

@@ -11,9 +11,11 @@ use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
 use crate::page::cache::PageSource;
+use crate::page::draft::Drafting;
 use crate::page::format::Page;
-use crate::page::partial::{PartialTree, Supply, Visiting};
+use crate::page::partial::{PartialTree, Visiting};
 use crate::page::path::{Finder, PagePath};
+use crate::page::supply::Supply;
 use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::keys::{self, Keys};
@@ -151,8 +153,19 @@ pub struct Query {
 /// The nodes that a query has loaded. A query for a single leaf needs no tree.
 enum Held {
     Pages(PagePath<Arc<Page>, Supply>, Leaf),
-    Tree(Box<(PartialTree, Ask, Made)>),
+    Tree(Box<HeldTree>),
 }
+
+/// A tree that a query loads.
+struct HeldTree {
+    tree: PartialTree,
+    ask: Ask,
+    made: Made,
+    drafting: Drafting,
+}
+
+/// About how many bytes of new pages are created at once.
+const MAX_DRAFTED_BYTES: usize = 1 << 20;
 
 impl Query {
     /// Creates a query on the tree of `root`; pages that `source` does not have are asked for.
@@ -170,7 +183,8 @@ impl Query {
     /// Creates a query that loads a tree, whatever it asks.
     pub(crate) fn on_tree(root: &RootCid, source: Arc<dyn PageSource>, ask: Ask) -> Self {
         let tree = PartialTree::open(root, source);
-        Self { root: *root, nodes: Held::Tree(Box::new((tree, ask, Made::NONE))) }
+        let held = HeldTree { tree, ask, made: Made::NONE, drafting: Drafting::default() };
+        Self { root: *root, nodes: Held::Tree(Box::new(held)) }
     }
 
     /// Runs the query, loading at most `budget` nodes, and subtracts the nodes that it loaded from `budget`.
@@ -186,7 +200,7 @@ impl Query {
                 answer
             }
             Held::Tree(held) => {
-                let (tree, ask, made) = &mut **held;
+                let HeldTree { tree, ask, made, .. } = &mut **held;
                 tree.budget = *budget;
                 let answer = run(ask, tree, made);
                 *budget = tree.budget;
@@ -200,15 +214,16 @@ impl Query {
         interrupt.map(|failure| failure.on_stored(&self.root))
     }
 
-    /// Creates the pages of the changed tree that no store has yet, encoded, with their digests. Call it after the answer.
+    /// Creates pages of the changed tree that no store has yet, encoded, with their digests: some of them at a time, until
+    /// it returns none. Call it after the answer.
     ///
     /// # Errors
     /// An [`Interrupt`]; unless it failed, it can be called again.
     pub fn new_pages(&mut self) -> Result<Vec<(Digest, Vec<u8>)>, Interrupt> {
         match &mut self.nodes {
             Held::Tree(held) => {
-                let (tree, _, made) = &mut **held;
-                tree.encoded_pages(made.top).map_err(|interrupt| self.explain(interrupt))
+                let HeldTree { tree, made, drafting, .. } = &mut **held;
+                tree.encoded_pages(made.top, drafting, MAX_DRAFTED_BYTES).map_err(|interrupt| self.explain(interrupt))
             }
             Held::Pages(..) => Ok(Vec::new()),
         }
@@ -218,7 +233,14 @@ impl Query {
     pub fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
         match &mut self.nodes {
             Held::Pages(path, _) => path.finder.add(pages),
-            Held::Tree(held) => held.0.supply.add(pages),
+            Held::Tree(held) => held.tree.supply.add(pages),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn hold_at_most(&mut self, bytes: usize) {
+        if let Held::Tree(held) = &mut self.nodes {
+            held.tree.released.max_held_bytes = bytes;
         }
     }
 
@@ -240,7 +262,7 @@ impl Query {
     pub fn proof(&self) -> Vec<u8> {
         match &self.nodes {
             Held::Pages(path, _) => path.proof(),
-            Held::Tree(held) => held.0.proof(),
+            Held::Tree(held) => held.tree.proof(),
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Lists: reading a range, changing and building them.
 
-use std::collections::BTreeSet;
-
 use crate::bits::Side;
 use crate::error::ConflictCode;
 use crate::id::cid::Cid;
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
-use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
+use crate::page::partial::{MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
 use crate::query::changes::{ListChangeRef, ListChanges};
 use crate::query::map::Made;
 use crate::tree::arena::{NodeId, State, Tail};
@@ -154,13 +152,12 @@ impl ListChanges {
 /// Makes changes: replacements, then appends or one truncation (protocol section 4, list `apply`). Returns the new top,
 /// with its digest. O(changes x log n).
 pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Made) -> Attempt<NodeId> {
+    while let Some(change) = changes.get(made.checked) {
+        made.prepare(tree, made.checked, changes.iter().map(|change| ToIndex(change.index)))?;
+        check(tree, &change)?;
+        made.checked += 1;
+    }
     if made.count == 0 {
-        if tree.may_lack_pages() {
-            load_paths(tree, changes)?;
-        }
-        for change in changes.iter() {
-            check(tree, &change)?;
-        }
         // As for a map.
         tree.arena.nodes.reserve(2 * changes.len());
     }
@@ -183,21 +180,6 @@ pub(crate) fn apply(tree: &mut PartialTree, changes: &ListChanges, made: &mut Ma
     tree.seal(top);
     made.top = top;
     Ok(top)
-}
-
-/// Loads the path of every change on the list before all of them, one level of pages at a time. The changes are sure to
-/// visit these nodes.
-fn load_paths(tree: &mut PartialTree, changes: &ListChanges) -> Attempt<()> {
-    let mut missing = BTreeSet::new();
-    for change in changes.iter() {
-        match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToIndex(change.index)) {
-            Err(Interrupt::Pages(pages)) => missing.extend(pages),
-            other => {
-                other?;
-            }
-        }
-    }
-    if missing.is_empty() { Ok(()) } else { Err(Interrupt::Pages(missing)) }
 }
 
 /// Visits an element of the list before any change.

@@ -8,10 +8,10 @@ use crate::id::cid::Cid;
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key;
-use crate::page::partial::{Loading, PartialTree, SUM_TOO_LARGE, Visiting};
+use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, SUM_TOO_LARGE, Visiting};
 use crate::query::changes::{MapChangeRef, MapChanges};
 use crate::tree::arena::{NodeId, State, Tail};
-use crate::tree::descent::{BELOW_WHOLE_KEY, End, Landing, ToKey, descend};
+use crate::tree::descent::{BELOW_WHOLE_KEY, Counts, End, Goal, Landing, ToKey, descend};
 use crate::tree::node::Summary;
 use crate::tree::pruned;
 
@@ -23,44 +23,69 @@ pub use crate::query::scan::Listing;
 pub(crate) struct Made {
     /// How many changes were made.
     pub(crate) count: usize,
+    /// How many changes were compared with the tree before any change. Only a list is compared first.
+    pub(crate) checked: usize,
+    /// How many changes the tree was prepared for, and whether it is being prepared for more.
+    prepared: usize,
+    is_preparing: bool,
     /// The top of the tree after them.
     pub(crate) top: NodeId,
 }
 
 impl Made {
-    pub(crate) const NONE: Self = Self { count: 0, top: PartialTree::TOP };
+    pub(crate) const NONE: Self =
+        Self { count: 0, checked: 0, prepared: 0, is_preparing: false, top: PartialTree::TOP };
+
+    /// Before change number `next` is made: releases pages once the changes that the tree was prepared for are made, and
+    /// loads the paths of the following ones on the tree before any change, one level of pages at a time. `goals` are those
+    /// of all changes, which are sure to visit these nodes.
+    pub(crate) fn prepare<G: Goal<NodeId, Counts>>(
+        &mut self,
+        tree: &mut PartialTree,
+        next: usize,
+        goals: impl Iterator<Item = G>,
+    ) -> Attempt<()> {
+        if next < self.prepared || !tree.may_lack_pages() {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.is_preparing, true) {
+            tree.release_pages();
+        }
+        let (mut missing, mut end) = (BTreeSet::new(), next);
+        for mut goal in goals.skip(next) {
+            match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut goal) {
+                Err(Interrupt::Pages(pages)) => missing.extend(pages),
+                other => {
+                    other?;
+                }
+            }
+            end += 1;
+            if tree.holds_too_much() || missing.len() >= MAX_MISSING_PAGES {
+                break;
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Interrupt::Pages(missing));
+        }
+        (self.prepared, self.is_preparing) = (end, false);
+        Ok(())
+    }
 }
 
 /// Makes changes one after the other, on the tree as it changes (protocol section 4, map `apply`). Returns the new top,
 /// with its digest. O(changes x depth).
 pub(crate) fn apply(tree: &mut PartialTree, changes: &MapChanges, made: &mut Made) -> Attempt<NodeId> {
-    if tree.may_lack_pages() && made.count == 0 {
-        load_paths(tree, changes)?;
-    }
     if made.count == 0 {
         // A change adds two nodes at most, besides those that it copies: memory that is not moved is not needed twice.
         tree.arena.nodes.reserve(2 * changes.len());
     }
     while let Some(change) = changes.get(made.count) {
-        *made = Made { count: made.count + 1, top: make(tree, made.top, change)? };
+        made.prepare(tree, made.count, changes.keys().map(ToKey))?;
+        made.top = make(tree, made.top, change)?;
+        made.count += 1;
     }
     tree.seal(made.top);
     Ok(made.top)
-}
-
-/// Loads the path of every change on the tree before all of them, one level of pages at a time. The changes are sure to
-/// visit these nodes.
-fn load_paths(tree: &mut PartialTree, changes: &MapChanges) -> Attempt<()> {
-    let mut missing = BTreeSet::new();
-    for key in changes.keys() {
-        match descend(&mut Loading(tree), PartialTree::TOP, 0, &mut ToKey(key)) {
-            Err(Interrupt::Pages(pages)) => missing.extend(pages),
-            other => {
-                other?;
-            }
-        }
-    }
-    if missing.is_empty() { Ok(()) } else { Err(Interrupt::Pages(missing)) }
 }
 
 /// Makes one change, and returns the new top.

@@ -37,10 +37,20 @@ pub enum State {
     Stub { extent: u32, ordinal: u32 },
     /// In a partial tree: the node is `node` of the page number `page`, and has not been copied yet.
     Remote { page: u32, node: NodeId },
+    /// In a partial tree: as `Remote`, but that page was released. The summary and what a cut depends on are known.
+    Released { page: u32, node: NodeId, extent: u32 },
     /// A leaf. In a list its tail is empty.
     Leaf { tail: Tail, target: u32, target_len: u8 },
     /// An inner node. `label` is where its own bits are stored, from byte `start` to the byte of bit `bit - 1`.
     Inner { bit: u32, label: u32, start: u16, left: NodeId, right: NodeId },
+}
+
+impl State {
+    /// Whether the node has to be loaded before its children or its target are known.
+    #[inline]
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Remote { .. } | Self::Stub { .. } | Self::Released { .. })
+    }
 }
 
 /// The query has visited the node, or the page contains it.
@@ -208,7 +218,7 @@ impl Arena {
         match self.node(id).state {
             State::Inner { bit, .. } => bit,
             State::Leaf { tail, .. } => 8 * tail.key_len() as u32,
-            State::Stub { extent, .. } => extent,
+            State::Stub { extent, .. } | State::Released { extent, .. } => extent,
             State::Empty | State::Remote { .. } => 0,
         }
     }

@@ -41,7 +41,7 @@ impl Arena {
             }
             State::Leaf { tail, .. } => Shape::Leaf { tail: self.tail(tail, floor), key_len: tail.key_len() },
             State::Empty => Shape::Empty,
-            State::Stub { .. } | State::Remote { .. } => return None,
+            State::Stub { .. } | State::Remote { .. } | State::Released { .. } => return None,
         })
     }
 }

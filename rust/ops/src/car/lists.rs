@@ -37,7 +37,7 @@ fn encode(page: &Page, node: &Node, block: &mut Vec<u8>) -> Result<bool> {
     block.clear();
     match node.state {
         State::Stub { .. } => return Ok(false),
-        State::Remote { .. } => return Err(Error::damaged("a tree in memory lacks a page")),
+        State::Remote { .. } | State::Released { .. } => return Err(Error::damaged("a tree in memory lacks a page")),
         State::Leaf { target, target_len, .. } => {
             let start = target as usize;
             ListLeaf { measure: node.sum.measure, target: &page.arena.bytes[start..start + usize::from(target_len)] }

@@ -197,7 +197,7 @@ impl Operation {
     /// Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.
     ///
     /// Its response is the receipt. If it raises `Conflict` or `InvalidInput`, naming the delta and the coordinate, it
-    /// has stored nothing.
+    /// has stored no root.
     ///
     /// Raises:
     ///     InvalidInput: If the request is malformed, or `base_root` is a payload.
