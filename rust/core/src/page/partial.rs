@@ -23,7 +23,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Fault, Interrupt};
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
-use crate::page::release::{Released, Undo};
+use crate::page::held::{Released, Undo};
 use crate::page::supply::Supply;
 use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 use crate::tree::descent::{Counts, Nodes, Shape, Step, Visited};

@@ -15,32 +15,9 @@ use std::sync::Arc;
 use crate::id::suite::Digest;
 use crate::interrupt::Attempt;
 use crate::page::format::Page;
+use crate::page::held::{Released, Undo};
 use crate::page::partial::PartialTree;
-use crate::tree::arena::{Arena, Node, NodeId, State};
-
-/// The memory for pages that a change holds, in bytes.
-const MAX_HELD_BYTES: usize = 8 << 20;
-
-/// The pages that a partial tree has released, and the size of those that it holds.
-pub(crate) struct Released {
-    /// When the pages that are held take more bytes than this, they are released.
-    pub(crate) max_held_bytes: usize,
-    /// Digests of released pages, and the number under which a page is held again.
-    pages: Vec<(Digest, Option<u32>)>,
-    /// The released pages that are held again.
-    regained: Vec<u32>,
-    /// Nodes before this one refer to no page that is held, unless they are copied from it.
-    scanned: usize,
-    /// The size in memory of the pages that are held.
-    held_bytes: usize,
-}
-
-impl Default for Released {
-    fn default() -> Self {
-        let (pages, regained) = (Vec::new(), Vec::new());
-        Self { max_held_bytes: MAX_HELD_BYTES, pages, regained, scanned: 0, held_bytes: 0 }
-    }
-}
+use crate::tree::arena::State;
 
 impl PartialTree {
     /// Keeps a page, and returns its number.
@@ -131,28 +108,6 @@ impl PartialTree {
         self.forget_regained(pages);
         self.pages.truncate(pages);
         self.released.held_bytes = held_bytes;
-    }
-}
-
-/// How to undo what was loaded since some moment.
-#[derive(Default)]
-pub(crate) struct Undo {
-    /// Nodes that were there then, as they were.
-    before: Vec<(NodeId, Node)>,
-    /// The number of nodes, bytes and pages then, and the size of the pages. No nodes: nothing is recorded.
-    nodes: usize,
-    bytes: usize,
-    pages: usize,
-    held_bytes: usize,
-}
-
-impl Undo {
-    /// Records a node that is about to be loaded.
-    #[inline]
-    pub(crate) fn note(&mut self, id: NodeId, arena: &Arena) {
-        if (id.0 as usize) < self.nodes {
-            self.before.push((id, *arena.node(id)));
-        }
     }
 }
 
