@@ -67,6 +67,11 @@ $(VENV)/.stores-locked: requirements-stores.lock $(VENV)/.built
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-stores.lock
 	@touch $@
 
+$(VENV)/.openapi-locked: requirements-openapi.lock $(VENV)/.built
+	@echo "installing the locked generator of Python clients"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-openapi.lock
+	@touch $@
+
 $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
 	@echo "installing the locked requirements of the audit"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-audit.lock
@@ -78,6 +83,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(pip_compile) --group audit --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(pip_compile) --group stores --constraint requirements.lock $(ARGS) --output-file requirements-stores.lock
+	$(pip_compile) --group openapi --constraint requirements.lock $(ARGS) --output-file requirements-openapi.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
 # ------------------------------------------------------------------------------------------------------- run
@@ -126,6 +132,12 @@ test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProx
 	LD_LIBRARY_PATH=$(proxies)/lib/$$(uname -m)-linux-gnu COREGW_TEST_SERVERS=required \
 		COREGW_TEST_NGINX=$(proxies)/sbin/nginx COREGW_TEST_HAPROXY=$(proxies)/sbin/haproxy COREGW_TEST_CADDY=$(proxies)/bin/caddy \
 		$(BIN)/python -m pytest tests/client/test_static.py tests/gateway/process/test_balanced.py $(ARGS)
+
+.PHONY: test-openapi
+test-openapi: $(VENV)/.openapi-locked ## generate clients from the OpenAPI documents, in Python and TypeScript, and call a gateway (needs npm)
+	mkdir -p target/openapi && cp tests/openapi/package.json tests/openapi/package-lock.json target/openapi
+	cd target/openapi && npm ci --no-audit --no-fund --silent
+	COREGW_TEST_OPENAPI=$(CURDIR)/target/openapi $(BIN)/python -m pytest tests/openapi $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

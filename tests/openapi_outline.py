@@ -41,9 +41,11 @@ def _info(info: JsonObject) -> Iterator[str]:
 
 
 def _operation(method: str, path: str, operation: JsonObject) -> Iterator[str]:
-    name, tags, summary = (operation.pop(key) for key in ("operationId", "tags", "summary"))
+    name, tags, summary, about = (operation.pop(key) for key in ("operationId", "tags", "summary", "description"))
     parameters, body, responses = (operation.pop(key, []) for key in ("parameters", "requestBody", "responses"))
     yield f"{method} {path} {name} [{', '.join(tags)}] {summary}{_left(operation)}"
+    if more := about.removeprefix(summary).strip():
+        yield f"  {more}"
     for each in parameters:
         place, parameter, about = (each.pop(key) for key in ("in", "name", "description"))
         examples = _names(each)
@@ -68,7 +70,7 @@ def _contents(contents: JsonObject) -> Iterator[str]:
 
 def _schema(name: str, schema: JsonObject) -> Iterator[str]:
     schema.pop("title")
-    members, required = schema.pop("properties"), schema.pop("required", [])
+    members, required = schema.pop("properties", {}), schema.pop("required", [])
     yield f"schema {name}{_left(schema)}"
     for member, each in members.items():
         yield f"  {member}{'' if member in required else '?'}{_left(each)}"

@@ -46,6 +46,7 @@ def document() -> bytes:
                 "version": VERSION,
                 "license": {"name": "MIT", "identifier": "MIT"},
             },
+            "servers": [{"url": "/", "description": "The service that serves this document."}],
             "security": [{"bearer": []}],
             "paths": {"/plants": {"post": operation}},
             "components": {

@@ -57,6 +57,8 @@ def fits(value: object, schema: dict[str, Any], schemas: dict[str, Any]) -> bool
     for several in ("oneOf", "anyOf"):
         if several in schema:
             return any(fits(value, each, schemas) for each in schema[several])
+    if isinstance(schema.get("type"), list):
+        return any(fits(value, {**schema, "type": each}, schemas) for each in schema["type"])
     kind = KINDS[schema["type"]] if "type" in schema else object
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         return False

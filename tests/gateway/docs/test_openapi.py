@@ -52,7 +52,7 @@ def test_document_lists_all_routes(document: dict[str, Any]) -> None:
         ("POST", "/v1/roots"),
         ("POST", "/v1/roots/{root}/mutations"),
         ("POST", "/v1/roots/{root}/complete"),
-        ("GET", "/v1/roots/{a}/diff/{b}"),
+        ("GET", "/v1/roots/{first}/diff/{second}"),
         ("GET", "/v1/roots/{root}/car"),
         ("HEAD", "/v1/roots/{root}/car"),
         ("POST", "/v1/car"),
@@ -124,10 +124,36 @@ def test_only_routes_with_401_have_a_security_scheme(document: dict[str, Any]) -
             assert operation.get("security") == ([{"bearer": []}] if needs_a_token else None)
 
 
+def test_schemas_have_forms_that_generators_of_clients_understand(document: dict[str, Any]) -> None:
+    text = json.dumps(document)
+    assert '{"type": "null"}' not in text
+    for schema in document["components"]["schemas"].values():
+        assert all(re.search("[a-z]", name) for name in schema.get("properties", {}))
+        assert "discriminator" not in schema or "oneOf" in schema
+    for item in document["paths"].values():
+        for operation in item.values():
+            contents = [*operation["responses"].values(), operation.get("requestBody", {})]
+            assert all("schema" in each for holder in contents for each in holder.get("content", {}).values())
+
+
+def test_a_nullable_reference_admits_what_it_refers_to_and_null(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    nullable = {name for name in schemas if name.startswith("Nullable")}
+    assert nullable == {"NullableLink"}
+    link, or_null = schemas["Link"], schemas["NullableLink"]
+    assert or_null["type"] == ["object", "null"]
+    titles = {"title": "NullableLink", "type": ["object", "null"]}
+    assert or_null == link | titles
+    assert schemas["MapAbsenceStep"]["properties"]["target"] == {
+        "$ref": "#/components/schemas/NullableLink",
+        "const": None,
+    }
+
+
 def test_profiles_are_required(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     assert "profile" in schemas["ResolveRequest"]["required"]
-    assert schemas["ListRangeStep"]["properties"]["kind"] == {"enum": ["list_range"]}
+    assert schemas["ListRangeStep"]["properties"]["kind"] == {"type": "string", "enum": ["list_range"]}
 
 
 def test_every_example_gets_its_recorded_response(

@@ -75,7 +75,7 @@ def test_metrics_are_sums_over_all_processes(running: serving.Process, tmp_path:
         ("POST", "/v1/roots", 201): 1,
         ("POST", "/v1/cas", 201): 20,
         ("POST", "/v1/resolve", 200): 20,
-        ("GET", "/v1/roots/{a}/diff/{b}", 400): 20,
+        ("GET", "/v1/roots/{first}/diff/{second}", 400): 20,
         ("GET", "none", 404): 20,
     }
 

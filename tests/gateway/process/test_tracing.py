@@ -79,7 +79,7 @@ def test_each_request_is_a_span_in_the_trace_of_its_client(tmp_path: Path, worke
         raw = list(received.queue)
         found = resources(received)
     spans = {span.name: span for each in found for scope in each.scope_spans for span in scope.spans}
-    assert set(spans) == {"GET /v1/cas/{cid}", "GET /v1/roots/{a}/diff/{b}", "GET"}
+    assert set(spans) == {"GET /v1/cas/{cid}", "GET /v1/roots/{first}/diff/{second}", "GET"}
     payload = spans["GET /v1/cas/{cid}"]
     assert (payload.trace_id.hex(), payload.parent_span_id.hex()) == (trace, parent)
     assert attributes(payload) == {

@@ -1,4 +1,4 @@
-"""Differences between two maps (``/v1/roots/{a}/diff/{b}``), page by page; each page is verified before it is yielded.
+"""Differences between two maps (``/v1/roots/{first}/diff/{second}``), page by page, each verified before it is yielded.
 
 Nested maps are not followed: a map inside a map is one target, which differs or does not.
 """

@@ -19,6 +19,7 @@ from coregw._core import __version__
 from coregw.errors import ERROR_CODES
 from coregw.gateway.docs.description import DESCRIPTION, JSON_LINES, Body, Description, Parameter
 from coregw.gateway.docs.examples import Example, all_examples
+from coregw.gateway.docs.schemas import body_schema, schemas_of, struct_reference
 from coregw.gateway.http.dispatch import HotRoute
 from coregw.messages import Error
 from coregw.messages.progress import Progress
@@ -37,8 +38,8 @@ _PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
     "digest": Parameter("The digest of a page's top node.", {"type": "string", "pattern": "^[0-9a-f]{64}$"}),
     "path": Parameter("Segments below a CID."),
     "root": Parameter("The CID of the caller-selected base root."),
-    "a": Parameter("The root of the first map."),
-    "b": Parameter("The root of the second map, of the same suite."),
+    "first": Parameter("The root of the first map."),
+    "second": Parameter("The root of the second map, of the same suite."),
     "scope": Parameter("The scope of the name: 1 to 128 of the characters `A-Za-z0-9._-`.", _NAME),
     "name": Parameter("The name of a published root in its scope: 1 to 128 of the characters `A-Za-z0-9._-`.", _NAME),
 }
@@ -125,7 +126,7 @@ def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
             description: Description = described[method] if isinstance(described, Mapping) else described
             name = handler.name or handler.handler_name
             if len(handler.http_methods) > 1:
-                name = f"{method.lower()}_{name}"
+                name = f"{method.lower()}_{name.removeprefix('get_')}"
             yield Operation(method, path, description.operation_id or name, handler.fn.__module__, description)
 
 
@@ -146,6 +147,8 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _AB
         structs |= {kind.__name__: kind for kind in named}
         tags[each.tag] = each.about_tag
     names = {each.operation.name for each in operations}
+    shown = {code for each in operations for code in each.general_examples}
+    needs_token = any(each.needs_token for each in operations)
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -153,15 +156,20 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _AB
             "version": __version__,
             "description": about,
             "license": {"name": "MIT", "identifier": "MIT"},
+            "contact": {"name": "coregw", "url": "https://github.com/coregw/coregw"},
         },
+        "servers": [{"url": "/", "description": "The gateway that serves this document."}],
+        "security": [],
         "tags": [{"name": name, "description": about} for name, about in sorted(tags.items())],
         "paths": paths,
         "components": {
-            "schemas": _schemas(list(structs.values())),
+            "schemas": schemas_of(structs.values()),
             "examples": {
-                code: {"value": {"error": code, "message": each.meaning}} for code, each in ERROR_CODES.items()
+                code: {"value": {"error": code, "message": each.meaning}}
+                for code, each in ERROR_CODES.items()
+                if code in shown
             },
-            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
+            **({"securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}}} if needs_token else {}),
         },
     }
     if about is not MANAGEMENT:
@@ -179,6 +187,8 @@ class _DocumentedOperation:
         self.about_tag = (sys.modules[operation.module].__doc__ or "").partition("\n")[0].replace("``", "`")
         self._examples: list[Example] = [each for each in all_examples() if each.operation == operation.name]
         self._path_parameters = re.findall(r"\{(\w+)\}", operation.path)
+        self.needs_token = "unauthorized" in operation.description.codes
+        self.general_examples: set[str] = set()
 
     def document(self) -> dict[str, Any]:
         """Return the operation object."""
@@ -186,16 +196,22 @@ class _DocumentedOperation:
             "operationId": self.operation.name,
             "tags": [self.tag],
             "summary": self._description.summary,
+            "description": self._about(),
             "responses": {**self._successes(), **self._errors()},
         }
         if parameters := self._parameters():
             documented["parameters"] = parameters
-        if "unauthorized" in self._description.codes:
+        if self.needs_token:
             documented["security"] = [{_BEARER: []}]
         if self._description.request is not None:
             content = self._request_content(self._description.request)
             documented["requestBody"] = {"required": self._description.is_body_required, "content": content}
         return documented
+
+    def _about(self) -> str:
+        """Return the summary, and the error codes that are the operation's own."""
+        codes = ", ".join(f"`{code}` ({ERROR_CODES[code].status})" for code in self._description.codes)
+        return f"{self._description.summary}\n\nErrors of its own: {codes}." if codes else self._description.summary
 
     def _request_content(self, body: Body) -> dict[str, Any]:
         """Return the content of the request body. In another media type than JSON, an example is text."""
@@ -267,6 +283,7 @@ class _DocumentedOperation:
             shown = self._answers(status)
             shown_codes = {each.code for each in self._examples}
             general = {code: {"$ref": f"#/components/examples/{code}"} for code in codes if code not in shown_codes}
+            self.general_examples |= general.keys()
             documented["content"] = _content(Error, shown | general)
         return documented
 
@@ -291,8 +308,8 @@ def _content(body: Body, examples: Mapping[str, object]) -> dict[str, Any]:
     """Return the content of a body: JSON of a struct, or bytes of a media type."""
     shown = {"examples": examples} if examples else {}
     if isinstance(body, str):
-        return {body: {**shown}}
-    refs = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _structs_of(body)]
+        return {body: {"schema": body_schema(body), **shown}}
+    refs = [struct_reference(kind) for kind in _structs_of(body)]
     return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}, **shown}}
 
 
@@ -303,18 +320,9 @@ def _lines(result: type[msgspec.Struct]) -> dict[str, Any]:
         "oneOf": [
             {
                 "type": "object",
-                "properties": {name: {"$ref": f"#/components/schemas/{kind.__name__}"}},
+                "properties": {name: struct_reference(kind)},
                 "required": [name],
             }
             for name, kind in members.items()
         ]
     }
-
-
-def _schemas(structs: list[type[msgspec.Struct]]) -> dict[str, Any]:
-    """Return the schemas of all structs and of what they refer to. ``profile`` is always sent, so it is required."""
-    _, schemas = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
-    for schema in schemas.values():
-        if "profile" in schema.get("properties", {}) and "profile" not in schema["required"]:
-            schema["required"].insert(0, "profile")
-    return dict(sorted(schemas.items()))

@@ -21,7 +21,7 @@ _LIMIT: Final = re.compile("[1-9][0-9]{0,3}")
 
 
 @get(
-    "/v1/roots/{a:str}/diff/{b:str}",
+    "/v1/roots/{first:str}/diff/{second:str}",
     opt={
         DESCRIPTION: Description(
             "Lists all differences between two maps of one suite, page by page, with a pruned tree of each as proof.",
@@ -37,11 +37,11 @@ _LIMIT: Final = re.compile("[1-9][0-9]{0,3}")
         )
     },
 )
-async def diff(request: Request[Any, Any, Any], a: FromPath[str], b: FromPath[str]) -> Reply:
-    """``GET /v1/roots/{a}/diff/{b}``."""
+async def diff(request: Request[Any, Any, Any], first: FromPath[str], second: FromPath[str]) -> Reply:
+    """``GET /v1/roots/{first}/diff/{second}``."""
     given = query_parameters(request.scope, "prefix", "after", "limit")
     engine = Gateway.of(request).engine
-    return json_reply(await engine.diff(a, b, given.get("prefix", ""), given.get("after"), _limit(given)))
+    return json_reply(await engine.diff(first, second, given.get("prefix", ""), given.get("after"), _limit(given)))
 
 
 def _limit(given: dict[str, str]) -> int:

@@ -1,0 +1,139 @@
+"""Clients that others' generators make from the OpenAPI documents. They compile, and call a gateway.
+
+`make test-openapi` installs the generators; without them, these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx2
+import pytest
+
+import serving
+from coregw.plants.openapi import document as plant_document
+
+FOLDER = Path(__file__).parent
+TOOLS = os.environ.get("COREGW_TEST_OPENAPI", "")
+"""A folder with the npm packages of `package.json`."""
+
+pytestmark = pytest.mark.skipif(not TOOLS, reason="run by `make test-openapi`")
+
+COUNTER_EXAMPLES = {"no-invalid-media-type-examples", "no-invalid-parameter-examples"}
+"""Rules that examples of refused requests break on purpose."""
+
+NEVER_SUCCEEDS = "operation-2xx-response"
+"""The rule that the paths below a raw block break: they are always refused."""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Process]:
+    with serving.process(tmp_path_factory.mktemp("openapi") / "data", serving.ADMIN) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, running: serving.Process) -> Path:
+    """A folder with both documents, and the npm packages."""
+    made = tmp_path_factory.mktemp("generated")
+    (made / "gateway.json").write_bytes(httpx2.get(f"{running.url}/openapi.json").content)
+    (made / "plants.json").write_bytes(plant_document())
+    (made / "node_modules").symlink_to(Path(TOOLS) / "node_modules")
+    (made / "package.json").write_text('{"type": "module"}', "utf-8")
+    return made
+
+
+def run(folder: Path, *command: object) -> str:
+    """Run a command in the folder. Returns what it prints."""
+    done = subprocess.run(
+        [str(each) for each in command], cwd=folder, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["gateway", "plants"])
+def test_redocly_finds_only_examples_of_refused_requests(folder: Path, name: str) -> None:
+    found = subprocess.run(
+        ["node_modules/.bin/redocly", "lint", f"{name}.json", "--format=json", "--max-problems=1000"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"},
+    )
+    report: dict[str, Any] = json.loads(found.stdout[found.stdout.index("{") :])
+    assert report["totals"]["errors"] == 0
+    document = json.loads((folder / f"{name}.json").read_bytes())
+    for problem in report["problems"]:
+        pointer = problem["location"][0]["pointer"]
+        if problem["ruleId"] == NEVER_SUCCEEDS:
+            assert pointer.startswith("#/paths/~1ipfs~1{cid}~1{path}/")
+        else:
+            assert problem["ruleId"] in COUNTER_EXAMPLES
+            assert is_refused(document, pointer), problem
+
+
+def is_refused(document: dict[str, Any], pointer: str) -> bool:
+    """Whether the example at a JSON pointer of an operation gets an error."""
+    places = [each.replace("~1", "/").replace("~0", "~") for each in pointer.removeprefix("#/").split("/")]
+    operation = document["paths"][places[1]][places[2]]
+    name = places[places.index("examples") + 1]
+    return any(
+        name in content.get("examples", {})
+        for status, response in operation["responses"].items()
+        if int(status) >= 400
+        for content in response["content"].values()
+    )
+
+
+def test_typescript_compiles_and_calls(folder: Path, running: serving.Process) -> None:
+    run(folder, "node_modules/.bin/openapi-typescript", "gateway.json", "--output", "gateway.ts")
+    run(folder, "node_modules/.bin/openapi-typescript", "plants.json", "--output", "plants.ts")
+    shutil.copy(FOLDER / "calls.ts", folder)
+    options = ["--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom,dom.iterable"]
+    run(folder, "node_modules/.bin/tsc", *options, "calls.ts", "plants.ts")
+    assert json.loads(run(folder, "node", "calls.js", running.url)) == {
+        "target": "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq",
+        "kinds": ["map_step"],
+        "differences": 0,
+        "absent": "path_not_found",
+    }
+
+
+@pytest.fixture
+def generated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The package that openapi-python-client makes of the gateway's document."""
+    generate = [sys.executable, "-m", "openapi_python_client", "generate", "--overwrite", "--fail-on-warning"]
+    run(folder, *generate, "--path", "gateway.json", "--output-path", "python", "--config", FOLDER / "generator.yaml")
+    monkeypatch.syspath_prepend(folder / "python")
+    return importlib.import_module("coregw_client")
+
+
+def test_python_calls(generated: ModuleType, running: serving.Process) -> None:
+    models = importlib.import_module("coregw_client.models")
+    file = importlib.import_module("coregw_client.types").File
+    with generated.Client(base_url=running.url) as client:
+
+        def call(name: str, **arguments: object) -> Any:  # noqa: ANN401 - a struct that was generated
+            return importlib.import_module(f"coregw_client.api.{name}").sync(client=client, **arguments)
+
+        cid = call("cas.put_payload", body=file(payload=b"hello"), codec="raw").cid
+        root = call("roots.create_root", body=models.ArcMap.from_dict({"arcs": {"docs/readme": cid}})).root
+        asked = {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["docs", "readme"]}
+        resolved = call("resolve.resolve", body=models.ResolveRequest.from_dict(asked))
+        assert (resolved.target, [each.kind.value for each in resolved.prooflist.steps]) == (cid, ["map_step"])
+        assert call("diff.diff", first=root, second=root).entries == []
+        assert call("cas.get_payload", cid=cid).payload.read() == b"hello"
+        absent = call("resolve.resolve", body=models.ResolveRequest.from_dict(asked | {"segments": ["missing"]}))
+        assert absent.error == "path_not_found"
