@@ -1322,7 +1322,7 @@ class Operation:
     since: int | None
     """The store's time when its first pages were put without a root record; the driver sets it."""
     busy_seconds: float
-    """The time that `poll` has taken so far, in seconds."""
+    """The time that `poll` has taken so far, in seconds, without waiting for the GIL."""
     @staticmethod
     def resolve(cache: PageCache, request: bytes) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.

@@ -23,6 +23,10 @@ class Target:
     """The CID of a large payload."""
     root: str
     """A root with many paths."""
+    sequence: str
+    """A list of 10,000 elements."""
+    long_keys: str
+    """A map of 1,000 long paths."""
 
 
 Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter, Target, random.Random], Awaitable[None]]
@@ -46,7 +50,7 @@ async def _attack(attack: Attack, target: Target, rng: random.Random, stop: asyn
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", target.port, local_addr=(ADDRESS, 0))
             await attack(reader, writer, target, rng)
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
             await asyncio.sleep(0.05)
         finally:
             if writer is not None:
@@ -128,6 +132,43 @@ async def long_queries(
         await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r")[0]))
 
 
+def _query(path: str, request: dict[str, object]) -> bytes:
+    body = json.dumps(request).encode()
+    return _head("POST", path, len(body)) + body
+
+
+async def _trickled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
+    """Ask for something once, and read it as slowly as the gateway permits."""
+    writer.write(request)
+    while await reader.read(64):
+        await asyncio.sleep(0.5)
+
+
+async def ranges(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, _: random.Random) -> None:
+    """The longest range of a list, asked for by all at once, when no page is cached."""
+    query = {"kind": "list_range", "start": 0, "end": 10_000}
+    request = {"profile": "core.read/v0alpha1", "root": target.sequence, "query": query}
+    await _trickled(reader, writer, _query("/v1/read", request))
+
+
+async def scans(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, _: random.Random) -> None:
+    """A listing of the longest paths, asked for by all at once, when no page is cached."""
+    request = {"profile": "core.scan/v0alpha1", "root": target.long_keys, "prefix": [], "limit": 1000}
+    await _trickled(reader, writer, _query("/v1/scan", request))
+
+
+async def abandoned(_: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, rng: random.Random) -> None:
+    """Requests of all kinds whose clients do not wait for responses, one after the other."""
+    arcs = json.dumps({"arcs": {f"{rng.randrange(1 << 40)}/{n}": target.large for n in range(1000)}}).encode()
+    root = _head("POST", "/v1/roots", len(arcs)) + arcs
+    upload = _head("POST", "/v1/cas", 300_000, "application/octet-stream") + bytes(300_000)
+    export = _head("GET", f"/v1/roots/{target.root}/car")
+    writer.write(rng.choice([root, root[: rng.randrange(50, len(root))], upload, export]))
+    async with asyncio.timeout(2):
+        await writer.drain()
+    await asyncio.sleep(rng.choice([0, 0.01]))
+
+
 async def many_objects(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, rng: random.Random
 ) -> None:
@@ -181,4 +222,7 @@ ATTACKS: dict[str, Attack] = {
     "many objects": many_objects,
     "malformed": malformed,
     "aborted": aborted,
+    "ranges": ranges,
+    "scans": scans,
+    "abandoned": abandoned,
 }

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # when it runs as the attackers' process
@@ -151,15 +151,17 @@ def _prepared(gateway: serving.Process) -> tuple[Target, _Honest]:
         large = client.put_payload(random.Random(1).randbytes(8 * _MIB))
         arcs = {f"{number % 10}/{number}": cid_of(b"%d" % number) for number in range(5000)}
         root = client.create_root(arcs)
+        sequence = client.create_list([cid_of(b"%d" % number) for number in range(10_000)])
+        long_keys = client.create_root({f"{number}/{'x' * 950}": cid_of(b"") for number in range(1000)})
     honest = _Honest(gateway.port, root)
     for number in range(30):  # before memory is measured
         assert honest.ask(random.Random(number)) is None
-    return Target(gateway.port, large, root), honest
+    return Target(gateway.port, large, root, sequence, long_keys), honest
 
 
 @contextmanager
 def _attackers(name: str, target: Target, connections: int, seed: int) -> Iterator[None]:
-    arguments = [name, str(target.port), target.large, target.root, str(connections), str(seed)]
+    arguments = [name, json.dumps(asdict(target)), str(connections), str(seed)]
     process = subprocess.Popen([sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"attacking\n"
@@ -189,15 +191,15 @@ def _memory(gateway: serving.Process) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
-async def _main(name: str, port: int, large: str, root: str, connections: int, seed: int) -> None:
+async def _main(name: str, target: Target, connections: int, seed: int) -> None:
     """The attackers' process: attacks until its stdin is closed."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin.fileno(), stop.set)
     print("attacking", flush=True)
-    await keep_attacking(ATTACKS[name], Target(port, large, root), connections, seed, stop)
+    await keep_attacking(ATTACKS[name], target, connections, seed, stop)
 
 
 if __name__ == "__main__":
-    _name, _port, _large, _root, _connections, _seed = sys.argv[1:]
-    asyncio.run(_main(_name, int(_port), _large, _root, int(_connections), int(_seed)))
+    _name, _target, _connections, _seed = sys.argv[1:]
+    asyncio.run(_main(_name, Target(**json.loads(_target)), int(_connections), int(_seed)))

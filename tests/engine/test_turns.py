@@ -13,8 +13,8 @@ import pytest
 
 import coregw
 from coregw.engine import Engine
-from coregw.engine.placement import MAX_KEPT_QUERIES
-from coregw.engine.turns import Turns, level_of, slice_seconds
+from coregw.engine.scheduling.placement import MAX_KEPT_QUERIES, MAX_LOADING_QUERIES
+from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -123,3 +123,22 @@ async def test_what_is_short_overtakes_what_is_long(limit: int, before: int) -> 
         await engine.close()
     assert answered.index(limit) < before
     assert set(answers[:DEAR]) == {long}  # also those that were dropped and started again
+
+
+async def test_few_cold_queries_read_their_pages_at_a_time() -> None:
+    """Hundreds that asked for the same long listing read and parsed its pages hundreds of times, all at once."""
+    store = MemoryStore()
+    makers = [Engine(store) for _ in range(2)]
+    await makers[0].create_root(json.dumps({"arcs": ARCS}).encode())
+    request = json.dumps(QUERY | {"limit": 1000}).encode()
+    expected = await makers[1].scan(request)
+    pages = makers[1].figures().pages_read
+    engine = Engine(store, worker_threads=1)
+    try:
+        answers = await asyncio.gather(*[engine.scan(request) for _ in range(DEAR)])
+        assert set(answers) == {expected}
+        assert pages > DEAR
+        assert engine.figures().pages_read <= MAX_LOADING_QUERIES * pages + DEAR  # each may look at the top page
+    finally:
+        for each in (engine, *makers):
+            await each.close()

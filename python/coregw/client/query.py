@@ -6,7 +6,6 @@ A `Query` is the exact bytes of a request. The clients send it; ``coregw verify`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -38,8 +37,7 @@ T = TypeVar("T")
 Absence = Literal["claimed", "proven", "result"]
 
 
-@dataclass(frozen=True, slots=True)
-class Query(Generic[T]):
+class Query(msgspec.Struct, Generic[T], frozen=True):
     """A request whose answer carries a proof.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 An operation of the extension does all work on trees, and says what it lacks (pages, root records, more time); the
 driver (`coregw.engine.driver`) supplies that. What is cached is answered on the event loop without a thread; long work
-runs in worker threads (`coregw.engine.placement`). Writes are ordered: pages, then root records, then the answer.
+runs in worker threads (`coregw.engine.scheduling`). Writes are ordered: pages, then root records, then the answer.
 
 HTTP, limits on bodies and status codes are the gateway's (``coregw.gateway``).
 """
@@ -27,8 +27,8 @@ try:
     from coregw.engine.driver import Driver
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
-    from coregw.engine.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight, verify_weight
     from coregw.engine.publications import Publications
+    from coregw.engine.scheduling.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight, verify_weight
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
@@ -173,8 +173,7 @@ class Engine:
         return await self._answer(Operation.scan, request)
 
     async def _answer(self, operation: Callable[[PageCache, bytes], Operation], request: bytes) -> bytes:
-        size = len(request)
-        return await self._driver.answer(partial(operation, self._cache, request), size, size)
+        return await self._driver.answer(partial(operation, self._cache, request), len(request))
 
     async def diff(self, a: str, b: str, prefix: str, after: str | None, limit: int) -> bytes:
         """Return one page of the differences between two maps, with their proofs, as JSON. O(differences x depth).
@@ -192,7 +191,7 @@ class Engine:
             RootNotFound: If the store does not hold one of the roots.
             Unavailable, StoreDamaged: As `resolve`.
         """
-        return await self._driver.answer(partial(Operation.diff, self._cache, a, b, prefix, after, limit), 0, 0)
+        return await self._driver.answer(partial(Operation.diff, self._cache, a, b, prefix, after, limit), 0)
 
     async def resolve_batch(self, request: bytes) -> bytes:
         """Answer a batch of resolves of one root, which share what is fetched.
@@ -203,7 +202,7 @@ class Engine:
                 outcome of its path alone.
         """
         start = partial(Operation.resolve_batch, self._cache, request, self._batch_answer_bytes)
-        return await self._driver.answer(start, len(request), batch_weight(request))
+        return await self._driver.answer(start, batch_weight(request))
 
     async def check_complete(self, root: str) -> bytes:
         """Return whether a root is held completely, as JSON. A positive answer is durable.

@@ -23,18 +23,20 @@ from typing import Final, ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.pages import PageReads
-from coregw.engine.placement import (
+from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.engine.scheduling.placement import (
     HEAVY_BODY_BYTES,
     MAX_CHANGES,
     MAX_KEPT_QUERIES,
+    MAX_LOADING_QUERIES,
     MAX_LOOP_BYTES,
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
     mutation_weight,
 )
-from coregw.engine.roots import COMPLETE, INCOMPLETE
-from coregw.engine.turns import Turns, level_of, slice_seconds
+from coregw.engine.scheduling.queries import Query, QueryPlaces
+from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
 from coregw.errors import CoregwError, RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 
@@ -72,8 +74,8 @@ class Driver:
         self._turns = Turns(worker_threads)
         self._heavy = asyncio.Semaphore(heavy_requests)
         self._changes = asyncio.Semaphore(MAX_CHANGES)
-        self._long = asyncio.Semaphore(long_queries)
-        self._kept = 0  # queries that wait for a place with what they have found
+        self._loading = QueryPlaces(MAX_LOADING_QUERIES, 0)
+        self._long = QueryPlaces(long_queries, MAX_KEPT_QUERIES)
         self._max_nodes = max_nodes
         self._seconds = seconds
         self.page_reads = PageReads(store)
@@ -101,16 +103,15 @@ class Driver:
             return nullcontext()
         return self._heavy if len(request) > HEAVY_BODY_BYTES else self._changes
 
-    async def answer(self, start: Callable[[], Operation], size: int, weight: int) -> bytes:
+    async def answer(self, start: Callable[[], Operation], weight: int) -> bytes:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
 
-        One that has not ended after its first turn needs a place, of which there are few, since what it has found takes
-        memory. If many wait already, for a turn or a place, it is dropped, and starts again when it has one: so a short
-        query need not wait for places, and most of the long ones that wait take no memory.
+        What it finds takes memory, so it needs a place to read many pages, and another after its first turn. If many
+        wait already, for a turn or a place, it is dropped, and starts again when it has one. So a short query does not
+        wait for the places of long ones, and most of those that wait hold nothing but their requests.
 
         Args:
             start: Makes the query.
-            size: What `start` parses, in bytes.
             weight: The work of the query, in bytes.
 
         Raises:
@@ -118,46 +119,42 @@ class Driver:
             Unavailable: If it takes longer than ``seconds``.
         """
         self._refresh_held()
+        query = Query(start, self._max_nodes)
         on_loop = weight <= MAX_LOOP_BYTES
-        operation: Operation | None = None
-        polled: bytes | Need | None = None
         if on_loop:
-            operation = self._limited(start())
-            polled = operation.poll(self._budget)
+            polled = query.begin(self._budget)
             if isinstance(polled, bytes):  # as of most queries: nothing is awaited, so no timeout is needed
                 return polled
+            if polled.budget and self.jobs > MAX_KEPT_QUERIES:
+                query.drop()
         async with self._in_time():
-            if operation is None or (isinstance(polled, Need) and polled.budget and self.jobs > MAX_KEPT_QUERIES):
-                operation, polled = self._limited(await self.call(size, start)), None
-            polled = await self.advance(operation, polled, on_loop=on_loop, max_level=0, is_query=True)
-            if isinstance(polled, bytes):
-                return polled
-            if self._kept < MAX_KEPT_QUERIES:
-                self._kept += 1
-            else:
-                operation = None
-            try:
-                await self._long.acquire()
-            finally:
-                self._kept -= operation is not None
-            try:
-                if operation is None:
-                    operation, polled = self._limited(await self.call(size, start)), None
-                return _response(await self.advance(operation, polled, is_query=True))
-            finally:
-                self._long.release()
+            await self._resume(query, on_loop, max_level=0, max_pages=MAX_LOOP_PAGES)
+            if _needs_pages(query.polled):
+                async with self._loading.occupy(query):
+                    await self._resume(query, on_loop, max_level=0)
+            if isinstance(query.polled, Need):
+                async with self._long.occupy(query):
+                    await self._resume(query, on_loop=False)
+        return _response(query.polled)
 
-    def _limited(self, query: Operation) -> Operation:
-        query.limit_nodes(self._max_nodes)
-        return query
+    async def _resume(
+        self, query: Query, on_loop: bool, max_level: float = math.inf, max_pages: float = math.inf
+    ) -> None:
+        """Continue a query, or begin it in a turn if it was dropped; the limits are those of `advance`."""
+        if query.operation is None:
+            await self.in_worker(query.begin_turn, self._budget * WORKER_BUDGET_FACTOR)
+        assert query.operation is not None  # noqa: S101 - it has begun
+        query.polled = await self.advance(
+            query.operation, query.polled, on_loop=on_loop, max_level=max_level, max_pages=max_pages, is_query=True
+        )
 
     async def drive(self, operation: Operation, weight: int) -> bytes:
         """Drive a change to its response.
 
         Args:
             operation: The operation.
-            weight: Its work, in bytes of a query (`coregw.engine.placement`). It may do much for all its coordinates at
-                once, so heavy work starts in a worker thread.
+            weight: Its work, in bytes of a query (`coregw.engine.scheduling.placement`). It may do much for all its
+                coordinates at once, so heavy work starts in a worker thread.
 
         Raises:
             Unavailable: If it takes longer than ``seconds``, writing aside.
@@ -197,6 +194,7 @@ class Driver:
         deadline: asyncio.Timeout | None = None,
         read: ReadSpan | None = None,
         max_level: float = math.inf,
+        max_pages: float = math.inf,
         is_query: bool = False,
     ) -> bytes | Need:
         """Drive an operation to its response, or to a need for output or payloads, which the caller meets.
@@ -208,6 +206,7 @@ class Driver:
             deadline: Cleared when something is written: a write is not given up halfway.
             read: Reads spans of the CAR that is imported.
             max_level: The need for a budget is returned when the operation has run for longer than this level.
+            max_pages: The need for more pages than these is returned.
             is_query: Whether it reads the trees of the roots about which it asks.
         """
         if polled is None:
@@ -221,7 +220,9 @@ class Driver:
                 sizes = await self._store.renew(Stored.ROOTS, roots)
                 pairs = zip(roots, sizes, strict=True)
                 operation.supply_roots([size is not None and root not in self._incomplete for root, size in pairs])
-            elif polled.pages is not None:
+            elif (pages := polled.pages) is not None:
+                if len(pages) > max_pages:
+                    return polled
                 await self._load_pages(operation, polled, top_pages)
                 top_pages = {}
             elif (trees := polled.store) is not None:
@@ -380,8 +381,12 @@ class Driver:
             del call
 
 
-def _response(polled: bytes | Need) -> bytes:
-    if isinstance(polled, Need):
+def _needs_pages(polled: bytes | Need | None) -> bool:
+    return isinstance(polled, Need) and polled.pages is not None
+
+
+def _response(polled: bytes | Need | None) -> bytes:
+    if not isinstance(polled, bytes):
         raise TypeError(f"only a caller of `advance` can meet {polled!r}")
     return polled
 

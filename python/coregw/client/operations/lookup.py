@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from coregw import _core
 from coregw.client.exchange import Answer, Call, unproven
-from coregw.client.operations.steps import Steps, in_context
+from coregw.client.operations.steps import Steps, located
 from coregw.client.query import CidLike, PathLike, Proven, Query, read_index, read_key, read_range
 from coregw.client.settings import ClientSettings
-from coregw.errors import IndexNotFound, PathNotFound, UnprovenAbsence
+from coregw.errors import IndexNotFound, PathNotFound, ProofError, UnprovenAbsence
 
 __all__ = ["index_target", "key_target", "prove", "range_outcome", "value", "verified"]
 
@@ -55,8 +55,10 @@ def value(settings: ClientSettings, query: Query[T]) -> Steps[T]:
 
 def verified(query: Query[T], result: bytes) -> T:
     """Return the value that a result proves. Raises `ProofError`, prefixed with the query, if it is not proven."""
-    with in_context(query.what):
+    try:
         return query.verify(query.request, result)
+    except ProofError as error:
+        raise located(query.what, error) from None
 
 
 def key_target(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[str]:

@@ -14,7 +14,7 @@ from coregw import _core
 from coregw.client.exchange import Answer, Call
 from coregw.errors import CoregwError, InvalidInput, ProofError
 
-__all__ = ["Item", "Steps", "Stream", "check_same_cid", "in_context", "resume"]
+__all__ = ["Item", "Steps", "Stream", "check_same_cid", "in_context", "located", "resume"]
 
 T = TypeVar("T")
 Y = TypeVar("Y")
@@ -60,8 +60,13 @@ def in_context(what: str) -> Iterator[None]:
     try:
         yield
     except ProofError as error:
-        why = error.message.removeprefix("not proven: ")  # the exception's class says so already
-        raise ProofError(f"{what}: {why}", check=error.check, step=error.step, offset=error.offset) from None
+        raise located(what, error) from None
+
+
+def located(what: str, error: ProofError) -> ProofError:
+    """Return the error with what was requested before its message."""
+    why = error.message.removeprefix("not proven: ")  # the exception's class says so already
+    return ProofError(f"{what}: {why}", check=error.check, step=error.step, offset=error.offset)
 
 
 def check_same_cid(what: str, claimed: str, computed: str) -> None:

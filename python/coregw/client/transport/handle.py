@@ -49,6 +49,10 @@ _PROXY_REFUSED: Final = "CONNECT tunnel failed"
 _CREDENTIALS: Final = re.compile(r"\S*@")
 """What may be credentials in libcurl's messages: it quotes the address of a proxy that it can't use."""
 
+_BLANK: Final = frozenset((b"\r\n", b"\n"))
+
+_READ_HEADERS: Final = {name.encode(): name for name in ("content-encoding", "content-length", "retry-after")}
+
 # Failures of a callback: it keeps its exception, or a signal handler raised before the callback's first instruction.
 _CALLBACK_FAILED: Final = frozenset({pycurl.E_WRITE_ERROR, pycurl.E_READ_ERROR, pycurl.E_ABORTED_BY_CALLBACK})
 
@@ -259,7 +263,7 @@ class Handle:
 
     def _on_line(self, line: bytes) -> int | None:
         self._lines.append(line)
-        return None if line.strip() else self._processed()
+        return self._processed() if line in _BLANK else None
 
     def _on_received(self, chunk: bytes) -> int | None:
         self._received.append(chunk)
@@ -276,12 +280,13 @@ class Handle:
 
 
 def _parsed(lines: list[bytes]) -> tuple[int, dict[str, str]]:
-    """Return the status and the headers of a head. libcurl has checked their form."""
+    """Return the status, and those headers of a head that `Attempt.start` reads. libcurl has checked their form."""
     words = lines[0].split(None, 2) if lines else []
     status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
     headers: dict[str, str] = {}
     for line in lines[1:]:
-        name, _, value = line.decode("latin-1").partition(":")
-        name, value = name.strip().lower(), value.strip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        key, _, rest = line.partition(b":")
+        if (name := _READ_HEADERS.get(key.strip().lower())) is not None:
+            value = rest.decode("latin-1").strip()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return status, headers

@@ -18,7 +18,8 @@ Besides this module and its parts, `coregw.gateway.http.deadlines` and `coregw.g
 - ``RequestResponseCycle``: ``disconnected``, ``flow``, ``keep_alive``, ``message_event``, ``response_complete``,
   ``response_started``, ``scope`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
 - ``STATUS_LINE``;
-- ``uvicorn.Server``: `startup`, `capture_signals` and `handle_exit` (in `coregw.gateway.http.server`).
+- ``uvicorn.Server``: `startup`, `shutdown`, `capture_signals`, `handle_exit`, ``lifespan`` and ``server_state`` (in
+  `coregw.gateway.http.server`).
 """
 
 from __future__ import annotations

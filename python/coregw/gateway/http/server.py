@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from coregw.gateway.http.connection import GatewayProtocol, Refusal, protocol_for
+from coregw.gateway.limits.accepting import Acceptor
 from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
 
     from litestar.types import ASGIApp
 
-__all__ = ["ACCEPTS_AT_ONCE", "HttpServer"]
-
-
-ACCEPTS_AT_ONCE: Final = 16
-"""Connections that are accepted in one event loop iteration.
-
-uvloop accepts one on each listening socket, so each is duplicated. With one, a client would wait for as many iterations
-as there are connections before its own, each of which does all work that is due.
-"""
+__all__ = ["HttpServer"]
 
 
 class HttpServer(uvicorn.Server):
@@ -55,14 +48,25 @@ class HttpServer(uvicorn.Server):
         super().__init__(_config(settings, app, protocol))
         self.shared: Final = protocol.shared
         """What its connections share."""
+        self._protocol = protocol
+        self._acceptors: list[Acceptor] = []
         self._on_ready = on_ready
         self._handles_signals = handles_signals
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections on the sockets, and call back."""
-        given = sockets or []
-        await super().startup([*given, *(each.dup() for each in given for _ in range(ACCEPTS_AT_ONCE - 1))])
+        await super().startup([])
+        self._acceptors = [Acceptor(each, self._create_protocol, self.config.backlog) for each in sockets or []]
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, close the sockets, and finish the requests in flight."""
+        for acceptor in self._acceptors:
+            await acceptor.close()
+        await super().shutdown(sockets)
+
+    def _create_protocol(self) -> GatewayProtocol:
+        return self._protocol(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -32,7 +32,7 @@ pub struct Operation {
     /// The store's time when its first pages were put without a root record; the driver sets it.
     #[pyo3(get, set)]
     since: Option<u64>,
-    /// The time that `poll` has taken so far.
+    /// The time that `poll` has taken so far, without waiting for the GIL.
     busy: Duration,
 }
 
@@ -53,17 +53,13 @@ impl Operation {
         Ok(Self::new(operation, true))
     }
 
-    fn poll_until<'py>(
-        &mut self,
-        py: Python<'py>,
-        budget: u64,
-        began: Instant,
-        most: Duration,
-    ) -> PyResult<Polled<'py>> {
+    fn poll_for<'py>(&mut self, py: Python<'py>, budget: u64, most: Duration) -> PyResult<Polled<'py>> {
         let mut detached_budget = budget;
         if self.starts_attached {
+            let began = Instant::now();
             let operation = self.operation();
             let progress = call(|| operation.poll(budget.min(MAX_ATTACHED_NODES)))?;
+            self.busy += began.elapsed();
             // What is longer than this stays detached: the rest of its work may come all at once.
             self.starts_attached = !is_spent(&progress);
             detached_budget = budget.saturating_sub(MAX_ATTACHED_NODES);
@@ -73,13 +69,17 @@ impl Operation {
         }
         let operation = self.operation();
         let task = || {
+            let began = Instant::now();
             let mut progress = operation.poll(detached_budget)?;
             while is_spent(&progress) && began.elapsed() < most {
                 progress = operation.poll(budget)?;
             }
-            Ok(progress)
+            Ok((progress, began.elapsed()))
         };
-        Ok(Polled::of(py, detach::run(py, Work::Unbounded, task)?))
+        // The time until the GIL is free again is not the operation's.
+        let (progress, took) = detach::run(py, Work::Unbounded, task)?;
+        self.busy += took;
+        Ok(Polled::of(py, progress))
     }
 
     fn operation(&mut self) -> &mut ops::Operation {
@@ -274,13 +274,10 @@ impl Operation {
     ///     StoreDamaged: If stored trees are damaged.
     #[pyo3(signature = (budget, seconds = 0.0))]
     fn poll<'py>(&mut self, py: Python<'py>, budget: u64, seconds: f64) -> PyResult<Polled<'py>> {
-        let began = Instant::now();
-        let result = self.poll_until(py, budget, began, Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        self.busy += began.elapsed();
-        result
+        self.poll_for(py, budget, Duration::try_from_secs_f64(seconds).unwrap_or_default())
     }
 
-    /// The time that `poll` has taken so far, in seconds.
+    /// The time that `poll` has taken so far, in seconds, without waiting for the GIL.
     #[getter]
     fn busy_seconds(&self) -> f64 {
         self.busy.as_secs_f64()

@@ -11,6 +11,7 @@ __all__ = [
     "HEAVY_BODY_BYTES",
     "MAX_CHANGES",
     "MAX_KEPT_QUERIES",
+    "MAX_LOADING_QUERIES",
     "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
     "MUTATION_NODES_FACTOR",
@@ -36,9 +37,12 @@ MAX_CHANGES: Final = 16
 MAX_KEPT_QUERIES: Final = 32
 """So many long queries wait for a turn, or a place, with what they have found; others start again."""
 
+MAX_LOADING_QUERIES: Final = 8
+"""So many queries read and parse more than `MAX_LOOP_PAGES` pages at once; others find them in the cache afterwards."""
+
 WORKER_BUDGET_FACTOR: Final = 4
 """A poll in a worker thread has this many times the budget of one on the event loop. The end of a slice of time
-(`coregw.engine.turns`) is noticed between two."""
+(`coregw.engine.scheduling.turns`) is noticed between two."""
 
 SPANS_PER_VISIT: Final = 64
 """Spans of a spooled CAR (1 MiB in all) that are read in one visit of a worker thread."""

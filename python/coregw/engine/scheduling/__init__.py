@@ -1,0 +1,1 @@
+"""When and where the engine works: thresholds (`placement`), turns in worker threads (`turns`), places (`queries`)."""
