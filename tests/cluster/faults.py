@@ -95,11 +95,13 @@ class _Harness:
         figures: dict[str, object] = {"seed": seed, "faults": dict(self._kinds), "acknowledged": acknowledged}
         figures |= self._verdict.figures()
         figures |= {"false answers": len(self._ledger.false), "reads verified": self._watch.reads}
+        figures |= {"unanswered with a list of gateways": len(self._watch.unanswered)}
         figures |= {"failures": dict((self._load.failures + self._watch.failures).most_common())}
         figures |= {"cuts": sum(proxy.cuts for proxy in self._cluster.network.proxies)}
         figures |= {f"{name} resumed s": max(times) for name, times in self._resumed.items()}
-        is_ok = self._verdict.is_clean and not self._ledger.false and acknowledged > 0 and self._watch.reads > 0
-        return Report("cluster", is_ok, figures, [*self._ledger.false[:5], *self._verdict.examples()])
+        contradictions = [*self._ledger.false, *self._watch.unanswered]
+        is_ok = self._verdict.is_clean and not contradictions and acknowledged > 0 and self._watch.reads > 0
+        return Report("cluster", is_ok, figures, [*contradictions[:5], *self._verdict.examples()])
 
     def _until_resumed(self, probes: list[Probe], moment: float) -> None:
         deadline = time.monotonic() + 60

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import serving
-from proxy import Proxy, proxy_of
+from network import Proxy, proxy_of
 from servers import Bucket, Postgres, bucket, folder, free_port, postgres_binaries, unprivileged
 
 T = TypeVar("T")

@@ -53,11 +53,13 @@ class Watch:
     Attributes:
         failures: Statuses and exceptions of requests that did not succeed.
         reads: The number of reads that were verified.
+        unanswered: What a client with a list of all gateways could not read, whichever of them it asked.
     """
 
     def __init__(self, ledger: Ledger, seed: int) -> None:
         self.failures: Counter[str] = Counter()
         self.reads = 0
+        self.unanswered: list[str] = []
         self._ledger = ledger
         self._seed = seed
         self._stopping = threading.Event()
@@ -70,7 +72,8 @@ class Watch:
         probes = [Probe(kind, url) for url in urls for kind in ("read", "write")]
         calls: list[Callable[[random.Random], None]] = [
             *(lambda rng, probe=probe: self._probe(probe, rng) for probe in probes),  # type: ignore[misc]
-            *(lambda rng, url=url: self._verify(url, rng) for url in urls),  # type: ignore[misc]
+            *(lambda rng, url=url: self._verify([url], rng) for url in urls),  # type: ignore[misc]
+            lambda rng: self._verify(urls, rng),
         ]
         threads = [
             threading.Thread(target=call, args=(random.Random(f"watch {self._seed} {number}"),), daemon=True)
@@ -132,9 +135,9 @@ class Watch:
             self.failures[f"read: {answer.status}"] += 1
         return answer.status == 200
 
-    def _verify(self, url: str, rng: random.Random) -> None:
-        """Read what was acknowledged, with a client that checks proofs."""
-        with Client(url, ClientSettings(attempts=1)) as client:
+    def _verify(self, urls: list[str], rng: random.Random) -> None:
+        """Read what was acknowledged, with a client that checks proofs; one that has a list asks the next gateway."""
+        with Client(urls, ClientSettings() if len(urls) > 1 else ClientSettings(attempts=1)) as client:
             while not self._stopping.wait(_PAUSE_SECONDS):
                 with self._ledger.lock:
                     held = [root for root, entry in self._ledger.roots.items() if entry.acknowledged is not None]
@@ -146,6 +149,8 @@ class Watch:
                 try:
                     found = str(client.read_key(root, key))
                 except CoregwError as error:
+                    if len(urls) > 1:
+                        self.unanswered.append(f"{type(error).__name__}: {error}")
                     self.failures[f"verified read: {error.code}"] += 1
                     if error.code not in _TOLD:
                         self._say(f"root {root}: {type(error).__name__}: {error}")

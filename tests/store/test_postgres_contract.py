@@ -8,7 +8,7 @@ import pytest
 
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.testing import CollectionContract, FullStoreContract, StoreContract
-from proxy import proxy_of
+from network import proxy_of
 from servers import Bucket, Postgres
 from store.postgres_support import new_schema, opened
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -19,7 +20,7 @@ from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.postgres.connections.errors import translated
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
-from proxy import Proxy, proxy_of
+from network import Proxy, proxy_of
 from servers import Bucket, Postgres, postgres, unprivileged
 from store.postgres_support import new_schema
 
@@ -300,7 +301,9 @@ async def test_garbage_is_collected_beside_the_writes_of_other_gateways(primary:
         assert one.expiries == two.expiries == collector.expiries
 
 
-async def test_a_gateway_notices_that_another_has_expired_roots(primary: Postgres) -> None:
+async def test_a_gateway_notices_in_one_round_that_another_has_expired_roots(
+    primary: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with gateways(primary, 2) as (one, two):
         await one.put({PAGES: [(A, b"page")], ROOTS: [(B, b"")]})
         await asyncio.sleep(0.003)
@@ -309,7 +312,16 @@ async def test_a_gateway_notices_that_another_has_expired_roots(primary: Postgre
             with pytest.raises(Unavailable, match="already"):
                 async with one.collect(0):
                     pass
-        assert await one.get(PAGES, [C]) == [None]  # a page is missing, so this gateway asks
+        read, rounds = one._database.read, 0
+
+        async def counted(*arguments: Any, **options: Any) -> list[Any]:  # noqa: ANN401
+            nonlocal rounds
+            rounds += 1
+            return await read(*arguments, **options)
+
+        monkeypatch.setattr(one._database, "read", counted)
+        assert await one.get(PAGES, [C]) == [None]  # a page is missing, and the answer says that roots have expired
+        assert rounds == 1
         assert one.expiries == two.expiries == 1
 
 

@@ -37,6 +37,8 @@ _GET: Final = {
     Table.ROOTS: "SELECT key, value FROM roots WHERE key = ANY ($1) AND dated >= (SELECT expired_before FROM state)",
     Table.RECORDS: "SELECT key, value FROM records WHERE key = ANY ($1)",
 }
+_GET_PAGES: Final = f"{_GET[Table.PAGES]} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
+"""Pages, and without a key how often roots have expired: a page may be missing since its root has expired."""
 _LIST: Final = {
     Table.PAGES: "SELECT key, value FROM pages WHERE",
     Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",
@@ -152,18 +154,18 @@ class PostgresStore:
         self._database.require_open()
         if not keys:
             return []
-        found: dict[bytes, bytes] = {}
+        found: dict[bytes | None, bytes] = {}
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             asked = keys[start : start + _KEYS_AT_ONCE]
             if table is Table.PAGES and self._replicas.is_used:
                 found.update((row[0], row[1]) for row in await self._replicas.read(_GET[table], asked))
                 asked = [key for key in asked if key not in found]
-            if asked:
-                found.update((row[0], row[1]) for row in await self._database.read(_GET[table], asked))
-        values = [found.get(key) for key in keys]
-        if table is Table.PAGES and None in values:
-            await self.refresh()  # it may be missing since its root has expired
-        return values
+            if asked and table is Table.PAGES:
+                found.update(await self._database.read(_GET_PAGES, asked))
+                self._note_expiries(int(found.pop(None)))
+            elif asked:
+                found.update(await self._database.read(_GET[table], asked))
+        return [found.get(key) for key in keys]
 
     async def put(
         self,

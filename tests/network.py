@@ -1,15 +1,19 @@
-"""A TCP proxy on loopback that delays, holds back and cuts connections, as a network between two machines may."""
+"""What is between a gateway and its database: proxies that delay, hold back and cut connections, or speak TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 _PIECE_BYTES = 1 << 16
 _SEEN_BYTES = 1 << 17
+_SSL_REQUEST = struct.pack(">II", 8, 80877103)  # of PostgreSQL's protocol, section 54.2.11
 
 
 @dataclass
@@ -112,3 +116,60 @@ async def proxy_of(target: int) -> AsyncIterator[Proxy]:
         for task in proxy.serving:
             task.cancel()
         await asyncio.gather(*proxy.serving, return_exceptions=True)
+
+
+@dataclass
+class TlsFront:
+    """What a PostgreSQL server that takes nothing but TLS is to its clients, in front of one that has none.
+
+    Attributes:
+        port: Where it listens.
+        sessions: How many TLS sessions began.
+    """
+
+    port: int
+    target: int
+    context: ssl.SSLContext
+    sessions: int = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection: its first message has to be an SSLRequest."""
+        try:
+            if await reader.readexactly(len(_SSL_REQUEST)) != _SSL_REQUEST:
+                return
+            writer.write(b"S")
+            await writer.start_tls(self.context)
+            self.sessions += 1
+            there_reader, there = await asyncio.open_connection("127.0.0.1", self.target)
+            try:
+                pipes = [asyncio.ensure_future(_pipe(*pair)) for pair in ((reader, there), (there_reader, writer))]
+                await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
+                for pipe in pipes:
+                    pipe.cancel()
+                await asyncio.gather(*pipes, return_exceptions=True)
+            finally:
+                there.transport.abort()
+        except (OSError, asyncio.IncompleteReadError):  # a client that does not trust the certificate, or has gone
+            return
+        finally:
+            writer.transport.abort()
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_PIECE_BYTES):
+        writer.write(data)
+        await writer.drain()
+
+
+@asynccontextmanager
+async def tls_front(target: int, certificate: Path) -> AsyncIterator[TlsFront]:
+    """Run a `TlsFront`. The key of the certificate is in the file with the suffix ``.key``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, f"{certificate}.key")
+    front = TlsFront(0, target, context)
+    server = await asyncio.start_server(front.serve, "127.0.0.1", 0)
+    front.port = server.sockets[0].getsockname()[1]
+    try:
+        yield front
+    finally:
+        server.close()
