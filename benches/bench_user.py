@@ -115,8 +115,8 @@ def ratio(ours: list[float], theirs: list[float]) -> float:
 
 
 def measure_memory(args: argparse.Namespace) -> None:
-    """Seconds and peak memory of adding many small files; nothing is recorded."""
-    figures = report.Report("user", "Adding many small files", args, ("Files of 10 to 100 bytes; one round.",))
+    """Seconds and peak memory of many small files, in and out; nothing is recorded."""
+    figures = report.Report("user-many", "Many small files in and out", args, ("Files of 10 to 100 bytes; one round.",))
     with tempfile.TemporaryDirectory(dir=report.REPOSITORY / "target") as folder:
         measure_many(figures, args.many, Path(folder))
     figures.finish()

@@ -1,4 +1,4 @@
-"""Adding very many small files: seconds and peak memory, of coregw's client and gateway and of restic."""
+"""Very many small files in and out: seconds and peak memory, of coregw's client and gateway and of restic."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def measured(tool: Tool) -> Iterator[Measured]:
 
 
 def measure_many(figures: report.Report, count: int, folder: Path) -> None:
-    """Add many files, add them again, and add them with one changed; report all figures."""
+    """Add many files, add them again, add them with one changed, and get them; report all figures."""
     tree = many_files(count)
     changed = next(tree.glob("folder-00000/*7.txt"))
     before, status = changed.read_bytes(), changed.stat()
@@ -102,6 +102,9 @@ def measure_many(figures: report.Report, count: int, folder: Path) -> None:
                 with measured(tool) as found:
                     tool.add()
                 _report(figures, tool, f"{count:,} files, {job}", found)
+            with measured(tool) as found:
+                tool.get(tool.folder / "restored")
+            _report(figures, tool, f"{count:,} files, get", found)
         finally:
             changed.write_bytes(before)
             os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
