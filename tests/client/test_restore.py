@@ -198,6 +198,7 @@ def test_a_tree_with_too_many_entries_is_refused(gateway: str, client: Client, s
         anyio.run(run, 40)
     assert names(tmp_path) == []
     assert anyio.run(run, 41).files == 20
+    assert ClientSettings().max_entries > 2 * 1_000_000  # so by default a million files can be added and be got
 
 
 def test_a_tampered_answer_leaves_nothing_behind(gateway: str, client: Client, stored: str, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ __all__ = [
     "survey_options",
 ]
 
-_YOUNG_THRESHOLD = 50_000
+_YOUNG_THRESHOLD = 1_000_000
 """Net allocations that start a collection, instead of 700."""
 
 _SIGNALLED = 128
@@ -267,6 +267,7 @@ def few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+        gc.freeze()  # or the process would visit all of them once more when it exits
 
 
 @contextmanager

@@ -39,7 +39,8 @@ class ClientSettings:
         list_changes: Maximum number of elements that one mutation appends to a list.
         batch_bytes: Maximum size of the payloads in one batch.
         window_bytes: The initial span of a range read of a list, in units of its measure.
-        max_entries: Maximum number of entries that a walk of a tree yields, nested maps included.
+        max_entries: Maximum number of entries that a walk of a tree yields, nested maps included. Getting a folder
+            counts those of its map of attributes as well.
         max_nesting: Maximum depth of maps inside maps that a walk follows.
 
     Raises:
@@ -62,7 +63,7 @@ class ClientSettings:
     list_changes: int = 20_000
     batch_bytes: int = 16 * MIB
     window_bytes: int = 64 * MIB
-    max_entries: int = 1_000_000
+    max_entries: int = 4_000_000
     max_nesting: int = 64
 
     def __post_init__(self) -> None:

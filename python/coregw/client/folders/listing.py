@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coregw import _core
 from coregw.client.folders.parallel import for_each
@@ -28,8 +29,7 @@ Part = tuple[str, int | None]
 _CONCURRENT_LISTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(NamedTuple):
     """A file to write: its path, its target, its payloads in order, and what is known of it."""
 
     segments: tuple[str, ...]
@@ -156,23 +156,24 @@ async def list_parts(client: PayloadSource, entries: Iterable[FolderEntry]) -> l
         InvalidInput: A target is not a file (code ``kind_mismatch``).
         ProofError: A list is not proven.
     """
-    files = [entry for entry in entries if entry.kind == "file" and entry.target is not None]
-    parts: dict[tuple[str, ...], Sequence[Part]] = {}
+    planned: list[PlannedFile] = []
+    lists: list[tuple[int, FolderEntry]] = []
+    for entry in entries:
+        segments, kind, target, attributes = entry
+        if kind != "file" or target is None:
+            continue
+        if _core.Cid(target).kind == "list":
+            lists.append((len(planned), entry))
+        parts = [(target, None if attributes is None else attributes.size)]
+        planned.append(PlannedFile(segments, target, parts, attributes))
 
-    async def expand(entry: FolderEntry) -> None:
-        parts[entry.segments] = await _list_of(client, entry)
+    async def expand(numbered: tuple[int, FolderEntry]) -> None:
+        number, entry = numbered
+        if parts := await _list_of(client, entry):
+            planned[number] = planned[number]._replace(parts=parts)
 
-    await for_each(
-        [entry for entry in files if _core.Cid(entry.target or "").kind == "list"], expand, _CONCURRENT_LISTS
-    )
-    return [
-        PlannedFile(entry.segments, entry.target or "", parts.get(entry.segments) or _single(entry), entry.attributes)
-        for entry in files
-    ]
-
-
-def _single(entry: FolderEntry) -> list[Part]:
-    return [(entry.target or "", None if entry.attributes is None else entry.attributes.size)]
+    await for_each(lists, expand, _CONCURRENT_LISTS)
+    return planned
 
 
 async def _list_of(client: PayloadSource, entry: FolderEntry) -> list[Part]:
