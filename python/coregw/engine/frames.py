@@ -18,22 +18,32 @@ _log = logging.getLogger(__name__)
 _BATCH_BYTES: Final = 1 << 20
 """Payloads are read and sent together up to this many bytes."""
 
-_IDENTITY: Final = "identity"
-"""The hash function whose digest is the payload itself."""
+IDENTITY_CODE: Final = 0x00
+"""The first byte of a multihash that is the payload itself."""
 
 
 class HeldPayload(NamedTuple):
-    """A payload and its size in bytes."""
+    """A payload, its binary multihash, and its size in bytes."""
 
     cid: Cid
+    multihash: bytes
     size: int
+
+    def is_stored(self) -> bool:
+        """Whether the store has it; the CID itself contains it otherwise."""
+        return self.multihash[0] != IDENTITY_CODE
 
 
 async def find_payloads(store: Store, cids: Sequence[Cid]) -> list[HeldPayload]:
     """Return which of these payloads are held, in the same order. One batch of look-ups."""
-    sizes = iter(await store.stat_payloads([cid.multihash for cid in cids if cid.hash_name != _IDENTITY]))
-    found = [(cid, len(cid.digest) if cid.hash_name == _IDENTITY else next(sizes)) for cid in cids]
-    return [HeldPayload(cid, size) for cid, size in found if size is not None]
+    multihashes = [cid.multihash for cid in cids]
+    sizes = iter(await store.stat_payloads([each for each in multihashes if each[0] != IDENTITY_CODE]))
+    found: list[HeldPayload] = []
+    for cid, multihash in zip(cids, multihashes, strict=True):
+        size = next(sizes) if multihash[0] != IDENTITY_CODE else len(cid.digest)
+        if size is not None:
+            found.append(HeldPayload(cid, multihash, size))
+    return found
 
 
 async def payload_blocks(
@@ -71,7 +81,7 @@ async def payload_blocks(
 
 
 async def _small_blocks(store: Store, payloads: Sequence[HeldPayload], *, skip_damaged: bool) -> bytes:
-    stored = [cid.multihash for cid, _ in payloads if cid.hash_name != _IDENTITY]
+    stored = [payload.multihash for payload in payloads if payload.is_stored()]
     try:
         found = iter(await store.get_payloads(stored))
     except StoreDamaged:
@@ -79,10 +89,10 @@ async def _small_blocks(store: Store, payloads: Sequence[HeldPayload], *, skip_d
             raise
         found = iter([await _get_undamaged(store, multihash) for multihash in stored])
     parts: list[bytes] = []
-    for cid, _ in payloads:
-        data = cid.digest if cid.hash_name == _IDENTITY else next(found)
+    for payload in payloads:
+        data = next(found) if payload.is_stored() else payload.cid.digest
         if data is not None:
-            parts += block_head(cid, len(data)), data
+            parts += block_head(payload.cid, len(data)), data
     return b"".join(parts)
 
 
@@ -96,7 +106,7 @@ async def _get_undamaged(store: Store, multihash: bytes) -> bytes | None:
 
 
 async def _large_block(store: Store, payload: HeldPayload, *, skip_damaged: bool) -> AsyncIterator[bytes]:
-    chunks = cast("AsyncGenerator[bytes, None]", store.read_payload(payload.cid.multihash))
+    chunks = cast("AsyncGenerator[bytes, None]", store.read_payload(payload.multihash))
     async with aclosing(chunks):
         try:
             first = await anext(chunks)

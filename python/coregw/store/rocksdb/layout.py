@@ -162,7 +162,7 @@ class PayloadRow(NamedTuple):
         """Read a row's value; `StoreDamaged` if it is malformed."""
         if len(value) != _PAYLOAD.size:
             raise StoreDamaged(f"the row of payload {multihash.hex()} has {len(value)} bytes, not {_PAYLOAD.size}")
-        return cls(*_PAYLOAD.unpack(value))
+        return cls._make(_PAYLOAD.unpack(value))
 
     @property
     def chunks(self) -> int:

@@ -167,12 +167,16 @@ def _get_whole(database: Database, multihashes: Sequence[bytes]) -> list[bytes |
         for multihash, value in zip(multihashes, values, strict=True)
     ]
     for multihash, row in zip(multihashes, rows, strict=True):
-        check_whole_payload(multihash, 0 if row is None else row.size)
+        if row is not None and row.size > CHUNK_BYTES:
+            check_whole_payload(multihash, row.size)
     chunks = iter(database.get(Family.CHUNKS, [chunk_key(row.upload_id, 0) for row in rows if row and row.size]))
-    return [
-        _whole(database, multihash, row, next(chunks) if row and row.size else b"")
-        for multihash, row in zip(multihashes, rows, strict=True)
-    ]
+    payloads: list[bytes | None] = []
+    for multihash, row in zip(multihashes, rows, strict=True):
+        chunk = next(chunks) if row and row.size else b""
+        if row is None or chunk is None or len(chunk) != row.size:
+            chunk = _whole(database, multihash, row, chunk)
+        payloads.append(chunk)
+    return payloads
 
 
 def _whole(database: Database, multihash: bytes, row: PayloadRow | None, chunk: bytes | None) -> bytes | None:
