@@ -28,6 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import report
+from user_large import LARGE_BYTES, QUICK_BYTES, measure_large
 from user_memory import measure_many
 from user_peers import TOOLS, Coregw, Tool
 from user_tree import FILES, QUICK_FILES, changed, small_file, user_tree
@@ -155,7 +156,8 @@ def main() -> None:
         for number in range(rounds):
             with repositories(Path(folder) / str(number), tree, usable) as tools:
                 measure_round(times, tools, tree, number, expected if number == 0 else None)
-    report_times(figures, times)
+        report_times(figures, times)
+        measure_large(figures, QUICK_BYTES if args.quick else LARGE_BYTES, rounds, Path(folder))
     figures.finish()
 
 
