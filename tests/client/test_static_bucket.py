@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -215,3 +217,14 @@ def test_what_a_first_export_writes_it_does_not_look_up(s3: Bucket) -> None:
 
     assert asyncio.run(begin()) == ["/v1/pages/b", "/v1/cas/c"]
     assert looked_up == [NO_PAYLOADS]
+
+
+def test_a_process_may_end_right_after_a_call(s3: Bucket) -> None:
+    code = """
+import asyncio, sys
+from coregw.client.static.bucket import StaticBucket
+asyncio.run(StaticBucket(sys.argv[1]).put([("/v1/pages/a", b"a")]))
+"""
+    command = [sys.executable, "-c", code, at(s3, "ended")]
+    processes = [subprocess.Popen(command) for _ in range(12)]
+    assert [process.wait(60) for process in processes] == [0] * 12

@@ -1,13 +1,19 @@
 """Buckets of S3 servers, by the library obstore: one way to open them, and to say what failed.
 
 Needs the extra ``s3``. Nothing here depends on conditional PUT, in which S3 servers differ silently.
+
+The blocking functions of obstore are called in threads. Its asynchronous ones return from threads of Rust that still
+have to attach to the interpreter for a moment afterwards: in one of three processes that ended right after a call, this
+met the end of the interpreter, and aborted the process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
@@ -21,6 +27,9 @@ except ModuleNotFoundError as error:
 
 __all__ = ["Bucket", "next_names"]
 
+T = TypeVar("T")
+
+_CALLS_AT_ONCE: Final = 32
 _CONNECT_SECONDS: Final = "5s"
 _REQUEST_SECONDS: Final = "30s"
 _RETRY_SECONDS: Final = 10
@@ -34,7 +43,7 @@ class Bucket:
 
     Attributes:
         address: The parsed address.
-        objects: The objects, for the functions of obstore; their paths are relative to the prefix.
+        objects: The objects, for `call` with obstore's methods; their paths are relative to the prefix.
 
     Raises:
         InvalidInput: The address is malformed.
@@ -60,15 +69,27 @@ class Bucket:
             **options,
         )
 
-    async def call(self, call: Awaitable[Any]) -> Any:  # noqa: ANN401 - what the call returns
-        """Await a call of obstore.
+        self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, "bucket")  # its threads end with this object
+
+    async def call(self, work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
+        """Call blocking methods of `objects` in a thread. A call that is cancelled is waited for.
+
+        Args:
+            work: What calls them.
+            stop: Called when this is cancelled, so that long work may end soon.
 
         Raises:
             FileNotFoundError: The object does not exist.
             Unavailable: The bucket does not exist, does not answer, or refuses the credentials.
         """
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            return await call
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            stop()
+            await asyncio.wait([future])
+            future.exception()  # retrieved, or asyncio would log it
+            raise
         except (FileNotFoundError, NotFoundError) as error:
             raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:
@@ -76,10 +97,10 @@ class Bucket:
             raise Unavailable(f"the bucket {self.address.bucket} failed: {reason}") from error
 
 
-async def next_names(listed: Any) -> Sequence[Any]:  # noqa: ANN401 - obstore's stream
-    """Return the next objects of a listing, none at its end."""
+def next_names(listed: Iterator[Any]) -> Sequence[Any]:
+    """Return the next objects of a listing, none at its end. Blocks."""
     try:
-        found: Sequence[Any] = await anext(aiter(listed))  # the stream does not support a default for anext
-    except StopAsyncIteration:
+        found: Sequence[Any] = next(listed)  # the stream does not support a default
+    except StopIteration:
         return []
     return found

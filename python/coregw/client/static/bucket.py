@@ -7,8 +7,10 @@ write never differs; only one should publish a name at a time, as S3 servers hav
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import IO, Final, Self
 
@@ -56,7 +58,6 @@ class StaticBucket:
         self.place = f"s3://{self._bucket.address.bucket}{prefix and '/'}{prefix}"
         self.payloads = payloads
         self.may_have_gaps = False
-        self._places = asyncio.Semaphore(_AT_ONCE)
         self._known: dict[str, set[str]] = {}
         """The paths below each folder of which all are known."""
 
@@ -97,31 +98,28 @@ class StaticBucket:
         found: dict[str, bytes] = {}
 
         async def get(path: str) -> None:
-            try:
-                answer = await self._bucket.call(self._objects.get_async(path[1:]))
-                found[path] = bytes(await self._bucket.call(answer.bytes_async()))
-            except FileNotFoundError:
-                return
+            with suppress(FileNotFoundError):
+                found[path] = await self._bucket.call(lambda: bytes(self._objects.get(path[1:]).bytes()))
 
         await for_each(paths, get, _AT_ONCE)
         return [found.get(path) for path in paths]
 
     async def chunks(self, path: str) -> AsyncIterator[bytes]:
         """See `StaticTree.chunks`. Of a long object in ranges: a request for all of it would exceed the timeout."""
-        answer = await self._bucket.call(self._objects.get_async(path[1:]))
+        answer = await self._bucket.call(lambda: self._objects.get(path[1:]))
         size = answer.meta["size"]
         if size <= _PART_BYTES:
-            yield bytes(await self._bucket.call(answer.bytes_async()))
+            yield await self._bucket.call(lambda: bytes(answer.bytes()))
             return
         for start in range(0, size, _PART_BYTES):
-            end = min(start + _PART_BYTES, size)
-            yield bytes(await self._bucket.call(self._objects.get_range_async(path[1:], start=start, end=end)))
+            read = partial(self._objects.get_range, path[1:], start=start, end=min(start + _PART_BYTES, size))
+            yield bytes(await self._bucket.call(read))
 
     async def listed(self, folder: str) -> list[str]:
         """See `StaticTree.listed`."""
         found: list[str] = []
-        pages = self._objects.list(f"{folder}/", chunk_size=_LISTED_AT_ONCE)
-        while batch := await self._bucket.call(next_names(pages)):
+        listing = self._objects.list(f"{folder}/", chunk_size=_LISTED_AT_ONCE)
+        while batch := await self._bucket.call(partial(next_names, listing)):
             found += [each["path"].removeprefix(f"{folder}/") for each in batch]
         return sorted(found)
 
@@ -131,9 +129,8 @@ class StaticBucket:
         async def put(each: tuple[str, bytes]) -> None:
             path, content = each
             headers = _IMMUTABLE if path.startswith("/v1/") else _CHANGING
-            call = self._objects.put_async(path[1:], content, attributes=headers, use_multipart=False)
-            async with self._places:
-                await self._bucket.call(call)
+            call = partial(self._objects.put, path[1:], content, attributes=headers, use_multipart=False)
+            await self._bucket.call(call)
             self._note(path)
 
         await for_each(objects, put, _AT_ONCE)
@@ -145,10 +142,16 @@ class StaticBucket:
         if size <= _PART_BYTES:
             await self.put([(path, file.read())])
             return size
-        call = self._objects.put_async(
-            path[1:], _parts(file), attributes=_IMMUTABLE, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+        is_stopped = threading.Event()
+        call = partial(
+            self._objects.put,
+            path[1:],
+            _parts(file, is_stopped),
+            attributes=_IMMUTABLE,
+            chunk_size=_PART_BYTES,
+            max_concurrency=_PARTS_AT_ONCE,
         )
-        await self._bucket.call(call)
+        await self._bucket.call(call, is_stopped.set)
         self._note(path)
         return size
 
@@ -165,12 +168,13 @@ class StaticBucket:
 
     async def _first(self, folder: str) -> tuple[list[str], bool]:
         """Return the first names in a folder, and whether there may be more."""
-        batch = await self._bucket.call(next_names(self._objects.list(f"{folder}/", chunk_size=_LISTED_AT_ONCE)))
+        listing = self._objects.list(f"{folder}/", chunk_size=_LISTED_AT_ONCE)
+        batch = await self._bucket.call(partial(next_names, listing))
         return [each["path"].removeprefix(f"{folder}/") for each in batch], len(batch) >= _LISTED_AT_ONCE
 
     async def _size(self, path: str) -> int | None:
         try:
-            return int((await self._bucket.call(self._objects.head_async(path)))["size"])
+            return (await self._bucket.call(lambda: self._objects.head(path)))["size"]
         except FileNotFoundError:
             return None
 
@@ -179,6 +183,8 @@ def _folder(path: str) -> str:
     return path[1:].rpartition("/")[0]
 
 
-async def _parts(file: IO[bytes]) -> AsyncIterator[bytes]:
+def _parts(file: IO[bytes], is_stopped: threading.Event) -> Iterator[bytes]:
     while chunk := file.read(_PART_BYTES):
+        if is_stopped.is_set():
+            raise InterruptedError
         yield chunk

@@ -7,6 +7,7 @@ does with two writers of one name. Which chunks belong to a payload is decided i
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -32,22 +33,22 @@ class BucketChunks:
 
     async def put(self, upload: UUID, number: int, data: bytes) -> None:
         """See `Chunks.put`."""
-        await self._bucket.call(self._objects.put_async(_path(upload, number), data, use_multipart=False))
+        await self._bucket.call(lambda: self._objects.put(_path(upload, number), data, use_multipart=False))
 
     async def get(self, upload: UUID, number: int, start: int, end: int) -> bytes | None:
         """See `Chunks.get`."""
         with suppress(FileNotFoundError):
-            found = await self._bucket.call(self._objects.get_range_async(_path(upload, number), start=start, end=end))
-            return bytes(found)
+            path = _path(upload, number)
+            return await self._bucket.call(lambda: bytes(self._objects.get_range(path, start=start, end=end)))
         return None
 
     async def drop(self, upload: UUID) -> None:
         """See `Chunks.drop`."""
         listed = self._objects.list(f"chunks/{upload.hex}/", chunk_size=_DELETED_AT_ONCE)
-        while objects := await self._bucket.call(next_names(listed)):
+        while objects := await self._bucket.call(partial(next_names, listed)):
             paths = [each["path"] for each in objects]
             with suppress(FileNotFoundError):
-                await self._bucket.call(self._objects.delete_async(paths))
+                await self._bucket.call(partial(self._objects.delete, paths))
 
     async def check(self) -> None:
         """Check that the bucket can be reached.
@@ -55,7 +56,7 @@ class BucketChunks:
         Raises:
             Unavailable: It does not exist, does not answer, or refuses the credentials.
         """
-        await self._bucket.call(next_names(self._objects.list("chunks/", chunk_size=1)))
+        await self._bucket.call(lambda: next_names(self._objects.list("chunks/", chunk_size=1)))
 
 
 def _path(upload: UUID, number: int) -> str:
