@@ -7,10 +7,12 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import coregw
+from client_calls import Call, both_clients
 from coregw.client import Client, ClientSettings
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import Conflict, InvalidInput, PayloadNotFound, ProofError, TooLarge, Unavailable
@@ -230,3 +232,15 @@ def test_a_full_store_is_not_retried(liar: Liar) -> None:
     with pytest.raises(Unavailable, match="no room"):
         liar(lie, honest=None).put_payload(b"x")
     assert len(received) == 1
+
+
+@both_clients
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(b"x" + data)[1:]])
+def test_payloads_are_taken_from_any_buffer(call: Call, gateway: str, kind: Callable[[bytes], Any]) -> None:
+    cid = coregw.payload_cid(b"hello")
+    assert call(gateway, ClientSettings(), "put_payload", kind(b"hello")) == cid
+    assert call(gateway, ClientSettings(), "put_payloads", [kind(b"hello"), b"hello"]) == [cid, cid]
+    assert call(gateway, ClientSettings(), "held_payloads", kind(bytes(coregw.Cid(cid))), 1) == b"\1"
+    assert call(gateway, ClientSettings(), "get_payload", cid) == b"hello"
+    with pytest.raises(TypeError):
+        call(gateway, ClientSettings(), "put_payload", 5)

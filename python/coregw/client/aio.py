@@ -13,6 +13,7 @@ import anyio.to_thread
 from coregw.client import operations
 from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Call
+from coregw.client.files import as_bytes
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
@@ -22,6 +23,8 @@ from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from coregw import _core
     from coregw.client.operations import car, tree
     from coregw.client.static.transport import StaticTransport
@@ -102,11 +105,11 @@ class AsyncClient:
 
     # Payloads and new roots
 
-    async def put_payload(self, data: bytes | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
+    async def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
         """Store a payload and return its CID; see `operations.payload.put_payload`."""
         return await self._run(operations.payload.put_payload(self.settings, data, codec, hash))
 
-    async def put_payloads(self, datas: Iterable[bytes], codec: str | int = "raw") -> list[str]:
+    async def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
         """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
         return await self._run(operations.batch.put_payloads(self.settings, datas, codec))
 
@@ -114,7 +117,7 @@ class AsyncClient:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
         return await self._run(operations.batch.has_payloads(self.settings, cids))
 
-    async def held_payloads(self, cids: bytes, count: int) -> bytes:
+    async def held_payloads(self, cids: Buffer, count: int) -> bytes:
         """Return which of these payloads are held as bits; see `operations.batch.held_payloads`."""
         return await self._run(operations.batch.held_payloads(self.settings, cids, count))
 
@@ -276,9 +279,9 @@ class AsyncClient:
             await self._run(new.fetch())
             return await anyio.to_thread.run_sync(new.finish)
 
-    async def put_car(self, data: bytes, what: str = "send a CAR") -> None:
+    async def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        await self._run(operations.car.put_car(self.settings, data, what))
+        await self._run(operations.car.put_car(self.settings, as_bytes(data), what))
 
     async def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None

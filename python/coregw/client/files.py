@@ -11,19 +11,31 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from coregw import _core
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.hashing import new_hash
 
-__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "create_file", "reported_as"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "as_bytes", "create_file", "reported_as"]
 
 CHUNK_BYTES = 256 * 1024
 
 # Where the platform has the flags: do not follow a symbolic link, do not block on a named pipe.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def as_bytes(data: Buffer) -> bytes:
+    """Return the bytes of an object with the buffer protocol: itself if it is `bytes`, otherwise a copy. O(bytes).
+
+    Raises:
+        TypeError: It is none.
+    """
+    return data if isinstance(data, bytes) else memoryview(data).tobytes()
 
 
 class FileState:
@@ -50,15 +62,15 @@ class Upload:
         TooLarge: The payload in memory has more than `limit` bytes.
     """
 
-    def __init__(self, data: bytes | Path, codec: str | int, hash: str, limit: int) -> None:
-        self._data = data
+    def __init__(self, data: Buffer | Path, codec: str | int, hash: str, limit: int) -> None:
+        self._data = data if isinstance(data, str | os.PathLike) else as_bytes(data)
         self._limit = limit
         self._new_hasher: Callable[[], _core.PayloadHasher] = lambda: _core.PayloadHasher(codec, hash)
         self._hasher = self._new_hasher()
-        if isinstance(data, bytes):
-            self.name = f"{len(data)} bytes"
-            self._check_size(len(data))
-            self._hasher.update(data)
+        if isinstance(self._data, bytes):
+            self.name = f"{len(self._data)} bytes"
+            self._check_size(len(self._data))
+            self._hasher.update(self._data)
         else:
             self.name = str(data)
 

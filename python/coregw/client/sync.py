@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 from coregw.client import operations
 from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Call
+from coregw.client.files import as_bytes
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
@@ -20,6 +21,8 @@ from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from coregw import _core
     from coregw.client.operations import car, tree
     from coregw.client.static.blocking import BlockingStaticTransport
@@ -99,11 +102,11 @@ class Client:
 
     # Payloads and new roots
 
-    def put_payload(self, data: bytes | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
+    def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
         """Store a payload and return its CID; see `operations.payload.put_payload`."""
         return self._run(operations.payload.put_payload(self.settings, data, codec, hash))
 
-    def put_payloads(self, datas: Iterable[bytes], codec: str | int = "raw") -> list[str]:
+    def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
         """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
         return self._run(operations.batch.put_payloads(self.settings, datas, codec))
 
@@ -111,7 +114,7 @@ class Client:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
         return self._run(operations.batch.has_payloads(self.settings, cids))
 
-    def held_payloads(self, cids: bytes, count: int) -> bytes:
+    def held_payloads(self, cids: Buffer, count: int) -> bytes:
         """Return which of these payloads are held as bits; see `operations.batch.held_payloads`."""
         return self._run(operations.batch.held_payloads(self.settings, cids, count))
 
@@ -271,9 +274,9 @@ class Client:
             self._run(new.fetch())
             return new.finish()
 
-    def put_car(self, data: bytes, what: str = "send a CAR") -> None:
+    def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        self._run(operations.car.put_car(self.settings, data, what))
+        self._run(operations.car.put_car(self.settings, as_bytes(data), what))
 
     def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None

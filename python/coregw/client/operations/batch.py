@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from coregw import _core
 from coregw.client.exchange import Answer, Call, decode
+from coregw.client.files import as_bytes
 from coregw.client.operations.payload import put_payload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike, encode
@@ -16,12 +18,15 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS, Block, PutBatchRequest, PutBatchResult
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 __all__ = ["check_count", "has_payloads", "held_payloads", "put_payloads"]
 
 OCTETS = "application/octet-stream"
 
 
-def put_payloads(settings: ClientSettings, datas: Iterable[bytes], codec: str | int = "raw") -> Steps[list[str]]:
+def put_payloads(settings: ClientSettings, datas: Iterable[Buffer], codec: str | int = "raw") -> Steps[list[str]]:
     """Store payloads in batches and return their CIDs, in order.
 
     Consumes `datas` lazily, about ``batch_bytes`` ahead. A payload of at least that size is sent on its own.
@@ -54,11 +59,11 @@ def _put(settings: ClientSettings, batch: Sequence[bytes], codec: int) -> Steps[
     return cids
 
 
-def _batches(datas: Iterable[bytes], max_bytes: int) -> Generator[list[bytes], None, None]:
+def _batches(datas: Iterable[Buffer], max_bytes: int) -> Generator[list[bytes], None, None]:
     """Group payloads into runs that fit a batch; an oversized payload is a run of its own."""
     batch: list[bytes] = []
     size = 0
-    for data in datas:
+    for data in map(as_bytes, datas):
         if batch and (size + len(data) > max_bytes or len(batch) == MAX_BATCH_BLOCKS):
             yield batch
             batch, size = [], 0
@@ -83,7 +88,7 @@ def has_payloads(settings: ClientSettings, cids: Iterable[CidLike]) -> Steps[lis
     return present
 
 
-def held_payloads(settings: ClientSettings, cids: bytes, count: int) -> Steps[bytes]:
+def held_payloads(settings: ClientSettings, cids: Buffer, count: int) -> Steps[bytes]:
     """Return which payloads the gateway says that it holds: a bit for each, the lowest one of a byte first.
 
     Args:
@@ -96,7 +101,7 @@ def held_payloads(settings: ClientSettings, cids: bytes, count: int) -> Steps[by
     """
     what = f"look up {count} payloads"
     size = -(-count // 8)
-    call = Call("POST", "/v1/cas/has", settings.max_result_bytes, what, content=cids, content_type=OCTETS)
+    call = Call("POST", "/v1/cas/has", settings.max_result_bytes, what, content=as_bytes(cids), content_type=OCTETS)
     answer: Answer = yield call
     if len(answer.body) != size or (size and count % 8 and answer.body[-1] >> count % 8):
         raise ProofError(f"{what}: the answer has not one bit for each", check="answer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
@@ -18,6 +18,9 @@ from coregw.errors import ProofError
 from coregw.messages import CasCreated, encode
 from coregw.messages.batch import GetBatchRequest
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 __all__ = ["download", "get_car", "get_payload", "get_payloads", "put_payload", "save_payload"]
 
 _MAX_HEAD_BYTES = 160
@@ -25,7 +28,7 @@ _MAX_HEAD_BYTES = 160
 
 
 def put_payload(
-    settings: ClientSettings, data: bytes | Path, codec: str | int = "raw", hash: str = "sha2-256"
+    settings: ClientSettings, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256"
 ) -> Steps[str]:
     """Store a payload, from memory or streamed from a file, and return its CID.
 

@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import logging
+
     from coregw.client.exchange import Answer, Call
     from coregw.errors import CoregwError
 
 __all__ = ["LOGGER", "is_logged", "log_exchange", "warn"]
 
 LOGGER: Final = "coregw.client"
+_DEBUG: Final = 10  # logging.DEBUG
 
 
 def is_logged() -> bool:
     """Return whether requests are logged."""
-    logging = sys.modules.get("logging")
-    return logging is not None and logging.getLogger(LOGGER).isEnabledFor(10)
+    return "logging" in sys.modules and _logger().isEnabledFor(_DEBUG)
+
+
+@cache
+def _logger() -> logging.Logger:
+    import logging
+
+    return logging.getLogger(LOGGER)
 
 
 def log_exchange(call: Call, gateway: str, started: float, outcome: Answer | CoregwError) -> None:
@@ -33,16 +43,12 @@ def log_exchange(call: Call, gateway: str, started: float, outcome: Answer | Cor
         started: The value of `time.monotonic` when it began.
         outcome: The answer, or the error.
     """
-    import logging
-
     milliseconds = (time.monotonic() - started) * 1000
     result = f"{outcome.status}" if isinstance(outcome, tuple) else f"{type(outcome).__name__}: {outcome.message}"
     message = "%s %s%s: %s (%.1f ms)"
-    logging.getLogger(LOGGER).debug(message, call.method, gateway, call.path, result, milliseconds)
+    _logger().debug(message, call.method, gateway, call.path, result, milliseconds)
 
 
 def warn(message: str, *arguments: object) -> None:
     """Log at WARNING, which Python prints to stderr unless the program configures logging."""
-    import logging
-
-    logging.getLogger(LOGGER).warning(message, *arguments)
+    _logger().warning(message, *arguments)
