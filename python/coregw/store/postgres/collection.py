@@ -25,6 +25,8 @@ from coregw.store.postgres.payloads import Payloads
 __all__ = ["PostgresCollection"]
 
 _LOCK: Final = "SELECT pg_try_advisory_lock('gate'::regclass::oid::int, 1)"
+_UNLOCK: Final = "SELECT pg_advisory_unlock('gate'::regclass::oid::int, 1)"
+"""The end of the connection releases the lock, too, but some time after this process has closed it."""
 _LIST: Final = {
     Stored.PAGES: "SELECT key, octet_length(key) + octet_length(value), 0 FROM pages",
     Stored.ROOTS: "SELECT key, octet_length(key) + octet_length(value), dated FROM roots",
@@ -71,6 +73,7 @@ class PostgresCollection:
         try:
             if not self._connection.is_closed():
                 await self._call("SELECT coregw_end($1)", self.before)
+                await self._call(_UNLOCK)
         except Unavailable:
             if exc is None:
                 raise
