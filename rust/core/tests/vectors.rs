@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use coregw_core::codec::Codec;
 use coregw_core::{
-    Arcs, Cid, Key, Keys, ListChange, ListChanges, MapChange, MapChanges, Result, RootCid, Snapshot, Suite, Window,
-    payload, verify,
+    Arcs, Cid, Digest, Key, Keys, Kind, ListChange, ListChanges, MapChange, MapChanges, Page, Result, RootCid,
+    Snapshot, Suite, Window, payload, verify,
 };
 use serde_json::Value;
 
@@ -269,4 +269,34 @@ fn hostile_proofs_and_changes_are_refused_as_recorded() {
         seen += 1;
     }
     assert_eq!(seen, 142);
+}
+
+#[test]
+fn pages() {
+    let mut kinds = HashMap::<String, usize>::new();
+    for case in cases("pages.json") {
+        *kinds.entry(text(&case["kind"]).to_owned()).or_default() += 1;
+        let tree = match text(&case["kind"]) {
+            "map" => build_map(suite(&case), &case["arcs"]),
+            "list" => {
+                let elements = case["elements"].as_array().expect("elements").iter();
+                let elements: Vec<_> = elements.map(|e| (cid(&e[0]), e[1].as_u64().expect("a size"))).collect();
+                Snapshot::list(suite(&case), &elements).expect("elements make a list")
+            }
+            kind => {
+                let digest = Digest(bytes(&case["digest"]).try_into().expect("a digest"));
+                let page = Page::parse(&bytes(&case["page"]), Kind::Map, Suite::Sha2_256, &digest);
+                assert_eq!(page.is_ok(), kind == "accepted", "{}", case["why"]);
+                continue;
+            }
+        };
+        assert_eq!(Some(tree.root()), root(&case["root"]));
+        let made: HashMap<_, _> = tree.pages().map(|page| (page.digest().to_string(), page.to_bytes())).collect();
+        let expected = case["pages"].as_object().expect("pages");
+        assert_eq!(made, expected.iter().map(|(digest, page)| (digest.clone(), bytes(page))).collect());
+    }
+    assert_eq!(
+        kinds,
+        [("map", 10), ("list", 6), ("refused", 13), ("accepted", 1)].map(|(k, n)| (k.to_owned(), n)).into()
+    );
 }
