@@ -221,6 +221,8 @@ bench: $(addprefix bench-,$(benches)) ## run all benchmarks (ARGS=--write: recor
 bench-check: $(VENV)/.bench-locked ## fail if a recorded ratio is more than 15 % worse (ARGS: names of benches)
 	$(BIN)/python benches/check.py $(ARGS)
 
+bench-stores: $(VENV)/.stores-locked
+
 bench-%: benches/bench_%.py $(VENV)/.bench-locked
 	$(BIN)/python $< $(ARGS)
 
