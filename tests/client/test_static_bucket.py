@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -228,3 +230,33 @@ asyncio.run(StaticBucket(sys.argv[1]).put([("/v1/pages/a", b"a")]))
     command = [sys.executable, "-c", code, at(s3, "ended")]
     processes = [subprocess.Popen(command) for _ in range(12)]
     assert [process.wait(60) for process in processes] == [0] * 12
+
+
+class Slow(io.BytesIO):
+    """A file that counts how often it is read."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        time.sleep(0.02)
+        return super().read(size)
+
+
+def test_nothing_is_written_after_a_cancelled_call(s3: Bucket) -> None:
+    file = Slow(bytes(400 << 20))
+    tree = StaticBucket(at(s3, "cancelled"))
+
+    async def cancel() -> int:
+        async with anyio.create_task_group() as group:
+            group.start_soon(tree.put_file, "/v1/cas/long", file)
+            while file.reads < 2:
+                await anyio.sleep(0.001)
+            group.cancel_scope.cancel()
+        return file.reads
+
+    ended = anyio.run(cancel)
+    assert ended < 50
+    time.sleep(0.2)
+    assert file.reads == ended
+    assert asyncio.run(tree.missing(["/v1/cas/long"])) == ["/v1/cas/long"]

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+import anyio
+
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
 from coregw.store.addresses import BucketAddress
@@ -68,7 +70,6 @@ class Bucket:
             retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
             **options,
         )
-
         self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, "bucket")  # its threads end with this object
 
     async def call(self, work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
@@ -83,18 +84,25 @@ class Bucket:
             Unavailable: The bucket does not exist, does not answer, or refuses the credentials.
         """
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future.add_done_callback(_retrieve)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             stop()
-            await asyncio.wait([future])
-            future.exception()  # retrieved, or asyncio would log it
+            with anyio.CancelScope(shield=True):  # task groups cancel again and again
+                await asyncio.wait([future])
             raise
         except (FileNotFoundError, NotFoundError) as error:
             raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:
             reason = str(error).partition("\n")[0][:300]
             raise Unavailable(f"the bucket {self.address.bucket} failed: {reason}") from error
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Look at the exception of a call, which asyncio would log if its caller was cancelled."""
+    if not future.cancelled():
+        future.exception()
 
 
 def next_names(listed: Iterator[Any]) -> Sequence[Any]:
