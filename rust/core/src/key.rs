@@ -127,16 +127,18 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) -> Result<(), &'static s
     if bytes.is_empty() || bytes[0] == b'/' || bytes[bytes.len() - 1] == b'/' {
         return Err("empty segment");
     }
-    let mut before = 0;
-    for &b in bytes {
-        match b {
-            b'/' if before == b'/' => return Err("empty segment"),
-            b'/' => out.extend_from_slice(&[0, 1]),
-            0 => out.extend_from_slice(&[0, 0xff]),
-            b => out.push(b),
+    // Most paths have few separators and no NUL, so what is between them is copied at once.
+    let mut start = 0;
+    for at in memchr::memchr2_iter(b'/', 0, bytes) {
+        out.extend_from_slice(&bytes[start..at]);
+        match bytes[at] {
+            b'/' if bytes[at + 1] == b'/' => return Err("empty segment"),
+            b'/' => out.extend_from_slice(&SEPARATOR),
+            _ => out.extend_from_slice(&[0, 0xff]),
         }
-        before = b;
+        start = at + 1;
     }
+    out.extend_from_slice(&bytes[start..]);
     out.extend_from_slice(&[0, 0]);
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::page::format::Page;
 use crate::page::layout::{Built, Destination};
 use crate::page::partial::PartialTree;
 use crate::page::path::{Linked, PagePath};
+use crate::page::union::PageUnion;
 use crate::proof::query::{self, Answer, Ask, Element};
 use crate::query::arcs::Arcs;
 use crate::query::changes::{ListChanges, MapChanges};
@@ -150,10 +151,10 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Input`] if this is not a map.
     pub fn keys(&self, keys: Keys) -> Result<(Vec<Option<Cid>>, impl FnOnce() -> Vec<u8>)> {
-        match self.ask(Kind::Map, Ask::Keys(keys))? {
-            (Answer::Keys(targets), tree) => Ok((targets, move || tree.proof())),
-            _ => Err(unexpected()),
-        }
+        self.check_is(Kind::Map)?;
+        let mut union = PageUnion::new(self.top.suite, self.top.digest(), Linked(&self.top), keys);
+        let targets = union.run().map_err(|interrupt| interrupt.in_memory(&self.root()))?;
+        Ok((targets, move || union.nodes.take_proof()))
     }
 
     /// Looks up an element. Returns it, and a function that encodes its proof. O(log n).

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use base64_simd::STANDARD as BASE64;
 use coregw_core::{
     Cid, DiffQuery, Difference, Differences, Error, Interrupt, Kind, PageCache, Result, RootCid, Window,
     check_same_suite, verify,
 };
-use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, decode_base64, objects};
@@ -118,6 +118,6 @@ async fn diff(trees: Trees, request: DiffRequest) -> Result<String> {
     };
     trees.spend_bytes(found.entries.iter().map(|entry| segments_bytes(&entry.segments)).sum()).await?;
     let [a, b] = query.proofs();
-    let proofs = DiffProofs { a: BASE64.encode(&a), b: BASE64.encode(&b) };
+    let proofs = DiffProofs { a: BASE64.encode_to_string(a), b: BASE64.encode_to_string(b) };
     Ok(json::write(&DiffResult { entries: entries(&found), more: found.more, proofs }))
 }

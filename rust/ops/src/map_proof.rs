@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use coregw_core::Answer;
+use coregw_core::{Answer, Ask};
 use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::message::prooflist::{ProofList, keys};
 use crate::message::question::Question;
 use crate::message::{self, check_member, check_profile, present, root_of_kind};
 use crate::run::Operation;
-use crate::trees::Trees;
+use crate::trees::{Trees, answer_bytes};
 
 const PROFILE: &str = "core.map-proof/v0alpha1";
 
@@ -76,10 +76,12 @@ impl<'a> MapProofResult<'a> {
 }
 
 /// A map-proof request: the map, and the key or keys.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct MapProof {
     root: RootCid,
     question: Question,
+    /// The query that the question asks.
+    ask: Ask,
 }
 
 impl MapProof {
@@ -96,8 +98,8 @@ impl MapProof {
             _ => return Err(Error::request("exactly one of \"key\" and \"keys\" is required")),
         };
         let place = |error: Error| if let Question::Key(_) = question { error.within("key") } else { error };
-        question.ask().map_err(place)?;
-        Ok(Self { root, question })
+        let ask = question.ask().map_err(place)?;
+        Ok(Self { root, question, ask })
     }
 }
 
@@ -114,10 +116,12 @@ impl Operation {
 }
 
 async fn map_proof(trees: Trees, request: MapProof) -> Result<String> {
-    trees.check_held(&[request.root]).await?;
-    let (answer, proof) = trees.answer(&request.root, request.question.ask()?).await?;
-    let prooflist = request.question.prooflist(&request.root, &answer, proof);
-    Ok(json::write(&MapProofResult::new(&answer, prooflist)))
+    let MapProof { root, question, ask } = request;
+    trees.check_held(&[root]).await?;
+    let (answer, proof) = trees.answer(&root, ask).await?;
+    let bytes = proof.len() / 3 * 4 + answer_bytes(&answer);
+    let prooflist = question.prooflist(&root, &answer, proof);
+    Ok(json::write_long(&MapProofResult::new(&answer, prooflist), bytes))
 }
 
 /// What a map proof proves: the target of the key, or of each key in the order of the request. `None` if it is absent.
@@ -134,10 +138,10 @@ pub enum MapProofOutcome {
 /// # Errors
 /// [`Error::Input`] if the request is malformed; [`Error::Proof`] for anything wrong in the result.
 pub fn verify_map_proof(request: &[u8], result: &[u8]) -> Result<MapProofOutcome> {
-    let request = MapProof::parse(request)?;
+    let MapProof { root, question, ask } = MapProof::parse(request)?;
     let sent: MapProofResult<'_> = message::result(result)?;
-    sent.prooflist.check_frame(&request.root.cid(), &request.question.text())?;
-    let answer = request.question.check(0, sent.prooflist.only_step()?, &request.root)?;
+    sent.prooflist.check_frame(&root.cid(), &question.text())?;
+    let answer = question.check_asked(Ok(ask), 0, sent.prooflist.only_step()?, &root)?;
     sent.check(&answer)?;
     match answer {
         Answer::Key(target) => Ok(MapProofOutcome::Key(target)),

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use base64_simd::STANDARD as BASE64;
 use coregw_core::verify::WIDE_PROOF_LIMIT;
 use coregw_core::{Answer, Ask, Query};
 use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, Suite};
-use data_encoding::BASE64;
 use serde::Deserialize;
 
 use crate::fixed_list::check_sizes;
@@ -223,5 +223,5 @@ fn encode_proof(proof: &[u8]) -> Result<String> {
         );
         return Err(Error::input(InputCode::TooLarge, what));
     }
-    Ok(BASE64.encode(proof))
+    Ok(BASE64.encode_to_string(proof))
 }

@@ -114,7 +114,7 @@ impl Place {
     }
 
     /// The step for an arc.
-    fn step(&self, arc_len: usize, path: &Path, answer: &Answer, query: &Query) -> Step<'static> {
+    fn step(&self, arc_len: usize, path: &Path, answer: &Answer, query: &mut Query) -> Step<'static> {
         let question = match self.root.kind {
             Kind::Map => Question::Key(path.part(self.position, arc_len).unwrap_or_default()),
             Kind::List => Question::Index(list_index(path.segment(self.position)).unwrap_or_default()),
@@ -162,12 +162,12 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveRes
         }
         let Some(target) = target(&answer) else { continue };
         if end == path.len() {
-            let last = place.step(arc_len, path, &answer, &query);
+            let last = place.step(arc_len, path, &answer, &mut query);
             let steps = places.into_iter().filter_map(|place| place.step).chain([last]).collect();
             return Ok(write(request.result(&target, steps)));
         }
         let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
-        let step = place.step(arc_len, path, &answer, &query);
+        let step = place.step(arc_len, path, &answer, &mut query);
         if trees.is_held(&nested).await {
             tried.insert((nested, end));
             places.push(Place::new(nested, end, path.len(), Some(step)));

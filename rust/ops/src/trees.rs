@@ -144,7 +144,7 @@ impl Trees {
 const BYTES_PER_NODE: u64 = 64;
 
 /// About how many bytes an answer takes in a response besides its proof, which is no longer than what was visited for it.
-fn answer_bytes(answer: &Answer) -> usize {
+pub(crate) fn answer_bytes(answer: &Answer) -> usize {
     match answer {
         Answer::Listing(listing) => listing.entries.iter().map(|(segments, _)| segments_bytes(segments)).sum(),
         Answer::Span(span) => span.segments.len() * ENTRY_BYTES,

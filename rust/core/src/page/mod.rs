@@ -10,3 +10,4 @@ pub(crate) mod partial;
 pub(crate) mod path;
 mod release;
 pub(crate) mod supply;
+pub(crate) mod union;

@@ -101,13 +101,6 @@ impl PartialTree {
         Self::with(kind, suite, Arena::spare())
     }
 
-    /// Reserves memory for nodes that a query will load, unless the tree has more than its top already.
-    pub(crate) fn expect(&mut self, nodes: usize) {
-        if self.arena.nodes.len() <= 1 {
-            self.arena.nodes.reserve_exact(nodes);
-        }
-    }
-
     /// Decodes a proof of about `max_nodes` nodes at most.
     #[inline(always)]
     pub(crate) fn read(&mut self, proof: &[u8], max_nodes: usize) -> Result<(), Fault> {

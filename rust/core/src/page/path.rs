@@ -46,8 +46,8 @@ impl<'a> Finder<&'a Page> for Linked<'a> {
 /// A node of a page; pages are numbered from the top down.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OnPage {
-    page: u32,
-    node: NodeId,
+    pub(crate) page: u32,
+    pub(crate) node: NodeId,
 }
 
 /// A step of the descent from a node of a page; the sibling is on the same page.

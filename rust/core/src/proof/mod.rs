@@ -2,4 +2,5 @@
 
 pub(crate) mod query;
 pub(crate) mod streamed;
+pub(crate) mod streamed_keys;
 pub mod verify;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::id::cid::{Cid, RootCid};
+use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
@@ -16,6 +16,7 @@ use crate::page::format::Page;
 use crate::page::partial::{PartialTree, Visiting};
 use crate::page::path::{Finder, PagePath};
 use crate::page::supply::Supply;
+use crate::page::union::PageUnion;
 use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::keys::{self, Keys};
@@ -150,9 +151,10 @@ pub struct Query {
     nodes: Held,
 }
 
-/// The nodes that a query has loaded. A query for a single leaf needs no tree.
+/// The nodes that a query has loaded. A query for a single leaf, or for several keys, needs no tree.
 enum Held {
     Pages(PagePath<Arc<Page>, Supply>, Leaf),
+    Union(Box<PageUnion<Arc<Page>, Supply>>),
     Tree(Box<HeldTree>),
 }
 
@@ -175,6 +177,9 @@ impl Query {
         let nodes = match ask {
             Ask::Key(key) => pages(Leaf::Key(key), source),
             Ask::Index(index) => pages(Leaf::Index(index), source),
+            Ask::Keys(keys) if root.kind == Kind::Map => {
+                Held::Union(Box::new(PageUnion::new(root.suite, root.digest, Supply::from(source), keys)))
+            }
             ask => return Self::on_tree(root, source, ask),
         };
         Self { root: *root, nodes }
@@ -197,6 +202,12 @@ impl Query {
                 path.budget = *budget;
                 let answer = run_on_pages(leaf, path);
                 *budget = path.budget;
+                answer
+            }
+            Held::Union(union) => {
+                union.nodes.budget = *budget;
+                let answer = union.run().map(Answer::Keys);
+                *budget = union.nodes.budget;
                 answer
             }
             Held::Tree(held) => {
@@ -225,7 +236,7 @@ impl Query {
                 let HeldTree { tree, made, drafting, .. } = &mut **held;
                 tree.encoded_pages(made.top, drafting, MAX_DRAFTED_BYTES).map_err(|interrupt| self.explain(interrupt))
             }
-            Held::Pages(..) => Ok(Vec::new()),
+            Held::Pages(..) | Held::Union(_) => Ok(Vec::new()),
         }
     }
 
@@ -233,6 +244,7 @@ impl Query {
     pub fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
         match &mut self.nodes {
             Held::Pages(path, _) => path.finder.add(pages),
+            Held::Union(union) => union.nodes.finder.add(pages),
             Held::Tree(held) => held.tree.supply.add(pages),
         }
     }
@@ -254,14 +266,15 @@ impl Query {
     pub fn branches_at(&self, bit: u32) -> bool {
         match &self.nodes {
             Held::Pages(path, _) => path.branches_at(bit),
-            Held::Tree(_) => true,
+            Held::Union(_) | Held::Tree(_) => true,
         }
     }
 
-    /// Encodes the proof of the answer. Call it after the answer.
-    pub fn proof(&self) -> Vec<u8> {
-        match &self.nodes {
+    /// Encodes the proof of the answer. Call it once, after the answer.
+    pub fn proof(&mut self) -> Vec<u8> {
+        match &mut self.nodes {
             Held::Pages(path, _) => path.proof(),
+            Held::Union(union) => union.nodes.take_proof(),
             Held::Tree(held) => held.tree.proof(),
         }
     }

@@ -15,6 +15,7 @@ use crate::page::format::Page;
 use crate::proof::query::{Answer, Ask, Query};
 use crate::proof::verify;
 use crate::query::arcs::Arcs;
+use crate::query::keys::Keys;
 use crate::snapshot::Snapshot;
 use crate::tree::arena::Arena;
 use crate::tree::pruned::{self, Form};
@@ -121,6 +122,16 @@ proptest! {
     }
 
     #[test]
+    fn several_keys_are_found_on_pages_as_on_a_tree(paths in paths(), others in paths()) {
+        let tree = map(&paths);
+        let longer = paths.iter().map(|path| format!("{path}/a"));
+        let asked: BTreeSet<_> = paths.iter().cloned().step_by(3).chain(others).chain(longer.step_by(2)).collect();
+        if !asked.is_empty() {
+            check_keys(&tree, &stored(&tree), &asked);
+        }
+    }
+
+    #[test]
     fn indices_are_found_on_pages_as_on_a_tree(sizes in prop::collection::vec(1u64..1 << 40, 0..700)) {
         let elements: Vec<_> = sizes.iter().enumerate().map(|(i, &size)| (target(i), size)).collect();
         let tree = Snapshot::list(Suite::Blake3, &elements).expect("a list");
@@ -148,6 +159,38 @@ fn keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
     for i in (0..20_400).step_by(97) {
         check_key(&tree, &stored, &hex(i), i < 20_000);
     }
+}
+
+/// Looks keys up in memory, on stored pages and on a tree, whichever pages are available and whatever the budget is.
+fn check_keys(tree: &Snapshot, stored: &Stored, paths: &BTreeSet<String>) {
+    let keys: Vec<_> = paths.iter().rev().map(|path| Key::from_text(path).expect("a path")).collect();
+    let keys = Keys::new(keys).expect("distinct keys");
+    let (targets, proof) = tree.keys(keys.clone()).expect("a map");
+    let proof = proof();
+    assert_eq!(verify::keys(&tree.root(), keys.clone(), &proof, verify::WIDE_PROOF_LIMIT), Ok(targets.clone()));
+    let ask = Ask::Keys(keys);
+    let answer = Answer::Keys(targets);
+    assert_eq!(verify::replay_on_tree(&tree.root(), &ask, &proof, verify::WIDE_PROOF_LIMIT).as_ref(), Ok(&answer));
+    let half: Stored = stored.iter().step_by(2).map(|(digest, page)| (*digest, Arc::clone(page))).collect();
+    for (shelf, budget) in [(stored.clone(), u64::MAX), (Stored::new(), u64::MAX), (half, 1), (stored.clone(), 3)] {
+        let shelf: Arc<dyn PageSource> = Arc::new(Shelf(shelf));
+        let (stops, end) = course(Query::open(&tree.root(), Arc::clone(&shelf), ask.clone()), stored, budget);
+        assert_eq!(end.expect("all pages are there").as_ref(), Ok(&(answer.clone(), proof.clone())));
+        let nodes: u64 = stops.iter().map(|(_, left)| budget - left).sum();
+        assert!(budget > 3 || nodes <= stops.len() as u64 * budget);
+        let (_, end) = course(Query::on_tree(&tree.root(), shelf, ask.clone()), stored, u64::MAX);
+        assert_eq!(end.expect("all pages are there").as_ref(), Ok(&(answer.clone(), proof.clone())));
+    }
+}
+
+#[test]
+fn several_keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
+    let hex = |i: usize| Suite::Blake3.digest(&i.to_be_bytes()).to_string()[..24].to_owned();
+    let tree = map(&(0..20_000).map(hex).collect());
+    let stored = stored(&tree);
+    // More pages than one interrupt asks for; keys of which one in fifty is absent.
+    check_keys(&tree, &stored, &(0..20_400).step_by(19).map(hex).collect());
+    check_keys(&tree, &stored, &(19_000..20_400).step_by(700).map(hex).collect());
 }
 
 #[test]

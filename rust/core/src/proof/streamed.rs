@@ -87,25 +87,27 @@ pub(crate) fn read(suite: Suite, key: &[u8], proof: &[u8]) -> Attempt<KeyProof> 
 /// lane 0   proof 0 ● ● ● ● ●   proof 2 ● ● ● ● …      a lane whose proof has ended takes the next one
 /// lane 1   proof 1 ● ● ● ● ● ● ●   proof 3 ● ● …
 /// ```
+///
+/// What each proof shows is given to `take` with its place among the proofs, in the order in which they end.
 pub(crate) fn read_many<'p>(
     suite: Suite,
     proofs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])>,
-) -> Vec<Attempt<KeyProof>> {
-    let mut results: Vec<Option<Attempt<KeyProof>>> = (0..proofs.len()).map(|_| None).collect();
+    mut take: impl FnMut(usize, Attempt<KeyProof>),
+) {
     let mut lanes: Vec<_> = (0..LANES.min(proofs.len())).map(|_| Lane::idle(suite)).collect();
     let mut proofs = proofs.enumerate();
     let mut digests = [[0; 32]; LANES];
     loop {
         for lane in lanes.iter_mut().filter(|lane| lane.nodes.is_none()) {
-            lane.take_next(&mut proofs, &mut results);
+            lane.take_next(&mut proofs, &mut take);
         }
         lanes.retain(|lane| lane.nodes.is_some());
         if lanes.is_empty() {
-            return results.into_iter().map(|result| result.expect("every proof was read to its end")).collect();
+            return;
         }
         Encoder::hash_many(suite, lanes.iter_mut().map(|lane| &mut lane.encoder), &mut digests);
         for (lane, digest) in lanes.iter_mut().zip(&digests) {
-            lane.advance(Digest(*digest), &mut results);
+            lane.advance(Digest(*digest), &mut take);
         }
     }
 }
@@ -130,7 +132,7 @@ impl<'p> Lane<'p> {
     fn take_next(
         &mut self,
         proofs: &mut impl Iterator<Item = (usize, (&'p [u8], &'p [u8]))>,
-        results: &mut [Option<Attempt<KeyProof>>],
+        take: &mut impl FnMut(usize, Attempt<KeyProof>),
     ) {
         for (item, (key, proof)) in proofs {
             match Streamed::begin(key, proof, std::mem::take(&mut self.above), &mut self.encoder) {
@@ -138,22 +140,22 @@ impl<'p> Lane<'p> {
                     (self.item, self.nodes) = (item, Some(nodes));
                     return;
                 }
-                Err(interrupt) => results[item] = Some(Err(interrupt)),
+                Err(interrupt) => take(item, Err(interrupt)),
             }
         }
     }
 
     /// Takes the digest of the encoding. At the end of the proof, the lane becomes idle.
-    #[inline]
-    fn advance(&mut self, digest: Digest, results: &mut [Option<Attempt<KeyProof>>]) {
+    #[inline(always)]
+    fn advance(&mut self, digest: Digest, take: &mut impl FnMut(usize, Attempt<KeyProof>)) {
         let Some(nodes) = &mut self.nodes else {
             return;
         };
-        results[self.item] = match nodes.has_next(digest, &mut self.encoder) {
+        match nodes.has_next(digest, &mut self.encoder) {
             Ok(true) => return,
-            Ok(false) => Some(Ok(nodes.shown(digest))),
-            Err(interrupt) => Some(Err(interrupt)),
-        };
+            Ok(false) => take(self.item, Ok(nodes.shown(digest))),
+            Err(interrupt) => take(self.item, Err(interrupt)),
+        }
         if let Some(Streamed { above, .. }) = self.nodes.take() {
             self.above = above;
         }

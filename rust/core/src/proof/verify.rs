@@ -11,6 +11,7 @@ use crate::key::{Key, MAX_BITS, Window};
 use crate::page::partial::PartialTree;
 use crate::proof::query::{Answer, Ask, Element, run_once};
 use crate::proof::streamed::{self, KeyProof, UNVISITED};
+use crate::proof::streamed_keys::{self, KeysProof};
 use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::keys::Keys;
@@ -63,6 +64,17 @@ impl Pruned for KeyProof {
     }
 
     /// The reader rejects siblings that are not stubs.
+    fn shows_unvisited(&self) -> bool {
+        false
+    }
+}
+
+impl Pruned for KeysProof {
+    fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The reader rejects children that no key visits, unless they are stubs.
     fn shows_unvisited(&self) -> bool {
         false
     }
@@ -126,12 +138,13 @@ fn decode(tree: &mut PartialTree, proof: &[u8], limit: usize, max_nodes: usize) 
 pub fn replay(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     match &ask {
         Ask::Key(key) if root.kind == Kind::Map => Ok(Answer::Key(look_up(root, key, proof, limit)?)),
+        Ask::Keys(keys) if root.kind == Kind::Map => Ok(Answer::Keys(look_up_all(root, keys, proof, limit)?)),
         _ => replay_on_tree(root, &ask, proof, limit),
     }
 }
 
-/// Replays any query on the decoded tree, the lookup of a key too. For comparison with [`replay`], which does not decode
-/// the proof of a key into a tree.
+/// Replays any query on the decoded tree, the lookup of keys too. For comparison with [`replay`], which does not decode
+/// the proof of keys into a tree.
 ///
 /// # Errors
 /// As [`replay`].
@@ -147,6 +160,13 @@ pub fn replay_on_tree(root: &RootCid, ask: &Ask, proof: &[u8], limit: usize) -> 
 fn look_up(root: &RootCid, key: &Key, proof: &[u8], limit: usize) -> Result<Option<Cid>> {
     check_len(proof, limit)?;
     accept_key(root, streamed::read(root.suite, key.as_bytes(), proof))
+}
+
+/// Replays the lookups of several keys as the proof is read.
+fn look_up_all(root: &RootCid, keys: &Keys, proof: &[u8], limit: usize) -> Result<Vec<Option<Cid>>> {
+    check_len(proof, limit)?;
+    let mut shown = streamed_keys::read(root.suite, keys, proof).map_err(|interrupt| interrupt.on_proof())?;
+    accept([root], std::array::from_mut(&mut shown), |[shown]| Ok(std::mem::take(&mut shown.targets)))
 }
 
 #[inline(always)]
@@ -186,12 +206,12 @@ pub fn each_key(root: &RootCid, proofs: &[(&Key, &[u8])], limit: usize) -> Resul
     expect(root, Kind::Map)?;
     // A proof that is too long is not read.
     let readable = |proof| check_len(proof, limit).map_or(&[][..], |()| proof);
-    let shown = streamed::read_many(root.suite, proofs.iter().map(|(key, proof)| (key.as_bytes(), readable(proof))));
-    let accepted = proofs.iter().zip(shown).map(|((_, proof), shown)| {
-        check_len(proof, limit)?;
-        accept_key(root, shown)
+    let mut results = vec![Ok(None); proofs.len()];
+    let keys = proofs.iter().map(|(key, proof)| (key.as_bytes(), readable(proof)));
+    streamed::read_many(root.suite, keys, |item, shown| {
+        results[item] = check_len(proofs[item].1, limit).and_then(|()| accept_key(root, shown));
     });
-    Ok(accepted.collect())
+    Ok(results)
 }
 
 /// Verifies a multiproof: the targets of `keys` in the map `root`, in the order of `keys`, None for a key that is proven
@@ -201,10 +221,7 @@ pub fn each_key(root: &RootCid, proofs: &[(&Key, &[u8])], limit: usize) -> Resul
 /// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a map.
 pub fn keys(root: &RootCid, keys: Keys, proof: &[u8], limit: usize) -> Result<Vec<Option<Cid>>> {
     expect(root, Kind::Map)?;
-    match replay(root, Ask::Keys(keys), proof, limit)? {
-        Answer::Keys(targets) => Ok(targets),
-        _ => Err(unexpected()),
-    }
+    look_up_all(root, &keys, proof, limit)
 }
 
 /// Verifies element `index` of the list `root`, or that the list is shorter. O(log n) hashes.

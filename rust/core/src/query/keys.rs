@@ -1,24 +1,34 @@
 //! Lookups of several keys of a map at once (protocol section 4, `get(keys)`).
+//!
+//! The keys are sorted, so the union of their descents is one pass over the nodes in preorder, and each node splits the
+//! range of keys that reach it:
+//!
+//! ```text
+//!           ●  a b c d          The pass is written once, and compiled for each form in which nodes are held: pages,
+//!         ╱   ╲                 which give the proof (`page::union`), the bytes of a proof as they are read
+//!   a b  ●     ●  c d           (`proof::streamed_keys`), and partial trees.
+//!       ╱ ╲   ╱ ╲
+//!      ●   ● ▢   ●  c d
+//! ```
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use crate::bits::{common_len, first_difference};
+use crate::bits::{self, Side, common_len};
 use crate::error::{Error, Result};
 use crate::id::cid::Cid;
+use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::Key;
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::NodeId;
-use crate::tree::descent::{End, Nodes, Step, ToKey, Visited, descend};
+use crate::tree::descent::{Choice, End, Goal, Shape, ToKey, Visited};
 
 /// The maximum number of keys in one multiproof.
 pub const MAX_KEYS: usize = 10_000;
 
-/// The nodes that a prover copies for each of some thousand keys of a map of a million, siblings included.
-const NODES_PER_KEY: usize = 24;
-
-/// The nodes of more keys are not reserved at once: the map may be small.
-const MAX_EXPECTED_KEYS: usize = 1024;
+/// The initial capacity for inner nodes above the current one: enough for most maps.
+const FORKS: usize = 64;
 
 /// Distinct keys of a map: at least one, at most [`MAX_KEYS`].
 #[derive(Debug, Clone)]
@@ -76,69 +86,189 @@ fn sort(keys: &[Key]) -> Vec<u32> {
     sorted.into_iter().map(|(_, place)| place).collect()
 }
 
-/// Looks up all keys, and returns their targets in the order in which they were asked. O(keys x depth).
-///
-/// The keys are looked up in key order. The descent to a key begins where it parts from the descent to the key before.
+/// A node that the descents to some keys reach, or none.
+#[derive(Debug, Clone)]
+pub(crate) struct Branch<Id> {
+    pub(crate) id: Id,
+    pub(crate) floor: u32,
+    /// Their places in key order.
+    pub(crate) keys: Range<usize>,
+}
+
+/// Nodes that the descents to several keys visit, in preorder: a node, the left subtree, the right subtree.
+pub(crate) trait Preorder {
+    /// Names a node.
+    type Id: Copy;
+
+    /// Loads the node of a branch that has keys, and records that the query visits it. None: the branch is put off, and
+    /// the query is not answered yet.
+    fn visit(&mut self, branch: &Branch<Self::Id>) -> Attempt<Option<Shape<'_, Self::Id>>>;
+
+    /// The target of the leaf that was visited last.
+    fn target(&self) -> Cid;
+
+    /// Passes a child that no key visits.
+    fn pass(&mut self, id: Self::Id) -> Attempt<()>;
+
+    /// Continues with the right child of the node that branches at `bit`.
+    fn turn(&mut self, bit: u32);
+
+    /// Completes the node that branches at `bit`.
+    fn close(&mut self, bit: u32) -> Attempt<()>;
+}
+
+/// An inner node whose subtrees are not complete, and the right one unless it has begun.
+struct Fork<Id> {
+    bit: u32,
+    right: Option<Branch<Id>>,
+}
+
+/// What the node of a branch decides.
+enum Next<Id> {
+    Fork(Fork<Id>, Branch<Id>),
+    /// The key at this place has this leaf.
+    Leaf(Option<usize>),
+}
+
+impl Keys {
+    /// A branch with all keys, at the top of a tree.
+    pub(crate) fn all<Id>(&self, top: Id) -> Branch<Id> {
+        Branch { id: top, floor: 0, keys: 0..self.len() }
+    }
+
+    #[inline(always)]
+    fn key(&self, place: usize) -> &[u8] {
+        self.keys[self.sorted[place] as usize].as_bytes()
+    }
+
+    /// Descends to the keys of a branch, and puts their targets into `targets`, in the order in which they were asked.
+    /// O(visited nodes + keys).
+    #[inline(always)]
+    pub(crate) fn get<N: Preorder>(
+        &self,
+        nodes: &mut N,
+        mut branch: Branch<N::Id>,
+        targets: &mut [Option<Cid>],
+    ) -> Attempt<()> {
+        let mut forks: Vec<Fork<N::Id>> = Vec::with_capacity(FORKS);
+        loop {
+            if branch.keys.is_empty() {
+                nodes.pass(branch.id)?;
+            } else if let Some(shape) = nodes.visit(&branch)? {
+                match self.choose(shape, &branch)? {
+                    Next::Fork(fork, left) => {
+                        forks.push(fork);
+                        branch = left;
+                        continue;
+                    }
+                    Next::Leaf(Some(place)) => targets[self.sorted[place] as usize] = Some(nodes.target()),
+                    Next::Leaf(None) => {}
+                }
+            }
+            branch = loop {
+                let Some(fork) = forks.last_mut() else {
+                    return Ok(());
+                };
+                if let Some(right) = fork.right.take() {
+                    nodes.turn(fork.bit);
+                    break right;
+                }
+                nodes.close(fork.bit)?;
+                forks.pop();
+            };
+        }
+    }
+
+    /// Where the keys of a branch go from its node.
+    ///
+    /// Keys that follow all bits of an inner node are next to each other in key order, with those of its left child first.
+    #[inline(always)]
+    fn choose<Id: Copy>(&self, shape: Shape<'_, Id>, branch: &Branch<Id>) -> Attempt<Next<Id>> {
+        let Range { mut start, mut end } = branch.keys;
+        let node = Visited { shape, counts: () };
+        let step = |place: usize| ToKey(self.key(place)).choose(&node, branch.floor);
+        let (mut first, mut found) = (None, None);
+        while first.is_none() && start < end {
+            match step(start) {
+                Choice::Child(side) => first = Some(side),
+                Choice::Stop(end) => {
+                    found = found.or((end == End::Found).then_some(start));
+                    start += 1;
+                }
+                Choice::Invalid(why) => return Err(Failure::Invalid(why).into()),
+            }
+        }
+        let Shape::Inner { bit, children: [left, right], .. } = node.shape else {
+            return Ok(Next::Leaf(found));
+        };
+        let mut last = first;
+        while end - start > 1 {
+            match step(end - 1) {
+                Choice::Child(side) => {
+                    last = Some(side);
+                    break;
+                }
+                Choice::Stop(_) => end -= 1,
+                Choice::Invalid(why) => return Err(Failure::Invalid(why).into()),
+            }
+        }
+        let middle = match (first, last) {
+            (Some(Side::Left), Some(Side::Right)) => {
+                start
+                    + self.sorted[start..end]
+                        .partition_point(|&key| !bits::bit(self.keys[key as usize].as_bytes(), bit))
+            }
+            (Some(Side::Right), _) => start,
+            _ => end,
+        };
+        let branch = |id, keys| Branch { id, floor: bit + 1, keys };
+        Ok(Next::Fork(Fork { bit, right: Some(branch(right, middle..end)) }, branch(left, start..middle)))
+    }
+}
+
+/// Looks up all keys, and returns their targets in the order in which they were asked. O(visited nodes + keys).
 pub(crate) fn get(tree: &mut PartialTree, keys: &Keys) -> Attempt<Vec<Option<Cid>>> {
     let mut targets = vec![None; keys.len()];
-    let mut missing = BTreeSet::new();
-    tree.expect(NODES_PER_KEY * keys.len().min(MAX_EXPECTED_KEYS));
-    let mut path = SharedPath { tree, steps: Vec::new(), last: (PartialTree::TOP, 0) };
-    let mut before: Option<&[u8]> = None;
-    for &at in &keys.sorted {
-        let key = keys.keys[at as usize].as_bytes();
-        let (id, floor) = path.part(before.and_then(|before| first_difference(before, key)));
-        match descend(&mut path, id, floor, &mut ToKey(key)) {
-            Ok(landing) if landing.end == End::Found => {
-                targets[at as usize] = Some(Cid::trusted(path.tree.arena.target(landing.id)));
-            }
-            Ok(_) => {}
-            Err(Interrupt::Pages(pages)) if missing.len() < MAX_MISSING_PAGES => missing.extend(pages),
-            Err(Interrupt::Pages(_)) => break,
-            Err(interrupt) => return Err(interrupt),
-        }
-        before = Some(key);
-    }
-    if missing.is_empty() { Ok(targets) } else { Err(Interrupt::Pages(missing)) }
+    let mut nodes = OnTree { tree, last: PartialTree::TOP, missing: BTreeSet::new() };
+    keys.get(&mut nodes, keys.all(PartialTree::TOP), &mut targets)?;
+    if nodes.missing.is_empty() { Ok(targets) } else { Err(Interrupt::Pages(nodes.missing)) }
 }
 
-/// The nodes of a tree, and the path of the descent to the last key.
-struct SharedPath<'t> {
+/// The nodes of a partial tree, and the pages that they lack.
+struct OnTree<'t> {
     tree: &'t mut PartialTree,
-    steps: Vec<Step<NodeId>>,
-    /// The node at the end of the path, which may be missing, and its floor.
-    last: (NodeId, u32),
+    last: NodeId,
+    missing: BTreeSet<Digest>,
 }
 
-impl SharedPath<'_> {
-    /// Goes back to the first node at which a key leaves the path, if it differs from the last key at `bit` first.
-    fn part(&mut self, bit: Option<u32>) -> (NodeId, u32) {
-        while let (Some(step), Some(bit)) = (self.steps.last(), bit)
-            && step.bit >= bit
-        {
-            self.last = (step.from, step.floor);
-            self.steps.pop();
-        }
-        self.last
-    }
-}
-
-impl Nodes for SharedPath<'_> {
+impl Preorder for OnTree<'_> {
     type Id = NodeId;
-    /// A key is found without counts, and those of children are on pages that need not be read.
-    type Counts = ();
 
-    #[inline(always)]
-    fn visit(&mut self, id: NodeId, floor: u32) -> Attempt<Visited<'_, NodeId, ()>> {
-        self.last = (id, floor);
-        self.tree.visit(id)?;
-        let shape = self.tree.arena.shape(id, floor).ok_or(Failure::Stub)?;
-        Ok(Visited { shape, counts: () })
+    fn visit(&mut self, branch: &Branch<NodeId>) -> Attempt<Option<Shape<'_, NodeId>>> {
+        match self.tree.visit(branch.id) {
+            Err(Interrupt::Pages(pages)) => {
+                if self.missing.len() < MAX_MISSING_PAGES {
+                    self.missing.extend(pages);
+                }
+                return Ok(None);
+            }
+            other => other?,
+        }
+        self.last = branch.id;
+        Ok(Some(self.tree.arena.shape(branch.id, branch.floor).ok_or(Failure::Stub)?))
     }
 
-    #[inline(always)]
-    fn step(&mut self, step: Step<NodeId>) -> Attempt<()> {
-        self.steps.push(step);
+    fn target(&self) -> Cid {
+        Cid::trusted(self.tree.arena.target(self.last))
+    }
+
+    fn pass(&mut self, _: NodeId) -> Attempt<()> {
+        Ok(())
+    }
+
+    fn turn(&mut self, _: u32) {}
+
+    fn close(&mut self, _: u32) -> Attempt<()> {
         Ok(())
     }
 }

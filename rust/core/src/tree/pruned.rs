@@ -41,7 +41,7 @@ const MIN_CHILD: usize = 7;
 const TYPICAL_CHILD: usize = 34;
 
 /// Shorter trees have few nodes on each level, or one path: they are hashed node by node.
-const MIN_WIDE: usize = 2048;
+pub(crate) const MIN_WIDE: usize = 2048;
 
 /// The parent of the top node.
 const NONE: u32 = u32::MAX;

@@ -26,15 +26,21 @@ pub fn agree(root: &RootCid, query: &Query, proof: &[u8]) -> Option<Answer> {
     };
     let proven = slow.clone().ok();
     assert_eq!(ours.clone().ok(), proven, "{query:?} on {proof:02x?}: {ours:?}, {slow:?}");
-    if let Query::Key(path) = query {
-        let on_tree = verify::replay_on_tree(root, &coregw_core::Ask::Key(super::model::key(path)), proof, LIMIT);
-        assert_eq!(
-            on_tree.ok(),
-            ours.ok().map(|answer| match answer {
-                Answer::Key(target) => coregw_core::Answer::Key(target),
-                other => unreachable!("{other:?} of a key"),
-            })
-        );
+    let on_tree = match query {
+        Query::Key(path) => Some(coregw_core::Ask::Key(super::model::key(path))),
+        Query::Keys(paths) => {
+            let keys = coregw_core::Keys::new(paths.iter().map(super::model::key).collect());
+            keys.ok().map(coregw_core::Ask::Keys)
+        }
+        _ => None,
+    };
+    if let Some(ask) = on_tree {
+        let answer = ours.ok().map(|answer| match answer {
+            Answer::Key(target) => coregw_core::Answer::Key(target),
+            Answer::Keys(targets) => coregw_core::Answer::Keys(targets),
+            other => unreachable!("{other:?} of keys"),
+        });
+        assert_eq!(verify::replay_on_tree(root, &ask, proof, LIMIT).ok(), answer);
     }
     proven
 }

@@ -5,14 +5,15 @@
 
 use std::io;
 
-use data_encoding::BASE64;
+use base64_simd::{Out, STANDARD as BASE64};
 use serde::ser::Serialize;
 use serde_json::ser::Formatter;
 
-/// Initial capacity. The answer to a look-up in a map of millions is not longer, so it is not moved while it is written.
+/// The capacity for members besides proofs. The answer to a look-up in a map of millions is not longer, so it is not moved
+/// while it is written.
 const CAPACITY_BYTES: usize = 2048;
 /// Bytes that are encoded at once; a multiple of three, so that only the last chunk is padded.
-const CHUNK_BYTES: usize = 3 * 256;
+const CHUNK_BYTES: usize = 3 * 4096;
 
 /// JSON without whitespace, and byte arrays as base64.
 struct Compact;
@@ -22,9 +23,7 @@ impl Formatter for Compact {
         let mut text = [0; CHUNK_BYTES / 3 * 4];
         writer.write_all(b"\"")?;
         for chunk in value.chunks(CHUNK_BYTES) {
-            let text = &mut text[..BASE64.encode_len(chunk.len())];
-            BASE64.encode_mut(chunk, text);
-            writer.write_all(text)?;
+            writer.write_all(BASE64.encode(chunk, Out::from_slice(&mut text)))?;
         }
         writer.write_all(b"\"")
     }
@@ -32,7 +31,12 @@ impl Formatter for Compact {
 
 /// Writes a message.
 pub(crate) fn write(message: &impl Serialize) -> String {
-    let mut text = Vec::with_capacity(CAPACITY_BYTES);
+    write_long(message, 0)
+}
+
+/// Writes a message that is expected to be some `bytes` long, besides a few members.
+pub(crate) fn write_long(message: &impl Serialize, bytes: usize) -> String {
+    let mut text = Vec::with_capacity(CAPACITY_BYTES + bytes);
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, Compact);
     message.serialize(&mut serializer).expect("messages have string keys and finite numbers");
     String::from_utf8(text).expect("JSON is UTF-8")
@@ -56,7 +60,7 @@ mod tests {
         for n in [0, 1, 2, 3, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 2] {
             let bytes: Vec<u8> = (0..n).map(|i| (i * 7 % 251) as u8).collect();
             let text = write(&Bytes(bytes.clone()));
-            assert_eq!(text, format!("\"{}\"", BASE64.encode(&bytes)));
+            assert_eq!(text, format!("\"{}\"", data_encoding::BASE64.encode(&bytes)));
             assert_eq!(decode_base64(text.trim_matches('"')).as_ref(), Ok(&bytes));
         }
     }

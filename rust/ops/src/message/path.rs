@@ -3,7 +3,7 @@
 use std::fmt;
 
 use coregw_core::key::MAX_TEXT;
-use coregw_core::{Error, InputCode, Result};
+use coregw_core::{Error, InputCode, Key, Result};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
@@ -63,6 +63,15 @@ impl Path {
     /// The text form: the segments, joined by `/`.
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The key of the path.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidPath`] if there are no segments.
+    pub(crate) fn key(&self) -> Result<Key> {
+        // Segments contain no '/', so the text form is split into the same ones.
+        if self.is_empty() { Key::from_segments(&self.segments()) } else { Key::from_text(&self.text) }
     }
 
     /// The segments.

@@ -2,7 +2,7 @@
 
 use coregw_core::verify;
 use coregw_core::{Answer, Ask};
-use coregw_core::{Cid, Error, Key, Keys, Kind, Result, RootCid, Window};
+use coregw_core::{Cid, Error, Keys, Kind, Result, RootCid, Window};
 
 use super::Int;
 use super::path::Path;
@@ -37,11 +37,10 @@ impl Question {
     /// [`Error::Input`] for an invalid path.
     pub(crate) fn ask(&self) -> Result<Ask> {
         Ok(match self {
-            Self::Key(path) => Ask::Key(Key::from_segments(&path.segments())?),
+            Self::Key(path) => Ask::Key(path.key()?),
             Self::Keys(keys) => {
-                let key = |(index, path): (usize, &Path)| {
-                    Key::from_segments(&path.segments()).map_err(|error| error.within(&format!("keys[{index}]")))
-                };
+                let key =
+                    |(index, path): (usize, &Path)| path.key().map_err(|error| error.within(&format!("keys[{index}]")));
                 Ask::Keys(Keys::new(keys.iter().enumerate().map(key).collect::<Result<_>>()?)?)
             }
             Self::Index(index) => Ask::Index(*index),
@@ -140,9 +139,20 @@ impl Question {
     /// # Errors
     /// [`Error::Proof`] with the step's index.
     pub(crate) fn check(&self, index: usize, sent: &Step<'_>, root: &RootCid) -> Result<Answer> {
+        self.check_asked(self.ask(), index, sent, root)
+    }
+
+    /// As [`Question::check`], given the query that [`Question::ask`] returned.
+    pub(crate) fn check_asked(
+        &self,
+        ask: Result<Ask>,
+        index: usize,
+        sent: &Step<'_>,
+        root: &RootCid,
+    ) -> Result<Answer> {
         let check = || {
             let proof = sent.proof.decode()?;
-            let answer = verify::replay(root, self.ask()?, &proof, self.proof_limit())?;
+            let answer = verify::replay(root, ask?, &proof, self.proof_limit())?;
             match self.step(root, &answer, Proof::Bytes(proof)).difference(sent) {
                 None => Ok(answer),
                 Some(member) => {

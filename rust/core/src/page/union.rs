@@ -1,0 +1,183 @@
+//! The descents to several keys of a map, made on the pages themselves, and the multiproof that they give.
+//!
+//! A proof is the nodes in preorder, and so is the order of visits: the proof is written while nodes are visited.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+
+use crate::id::cid::{Cid, Kind};
+use crate::id::suite::{Digest, Suite};
+use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::page::format::Page;
+use crate::page::partial::MAX_MISSING_PAGES;
+use crate::page::path::{Finder, OnPage};
+use crate::query::keys::{Branch, Keys, Preorder};
+use crate::tree::arena::{Node, State};
+use crate::tree::descent::Shape;
+use crate::tree::writer;
+
+/// The length of a multiproof for each key that it is expected to have, in bytes: a leaf, and some stubs. Longer proofs
+/// of few keys are moved once while they grow.
+const BYTES_PER_KEY: usize = 512;
+
+/// A part of a proof.
+enum Piece {
+    Bytes(Vec<u8>),
+    /// Not visited yet, since a page is missing or the budget is spent.
+    Branch(Branch<OnPage>),
+}
+
+/// The nodes that were visited, and the proof that they give.
+pub(crate) struct UnionNodes<P, F> {
+    suite: Suite,
+    top: Digest,
+    pub(crate) finder: F,
+    /// The number of nodes that may still be visited.
+    pub(crate) budget: u64,
+    pages: Vec<P>,
+    /// The node that was visited last.
+    last: OnPage,
+    /// The proof: first these pieces, then the bytes that are being written.
+    pieces: Vec<Piece>,
+    bytes: Vec<u8>,
+    missing: BTreeSet<Digest>,
+}
+
+/// The union of the descents to several keys. After an interrupt, it continues with the branches that were put off.
+pub(crate) struct PageUnion<P, F> {
+    pub(crate) nodes: UnionNodes<P, F>,
+    keys: Keys,
+    targets: Vec<Option<Cid>>,
+}
+
+/// The top of the tree, before its page is found.
+const TOP: OnPage = OnPage { page: u32::MAX, node: Page::TOP };
+
+impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
+    pub(crate) fn new(suite: Suite, top: Digest, finder: F, keys: Keys) -> Self {
+        let nodes = UnionNodes {
+            suite,
+            top,
+            finder,
+            budget: u64::MAX,
+            pages: Vec::new(),
+            last: TOP,
+            pieces: vec![Piece::Branch(keys.all(TOP))],
+            bytes: Vec::with_capacity(BYTES_PER_KEY * keys.len()),
+            missing: BTreeSet::new(),
+        };
+        Self { nodes, targets: vec![None; keys.len()], keys }
+    }
+
+    /// Descends to all keys, and returns their targets in the order in which they were asked. O(visited nodes + keys).
+    pub(crate) fn run(&mut self) -> Attempt<Vec<Option<Cid>>> {
+        let Self { nodes, keys, targets } = self;
+        for piece in std::mem::take(&mut nodes.pieces) {
+            match piece {
+                Piece::Branch(branch) if !nodes.is_stopped() => keys.get(nodes, branch, targets)?,
+                piece => nodes.keep(piece),
+            }
+        }
+        let missing = std::mem::take(&mut nodes.missing);
+        if !missing.is_empty() {
+            return Err(Interrupt::Pages(missing));
+        }
+        match nodes.pieces.iter().any(|piece| matches!(piece, Piece::Branch(_))) {
+            true => Err(Interrupt::Budget),
+            false => Ok(std::mem::take(targets)),
+        }
+    }
+}
+
+impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
+    /// Whether further branches are put off.
+    #[inline(always)]
+    fn is_stopped(&self) -> bool {
+        self.budget == 0 || self.missing.len() >= MAX_MISSING_PAGES
+    }
+
+    /// Appends a piece to the proof.
+    #[cold]
+    fn keep(&mut self, piece: Piece) {
+        if !self.bytes.is_empty() {
+            self.pieces.push(Piece::Bytes(std::mem::take(&mut self.bytes)));
+        }
+        self.pieces.push(piece);
+    }
+
+    /// Takes the proof. Call it once, after the answer. O(bytes) if there were interrupts, else O(1).
+    pub(crate) fn take_proof(&mut self) -> Vec<u8> {
+        let bytes = std::mem::take(&mut self.bytes);
+        if self.pieces.is_empty() {
+            return bytes;
+        }
+        self.keep(Piece::Bytes(bytes));
+        let pieces = std::mem::take(&mut self.pieces);
+        let bytes = pieces.iter().map(|piece| if let Piece::Bytes(bytes) = piece { &bytes[..] } else { &[] });
+        bytes.collect::<Vec<_>>().concat()
+    }
+
+    /// Finds the node itself: if it is a stub of its page, or the top, the first node of the page that this stands for.
+    #[inline(always)]
+    fn resolve(&mut self, id: OnPage) -> Attempt<OnPage> {
+        let (link, digest) = match self.pages.get(id.page as usize) {
+            None => (None, &self.top),
+            Some(page) => match page.arena.node(id.node) {
+                Node { state: State::Stub { ordinal, .. }, sum, .. } => (Some((page, *ordinal)), &sum.digest),
+                _ => return Ok(id),
+            },
+        };
+        let page = self.finder.find(link, digest)?;
+        page.check_is_of(Kind::Map, self.suite).map_err(Failure::Damaged)?;
+        self.pages.push(page);
+        Ok(OnPage { page: self.pages.len() as u32 - 1, node: Page::TOP })
+    }
+}
+
+impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
+    type Id = OnPage;
+
+    #[inline(always)]
+    fn visit(&mut self, branch: &Branch<OnPage>) -> Attempt<Option<Shape<'_, OnPage>>> {
+        if self.is_stopped() {
+            self.keep(Piece::Branch(branch.clone()));
+            return Ok(None);
+        }
+        let id = match self.resolve(branch.id) {
+            Err(Interrupt::Pages(pages)) => {
+                self.missing.extend(pages);
+                self.keep(Piece::Branch(branch.clone()));
+                return Ok(None);
+            }
+            other => other?,
+        };
+        self.budget -= 1;
+        self.last = id;
+        let arena = &self.pages[id.page as usize].arena;
+        writer::write_shown(&mut self.bytes, Kind::Map, arena, id.node, branch.floor);
+        let on_page = |node| OnPage { page: id.page, node };
+        Ok(Some(match arena.shape(id.node, branch.floor).ok_or(Failure::Stub)? {
+            Shape::Inner { bit, label, children: [left, right] } => {
+                Shape::Inner { bit, label, children: [on_page(left), on_page(right)] }
+            }
+            Shape::Leaf { tail, key_len } => Shape::Leaf { tail, key_len },
+            Shape::Empty => Shape::Empty,
+        }))
+    }
+
+    fn target(&self) -> Cid {
+        Cid::trusted(self.pages[self.last.page as usize].arena.target(self.last.node))
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, id: OnPage) -> Attempt<()> {
+        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages[id.page as usize].arena.node(id.node).sum);
+        Ok(())
+    }
+
+    fn turn(&mut self, _: u32) {}
+
+    fn close(&mut self, _: u32) -> Attempt<()> {
+        Ok(())
+    }
+}
