@@ -72,6 +72,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
     /// Descends to all keys, and returns their targets in the order in which they were asked. O(visited nodes + keys).
     pub(crate) fn run(&mut self) -> Attempt<Vec<Option<Cid>>> {
         let Self { nodes, keys, targets } = self;
+        // What was written last follows the branches that were put off.
+        nodes.cut();
         for piece in std::mem::take(&mut nodes.pieces) {
             match piece {
                 Piece::Branch(branch) if !nodes.is_stopped() => keys.get(nodes, branch, targets)?,
@@ -99,19 +101,23 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     /// Appends a piece to the proof.
     #[cold]
     fn keep(&mut self, piece: Piece) {
+        self.cut();
+        self.pieces.push(piece);
+    }
+
+    /// Makes a piece of the bytes that were written.
+    fn cut(&mut self) {
         if !self.bytes.is_empty() {
             self.pieces.push(Piece::Bytes(std::mem::take(&mut self.bytes)));
         }
-        self.pieces.push(piece);
     }
 
     /// Takes the proof. Call it once, after the answer. O(bytes) if there were interrupts, else O(1).
     pub(crate) fn take_proof(&mut self) -> Vec<u8> {
-        let bytes = std::mem::take(&mut self.bytes);
         if self.pieces.is_empty() {
-            return bytes;
+            return std::mem::take(&mut self.bytes);
         }
-        self.keep(Piece::Bytes(bytes));
+        self.cut();
         let pieces = std::mem::take(&mut self.pieces);
         let bytes = pieces.iter().map(|piece| if let Piece::Bytes(bytes) = piece { &bytes[..] } else { &[] });
         bytes.collect::<Vec<_>>().concat()
