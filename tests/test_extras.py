@@ -37,12 +37,29 @@ NAMED_OTHERWISE = {"opentelemetry": "opentelemetry-api"}
 """Distributions that are not named as the package that they bring."""
 
 
+FOR_TYPES = {"typing_extensions"}
+"""Packages that type checkers know without an installation, if they are imported for types alone."""
+
+
+def imported_for_types(tree: ast.Module) -> set[ast.AST]:
+    """The nodes below ``if TYPE_CHECKING:`` that import what type checkers know."""
+    guarded = (node for node in ast.walk(tree) if isinstance(node, ast.If))
+    return {
+        node
+        for guard in guarded
+        if isinstance(guard.test, ast.Name) and guard.test.id == "TYPE_CHECKING"
+        for node in guard.body
+        if isinstance(node, ast.ImportFrom) and node.module in FOR_TYPES
+    }
+
+
 def third_party(part: str) -> set[str]:
     """The distributions that a part of the package imports anywhere, named as in pyproject.toml."""
     path = PACKAGE / part
     found = set()
     for file in path.rglob("*.py") if path.is_dir() else [path]:
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        tree = ast.parse(file.read_text("utf-8"))
+        for node in {*ast.walk(tree)} - imported_for_types(tree):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
