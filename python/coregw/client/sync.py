@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from coregw.client import operations
-from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange import Answer, Call
+from coregw.client.driving.blocking import BlockingDriver
 from coregw.client.files import as_bytes
-from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
-from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
-from coregw.client.transport.address import Address
-from coregw.client.transport.blocking import BlockingTransport
-from coregw.client.transport.gateways import Gateways, parse_addresses
-from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from coregw import _core
-    from coregw.client.operations import car, tree
-    from coregw.client.static.blocking import BlockingStaticTransport
-    from coregw.messages import Delta, MutationReceipt
-    from coregw.messages.record import PublishedRecord
-
-if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
     from coregw.client.mirror.copy import Mirrored
     from coregw.client.mirror.names import MirroredName
+    from coregw.client.operations import car, tree
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
+    from coregw.messages import Delta, MutationReceipt
+    from coregw.messages.record import PublishedRecord
 
 __all__ = ["Client"]
 
 T = TypeVar("T")
 
 
-class Client:
+class Client(BlockingDriver):
     """A client that does not trust its gateway: every answer is verified or recomputed before it is returned.
 
     Every method raises `Unavailable` if the gateway can't be reached or is unavailable (after retries),
@@ -66,39 +54,6 @@ class Client:
             root = client.create_root({"docs/readme": readme})
             data = client.get_payload(client.resolve(root, "docs/readme"))
     """
-
-    def __init__(
-        self,
-        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
-        settings: ClientSettings | None = None,
-        connection: ConnectionOptions | None = None,
-    ) -> None:
-        self.settings = settings if settings is not None else ClientSettings()
-        self._given = base_url
-        self._connection = connection if connection is not None else ConnectionOptions()
-        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
-
-    @property
-    def base_url(self) -> str:
-        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
-        return self._transport.gateways.current.address.shown
-
-    @property
-    def switches(self) -> int:
-        """How often another one of several gateways became the one in use."""
-        return self._transport.gateways.switches
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
 
     # Payloads and new roots
 
@@ -430,52 +385,3 @@ class Client:
         from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
 
         return AsyncClient(self._given, self.settings, self._connection, self._transport.gateways)
-
-    # Driving the operations
-
-    def _run(self, steps: Steps[T]) -> T:
-        try:
-            call = next(steps)
-            while True:
-                call = resume(steps, self._outcome(call), self._transport.gateways.refused)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:
-            steps.close()
-
-    def _stream(self, steps: Stream[T]) -> Generator[T, None, None]:
-        try:
-            item = next(steps)
-            while True:
-                if isinstance(item, Item):
-                    yield item.value
-                    item = next(steps)
-                else:
-                    item = resume(steps, self._outcome(item), self._transport.gateways.refused)
-        except StopIteration:
-            return
-        finally:
-            steps.close()
-
-    def _outcome(self, call: Call) -> Answer | CoregwError:
-        retries = self._transport.retries()
-        while True:
-            try:
-                return self._transport.exchange(call)
-            except CoregwError as error:
-                wait = retries.wait_seconds(error)
-                if wait is None:
-                    return error
-            time.sleep(wait)
-
-
-def _transport(
-    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions
-) -> BlockingTransport | BlockingStaticTransport:
-    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
-    if not addresses[0].is_static:
-        return BlockingTransport(Gateways(addresses, settings, connection), settings)
-    from coregw.client.static.blocking import BlockingStaticTransport  # noqa: PLC0415 - few programs need it
-
-    return BlockingStaticTransport(addresses[0], settings, connection)

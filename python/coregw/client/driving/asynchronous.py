@@ -1,0 +1,108 @@
+"""Drives the operations of the asyncio client over libcurl."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from coregw.client.connection import ConnectionOptions
+from coregw.client.exchange import Answer, Call
+from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
+from coregw.client.transport.address import Address
+from coregw.client.transport.asynchronous import AsyncTransport
+from coregw.client.transport.gateways import Gateways, parse_addresses
+from coregw.errors import CoregwError
+
+if TYPE_CHECKING:
+    from coregw.client.static.transport import StaticTransport
+
+__all__ = ["AsyncDriver"]
+
+T = TypeVar("T")
+
+
+class AsyncDriver:
+    """What an asyncio client is without its methods: addresses, connections, and what exchanges calls over them."""
+
+    def __init__(
+        self,
+        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
+        settings: ClientSettings | None = None,
+        connection: ConnectionOptions | None = None,
+        gateways: Gateways | None = None,
+    ) -> None:
+        self.settings = settings if settings is not None else ClientSettings()
+        self._connection = connection if connection is not None else ConnectionOptions()
+        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection, gateways)
+
+    @property
+    def base_url(self) -> str:
+        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
+        return self._transport.gateways.current.address.shown
+
+    @property
+    def switches(self) -> int:
+        """How often another one of several gateways became the one in use."""
+        return self._transport.gateways.switches
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+    async def _run(self, steps: Steps[T]) -> T:
+        try:
+            call = next(steps)
+            while True:
+                call = resume(steps, await self._outcome(call), self._transport.gateways.refused)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            steps.close()
+
+    async def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
+        try:
+            item = next(steps)
+            while True:
+                if isinstance(item, Item):
+                    yield item.value
+                    item = next(steps)
+                else:
+                    item = resume(steps, await self._outcome(item), self._transport.gateways.refused)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    async def _outcome(self, call: Call) -> Answer | CoregwError:
+        retries = self._transport.retries()
+        while True:
+            try:
+                return await self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error)
+                if wait is None:
+                    return error
+            await asyncio.sleep(wait)
+
+
+def _transport(
+    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions, gateways: Gateways | None
+) -> AsyncTransport | StaticTransport:
+    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
+    if not addresses[0].is_static:
+        return AsyncTransport(gateways or Gateways(addresses, settings, connection), settings)
+    from coregw.client.static.transport import StaticTransport  # noqa: PLC0415 - few programs need it
+
+    return StaticTransport(addresses[0], settings, connection)

@@ -1,0 +1,108 @@
+"""Drives the operations of the blocking client over libcurl."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from coregw.client.connection import ConnectionOptions
+from coregw.client.exchange import Answer, Call
+from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
+from coregw.client.transport.address import Address
+from coregw.client.transport.blocking import BlockingTransport
+from coregw.client.transport.gateways import Gateways, parse_addresses
+from coregw.errors import CoregwError
+
+if TYPE_CHECKING:
+    from coregw.client.static.blocking import BlockingStaticTransport
+
+__all__ = ["BlockingDriver"]
+
+T = TypeVar("T")
+
+
+class BlockingDriver:
+    """What a blocking client is without its methods: addresses, connections, and what exchanges calls over them."""
+
+    def __init__(
+        self,
+        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
+        settings: ClientSettings | None = None,
+        connection: ConnectionOptions | None = None,
+    ) -> None:
+        self.settings = settings if settings is not None else ClientSettings()
+        self._given = base_url
+        self._connection = connection if connection is not None else ConnectionOptions()
+        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
+
+    @property
+    def base_url(self) -> str:
+        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
+        return self._transport.gateways.current.address.shown
+
+    @property
+    def switches(self) -> int:
+        """How often another one of several gateways became the one in use."""
+        return self._transport.gateways.switches
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def _run(self, steps: Steps[T]) -> T:
+        try:
+            call = next(steps)
+            while True:
+                call = resume(steps, self._outcome(call), self._transport.gateways.refused)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            steps.close()
+
+    def _stream(self, steps: Stream[T]) -> Generator[T, None, None]:
+        try:
+            item = next(steps)
+            while True:
+                if isinstance(item, Item):
+                    yield item.value
+                    item = next(steps)
+                else:
+                    item = resume(steps, self._outcome(item), self._transport.gateways.refused)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    def _outcome(self, call: Call) -> Answer | CoregwError:
+        retries = self._transport.retries()
+        while True:
+            try:
+                return self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error)
+                if wait is None:
+                    return error
+            time.sleep(wait)
+
+
+def _transport(
+    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions
+) -> BlockingTransport | BlockingStaticTransport:
+    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
+    if not addresses[0].is_static:
+        return BlockingTransport(Gateways(addresses, settings, connection), settings)
+    from coregw.client.static.blocking import BlockingStaticTransport  # noqa: PLC0415 - few programs need it
+
+    return BlockingStaticTransport(addresses[0], settings, connection)
