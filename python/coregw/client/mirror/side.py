@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange import Answer, Body, Call, Sink
