@@ -4,7 +4,9 @@ It does no I/O, but for the files that `hash_survey` and `FolderUpload` read, th
 temporary file of an `ArcSorter`.
 
 Results contain CIDs as text (``b...``); arguments take text in any multibase of protocol section 1, the binary form as
-``bytes``, or a `Cid`. A path is a sequence of segments or the text form ``"docs/readme"``. Long work releases the GIL.
+bytes, or a `Cid`. A path is a sequence of segments or the text form ``"docs/readme"``. Bytes are taken from any object
+with the buffer protocol (`bytes`, `bytearray`, `memoryview`, `mmap`), and copied unless they are `bytes`. Long work
+releases the GIL.
 
 The docstrings are those of the extension, copied by ``tests/stub.py``.
 """
@@ -15,9 +17,11 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, final, overload
 
+from typing_extensions import Buffer
+
 _Default = TypeVar("_Default")
 
-CidLike: TypeAlias = str | bytes | Cid
+CidLike: TypeAlias = str | Buffer | Cid
 PathLike: TypeAlias = str | Sequence[str]
 
 __version__: str
@@ -83,7 +87,7 @@ def codec_code(codec: str | int | None) -> int:
     (85, 85, 85, 85)
     """
 
-def payload_cid(data: bytes, codec: str | int = "raw", hash: str = "sha2-256") -> str:
+def payload_cid(data: Buffer, codec: str | int = "raw", hash: str = "sha2-256") -> str:
     """Return the CID of a payload, as text (protocol section 1).
 
     O(bytes); the GIL is released above 32 KiB.
@@ -120,7 +124,7 @@ class PayloadHasher:
     """
 
     def __new__(cls, codec: str | int = "raw", hash: str = "sha2-256") -> PayloadHasher: ...
-    def update(self, chunk: bytes) -> None:
+    def update(self, chunk: Buffer) -> None:
         """Append bytes to the payload. O(bytes); the GIL is released above 32 KiB."""
     def cid(self) -> str:
         """Return the CID of the bytes so far, as text. More may follow. O(1).
@@ -129,7 +133,7 @@ class PayloadHasher:
             TooLarge: If they are too long for an identity CID.
         """
 
-def payload_matches(cid: CidLike, data: bytes) -> bool:
+def payload_matches(cid: CidLike, data: Buffer) -> bool:
     """Return whether `data` has the digest that `cid` names, by any hash function of protocol section 1.
 
     An identity CID contains the payload itself. For a root, `data` is the encoding of the tree's top node. O(bytes);
@@ -376,7 +380,7 @@ class FolderUpload:
         Returns:
             Up to 16,384 binary CIDs, one after the other. `answer` follows.
         """
-    def answer(self, held: bytes) -> None:
+    def answer(self, held: Buffer) -> None:
         """Note which payloads of the last question are held; the files of the others are read by `start_again`.
 
         Args:
@@ -459,7 +463,7 @@ class PayloadBatch:
     @property
     def cids(self) -> bytes:
         """The binary CIDs of the payloads, one after the other."""
-    def car(self, held: bytes) -> tuple[bytes, int, int]:
+    def car(self, held: Buffer) -> tuple[bytes, int, int]:
         """Return a CAR of the payloads that are not held, and free the memory of all. O(bytes).
 
         Args:
@@ -556,7 +560,7 @@ class Range(NamedTuple):
     total_size: int
     """The sum of all measures of the list."""
 
-def verify_key(root: CidLike, path: PathLike, proof: bytes) -> str | None:
+def verify_key(root: CidLike, path: PathLike, proof: Buffer) -> str | None:
     """Verify an inclusion or absence proof of a path (protocol section 4, *get*).
 
     O(depth) hashes, a few microseconds. A proof has at most 2,892,588 bytes.
@@ -580,7 +584,7 @@ def verify_key(root: CidLike, path: PathLike, proof: bytes) -> str | None:
     True
     """
 
-def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, bytes]]) -> list[str | None]:
+def verify_key_many(root: CidLike, items: Sequence[tuple[PathLike, Buffer]]) -> list[str | None]:
     """Verify many proofs of one map as `verify_key` does, on all cores with the GIL released.
 
     O(sum of depths) hashes.
@@ -607,9 +611,9 @@ def encode_attributes(
     size: int | None = None,
     mode: int | None = None,
     mtime_ns: int | None = None,
-    link: bytes | None = None,
+    link: Buffer | None = None,
     owner: tuple[int, int] | None = None,
-    xattrs: Mapping[str, bytes] | None = None,
+    xattrs: Mapping[str, Buffer] | None = None,
 ) -> tuple[str, bytes]:
     """Return the record of what is known of a path of a folder (protocol section 7), and the CID that names it.
 
@@ -637,7 +641,7 @@ def encode_attributes(
     ('identity', 'a2 64 6d 6f 64 65 19 01 ed 64 73 69 7a 65 05')
     """
 
-def decode_attributes(target: CidLike, payload: bytes | None = None) -> Attributes:
+def decode_attributes(target: CidLike, payload: Buffer | None = None) -> Attributes:
     """Return what a record of a folder's map of attributes says (protocol section 7). O(bytes).
 
     Args:
@@ -739,7 +743,7 @@ class FolderWriter:
         """
 
     def add_link(
-        self, segments: Sequence[str], target: bytes, mtime_ns: int | None = None, replaces: bool = False
+        self, segments: Sequence[str], target: Buffer, mtime_ns: int | None = None, replaces: bool = False
     ) -> None:
         """Add a symbolic link, which `finish` makes. Its target is not checked."""
 
@@ -792,7 +796,7 @@ class PayloadSink:
     def size(self) -> int | None:
         """The sum of the sizes of the payloads; None if one of them is not known."""
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: Buffer) -> None:
         """Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
 
         Waits, with the GIL released, while 32 MiB of all sinks wait for threads.
@@ -813,7 +817,7 @@ class PayloadSink:
             ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
         """
 
-def chunk_sizes(data: bytes) -> list[int]:
+def chunk_sizes(data: Buffer) -> list[int]:
     """Return the lengths of the chunks into which the bytes of a file are cut (protocol section 7).
 
     O(bytes); the GIL is released above 32 KiB. A file of at most 262,144 bytes is one chunk; a longer one is cut by its
@@ -890,7 +894,7 @@ def survey(top: str | os.PathLike[str], exclude: Sequence[str] = (), gitignore: 
     [('a', 'file', 5)]
     """
 
-def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: bytes) -> list[str | None]:
+def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: Buffer) -> list[str | None]:
     """Verify one proof of many paths of a map: a multiproof (protocol section 4, *get(keys)*).
 
     O(nodes shown) hashes. A proof has at most 16 MiB.
@@ -914,7 +918,7 @@ def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: bytes) -> list[
     True
     """
 
-def verify_index(root: CidLike, index: int, proof: bytes) -> Element:
+def verify_index(root: CidLike, index: int, proof: Buffer) -> Element:
     """Verify the proof of a list's element, or that the list is shorter (protocol section 4, *get*).
 
     O(log n) hashes. A proof has at most 2,892,588 bytes.
@@ -939,7 +943,7 @@ def verify_index(root: CidLike, index: int, proof: bytes) -> Element:
     Element(target=None, size=None, length=1)
     """
 
-def verify_range(root: CidLike, start: int, end: int | None, proof: bytes) -> Range:
+def verify_range(root: CidLike, start: int, end: int | None, proof: Buffer) -> Range:
     """Verify a range proof: all elements of a list that overlap a range of its measure (section 4, *range*).
 
     O(log n + elements) hashes. A proof has at most 16 MiB.
@@ -964,7 +968,7 @@ def verify_range(root: CidLike, start: int, end: int | None, proof: bytes) -> Ra
     (True, 5, 11)
     """
 
-def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: int, proof: bytes) -> Scan:
+def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: int, proof: Buffer) -> Scan:
     """Verify a listing proof: a complete page of a map's entries (protocol section 4, *scan*).
 
     O(depth + entries) hashes. A proof has at most 16 MiB.
@@ -990,7 +994,7 @@ def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: 
     ([['a', 'b'], ['a', 'c']], False)
     """
 
-def verify_changes(root: CidLike, changes: Sequence[Change], proof: bytes) -> str:
+def verify_changes(root: CidLike, changes: Sequence[Change], proof: Buffer) -> str:
     """Derive the new root of a map or list from changes and their transition proof (protocol section 5, *transition*).
 
     O(changes x depth) hashes. A proof has at most 16 MiB. Whether to accept the new root is the caller's decision.
@@ -1017,7 +1021,7 @@ def verify_changes(root: CidLike, changes: Sequence[Change], proof: bytes) -> st
 
 # Whole operations: request and result are JSON (bytes or str). Strict, as protocol section 5 says.
 # A malformed request raises InvalidInput; anything wrong in the result raises ProofError.
-def verify_resolve(request: bytes | str, result: bytes | str) -> str:
+def verify_resolve(request: Buffer | str, result: Buffer | str) -> str:
     """Verify the result of a resolve and return the target's CID. O(steps x depth) hashes.
 
     Args:
@@ -1029,7 +1033,7 @@ def verify_resolve(request: bytes | str, result: bytes | str) -> str:
         ProofError: If anything is wrong in the result.
     """
 
-def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome:
+def verify_read(request: Buffer | str, result: Buffer | str) -> ReadOutcome:
     """Verify the result of a read, or the details of a 404 that prove an absence. O(depth + segments) hashes.
 
     Args:
@@ -1041,7 +1045,7 @@ def verify_read(request: bytes | str, result: bytes | str) -> ReadOutcome:
         ProofError: If anything is wrong in the result.
     """
 
-def verify_map_proof(request: bytes | str, result: bytes | str) -> str | list[str | None] | None:
+def verify_map_proof(request: Buffer | str, result: Buffer | str) -> str | list[str | None] | None:
     """Verify a map proof and return the target's CID, or None if the key is proven absent. O(nodes shown) hashes.
 
     Args:
@@ -1057,7 +1061,7 @@ def verify_map_proof(request: bytes | str, result: bytes | str) -> str | list[st
         ProofError: If anything is wrong in the result.
     """
 
-def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan:
+def verify_scan_result(request: Buffer | str, result: Buffer | str) -> Scan:
     """Verify one page of a listing: its entries are all there are, and whether more follow. O(depth + entries) hashes.
 
     Args:
@@ -1069,7 +1073,7 @@ def verify_scan_result(request: bytes | str, result: bytes | str) -> Scan:
         ProofError: If anything is wrong in the result.
     """
 
-def verify_transition(request: bytes | str, receipt: bytes | str) -> str:
+def verify_transition(request: Buffer | str, receipt: Buffer | str) -> str:
     """Derive the new root of a mutation from the caller's own changes, and check the receipt against it.
 
     The changes are replayed on the pruned trees in the receipt. O(changes x depth) hashes.
@@ -1098,7 +1102,7 @@ class Diff(NamedTuple):
 def verify_diff(
     a: CidLike,
     b: CidLike,
-    response: bytes | str,
+    response: Buffer | str,
     prefix: PathLike | None = None,
     after: PathLike | None = None,
     limit: int | None = None,
@@ -1118,7 +1122,7 @@ def verify_diff(
         ProofError: If anything is wrong in the response; `step` 0 is the proof of `a`, 1 that of `b`.
     """
 
-def root_block(root: CidLike, page: bytes) -> bytes:
+def root_block(root: CidLike, page: Buffer) -> bytes:
     """Return the block that a root CID names: the encoding of the tree's top node (protocol sections 1 and 3).
 
     Args:
@@ -1142,7 +1146,7 @@ class PageLinks(NamedTuple):
     payloads: list[bytes]
     """The multihashes of the payloads that its leaves name, without identity CIDs."""
 
-def page_links(pages: Sequence[tuple[bytes, bytes]]) -> list[PageLinks | None]:
+def page_links(pages: Sequence[tuple[Buffer, Buffer]]) -> list[PageLinks | None]:
     """Check stored pages against their digests, and list what each leads to.
 
     O(bytes) hashing, up to four times of a damaged page; the GIL is released for more than a few pages.
@@ -1175,7 +1179,7 @@ class ReadOutcome(NamedTuple):
     total_size: int | None
     """Of a range, the sum of all measures of the list; otherwise None."""
 
-def read_cas_batch(body: bytes, max_payload: int) -> tuple[bool, list[tuple[str, bytes, bytes | None]]]:
+def read_cas_batch(body: Buffer, max_payload: int) -> tuple[bool, list[tuple[str, bytes, bytes | None]]]:
     """Read a body of ``POST /v1/cas/batch``.
 
     Returns whether to store its payloads (otherwise: to look them up), and the payloads. Each is ``(cid, multihash,
@@ -1191,7 +1195,7 @@ def read_cas_batch(body: bytes, max_payload: int) -> tuple[bool, list[tuple[str,
         TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
     """
 
-def read_cids(body: bytes) -> list[bytes]:
+def read_cids(body: Buffer) -> list[bytes]:
     """Read a body of ``POST /v1/cas/has``, and return the multihashes of its CIDs. O(bytes).
 
     Args:
@@ -1202,7 +1206,7 @@ def read_cids(body: bytes) -> list[bytes]:
         TooLarge: If there are more than 16,384 CIDs.
     """
 
-def read_get_batch(body: bytes) -> list[Cid]:
+def read_get_batch(body: Buffer) -> list[Cid]:
     """Read a body of ``POST /v1/cas/car``, and return the CIDs that it names. O(bytes).
 
     Args:
@@ -1214,14 +1218,14 @@ def read_get_batch(body: bytes) -> list[Cid]:
         TooLarge: If there are more than 4,096 CIDs.
     """
 
-def split_envelope(body: bytes) -> tuple[bytes, bytes]:
+def split_envelope(body: Buffer) -> tuple[bytes, bytes]:
     """Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
 
     Raises:
         InvalidInput: If the body is not an object with exactly these two members.
     """
 
-def check_json(body: bytes, int64: bool = False) -> None:
+def check_json(body: Buffer, int64: bool = False) -> None:
     """Check JSON text against the rules of protocol section 5 that hold for every message. O(bytes).
 
     There are no duplicate members, the nesting is at most 32, integers are from 0 to 2^53 - 1 and written as plain
@@ -1324,28 +1328,28 @@ class Operation:
     busy_seconds: float
     """The time that `poll` has taken so far, in seconds, without waiting for the GIL."""
     @staticmethod
-    def resolve(cache: PageCache, request: bytes) -> Operation:
+    def resolve(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.
 
         Raises:
             InvalidInput: If the request is malformed.
         """
     @staticmethod
-    def read(cache: PageCache, request: bytes) -> Operation:
+    def read(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.read` request. Its response is the result.
 
         Raises:
             InvalidInput: If the request is malformed.
         """
     @staticmethod
-    def map_proof(cache: PageCache, request: bytes) -> Operation:
+    def map_proof(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.map-proof` request. Its response is the result.
 
         Raises:
             InvalidInput: If the request is malformed.
         """
     @staticmethod
-    def scan(cache: PageCache, request: bytes) -> Operation:
+    def scan(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.scan` request. Its response is the result.
 
         Raises:
@@ -1367,7 +1371,7 @@ class Operation:
                 from 1 to 1000.
         """
     @staticmethod
-    def resolve_batch(cache: PageCache, request: bytes, max_bytes: int) -> Operation:
+    def resolve_batch(cache: PageCache, request: Buffer, max_bytes: int) -> Operation:
         """Return an operation that answers the body of `POST /v1/resolve/batch`: many paths of one root, on all cores.
 
         Its response is `{"results": [{"result": ...} or {"error": ...}, ...]}`: each outcome is what a resolve of that
@@ -1383,7 +1387,7 @@ class Operation:
             TooLarge: If there are more than 1,000 paths.
         """
     @staticmethod
-    def create_root(cache: PageCache, request: bytes) -> Operation:
+    def create_root(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation that makes and stores a map, from the body of `POST /v1/roots`. O(n log n).
 
         Its response is `{"root": ...}`.
@@ -1402,7 +1406,7 @@ class Operation:
             InvalidInput: If the arcs have not ended, or `suite` is unknown.
         """
     @staticmethod
-    def mutate(cache: PageCache, base_root: CidLike, request: bytes) -> Operation:
+    def mutate(cache: PageCache, base_root: CidLike, request: Buffer) -> Operation:
         """Return an operation that applies the body of `POST /v1/roots/{root}/mutations`, and stores the results.
 
         Its response is the receipt. If it raises `Conflict` or `InvalidInput`, naming the delta and the coordinate, it
@@ -1463,7 +1467,7 @@ class Operation:
             Conflict: If a change does not fit.
             StoreDamaged: If stored trees are damaged.
         """
-    def supply_pages(self, pages: Sequence[bytes | None]) -> None:
+    def supply_pages(self, pages: Sequence[Buffer | None]) -> None:
         """Supply the pages of the need, in its order; None is a page that the store does not have.
 
         Raises:
@@ -1471,7 +1475,7 @@ class Operation:
         """
     def supply_roots(self, held: Sequence[bool]) -> None:
         """Supply whether the store has a record of each root of the need, in its order."""
-    def supply_bytes(self, data: bytes) -> None:
+    def supply_bytes(self, data: Buffer) -> None:
         """Supply the bytes of the need's span."""
 
 @final
@@ -1501,7 +1505,7 @@ class ArcSorter:
     def __new__(
         cls, folder: str | os.PathLike[str] | None = None, format: str = "ndjson", run_bytes: int = 33554432
     ) -> ArcSorter: ...
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: Buffer) -> None:
         """Read the next bytes of lines of arcs. O(bytes); a full run is sorted in a thread of its own.
 
         Raises:
@@ -1567,7 +1571,7 @@ class CarReader:
     """
 
     def __new__(cls, payload_bytes: int, blocks: int) -> CarReader: ...
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: Buffer) -> None:
         """Read the next bytes. O(bytes) hashing.
 
         Raises:
@@ -1608,7 +1612,7 @@ def block_head(cid: CidLike, size: int) -> bytes:
     '2901551220'
     """
 
-def block_cid(data: bytes) -> Cid:
+def block_cid(data: Buffer) -> Cid:
     """Return the CID at the start of a block of a CAR, after its length. `data` may end before the block does.
 
     Raises:

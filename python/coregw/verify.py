@@ -13,6 +13,7 @@ from coregw._core import Cid, Diff, ReadOutcome, Scan
 
 if TYPE_CHECKING:
     from msgspec import Struct
+    from typing_extensions import Buffer
 
 __all__ = [
     "verify_diff",
@@ -25,11 +26,11 @@ __all__ = [
 
 
 # Repeated from the stub of the extension, so that `help` and pdoc can resolve them.
-CidLike: TypeAlias = str | bytes | Cid
+CidLike: TypeAlias = "str | Buffer | Cid"
 PathLike: TypeAlias = str | Sequence[str]
 
 
-def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) -> str:
+def verify_resolve(request: Buffer | str | Struct, result: Buffer | str | Struct) -> str:
     """Verify a resolve result against the caller's own request, and return the proven target (protocol section 5).
 
     The request names the trusted root and the segments. It is not proven that the target is the only one, or that
@@ -68,7 +69,7 @@ def verify_resolve(request: bytes | str | Struct, result: bytes | str | Struct) 
     return _core.verify_resolve(_json(request), _json(result))
 
 
-def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> ReadOutcome:
+def verify_read(request: Buffer | str | Struct, result: Buffer | str | Struct) -> ReadOutcome:
     """Verify a read of a key, an element or a range against the caller's own request (protocol section 5).
 
     Args:
@@ -100,7 +101,7 @@ def verify_read(request: bytes | str | Struct, result: bytes | str | Struct) -> 
     return _core.verify_read(_json(request), _json(result))
 
 
-def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct) -> str | list[str | None] | None:
+def verify_map_proof(request: Buffer | str | Struct, result: Buffer | str | Struct) -> str | list[str | None] | None:
     """Verify a map proof, and return the key's target, or None if the key is proven absent (protocol section 5).
 
     For a request with several keys, return a list of what is proven of each, in their order.
@@ -129,7 +130,7 @@ def verify_map_proof(request: bytes | str | Struct, result: bytes | str | Struct
     return _core.verify_map_proof(_json(request), _json(result))
 
 
-def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Struct) -> Scan:
+def verify_scan_result(request: Buffer | str | Struct, result: Buffer | str | Struct) -> Scan:
     """Verify a page of a map's listing: all entries of the window, in key order, without gaps (protocol section 5).
 
     Args:
@@ -164,7 +165,7 @@ def verify_scan_result(request: bytes | str | Struct, result: bytes | str | Stru
 def verify_diff(
     a: CidLike,
     b: CidLike,
-    response: bytes | str | Struct,
+    response: Buffer | str | Struct,
     prefix: PathLike = (),
     after: PathLike | None = None,
     limit: int = 1000,
@@ -206,7 +207,7 @@ def verify_diff(
     return _core.verify_diff(a, b, _json(response), prefix, after, limit)
 
 
-def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Struct) -> str:
+def verify_transition(request: Buffer | str | Struct, receipt: Buffer | str | Struct) -> str:
     """Verify a mutation receipt, and return the new root, derived from the caller's own changes (protocol section 5).
 
     Args:
@@ -236,8 +237,8 @@ def verify_transition(request: bytes | str | Struct, receipt: bytes | str | Stru
     return _core.verify_transition(_json(request), _json(receipt))
 
 
-def _json(message: bytes | str | Struct) -> bytes | str:
-    if isinstance(message, bytes | str):
+def _json(message: Buffer | str | Struct) -> Buffer | str:
+    if not hasattr(message, "__struct_fields__"):
         return message
     try:
         import msgspec

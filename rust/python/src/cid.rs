@@ -126,6 +126,9 @@ pub fn cid(value: &Bound<'_, PyAny>) -> Result<core::Cid, ArgumentError> {
     if let Ok(given) = value.cast::<Cid>() {
         return Ok(given.get().0);
     }
+    if let Ok(given) = convert::bytes(value) {
+        return Ok(core::Cid::from_bytes(given.as_bytes())?);
+    }
     Err(ArgumentError::Type(format!("a CID is a str, bytes or a Cid, not {}", type_name(value))))
 }
 

@@ -5,12 +5,14 @@
 //! named for them.
 
 use std::fmt;
+use std::ops::Deref;
 
 use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyMemoryView, PyString, PyTuple};
 
 use crate::errors::exception;
 
@@ -66,6 +68,39 @@ impl From<ArgumentError> for PyErr {
 /// The name of a value's type, for messages.
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
+/// The bytes of any object with the buffer protocol: `bytes`, `bytearray`, `memoryview`, `mmap`.
+///
+/// Those of `bytes` are shared. Others are copied, because they may change while the GIL is released. O(bytes).
+#[derive(Debug)]
+pub struct BytesLike(pub PyBackedBytes);
+
+impl Deref for BytesLike {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for BytesLike {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        bytes(&value).map(|bytes| Self(bytes.into()))
+    }
+}
+
+/// A `bytes` with the bytes of any object with the buffer protocol; that object itself if it is one.
+pub fn bytes<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    if let Ok(given) = value.cast::<PyBytes>() {
+        return Ok(given.clone());
+    }
+    let Ok(view) = PyMemoryView::from(value) else {
+        return Err(PyTypeError::new_err(format!("a bytes-like object is expected, not {}", type_name(value))));
+    };
+    Ok(view.call_method0("tobytes")?.cast_into()?)
 }
 
 /// The UTF-8 of a `str`. One with a lone surrogate is refused with `code`.

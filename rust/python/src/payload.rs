@@ -11,7 +11,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyString;
 
 use crate::cid::{self, CidLike};
-use crate::convert::{self, ArgumentError};
+use crate::convert::{self, ArgumentError, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
@@ -71,9 +71,9 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 #[pyfunction]
 #[pyo3(signature = (data, codec = CodecLike::default(), hash = "sha2-256"),
        text_signature = "(data, codec='raw', hash='sha2-256')")]
-pub fn payload_cid<'py>(py: Python<'py>, data: &[u8], codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
+pub fn payload_cid<'py>(py: Python<'py>, data: BytesLike, codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
     let work = Work::Hash { bytes: data.len() };
-    let cid = detach::run(py, work, || payload::cid(data, codec.0, payload::Function::from_name(hash)?))?;
+    let cid = detach::run(py, work, || payload::cid(&data, codec.0, payload::Function::from_name(hash)?))?;
     Ok(cid::text(py, &cid))
 }
 
@@ -105,18 +105,18 @@ impl PayloadHasher {
     }
 
     /// Append bytes to the payload. O(bytes); the GIL is released above 32 KiB.
-    fn update(&self, py: Python<'_>, chunk: &[u8]) -> PyResult<()> {
+    fn update(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
         let work = Work::Hash { bytes: chunk.len() };
         if work.is_long() {
             // Locked and unlocked with the GIL released, so that a thread that waits for the lock does not hold it.
             return detach::run(py, work, || {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).update(chunk);
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).update(&chunk);
                 Ok(())
             });
         }
         let mut hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         call(|| {
-            hasher.update(chunk);
+            hasher.update(&chunk);
             Ok(())
         })
     }
@@ -150,6 +150,6 @@ impl PayloadHasher {
 /// >>> payload_matches(cid, b"hello"), payload_matches(cid, b"hullo")
 /// (True, False)
 #[pyfunction]
-pub fn payload_matches(py: Python<'_>, cid: CidLike, data: &[u8]) -> PyResult<bool> {
-    detach::run(py, Work::Hash { bytes: data.len() }, || Ok(payload::matches(&cid.0, data)))
+pub fn payload_matches(py: Python<'_>, cid: CidLike, data: BytesLike) -> PyResult<bool> {
+    detach::run(py, Work::Hash { bytes: data.len() }, || Ok(payload::matches(&cid.0, &data)))
 }

@@ -6,25 +6,37 @@ use coregw_ops as ops;
 use ops::json::Integers;
 use ops::{MapProofOutcome, ReadOutcome};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::cid::CidLike;
-use crate::convert;
+use crate::convert::{self, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::call;
 use crate::{path, tuples};
 
-/// JSON text: `bytes` or `str`.
-pub struct Json<'a>(&'a [u8]);
+/// JSON text: a `str`, or bytes of any object with the buffer protocol.
+pub enum Json<'a> {
+    Text(&'a str),
+    Bytes(BytesLike),
+}
+
+impl Json<'_> {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Json<'a> {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if value.is_instance_of::<PyBytes>() {
-            return Ok(Self(value.extract::<&'a [u8]>()?));
+        if value.is_instance_of::<PyString>() {
+            return Ok(Self::Text(value.extract::<&'a str>()?));
         }
-        Ok(Self(value.extract::<&'a str>()?.as_bytes()))
+        Ok(Self::Bytes(value.extract()?))
     }
 }
 
@@ -35,7 +47,7 @@ fn verify<T: Send>(
     result: &Json<'_>,
     verifier: impl FnOnce(&[u8], &[u8]) -> core::Result<T> + Send,
 ) -> PyResult<T> {
-    let (request, result) = (request.0, result.0);
+    let (request, result) = (request.as_bytes(), result.as_bytes());
     detach::run(py, Work::Json { bytes: request.len() + result.len() }, || verifier(request, result))
 }
 
@@ -187,7 +199,7 @@ pub fn verify_diff<'py>(
     limit: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = diff_request(&a, &b, prefix, after, limit)?;
-    let bytes = response.0;
+    let bytes = response.as_bytes();
     let found = detach::run(py, Work::Json { bytes: bytes.len() }, || request.verify(bytes))?;
     let text = |cid: Option<Cid>| cid.map(|cid| cid.text());
     let entries: Vec<_> = found.entries.into_iter().map(|d| (d.segments, text(d.before), text(d.after))).collect();
@@ -210,9 +222,9 @@ pub fn verify_diff<'py>(
 /// >>> check_json(b'{"id": -9007199254740993}', True)
 #[pyfunction]
 #[pyo3(signature = (body, int64 = false))]
-pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
+pub fn check_json(py: Python<'_>, body: BytesLike, int64: bool) -> PyResult<()> {
     let integers = if int64 { Integers::Signed64 } else { Integers::Unsigned53 };
-    detach::run(py, Work::Json { bytes: body.len() }, || ops::json::check(body, integers))
+    detach::run(py, Work::Json { bytes: body.len() }, || ops::json::check(&body, integers))
 }
 
 /// Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
@@ -220,7 +232,7 @@ pub fn check_json(py: Python<'_>, body: &[u8], int64: bool) -> PyResult<()> {
 /// Raises:
 ///     InvalidInput: If the body is not an object with exactly these two members.
 #[pyfunction]
-pub fn split_envelope<'py>(py: Python<'py>, body: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let (request, result) = detach::run(py, Work::Json { bytes: body.len() }, || ops::json::envelope(body))?;
+pub fn split_envelope<'py>(py: Python<'py>, body: BytesLike) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (request, result) = detach::run(py, Work::Json { bytes: body.len() }, || ops::json::envelope(&body))?;
     Ok((PyBytes::new(py, request.as_bytes()), PyBytes::new(py, result.as_bytes())))
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::cid::{CidLike, text};
-use crate::convert::{self, ArgumentError};
+use crate::convert::{self, ArgumentError, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid};
 use crate::path::{self, PathLike, PendingKey};
@@ -38,11 +38,11 @@ pub fn verify_key<'py>(
     py: Python<'py>,
     root: CidLike,
     path: PathLike,
-    proof: &[u8],
+    proof: BytesLike,
 ) -> PyResult<Option<Bound<'py, PyString>>> {
     let work = Work::ProofBytes { bytes: proof.len() };
     let target =
-        detach::run(py, work, || verify::key(&RootCid::of(&root.0, Kind::Map)?, &path.0, proof, verify::PROOF_LIMIT))?;
+        detach::run(py, work, || verify::key(&RootCid::of(&root.0, Kind::Map)?, &path.0, &proof, verify::PROOF_LIMIT))?;
     Ok(target.map(|target| text(py, &target)))
 }
 
@@ -72,7 +72,7 @@ pub fn verify_key_many<'py>(
     items: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-    // Paths and proofs are borrowed from the items.
+    // Paths are borrowed from the items.
     let items = convert::collect(items, |_, item| Ok(item))?;
     let mut pairs = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
@@ -91,10 +91,10 @@ pub fn verify_key_many<'py>(
 }
 
 /// The results of `verify_key` for some of the pairs. A proof whose path is malformed is not read.
-fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &[u8])]) -> Vec<core::Result<Option<String>>> {
+fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, BytesLike)]) -> Vec<core::Result<Option<String>>> {
     let keys: Vec<_> = pairs.iter().map(|(path, _)| path.key()).collect();
     let proofs: Vec<_> =
-        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, *proof))).collect();
+        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, &**proof))).collect();
     let mut verified = match verify::each_key(root, &proofs, verify::PROOF_LIMIT) {
         Ok(verified) => verified.into_iter(),
         Err(error) => return pairs.iter().map(|_| Err(error.clone())).collect(),
@@ -106,20 +106,20 @@ fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &[u8])]) -> Vec<core::
     keys.iter().map(result).collect()
 }
 
-fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(PendingKey<'a>, &'a [u8]), ArgumentError> {
+fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(PendingKey<'a>, BytesLike), ArgumentError> {
     if let Ok(pair) = item.cast::<PyTuple>()
         && let [path, proof] = pair.as_slice()
-        && let Ok(proof) = proof.cast::<PyBytes>()
+        && let Ok(proof) = proof.extract::<BytesLike>()
     {
         let path = path::pending_key(path).map_err(|error| error.within(format_args!("item {index}")))?;
-        return Ok((path, proof.as_bytes()));
+        return Ok((path, proof));
     }
     Err(ArgumentError::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
 }
 
 /// The error for the first malformed path. A path in text form is parsed by the worker threads, after other items were
 /// converted and verified, but its error comes before theirs.
-fn first_malformed_path(pairs: &[(PendingKey<'_>, &[u8])]) -> Option<core::Error> {
+fn first_malformed_path(pairs: &[(PendingKey<'_>, BytesLike)]) -> Option<core::Error> {
     pairs.iter().enumerate().find_map(|(index, (path, _))| Some(in_item(path.key().err()?, index)))
 }
 
@@ -153,13 +153,13 @@ pub fn verify_keys<'py>(
     py: Python<'py>,
     root: CidLike,
     paths: &Bound<'py, PyAny>,
-    proof: &[u8],
+    proof: BytesLike,
 ) -> PyResult<Vec<Option<String>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
     let keys = path::keys(paths)?;
     let keys = call(|| Keys::new(keys))?;
     detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
-        let targets = verify::keys(&root, keys, proof, verify::WIDE_PROOF_LIMIT)?;
+        let targets = verify::keys(&root, keys, &proof, verify::WIDE_PROOF_LIMIT)?;
         Ok(targets.into_iter().map(|target| target.map(|target| target.text())).collect())
     })
 }
@@ -191,11 +191,11 @@ pub fn verify_index<'py>(
     py: Python<'py>,
     root: CidLike,
     index: &Bound<'py, PyAny>,
-    proof: &[u8],
+    proof: BytesLike,
 ) -> PyResult<Bound<'py, PyAny>> {
     let index = convert::integer(index, "index")?;
     let element = detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
-        verify::index(&RootCid::of(&root.0, Kind::List)?, index, proof, verify::PROOF_LIMIT)
+        verify::index(&RootCid::of(&root.0, Kind::List)?, index, &proof, verify::PROOF_LIMIT)
     })?;
     let target = element.target.map(|target| text(py, &target));
     tuples::ELEMENT.instance(py, (target, element.size, element.length))
@@ -229,12 +229,12 @@ pub fn verify_range<'py>(
     root: CidLike,
     start: &Bound<'py, PyAny>,
     end: Option<&Bound<'py, PyAny>>,
-    proof: &[u8],
+    proof: BytesLike,
 ) -> PyResult<Bound<'py, PyAny>> {
     let start = convert::integer(start, "start")?;
     let end = end.map(|end| convert::integer(end, "end")).transpose()?;
     let span = detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
-        verify::range(&RootCid::of(&root.0, Kind::List)?, start, end, proof, verify::WIDE_PROOF_LIMIT)
+        verify::range(&RootCid::of(&root.0, Kind::List)?, start, end, &proof, verify::WIDE_PROOF_LIMIT)
     })?;
     let segments: Vec<_> = span.segments.iter().map(|target| text(py, target)).collect();
     tuples::RANGE.instance(py, (segments, span.sizes, span.offset, span.length, span.total_size))
@@ -270,10 +270,11 @@ pub fn verify_scan<'py>(
     prefix: &Bound<'py, PyAny>,
     after: Option<&Bound<'py, PyAny>>,
     limit: &Bound<'py, PyAny>,
-    proof: Bound<'py, PyBytes>,
+    proof: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let window = path::window(Some(prefix), after)?;
     let limit = convert::limit(limit)?;
+    let proof = convert::bytes(proof)?;
     let bytes = proof.as_bytes();
     let listing = detach::run(py, Work::ProofBytes { bytes: bytes.len() }, || {
         verify::scan(&RootCid::of(&root.0, Kind::Map)?, window, limit, bytes, verify::WIDE_PROOF_LIMIT)
@@ -308,7 +309,7 @@ pub fn verify_changes<'py>(
     py: Python<'py>,
     root: CidLike,
     changes: &Bound<'py, PyAny>,
-    proof: &[u8],
+    proof: BytesLike,
 ) -> PyResult<Bound<'py, PyString>> {
     let Some(root) = root.0.root() else {
         return Err(invalid(
@@ -321,11 +322,11 @@ pub fn verify_changes<'py>(
     let changed = match root.kind {
         Kind::Map => {
             let changes = change::map_changes(changes)?;
-            detach::run(py, work, || verify::map_changes(&root, changes, proof, limit))
+            detach::run(py, work, || verify::map_changes(&root, changes, &proof, limit))
         }
         Kind::List => {
             let changes = change::list_changes(changes)?;
-            detach::run(py, work, || verify::list_changes(&root, changes, proof, limit))
+            detach::run(py, work, || verify::list_changes(&root, changes, &proof, limit))
         }
     }?;
     Ok(text(py, &changed.cid()))

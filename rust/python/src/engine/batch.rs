@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::cid::{Cid, text};
+use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::errors::exception;
 
@@ -23,8 +24,8 @@ use crate::errors::exception;
 ///         ``{"index": ...}``.
 ///     TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
 #[pyfunction]
-pub fn read_cas_batch<'py>(py: Python<'py>, body: &[u8], max_payload: usize) -> PyResult<(bool, Vec<Payload<'py>>)> {
-    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(CasBatch::read(body, max_payload)))?;
+pub fn read_cas_batch<'py>(py: Python<'py>, body: BytesLike, max_payload: usize) -> PyResult<(bool, Vec<Payload<'py>>)> {
+    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(CasBatch::read(&body, max_payload)))?;
     let payload = |cid: core::Cid, data: Option<Vec<u8>>| {
         (text(py, &cid), PyBytes::new(py, cid.multihash()), data.map(|data| PyBytes::new(py, &data)))
     };
@@ -44,8 +45,8 @@ pub fn read_cas_batch<'py>(py: Python<'py>, body: &[u8], max_payload: usize) -> 
 ///         `details` is ``{"index": ...}``.
 ///     TooLarge: If there are more than 4,096 CIDs.
 #[pyfunction]
-pub fn read_get_batch(py: Python<'_>, body: &[u8]) -> PyResult<Vec<Cid>> {
-    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_get_batch(body)))?;
+pub fn read_get_batch(py: Python<'_>, body: BytesLike) -> PyResult<Vec<Cid>> {
+    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_get_batch(&body)))?;
     read.map(|cids| cids.into_iter().map(Cid).collect()).map_err(|refused| batch_exception(py, refused))
 }
 
@@ -58,8 +59,8 @@ pub fn read_get_batch(py: Python<'_>, body: &[u8]) -> PyResult<Vec<Cid>> {
 ///     InvalidInput: If something is not a CID. The message names it, and `details` is ``{"index": ...}``.
 ///     TooLarge: If there are more than 16,384 CIDs.
 #[pyfunction]
-pub fn read_cids<'py>(py: Python<'py>, body: &[u8]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_cids(body)))?;
+pub fn read_cids<'py>(py: Python<'py>, body: BytesLike) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_cids(&body)))?;
     read.map(|cids| cids.iter().map(|cid| PyBytes::new(py, cid.multihash())).collect())
         .map_err(|refused| batch_exception(py, refused))
 }

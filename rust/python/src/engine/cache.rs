@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cid::CidLike;
+use crate::convert::BytesLike;
 use crate::errors::{call, invalid};
 
 /// What is known about one store: parsed pages by digest, and roots that it holds. Threads share it without the GIL.
@@ -100,8 +101,8 @@ pub fn root_bytes<'py>(py: Python<'py>, root: &core::RootCid) -> Bound<'py, PyBy
 ///     InvalidInput: If the CID is not a root.
 ///     StoreDamaged: If the page does not have the root's digest.
 #[pyfunction]
-pub fn root_block<'py>(py: Python<'py>, root: CidLike, page: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+pub fn root_block<'py>(py: Python<'py>, root: CidLike, page: BytesLike) -> PyResult<Bound<'py, PyBytes>> {
     let root = root_of(&root)?;
-    let block = call(|| Ok(core::Page::parse(page, root.kind, root.suite, &root.digest)?.top_block()))?;
+    let block = call(|| Ok(core::Page::parse(&page, root.kind, root.suite, &root.digest)?.top_block()))?;
     Ok(PyBytes::new(py, &block))
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cid::{Cid, CidLike};
-use crate::convert;
+use crate::convert::{self, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
@@ -48,8 +48,8 @@ impl CarReader {
     ///     InvalidInput: If they are not a CAR or a block has another hash; the message names the block and its first
     ///         byte. The reader must not be used after that.
     ///     TooLarge: If a limit is exceeded.
-    fn feed(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
-        detach::run(py, Work::Hash { bytes: data.len() }, || self.reader.feed(data))
+    fn feed(&mut self, py: Python<'_>, data: BytesLike) -> PyResult<()> {
+        detach::run(py, Work::Hash { bytes: data.len() }, || self.reader.feed(&data))
     }
 
     /// The roots that the header names, as text, or None before it is read.
@@ -106,6 +106,6 @@ pub fn payload_car_header(py: Python<'_>) -> Bound<'_, PyBytes> {
 /// Raises:
 ///     InvalidInput: If `data` does not start with a CID.
 #[pyfunction]
-pub fn block_cid(data: &[u8]) -> PyResult<Cid> {
-    call(|| car::block_cid(data)).map(Cid)
+pub fn block_cid(data: BytesLike) -> PyResult<Cid> {
+    call(|| car::block_cid(&data)).map(Cid)
 }

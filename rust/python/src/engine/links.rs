@@ -4,9 +4,9 @@ use core::internals::arena::{NodeId, State};
 use core::{Digest, Kind, Page, RootCid, Suite};
 use coregw_core as core;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
+use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::engine::cache::root_bytes;
 use crate::tuples;
@@ -38,7 +38,7 @@ struct Links {
 /// >>> page_links([(bytes(32), b"no page")])
 /// [None]
 #[pyfunction]
-pub fn page_links<'py>(py: Python<'py>, pages: Vec<(PyBackedBytes, PyBackedBytes)>) -> PyResult<Bound<'py, PyList>> {
+pub fn page_links<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> PyResult<Bound<'py, PyList>> {
     let found = detach::run(py, Work::Pages { count: pages.len() }, || {
         Ok(pages.iter().map(|(digest, page)| links(digest, page)).collect::<Vec<_>>())
     })?;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cid::CidLike;
-use crate::convert::Items;
+use crate::convert::{BytesLike, Items};
 use crate::detach::{self, MAX_ATTACHED_NODES, Work};
 use crate::engine::batch::batch_exception;
 use crate::engine::cache::{PageCache, root_of};
@@ -94,8 +94,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn resolve(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        Self::query(py, cache, request, |cache| ops::Operation::resolve(cache, request))
+    fn resolve(py: Python<'_>, cache: &PageCache, request: BytesLike) -> PyResult<Self> {
+        Self::query(py, cache, &request, |cache| ops::Operation::resolve(cache, &request))
     }
 
     /// Return an operation for a `core.read` request. Its response is the result.
@@ -103,8 +103,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn read(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        Self::query(py, cache, request, |cache| ops::Operation::read(cache, request))
+    fn read(py: Python<'_>, cache: &PageCache, request: BytesLike) -> PyResult<Self> {
+        Self::query(py, cache, &request, |cache| ops::Operation::read(cache, &request))
     }
 
     /// Return an operation for a `core.map-proof` request. Its response is the result.
@@ -112,8 +112,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn map_proof(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        Self::query(py, cache, request, |cache| ops::Operation::map_proof(cache, request))
+    fn map_proof(py: Python<'_>, cache: &PageCache, request: BytesLike) -> PyResult<Self> {
+        Self::query(py, cache, &request, |cache| ops::Operation::map_proof(cache, &request))
     }
 
     /// Return an operation for a `core.scan` request. Its response is the result.
@@ -121,8 +121,8 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn scan(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
-        Self::query(py, cache, request, |cache| ops::Operation::scan(cache, request))
+    fn scan(py: Python<'_>, cache: &PageCache, request: BytesLike) -> PyResult<Self> {
+        Self::query(py, cache, &request, |cache| ops::Operation::scan(cache, &request))
     }
 
     /// Return an operation for one page of the differences between two maps of one suite (docs/protocol.md, *diff*).
@@ -158,9 +158,9 @@ impl Operation {
     ///     InvalidInput: If the request is malformed. If a path is invalid, `details` is `{"index": ...}`.
     ///     TooLarge: If there are more than 1,000 paths.
     #[staticmethod]
-    fn resolve_batch(py: Python<'_>, cache: &PageCache, request: &[u8], max_bytes: usize) -> PyResult<Self> {
+    fn resolve_batch(py: Python<'_>, cache: &PageCache, request: BytesLike, max_bytes: usize) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
-        let start = || Ok(ops::Operation::resolve_batch(cache, request, max_bytes, for_each));
+        let start = || Ok(ops::Operation::resolve_batch(cache, &request, max_bytes, for_each));
         let started = detach::run(py, Work::Json { bytes: request.len() }, start)?;
         let operation = started.map_err(|error| batch_exception(py, error))?;
         Ok(Self::new(operation, request.len() <= MAX_ATTACHED_BATCH_BYTES))
@@ -173,10 +173,10 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed; the message names the arc.
     #[staticmethod]
-    fn create_root(py: Python<'_>, cache: &PageCache, request: &[u8]) -> PyResult<Self> {
+    fn create_root(py: Python<'_>, cache: &PageCache, request: BytesLike) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
         let work = Work::JsonArcs { bytes: request.len() };
-        let operation = detach::run(py, work, || ops::Operation::create_root(cache, request, &Cores))?;
+        let operation = detach::run(py, work, || ops::Operation::create_root(cache, &request, &Cores))?;
         Ok(Self::new(operation, false))
     }
 
@@ -202,10 +202,10 @@ impl Operation {
     /// Raises:
     ///     InvalidInput: If the request is malformed, or `base_root` is a payload.
     #[staticmethod]
-    fn mutate(py: Python<'_>, cache: &PageCache, base_root: CidLike, request: &[u8]) -> PyResult<Self> {
+    fn mutate(py: Python<'_>, cache: &PageCache, base_root: CidLike, request: BytesLike) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
         let work = Work::JsonArcs { bytes: request.len() };
-        let operation = detach::run(py, work, || ops::Operation::mutate(cache, &base_root.0, request))?;
+        let operation = detach::run(py, work, || ops::Operation::mutate(cache, &base_root.0, &request))?;
         Ok(Self::new(operation, false))
     }
 
@@ -287,8 +287,8 @@ impl Operation {
     ///
     /// Raises:
     ///     StoreDamaged: If a page is None or does not have its digest; the message names it.
-    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<Bound<'_, PyBytes>>>) -> PyResult<()> {
-        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(|page| page.as_ref().map(|page| page.as_bytes())).collect();
+    fn supply_pages(&mut self, py: Python<'_>, pages: Items<Option<BytesLike>>) -> PyResult<()> {
+        let bytes: Vec<Option<&[u8]>> = pages.0.iter().map(Option::as_deref).collect();
         let operation = self.operation();
         detach::run(py, Work::Pages { count: bytes.len() }, || {
             operation.check_page_count(bytes.len())?;
@@ -304,7 +304,7 @@ impl Operation {
     }
 
     /// Supply the bytes of the need's span.
-    fn supply_bytes(&mut self, data: &[u8]) -> PyResult<()> {
+    fn supply_bytes(&mut self, data: BytesLike) -> PyResult<()> {
         call(|| self.operation().supply_bytes(data.to_vec()))
     }
 }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::cid::CidLike;
-use crate::convert::{ArgumentError, unsigned};
+use crate::convert::{ArgumentError, BytesLike, unsigned};
 use crate::errors::call;
 use crate::{cid, tuples};
 
@@ -48,11 +48,11 @@ pub fn encode_attributes<'py>(
     size: Option<&Bound<'py, PyAny>>,
     mode: Option<&Bound<'py, PyAny>>,
     mtime_ns: Option<i64>,
-    link: Option<&[u8]>,
+    link: Option<BytesLike>,
     owner: Option<(u32, u32)>,
-    xattrs: Option<BTreeMap<String, Vec<u8>>>,
+    xattrs: Option<BTreeMap<String, BytesLike>>,
 ) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyBytes>)> {
-    let entry = match (kind, link) {
+    let entry = match (kind, link.as_deref()) {
         ("file", None) => Entry::File,
         ("link", Some(target)) => Entry::Link(target.to_vec()),
         ("folder", None) => Entry::Folder,
@@ -67,7 +67,7 @@ pub fn encode_attributes<'py>(
         mode: number(mode, "mode", MODE_BITS.into())?.map(|mode| mode as u16),
         mtime: mtime_ns,
         owner,
-        xattrs: xattrs.unwrap_or_default(),
+        xattrs: xattrs.unwrap_or_default().into_iter().map(|(name, value)| (name, value.to_vec())).collect(),
     };
     let record = call(|| attributes.record())?;
     Ok((cid::text(py, &record.target), PyBytes::new(py, &record.bytes)))
@@ -102,8 +102,8 @@ fn number(value: Option<&Bound<'_, PyAny>>, name: &str, most: u64) -> Result<Opt
 /// b'go'
 #[pyfunction]
 #[pyo3(signature = (target, payload = None), text_signature = "(target, payload=None)")]
-pub fn decode_attributes<'py>(py: Python<'py>, target: CidLike, payload: Option<&[u8]>) -> PyResult<Bound<'py, PyAny>> {
-    let attributes = call(|| Attributes::of_record(&target.0, payload))?;
+pub fn decode_attributes<'py>(py: Python<'py>, target: CidLike, payload: Option<BytesLike>) -> PyResult<Bound<'py, PyAny>> {
+    let attributes = call(|| Attributes::of_record(&target.0, payload.as_deref()))?;
     to_python(py, attributes)
 }
 

@@ -3,6 +3,7 @@
 use coregw_ops::folder::chunks;
 use pyo3::prelude::*;
 
+use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 
 /// Return the lengths of the chunks into which the bytes of a file are cut (protocol section 7).
@@ -16,10 +17,10 @@ use crate::detach::{self, Work};
 /// >>> chunk_sizes(bytes(262_144)), chunk_sizes(bytes(262_145)), chunk_sizes(b"")
 /// ([262144], [262144, 1], [0])
 #[pyfunction]
-pub fn chunk_sizes(py: Python<'_>, data: &[u8]) -> PyResult<Vec<usize>> {
+pub fn chunk_sizes(py: Python<'_>, data: BytesLike) -> PyResult<Vec<usize>> {
     detach::run(py, Work::Hash { bytes: data.len() }, || {
         let mut sizes = Vec::new();
-        let mut rest = data;
+        let mut rest = &*data;
         while !rest.is_empty() || sizes.is_empty() {
             let len = chunks::next_chunk(rest, data.len() as u64);
             sizes.push(len);

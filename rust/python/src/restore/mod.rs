@@ -17,10 +17,10 @@ use std::thread::JoinHandle;
 
 use coregw_core as core;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyString;
 
 use crate::cid::{CidLike, text};
+use crate::convert::BytesLike;
 use crate::errors::{call, invalid};
 
 pub use compare::files_match;
@@ -144,9 +144,9 @@ impl FolderWriter {
 
     /// Add a symbolic link, which `finish` makes. Its target is not checked.
     #[pyo3(signature = (segments, target, mtime_ns = None, replaces = false))]
-    fn add_link(&self, segments: Vec<String>, target: Vec<u8>, mtime_ns: Option<i64>, replaces: bool) -> PyResult<()> {
+    fn add_link(&self, segments: Vec<String>, target: BytesLike, mtime_ns: Option<i64>, replaces: bool) -> PyResult<()> {
         let attributes = Attributes { mode: None, mtime: mtime_ns };
-        call(|| locked(&self.plan).add_link(&segments, target, attributes, self.placement(replaces)))
+        call(|| locked(&self.plan).add_link(&segments, target.to_vec(), attributes, self.placement(replaces)))
     }
 
     /// Make the folders, write the payloads that are in their CIDs, and start the threads. Nothing is added later.
@@ -294,8 +294,8 @@ impl PayloadSink {
     ///     ProofError: If bytes that were taken before are not the requested payloads.
     ///     InvalidInput: If a path can't be made here, or a file's parts have other sizes; the message names the path.
     ///     OSError: If the system refuses something.
-    fn write(&self, py: Python<'_>, chunk: PyBackedBytes) -> PyResult<()> {
-        self.lane.push(chunk, &self.work);
+    fn write(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
+        self.lane.push(chunk.0, &self.work);
         if self.work.is_full() {
             py.detach(|| self.work.wait_for_room());
         }

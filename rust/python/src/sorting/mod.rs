@@ -23,7 +23,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use self::pairs::push_pair;
 use crate::cid::text;
-use crate::convert;
+use crate::convert::{self, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid};
 use crate::files::signals::Signals;
@@ -128,10 +128,10 @@ impl ArcSorter {
     ///     InvalidInput: If a line is malformed (code ``invalid_path`` or ``invalid_cid`` if only that is). The message
     ///         names its number. Or if a path occurred twice.
     ///     OSError: If the file cannot be written.
-    fn feed(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
+    fn feed(&mut self, py: Python<'_>, data: BytesLike) -> PyResult<()> {
         self.check_open()?;
         let work = Work::JsonArcs { bytes: data.len() };
-        Ok(detach::run(py, work, || Ok(self.read(data)))??)
+        Ok(detach::run(py, work, || Ok(self.read(&data)))??)
     }
 
     /// Add arcs. O(arcs); a full run is sorted in a thread of its own.

@@ -9,6 +9,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::convert::BytesLike;
+
 /// A batch is full with so many bytes,
 const BATCH_BYTES: usize = 4 << 20;
 /// or with so many payloads: as many as a gateway takes in one question, and imports from memory.
@@ -105,7 +107,7 @@ impl PayloadBatch {
     ///
     /// Raises:
     ///     ValueError: If `held` has not one bit for each payload.
-    fn car<'py>(&self, py: Python<'py>, held: &[u8]) -> PyResult<(Bound<'py, PyBytes>, usize, u64)> {
+    fn car<'py>(&self, py: Python<'py>, held: BytesLike) -> PyResult<(Bound<'py, PyBytes>, usize, u64)> {
         if held.len() != self.payloads.div_ceil(8) {
             return Err(PyValueError::new_err("there is not one bit for each payload"));
         }

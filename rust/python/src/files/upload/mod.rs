@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::cid::{CidLike, text};
+use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::errors::call;
 
@@ -229,7 +230,7 @@ impl FolderUpload {
     ///
     /// Raises:
     ///     ValueError: If there is not one bit for each.
-    fn answer(&self, held: &[u8]) -> PyResult<()> {
+    fn answer(&self, held: BytesLike) -> PyResult<()> {
         let question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
         if held.len() != question.0.len().div_ceil(8) {
             return Err(PyValueError::new_err("there is not one bit for each payload"));
