@@ -71,7 +71,12 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 #[pyfunction]
 #[pyo3(signature = (data, codec = CodecLike::default(), hash = "sha2-256"),
        text_signature = "(data, codec='raw', hash='sha2-256')")]
-pub fn payload_cid<'py>(py: Python<'py>, data: BytesLike, codec: CodecLike, hash: &str) -> PyResult<Bound<'py, PyString>> {
+pub fn payload_cid<'py>(
+    py: Python<'py>,
+    data: BytesLike,
+    codec: CodecLike,
+    hash: &str,
+) -> PyResult<Bound<'py, PyString>> {
     let work = Work::Hash { bytes: data.len() };
     let cid = detach::run(py, work, || payload::cid(&data, codec.0, payload::Function::from_name(hash)?))?;
     Ok(cid::text(py, &cid))

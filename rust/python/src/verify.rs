@@ -3,7 +3,7 @@
 use core::{InputCode, Keys, Kind, RootCid, verify};
 use coregw_core as core;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple};
 
 use crate::cid::{CidLike, text};
 use crate::convert::{self, ArgumentError, BytesLike};

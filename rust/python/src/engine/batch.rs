@@ -24,7 +24,11 @@ use crate::errors::exception;
 ///         ``{"index": ...}``.
 ///     TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
 #[pyfunction]
-pub fn read_cas_batch<'py>(py: Python<'py>, body: BytesLike, max_payload: usize) -> PyResult<(bool, Vec<Payload<'py>>)> {
+pub fn read_cas_batch<'py>(
+    py: Python<'py>,
+    body: BytesLike,
+    max_payload: usize,
+) -> PyResult<(bool, Vec<Payload<'py>>)> {
     let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(CasBatch::read(&body, max_payload)))?;
     let payload = |cid: core::Cid, data: Option<Vec<u8>>| {
         (text(py, &cid), PyBytes::new(py, cid.multihash()), data.map(|data| PyBytes::new(py, &data)))

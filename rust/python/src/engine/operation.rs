@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use coregw_core as core;
 use coregw_ops as ops;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::cid::CidLike;
 use crate::convert::{BytesLike, Items};

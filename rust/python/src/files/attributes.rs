@@ -102,7 +102,11 @@ fn number(value: Option<&Bound<'_, PyAny>>, name: &str, most: u64) -> Result<Opt
 /// b'go'
 #[pyfunction]
 #[pyo3(signature = (target, payload = None), text_signature = "(target, payload=None)")]
-pub fn decode_attributes<'py>(py: Python<'py>, target: CidLike, payload: Option<BytesLike>) -> PyResult<Bound<'py, PyAny>> {
+pub fn decode_attributes<'py>(
+    py: Python<'py>,
+    target: CidLike,
+    payload: Option<BytesLike>,
+) -> PyResult<Bound<'py, PyAny>> {
     let attributes = call(|| Attributes::of_record(&target.0, payload.as_deref()))?;
     to_python(py, attributes)
 }

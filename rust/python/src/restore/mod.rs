@@ -144,7 +144,13 @@ impl FolderWriter {
 
     /// Add a symbolic link, which `finish` makes. Its target is not checked.
     #[pyo3(signature = (segments, target, mtime_ns = None, replaces = false))]
-    fn add_link(&self, segments: Vec<String>, target: BytesLike, mtime_ns: Option<i64>, replaces: bool) -> PyResult<()> {
+    fn add_link(
+        &self,
+        segments: Vec<String>,
+        target: BytesLike,
+        mtime_ns: Option<i64>,
+        replaces: bool,
+    ) -> PyResult<()> {
         let attributes = Attributes { mode: None, mtime: mtime_ns };
         call(|| locked(&self.plan).add_link(&segments, target.to_vec(), attributes, self.placement(replaces)))
     }
