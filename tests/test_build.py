@@ -55,6 +55,7 @@ def test_the_extension_has_the_version_of_the_workspace() -> None:
 
 # Crates that only compute: hash functions, encodings, searches in memory, a cache. None does I/O or reads a clock.
 PURE = {
+    "base64-simd",
     "blake2",
     "blake3",
     "coregw-lanes",

@@ -126,7 +126,7 @@ def test_an_invalid_codec_or_hash_function_is_refused(
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("data", ["text", None, 5, [1], bytearray(b"x"), memoryview(b"x")])
+@pytest.mark.parametrize("data", ["text", None, 5, [1], ()])
 def test_a_payload_of_another_type_than_bytes_is_a_type_error(data: object) -> None:
     with pytest.raises(TypeError):
         coregw.payload_cid(data)  # type: ignore[arg-type]

@@ -110,7 +110,7 @@ def test_a_proof_longer_than_the_limit_is_refused(name: str) -> None:
 
 
 @each
-@pytest.mark.parametrize("proof", [None, "proof", 5, bytearray(b"x"), memoryview(b"x")])
+@pytest.mark.parametrize("proof", [None, "proof", 5, [1], ()])
 def test_a_proof_of_another_type_than_bytes_is_a_type_error(name: str, proof: object) -> None:
     root, _, verify = VERIFIERS[name]
     with pytest.raises(TypeError):
