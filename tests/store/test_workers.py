@@ -15,14 +15,14 @@ from rocksdict import Rdict
 
 from coregw.errors import CoregwError, Unavailable
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
-from coregw.store.memory import MemoryPayloadWriter, MemoryStore
+from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.replica import Replica
 from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from coregw.store.workers import RemoteStore, share_store
 from store.rocksdb_support import are_held, assert_payloads_are_whole, get_pages, put_pages, put_roots
-from store.worker_support import replica_of, shared, worker_of
+from store.worker_support import SlowStore, replica_of, shared, worker_of
 from worker_processes import open_files
 
 pytestmark = pytest.mark.anyio
@@ -261,25 +261,6 @@ async def test_a_call_whose_caller_is_cancelled_still_happens(rocks: RocksStore)
         assert await are_held(rocks, [ROOT]) == [True]
 
 
-class SlowStore(MemoryStore):
-    """A store whose uploads wait for `may_write`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.may_write = asyncio.Event()
-
-    def begin_payload(self) -> MemoryPayloadWriter:
-        writer = super().begin_payload()
-        write = writer.write
-
-        async def write_later(chunk: bytes) -> None:
-            await self.may_write.wait()
-            await write(chunk)
-
-        writer.write = write_later  # type: ignore[method-assign]
-        return writer
-
-
 async def test_an_upload_to_a_slow_owner_gets_backpressure_and_other_calls_do_not() -> None:
     slow, data = SlowStore(), bytes(5 * CHUNK_BYTES)
     async with shared(slow) as (worker, _):
@@ -288,7 +269,7 @@ async def test_an_upload_to_a_slow_owner_gets_backpressure_and_other_calls_do_no
             for _ in range(5):
                 assert await worker.healthy()
             assert not writing.done()
-            slow.may_write.set()
+            slow.may_go.set()
             await writing
             assert await writer.commit(multihash_of(data))
         assert await slow.stat_payloads([multihash_of(data)]) == [len(data)]
@@ -344,5 +325,5 @@ async def test_calls_in_progress_are_unavailable_when_the_owner_ends() -> None:
         await put_pages(worker, [])
     assert not await worker.healthy()
     await worker.close()
-    slow.may_write.set()
+    slow.may_go.set()
     await owner.ended()

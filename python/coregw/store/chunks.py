@@ -40,9 +40,10 @@ class ChunkWriter(ABC):
     ) -> None:
         self._has_ended = True
         self._buffer.close()
-        in_flight = self._in_flight
+        in_flight, self._in_flight = self._in_flight, None
         if in_flight is not None and not in_flight.cancel() and not in_flight.cancelled():
             in_flight.exception()  # retrieved, or asyncio would log it
+        del in_flight  # its exception refers to the chunk, which is not held while the upload is aborted
         if self._sent and not self._is_settled:
             await self._abort()
 

@@ -25,8 +25,6 @@ class FrameProtocol(asyncio.Protocol, ABC):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._can_write = asyncio.Event()
-        self._can_write.set()
         self._has_ended = asyncio.Event()
 
     async def connect(self, connection: socket.socket) -> Self:
@@ -38,14 +36,13 @@ class FrameProtocol(asyncio.Protocol, ABC):
     def frame_received(self, frame: bytes) -> None:
         """Handle a complete frame. Must be quick."""
 
-    async def send(self, message: Any) -> None:  # noqa: ANN401 - anything that MessagePack can encode
-        """Send a message; returns when the write buffer is below its limit (backpressure)."""
+    def send(self, message: Any) -> None:  # noqa: ANN401 - anything that MessagePack can encode
+        """Send a message. It is buffered as long as the other end is busy, so the caller bounds how many there are."""
         frame = bytearray(_HEADER_BYTES)
         _ENCODER.encode_into(message, frame, _HEADER_BYTES)
         frame[:_HEADER_BYTES] = (len(frame) - _HEADER_BYTES).to_bytes(_HEADER_BYTES, "big")
         if self._transport is not None and not self._has_ended.is_set():
             self._transport.write(frame)
-        await self._can_write.wait()
 
     def hang_up(self) -> None:
         """Close the connection after sending what is buffered."""
@@ -74,12 +71,5 @@ class FrameProtocol(asyncio.Protocol, ABC):
             at = end
         del buffer[:at]
 
-    def pause_writing(self) -> None:  # noqa: D102 - asyncio's
-        self._can_write.clear()
-
-    def resume_writing(self) -> None:  # noqa: D102 - asyncio's
-        self._can_write.set()
-
     def connection_lost(self, error: Exception | None) -> None:  # noqa: D102 - asyncio's
         self._has_ended.set()
-        self._can_write.set()

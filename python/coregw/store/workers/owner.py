@@ -97,7 +97,7 @@ class SharedStore(FrameProtocol):
         except Exception:  # noqa: BLE001 - a bug; the worker must be told
             _log.exception("the store failed in %s", request.name)
             failure = Failure.of(CoregwError("the store failed; the log of its process has the reason"))
-        await self.send(Response(request.number, failure, result, self._store.expiries))
+        self.send(Response(request.number, failure, result, self._store.expiries))
 
     def _target(self, call: str) -> object:
         """Return the object that has the method of a call."""

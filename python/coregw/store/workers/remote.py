@@ -13,10 +13,11 @@ import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -32,9 +33,13 @@ from coregw.store.workers.frames import FrameProtocol
 __all__ = ["RemotePayloadWriter", "RemoteStore", "open_remote"]
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
+_PAUSE_SECONDS: Final = 1.0
 _MAX_KEYS: Final = 256
 """The maximum number of keys in a message, so that a response takes a few MiB at most."""
-_PAUSE_SECONDS: Final = 1.0
+
+_PLACES: Final = 16
+"""The maximum number of large parts of uploads that the owner has at once for one worker; also that of downloads."""
+_LARGE_BYTES: Final = 256 << 10
 
 
 async def open_remote(
@@ -146,7 +151,7 @@ class RemoteStore:
         while row is None or (stop is not None and start < stop):
             piece = None if row is None else await self._read_chunk(row, start)
             if piece is None:  # the SSTs do not show it, or not as its row says: the owner decides what that means
-                piece = await self._call("read_piece", multihash, start, stop)
+                piece = await self._read_piece(multihash, start, stop)
             piece = piece if stop is None else piece[: stop - start]
             if not piece:
                 return
@@ -244,10 +249,15 @@ class RemoteStore:
             return None
         check_whole_payload(multihash, size)
         try:
-            payload: bytes = await self._call("read_piece", multihash, 0, size)
+            return await self._read_piece(multihash, 0, size)
         except PayloadNotFound:  # removed meanwhile
             return None
-        return payload
+
+    async def _read_piece(self, multihash: bytes, start: int, end: int | None) -> bytes:
+        size = CHUNK_BYTES if end is None else end - start
+        places = await self._connection.downloads(size)
+        piece: bytes = await self._connection.call("read_piece", multihash, start, end, places=places)
+        return piece
 
     async def _read_replica(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         self._connection.require_open()
@@ -269,11 +279,16 @@ class RemotePayloadWriter(ChunkWriter):
         self._number = next(connection.numbers)
 
     def _send(self, chunk: bytes) -> asyncio.Future[None]:
-        return asyncio.get_running_loop().create_task(self._connection.call("write_chunk", self._number, chunk))
+        return asyncio.get_running_loop().create_task(self._send_chunk(chunk))
+
+    async def _send_chunk(self, chunk: bytes) -> None:
+        places = await self._connection.uploads(len(chunk))
+        await self._connection.call("write_chunk", self._number, chunk, places=places)
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
+        places = await self._connection.uploads(len(last))
         self._is_settled = True  # the owner ends the upload with this call, even if it fails
-        is_new: bool = await self._connection.call("commit_payload", self._number, last, multihash)
+        is_new: bool = await self._connection.call("commit_payload", self._number, last, multihash, places=places)
         return is_new
 
     async def _abort(self) -> None:
@@ -285,15 +300,25 @@ class RemotePayloadWriter(ChunkWriter):
         super()._require_open()
 
 
+class _Call(NamedTuple):
+    """A call without a response; see `_Connection.call`."""
+
+    name: str
+    future: asyncio.Future[Any]
+    places: asyncio.Semaphore | None
+
+
 class _Connection(FrameProtocol):
-    """Concurrent calls to the owner process."""
+    """Concurrent calls to the owner process; few with large parts of payloads, which it holds until it responds."""
 
     def __init__(self, on_lost: Callable[[], None] | None) -> None:
         super().__init__()
         self.numbers = itertools.count()
         self.expiries = 0
         self._on_lost = on_lost
-        self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
+        self._waiting: dict[int, _Call] = {}
+        self.uploads = partial(_place_for, asyncio.Semaphore(_PLACES))
+        self.downloads = partial(_place_for, asyncio.Semaphore(_PLACES))
         self._closed_because: str | None = None
 
     def require_open(self) -> None:
@@ -301,35 +326,43 @@ class _Connection(FrameProtocol):
         if self._closed_because is not None:
             raise Unavailable(self._closed_because)
 
-    async def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - the call's annotation has the type
+    async def call(self, name: str, *arguments: object, places: asyncio.Semaphore | None = None) -> Any:  # noqa: ANN401
         """Return the result of a call, or raise its error. Cancelling the caller does not cancel the call.
+
+        Args:
+            name: A key of `CALLS`, whose annotation has the type.
+            arguments: What it takes.
+            places: The caller has taken one of them, which is given back when the owner has responded.
 
         Raises:
             Unavailable: The store is closed, or the owner has ended; the call may or may not have taken effect.
         """
-        self.require_open()
-        number = next(self.numbers)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = name, future
         try:
-            await self.send(Request(number, name, msgspec.Raw(_ENCODE(arguments))))
-            return await future
-        finally:
-            del self._waiting[number]
+            self.require_open()
+            number, encoded = next(self.numbers), msgspec.Raw(_ENCODE(arguments))
+        except BaseException:
+            _leave(places)
+            raise
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = _Call(name, future, places)
+        self.send(Request(number, name, encoded))
+        del encoded, arguments  # not held until the response
+        return await future
 
     async def close(self) -> None:
         """Wait for the calls in progress, then hang up. Idempotent."""
         self._closed_because = self._closed_because or "the store is closed"
         self._on_lost = None
-        await asyncio.gather(*(future for _, future in self._waiting.values()), return_exceptions=True)
+        await asyncio.gather(*(call.future for call in self._waiting.values()), return_exceptions=True)
         self.hang_up()
         await self.wait_ended()
 
     def frame_received(self, frame: bytes) -> None:
         response = RESPONSE.decode(frame)
         self.expiries = response.expiries
-        name, future = self._waiting.get(response.number, ("", None))
-        if future is None or future.done():
+        name, future, places = self._waiting.pop(response.number)
+        _leave(places)
+        if future.done():
             return  # the caller was cancelled
         if response.failure is not None:
             _fail(future, response.failure.error())
@@ -339,11 +372,26 @@ class _Connection(FrameProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
         self._closed_because = self._closed_because or "the process that has the store open has ended"
-        for _, future in self._waiting.values():
+        for _, future, places in self._waiting.values():
+            _leave(places)
             if not future.done():
                 _fail(future, Unavailable(self._closed_because))
+        self._waiting.clear()
         if self._on_lost is not None:
             self._on_lost()
+
+
+async def _place_for(places: asyncio.Semaphore, size: int) -> asyncio.Semaphore | None:
+    """Take one of `places` for a part of a payload, and return them for `_Connection.call`; None if it needs none."""
+    if size < _LARGE_BYTES:
+        return None
+    await places.acquire()
+    return places
+
+
+def _leave(places: asyncio.Semaphore | None) -> None:
+    if places is not None:
+        places.release()
 
 
 def _fail(future: asyncio.Future[Any], error: CoregwError) -> None:

@@ -1,0 +1,105 @@
+"""Few large parts of payloads at once from a worker to the owner: what it holds for clients that are gone, or slow."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from coregw.errors import Unavailable
+from coregw.store import CHUNK_BYTES
+from coregw.store.testing.support import multihash_of, read, upload
+from coregw.store.workers import RemoteStore, share_store
+from store.worker_support import SlowStore, shared
+
+pytestmark = pytest.mark.anyio
+
+PLACES = 16
+DATA = bytes(2 * CHUNK_BYTES + 1)
+NAME = multihash_of(DATA)
+
+
+async def let_all_go_on(worker: RemoteStore) -> None:
+    """Calls without a place are answered after all that were sent before them."""
+    for _ in range(20):
+        assert await worker.healthy()
+
+
+async def upload_data(worker: RemoteStore) -> bool:
+    async with worker.begin_payload() as writer:
+        await writer.write(DATA)  # the first chunk waits for its place, and the second one for the first
+        return await writer.commit(NAME)
+
+
+async def test_uploads_that_end_before_they_have_a_place_send_nothing() -> None:
+    slow = SlowStore()
+    async with shared(slow) as (worker, owner):
+        uploads = [asyncio.create_task(upload_data(worker)) for _ in range(50)]
+        await let_all_go_on(worker)
+        assert slow.begun == len(owner._in_progress) == PLACES
+        for each in uploads[:40]:  # as if their clients had gone
+            each.cancel()
+        await let_all_go_on(worker)
+        assert slow.begun == PLACES  # the owner still has the parts that it was sent, so no place is free
+        slow.may_go.set()
+        ended = await asyncio.gather(*uploads, return_exceptions=True)
+        assert [isinstance(each, asyncio.CancelledError) for each in ended] == [True] * 40 + [False] * 10
+        assert slow.begun == PLACES + 3 * 10
+        assert not owner._payloads._uploads
+        assert await read(worker, NAME) == DATA
+
+
+async def test_a_commit_that_ends_before_it_has_a_place_aborts_its_upload() -> None:
+    slow = SlowStore()
+    async with shared(slow) as (worker, owner):
+        slow.may_go.set()
+        async with worker.begin_payload() as writer:
+            await writer.write(DATA[:-1])
+            await let_all_go_on(worker)
+            slow.may_go.clear()
+            others = [asyncio.create_task(upload_data(worker)) for _ in range(PLACES)]
+            await let_all_go_on(worker)
+            assert len(owner._payloads._uploads) == PLACES + 1
+            commit = asyncio.create_task(writer.commit(NAME))
+            await let_all_go_on(worker)
+            commit.cancel()
+        await let_all_go_on(worker)
+        assert len(owner._payloads._uploads) == PLACES
+        slow.may_go.set()
+        assert (await asyncio.gather(*others)).count(True) >= 1
+        assert not owner._payloads._uploads
+
+
+async def test_downloads_that_ended_have_their_places_until_the_owner_has_read() -> None:
+    slow = SlowStore()
+    async with shared(slow) as (worker, owner):
+        slow.may_go.set()
+        await upload(slow, DATA)
+        slow.may_go.clear()
+        slow.begun = 0
+        downloads = [asyncio.create_task(read(worker, NAME)) for _ in range(30)]
+        await let_all_go_on(worker)
+        assert slow.begun == len(owner._in_progress) == PLACES
+        for each in downloads[:25]:
+            each.cancel()
+        await let_all_go_on(worker)
+        assert slow.begun == PLACES
+        slow.may_go.set()
+        assert await asyncio.gather(*downloads[25:]) == [DATA] * 5
+        assert slow.begun == PLACES + 4 * 5  # without an end, the last part is empty
+
+
+async def test_uploads_that_wait_for_a_place_are_unavailable_when_the_owner_ends() -> None:
+    here, there = socket.socketpair()
+    slow = SlowStore()
+    owner = await share_store(slow, there)
+    worker = await RemoteStore.connect(here)
+    uploads = [asyncio.create_task(upload_data(worker)) for _ in range(30)]
+    await let_all_go_on(worker)
+    owner.hang_up()
+    ended = await asyncio.gather(*uploads, return_exceptions=True)
+    assert [type(each) for each in ended] == [Unavailable] * 30
+    await worker.close()
+    slow.may_go.set()
+    await owner.ended()
