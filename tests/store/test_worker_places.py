@@ -11,7 +11,7 @@ from coregw.errors import Unavailable
 from coregw.store import CHUNK_BYTES
 from coregw.store.testing.support import multihash_of, read, upload
 from coregw.store.workers import RemoteStore, share_store
-from store.worker_support import SlowStore, shared
+from store.worker_support import SlowStore, shared_slow
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +33,7 @@ async def upload_data(worker: RemoteStore) -> bool:
 
 
 async def test_uploads_that_end_before_they_have_a_place_send_nothing() -> None:
-    slow = SlowStore()
-    async with shared(slow) as (worker, owner):
+    async with shared_slow() as (slow, worker, owner):
         uploads = [asyncio.create_task(upload_data(worker)) for _ in range(50)]
         await let_all_go_on(worker)
         assert slow.begun == len(owner._in_progress) == PLACES
@@ -51,8 +50,7 @@ async def test_uploads_that_end_before_they_have_a_place_send_nothing() -> None:
 
 
 async def test_a_commit_that_ends_before_it_has_a_place_aborts_its_upload() -> None:
-    slow = SlowStore()
-    async with shared(slow) as (worker, owner):
+    async with shared_slow() as (slow, worker, owner):
         slow.may_go.set()
         async with worker.begin_payload() as writer:
             await writer.write(DATA[:-1])
@@ -72,8 +70,7 @@ async def test_a_commit_that_ends_before_it_has_a_place_aborts_its_upload() -> N
 
 
 async def test_downloads_that_ended_have_their_places_until_the_owner_has_read() -> None:
-    slow = SlowStore()
-    async with shared(slow) as (worker, owner):
+    async with shared_slow() as (slow, worker, owner):
         slow.may_go.set()
         await upload(slow, DATA)
         slow.may_go.clear()

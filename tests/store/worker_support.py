@@ -62,3 +62,14 @@ class SlowStore(MemoryStore):
         await self.may_go.wait()
         async for piece in super().read_payload(multihash, start, end):
             yield piece
+
+
+@asynccontextmanager
+async def shared_slow() -> AsyncIterator[tuple[SlowStore, RemoteStore, SharedStore]]:
+    """A slow store, a worker's store, and the owner's end of its connection; lets all go at the end."""
+    slow = SlowStore()
+    async with shared(slow) as (worker, owner):
+        try:
+            yield slow, worker, owner
+        finally:
+            slow.may_go.set()
