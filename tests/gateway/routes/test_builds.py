@@ -14,6 +14,7 @@ import pytest
 import coregw
 import serving
 from coregw.store.memory import MemoryStore
+from worker_processes import open_files
 
 LINES = {"content-type": "application/x-ndjson"}
 SMALL = {"buffered_bytes": 4 << 20, "roots_body_bytes": 1 << 20, "batch_body_bytes": 1 << 20}
@@ -124,9 +125,7 @@ def test_limits_end_a_build_and_leave_nothing(
 
 def unnamed_files(pid: int) -> int:
     """The deleted files that a process has open, RocksDB's own aside."""
-    folder = Path(f"/proc/{pid}/fd")
-    names = [str(each.readlink()) for each in folder.iterdir()] if folder.exists() else []
-    return sum(name.endswith("(deleted)") and ".sst" not in name and ".log" not in name for name in names)
+    return sum(name.endswith("(deleted)") and ".sst" not in name and ".log" not in name for name in open_files(pid))
 
 
 def test_a_killed_build_leaves_no_root_and_no_files_and_can_be_repeated(tmp_path: Path) -> None:
