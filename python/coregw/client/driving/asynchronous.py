@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -14,14 +14,50 @@ from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.asynchronous import AsyncTransport
 from coregw.client.transport.gateways import Gateways, parse_addresses
-from coregw.errors import CoregwError
+from coregw.errors import CoregwError, ProofError
 
 if TYPE_CHECKING:
     from coregw.client.static.transport import StaticTransport
 
-__all__ = ["AsyncDriver"]
+__all__ = ["AsyncDriver", "run", "stream"]
 
 T = TypeVar("T")
+
+
+Outcome = Callable[[Call], Awaitable[Answer | CoregwError]]
+"""Returns the answer to a call, or the error that it had."""
+
+Refused = Callable[[ProofError, str | None], None]
+"""Told of an answer that was not proven, with the address of the gateway that sent it."""
+
+
+async def run(steps: Steps[T], outcome: Outcome, refused: Refused | None = None) -> T:
+    """Drive an operation to its end, and return its value. Raises what it raises."""
+    try:
+        call = next(steps)
+        while True:
+            call = resume(steps, await outcome(call), refused)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        steps.close()
+
+
+async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = None) -> AsyncGenerator[T, None]:
+    """Drive an operation, and yield its items. Raises what it raises."""
+    try:
+        item = next(steps)
+        while True:
+            if isinstance(item, Item):
+                yield item.value
+                item = next(steps)
+            else:
+                item = resume(steps, await outcome(item), refused)
+    except StopIteration:
+        return
+    finally:
+        steps.close()
 
 
 class AsyncDriver:
@@ -60,30 +96,11 @@ class AsyncDriver:
         """Close the connections."""
         await self._transport.aclose()
 
-    async def _run(self, steps: Steps[T]) -> T:
-        try:
-            call = next(steps)
-            while True:
-                call = resume(steps, await self._outcome(call), self._transport.gateways.refused)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:
-            steps.close()
+    def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
+        return run(steps, self._outcome, self._transport.gateways.refused)
 
-    async def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
-        try:
-            item = next(steps)
-            while True:
-                if isinstance(item, Item):
-                    yield item.value
-                    item = next(steps)
-                else:
-                    item = resume(steps, await self._outcome(item), self._transport.gateways.refused)
-        except StopIteration:
-            return
-        finally:
-            steps.close()
+    def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
+        return stream(steps, self._outcome, self._transport.gateways.refused)
 
     async def _outcome(self, call: Call) -> Answer | CoregwError:
         retries = self._transport.retries()

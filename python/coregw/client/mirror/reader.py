@@ -8,12 +8,13 @@ which something is new there: equal subtrees are equal pages.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Final, TypeVar
 
 from coregw.client.connection import ConnectionOptions
+from coregw.client.driving.asynchronous import run, stream
 from coregw.client.exchange import Answer, Call
-from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.operations.steps import Steps, Stream
 from coregw.client.settings import MIB, ClientSettings
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
@@ -64,36 +65,17 @@ class PageReader:
         """Close the connections, and wait for worker threads."""
         await self._engine.close()
 
-    async def run(self, steps: Steps[T]) -> T:
+    def run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         """Drive an operation that reads trees to its end.
 
         Raises:
             ProofError: A page is not what its digest says; the message has its URL.
         """
-        try:
-            call = next(steps)
-            while True:
-                call = resume(steps, await self._outcome(call))
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:
-            steps.close()
+        return run(steps, self._outcome)
 
-    async def stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
+    def stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
         """Drive an operation that reads trees, and yield its items. Raises as `run`."""
-        try:
-            item = next(steps)
-            while True:
-                if isinstance(item, Item):
-                    yield item.value
-                    item = next(steps)
-                else:
-                    item = resume(steps, await self._outcome(item))
-        except StopIteration:
-            return
-        finally:
-            steps.close()
+        return stream(steps, self._outcome)
 
     async def _outcome(self, call: Call) -> Answer | CoregwError:
         engine, content = self._engine, call.content if isinstance(call.content, bytes) else b""
