@@ -6,7 +6,7 @@ The verification itself is in the extension; this module adds documentation and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from coregw import _core
 from coregw._core import Cid, Diff, ReadOutcome, Scan
@@ -238,7 +238,7 @@ def verify_transition(request: Buffer | str | Struct, receipt: Buffer | str | St
 
 
 def _json(message: Buffer | str | Struct) -> Buffer | str:
-    if not hasattr(message, "__struct_fields__"):
+    if isinstance(message, str) or _is_buffer(message):
         return message
     try:
         import msgspec
@@ -247,3 +247,11 @@ def _json(message: Buffer | str | Struct) -> Buffer | str:
 
         raise missing_extra(error, f"a {type(message).__name__} instead of JSON text", "client") from error
     return msgspec.json.encode(message)
+
+
+def _is_buffer(message: object) -> TypeGuard[Buffer]:
+    try:
+        memoryview(message)  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        return False
+    return True

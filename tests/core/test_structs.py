@@ -40,6 +40,13 @@ def test_a_struct_is_verified_like_its_json() -> None:
     assert coregw.verify_resolve(REQUEST, messages.encode(result(CID)).decode()) == CID
 
 
+def test_objects_and_buffers_of_json_are_verified_like_structs() -> None:
+    request, answer = messages.encode(REQUEST), messages.encode(result(CID))
+    sent, given = json.loads(request), json.loads(answer)
+    assert coregw.verify_resolve(sent, given) == CID
+    assert coregw.verify_resolve(memoryview(request), bytearray(answer)) == CID
+
+
 def test_a_struct_with_a_wrong_target_is_refused() -> None:
     with pytest.raises(coregw.ProofError):
         coregw.verify_resolve(REQUEST, result(OTHER))
