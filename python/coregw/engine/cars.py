@@ -16,16 +16,13 @@ from typing import Final, NamedTuple
 from coregw._core import Need, Operation, PageCache, payload_car_header, read_get_batch
 from coregw.engine.driver import Driver
 from coregw.engine.frames import HeldPayload, find_payloads, payload_blocks
-from coregw.engine.spool import ReceivedCar, ReceivedPayload, Spool, WholeCar
+from coregw.engine.spool import ReceivedCar, ReceivedPayload, Spool, WholeCar, joined
 from coregw.store import CHUNK_BYTES, Store, Stored
 
 __all__ = ["CarLimits", "Cars"]
 
 OUTPUT_BYTES: Final = 256 << 10
 """Bytes of tree nodes that are written at once, about."""
-
-SPOOL_WRITE_BYTES: Final = 1 << 20
-"""Bytes that are hashed and spooled in one visit of a worker thread."""
 
 
 class CarLimits(NamedTuple):
@@ -165,15 +162,9 @@ class Cars:
         return polled
 
     async def _receive(self, chunks: AsyncIterator[bytes], spool: Spool) -> None:
-        received: list[bytes] = []
-        size = 0
-        async for chunk in chunks:
-            received.append(chunk)
-            size += len(chunk)
-            if size >= SPOOL_WRITE_BYTES:
-                await self._driver.in_worker_to_end(spool.write, b"".join(received))
-                received, size = [], 0
-        await self._driver.in_worker_to_end(spool.write, b"".join(received))
+        async with aclosing(joined(chunks)) as parts:
+            async for part in parts:
+                await self._driver.in_worker_to_end(spool.write, part)
 
     async def _store_payloads(self, car: ReceivedCar, blocks: Sequence[tuple[int, int]]) -> None:
         """Store payloads: those of one chunk in one step, longer ones as uploads if they are not held."""

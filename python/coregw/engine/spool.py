@@ -9,7 +9,7 @@ import errno
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -17,11 +17,14 @@ from typing import Final, NamedTuple, Self
 from coregw._core import CarReader, block_cid
 from coregw.errors import StorageFull, TooLarge, Unavailable
 
-__all__ = ["ReceivedCar", "ReceivedPayload", "Spool", "WholeCar"]
+__all__ = ["ReceivedCar", "ReceivedPayload", "Spool", "WholeCar", "joined"]
 
 MAX_CID_BYTES: Final = 160
 """No binary CID is longer: an identity CID holds a payload of at most 128 bytes."""
 
+
+SPOOL_WRITE_BYTES: Final = 1 << 20
+"""Bytes of a body that are taken in one visit of a worker thread, about."""
 
 CHECK_BYTES: Final = 1 << 20
 """Bytes that `Spool.check_more` reads and checks."""
@@ -35,6 +38,24 @@ SLICE_BYTES: Final = 64 << 10
 
 MAX_WHOLE_BLOCKS: Final = 65_536
 """Blocks of a CAR that is imported from memory. They take 4 MiB of memory."""
+
+
+async def joined(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Join the chunks of a body to parts of at least `SPOOL_WRITE_BYTES`, and a last one, which may be empty.
+
+    Close it after use: it holds what it reads.
+    """
+    received: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        received.append(chunk)
+        size += len(chunk)
+        if size >= SPOOL_WRITE_BYTES:
+            part = b"".join(received)
+            received, size = [], 0
+            yield part
+            del part  # not held while the next one arrives
+    yield b"".join(received)
 
 
 class ReceivedPayload(NamedTuple):

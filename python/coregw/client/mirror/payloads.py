@@ -1,10 +1,9 @@
-"""Payloads on their way from one side to the other: asked for in batches, hashed, and sent on as they came."""
+"""Payloads on their way from one side to the other: requested in batches, hashed, and sent on unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from tempfile import SpooledTemporaryFile
-from typing import IO, Final, Self
+from typing import Final
 
 from coregw._core import CarReader, Cid, block_cid
 from coregw.client.mirror.side import Side
@@ -13,6 +12,7 @@ from coregw.client.operations.car import put_car
 from coregw.client.operations.payload import get_car
 from coregw.client.operations.steps import Steps
 from coregw.client.settings import MIB, ClientSettings
+from coregw.client.spooled import SpooledBody
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, TooLarge
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS
 
@@ -23,7 +23,6 @@ _ANSWER_BYTES: Final = 16 * MIB
 
 _FIRST_COUNT: Final = 64
 _MEMORY_BYTES: Final = 24 * MIB
-_CHUNK_BYTES: Final = MIB
 _MAX_HEAD_BYTES: Final = 160
 
 
@@ -72,21 +71,14 @@ def _checked(source: Side, cids: Sequence[Cid], car: _Received) -> Steps[None]:
     car.check(cids, f"{source.address.shown} does not hold the payload")
 
 
-class _Received:
+class _Received(SpooledBody):
     """An answer of many payloads as it arrives, each block compared with its CID; then a request body."""
 
     def __init__(self, what: str, settings: ClientSettings) -> None:
+        super().__init__(_MEMORY_BYTES)
         self._what = what
         self._settings = settings
-        # Closed with this object.
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=_MEMORY_BYTES, prefix="coregw-")  # noqa: SIM115
         self._reader = self._new_reader()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
     @property
     def size(self) -> int:
@@ -108,7 +100,7 @@ class _Received:
             raise
         except InvalidInput as error:
             raise ProofError(f"{self._what}: {error.message}", check="payload hash") from None
-        self._file.write(chunk)
+        super().write(chunk)
 
     def check(self, requested: Sequence[Cid], missing: str) -> None:
         """Check that the blocks are those that were requested, in their order.
@@ -138,12 +130,6 @@ class _Received:
         """Return all of it."""
         self._file.seek(0)
         return self._file.read()
-
-    def chunks(self) -> Generator[bytes, None, None]:
-        """Yield all of it, for one attempt of a request."""
-        self._file.seek(0)
-        while chunk := self._file.read(_CHUNK_BYTES):
-            yield chunk
 
     def _cids(self) -> Generator[Cid, None, None]:
         """Yield the CIDs of all blocks; the header and every length were checked when they arrived."""

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any, Final, Self
+from typing import Any, Final
 
 from coregw.client.exchange import Body, Call, decode
 from coregw.client.operations.batch import OCTETS
 from coregw.client.operations.car import CAR_TYPE
 from coregw.client.operations.root import LINES_TYPE
+from coregw.client.spooled import SpooledBody
 from coregw.client.static.upstream import HttpUpstream
 from coregw.engine import Builds, Cars, Payloads
+from coregw.engine.spool import joined
 from coregw.errors import StorageFull
 from coregw.messages import CasCreated
 
 __all__ = ["PassedBuilds", "PassedCars", "PassedPayloads", "UpstreamWrites"]
 
 _MAX_ANSWER_BYTES: Final = 48 << 20
-_SPOOL_BYTES: Final = 1 << 20
+_MEMORY_BYTES: Final = 1 << 20
 
 
 class UpstreamWrites:
@@ -64,53 +65,22 @@ class UpstreamWrites:
         Raises:
             StorageFull: There is no room for temporary files.
         """
-        with _Spooled(self._spool) as body:
-            received: list[bytes] = []
-            size = 0
-            async for chunk in chunks:
-                received.append(chunk)
-                size += len(chunk)
-                if size >= _SPOOL_BYTES:
-                    await asyncio.to_thread(self._write, body, b"".join(received))
-                    received, size = [], 0
-            await asyncio.to_thread(self._write, body, b"".join(received))
+        with SpooledBody(_MEMORY_BYTES, self._spool) as body:
+            async with aclosing(joined(chunks)) as parts:
+                async for part in parts:
+                    await asyncio.to_thread(self._write, body, part)
             yield body
 
     def _call(self, path: str, content: bytes | Body | None, kind: str, params: Mapping[str, str] | None) -> Call:
         what = f"{self._upstream.url}{path}"
         return Call("POST", path, _MAX_ANSWER_BYTES, what, content=content, content_type=kind, params=params or {})
 
-    def _write(self, body: _Spooled, data: bytes) -> None:
+    def _write(self, body: SpooledBody, data: bytes) -> None:
         if self._spool is not None:
             disk = os.statvfs(self._spool)
             if disk.f_bavail * disk.f_frsize < self._reserve_bytes + len(data):
                 raise StorageFull("there is not enough disk space to pass the request on")
         body.write(data)
-
-
-class _Spooled:
-    """A request body that can be sent again."""
-
-    def __init__(self, folder: Path | None) -> None:
-        where = None if folder is None else str(folder)
-        # Closed with this object.
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=_SPOOL_BYTES, dir=where, prefix="coregw-")  # noqa: SIM115
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        self._file.write(data)
-
-    def chunks(self) -> Generator[bytes, None, None]:
-        """Yield all of it, for one attempt."""
-        self._file.seek(0)
-        while chunk := self._file.read(_SPOOL_BYTES):
-            yield chunk
 
 
 class PassedPayloads(Payloads):

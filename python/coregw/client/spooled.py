@@ -1,0 +1,42 @@
+"""Request bodies that are kept, so that they can be sent again: short ones in memory, others in a temporary file."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, Final, Self
+
+__all__ = ["SpooledBody"]
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class SpooledBody:
+    """A body that is written once, and read as often as needed (`coregw.client.exchange.Body`). A context manager.
+
+    Args:
+        max_memory: A body of more bytes is in a file, which has no name.
+        folder: The folder of that file; None is the system's for temporary files.
+    """
+
+    def __init__(self, max_memory: int, folder: Path | None = None) -> None:
+        where = None if folder is None else str(folder)
+        # Closed with this object.
+        self._file: IO[bytes] = SpooledTemporaryFile(max_size=max_memory, dir=where, prefix="coregw-")  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, chunk: bytes) -> None:
+        """Append bytes. Raises `OSError`."""
+        self._file.write(chunk)
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """Yield all of it, for one attempt of a request."""
+        self._file.seek(0)
+        while chunk := self._file.read(_CHUNK_BYTES):
+            yield chunk
