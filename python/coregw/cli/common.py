@@ -31,6 +31,7 @@ __all__ = [
     "client",
     "client_settings",
     "counted",
+    "counted_all",
     "few_collections",
     "gateway_option",
     "interruptible",
@@ -236,6 +237,11 @@ def printable(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: ``1 file``, ``2,450 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def counted_all(*counts: tuple[int, str]) -> str:
+    """Return several numbers with their nouns, separated by commas."""
+    return ", ".join(counted(count, noun) for count, noun in counts)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from coregw.cli.common import (
     client,
     client_settings,
     counted,
+    counted_all,
     gateway_option,
     interruptible,
     printable,
@@ -127,15 +128,7 @@ def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway
             progress=advance,
         )
         done = anyio.run(exporting, gateway.only_address, root, place)
-    written = ", ".join(
-        counted(count, noun)
-        for count, noun in (
-            (done.roots, "root"),
-            (done.pages, "page"),
-            (done.payloads, "payload"),
-            (done.bytes, "byte"),
-        )
-    )
+    written = counted_all((done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.bytes, "byte"))
     click.echo(f"coregw: wrote {written}", err=True)
     if done.record is not None:
         shown = f"{done.record.scope}/{done.record.name} is at revision {done.record.revision}"
@@ -151,14 +144,8 @@ def _check(place: str) -> None:
         done: CheckedTree = anyio.run(check_static, place, advance)
     for finding in done.findings:
         click.echo(printable(finding))
-    checked = ", ".join(
-        counted(count, noun)
-        for count, noun in (
-            (done.roots, "root"),
-            (done.pages, "page"),
-            (done.payloads, "payload"),
-            (done.records, "published name"),
-        )
+    checked = counted_all(
+        (done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.records, "published name")
     )
     click.echo(f"coregw: checked {checked}; {counted(len(done.findings), 'finding')}", err=True)
     if done.findings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client_settings, counted, interruptible, printable, progress
+from coregw.cli.common import client_settings, counted_all, interruptible, printable, progress
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -112,15 +112,7 @@ async def _name(
 
 
 def _report(done: Mirrored) -> None:
-    copied = ", ".join(
-        counted(count, noun)
-        for count, noun in (
-            (done.roots, "root"),
-            (done.arcs, "arc"),
-            (done.payloads, "payload"),
-            (done.received, "byte"),
-        )
-    )
+    copied = counted_all((done.roots, "root"), (done.arcs, "arc"), (done.payloads, "payload"), (done.received, "byte"))
     since = "" if done.base is None else f", since {done.base}"
     click.echo(f"coregw: copied {copied}{since}", err=True)
     click.echo(done.root)
