@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from coregw.client.connection import ConnectionOptions
+from coregw.client.driving.common import Driver
 from coregw.client.exchange import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
@@ -60,8 +61,10 @@ async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = N
         steps.close()
 
 
-class AsyncDriver:
+class AsyncDriver(Driver):
     """What an asyncio client is without its methods: addresses, connections, and what exchanges calls over them."""
+
+    _transport: AsyncTransport | StaticTransport
 
     def __init__(
         self,
@@ -73,16 +76,6 @@ class AsyncDriver:
         self.settings = settings if settings is not None else ClientSettings()
         self._connection = connection if connection is not None else ConnectionOptions()
         self._transport = _transport(parse_addresses(base_url), self.settings, self._connection, gateways)
-
-    @property
-    def base_url(self) -> str:
-        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
-        return self._transport.gateways.current.address.shown
-
-    @property
-    def switches(self) -> int:
-        """How often another one of several gateways became the one in use."""
-        return self._transport.gateways.switches
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from coregw.client.connection import ConnectionOptions
+from coregw.client.driving.common import Driver
 from coregw.client.exchange import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
@@ -24,8 +25,10 @@ __all__ = ["BlockingDriver"]
 T = TypeVar("T")
 
 
-class BlockingDriver:
+class BlockingDriver(Driver):
     """What a blocking client is without its methods: addresses, connections, and what exchanges calls over them."""
+
+    _transport: BlockingTransport | BlockingStaticTransport
 
     def __init__(
         self,
@@ -37,16 +40,6 @@ class BlockingDriver:
         self._given = base_url
         self._connection = connection if connection is not None else ConnectionOptions()
         self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
-
-    @property
-    def base_url(self) -> str:
-        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
-        return self._transport.gateways.current.address.shown
-
-    @property
-    def switches(self) -> int:
-        """How often another one of several gateways became the one in use."""
-        return self._transport.gateways.switches
 
     def __enter__(self) -> Self:
         return self
