@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
     from coregw.store.collection import CollectableStore
     from coregw.store.rocksdb import RocksStore
 
@@ -76,38 +77,26 @@ class SharedStore:
         store: The store.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: CollectableStore) -> None:
-        self.loop = loop
+    def __init__(self, portal: BlockingPortal, store: CollectableStore) -> None:
+        self._portal = portal
+        self.loop: asyncio.AbstractEventLoop = portal.call(asyncio.get_running_loop)
         self.store = store
 
     def call(self, call: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine, which runs in the event loop; ^C cancels it."""
-        future = asyncio.run_coroutine_threadsafe(call, self.loop)
+        future = self._portal.start_task_soon(lambda: call)
         try:
-            return future.result()
+            result: T = future.result()
         except BaseException:
             future.cancel()
             raise
+        return result
 
 
 @contextmanager
 def shared_store(data: Path) -> Iterator[SharedStore]:
     """Open the store that ``COREGW_STORE`` names while the context is active. Raises as `open_shared`."""
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        thread = threading.Thread(target=loop.run_forever, daemon=True)
-        thread.start()
-        try:
-            context = opened_store(data)
-            shared = SharedStore(loop, asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result())
-            try:
-                yield shared
-            finally:
-                shared.call(_leave(context))
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+    from anyio.from_thread import start_blocking_portal
 
-
-async def _leave(context: Any) -> None:  # noqa: ANN401 - an asynchronous context
-    await context.__aexit__(None, None, None)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(opened_store(data)) as store:
+        yield SharedStore(portal, store)
