@@ -147,7 +147,7 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _AB
         structs |= {kind.__name__: kind for kind in named}
         tags[each.tag] = each.about_tag
     names = {each.operation.name for each in operations}
-    shown = {code for each in operations for code in each.general_examples}
+    shown = {code for each in operations for code in each.codes_without_examples}
     needs_token = any(each.needs_token for each in operations)
     document = {
         "openapi": "3.1.0",
@@ -188,7 +188,16 @@ class _DocumentedOperation:
         self._examples: list[Example] = [each for each in all_examples() if each.operation == operation.name]
         self._path_parameters = re.findall(r"\{(\w+)\}", operation.path)
         self.needs_token = "unauthorized" in operation.description.codes
-        self.general_examples: set[str] = set()
+        # A path parameter never contains a slash, except `path`, which is the rest of the URL.
+        may_miss = self._path_parameters and "path" not in self._path_parameters
+        codes = (*_CODES_EVERYWHERE, *self._description.codes, *(("route_not_found",) if may_miss else ()))
+        self._codes = tuple(dict.fromkeys(codes))
+
+    @property
+    def codes_without_examples(self) -> set[str]:
+        """The error codes whose responses have a body, but no example of the operation's own."""
+        has_bodies = self.operation.method != "HEAD"
+        return {*self._codes} - {each.code for each in self._examples} if has_bodies else set()
 
     def document(self) -> dict[str, Any]:
         """Return the operation object."""
@@ -267,10 +276,7 @@ class _DocumentedOperation:
     def _errors(self) -> dict[str, Any]:
         """Return the error responses by status, with the codes of each."""
         by_status: dict[int, list[str]] = {}
-        # A path parameter never contains a slash, except `path`, which is the rest of the URL.
-        may_miss = self._path_parameters and "path" not in self._path_parameters
-        codes = (*_CODES_EVERYWHERE, *self._description.codes, *(("route_not_found",) if may_miss else ()))
-        for code in dict.fromkeys(codes):
+        for code in self._codes:
             by_status.setdefault(ERROR_CODES[code].status, []).append(code)
         return {str(status): self._error(status, codes) for status, codes in sorted(by_status.items())}
 
@@ -281,9 +287,8 @@ class _DocumentedOperation:
             documented["headers"] = _headers(headers)
         if self.operation.method != "HEAD":
             shown = self._answers(status)
-            shown_codes = {each.code for each in self._examples}
-            general = {code: {"$ref": f"#/components/examples/{code}"} for code in codes if code not in shown_codes}
-            self.general_examples |= general.keys()
+            unshown = self.codes_without_examples
+            general = {code: {"$ref": f"#/components/examples/{code}"} for code in codes if code in unshown}
             documented["content"] = _content(Error, shown | general)
         return documented
 
