@@ -67,9 +67,9 @@ class TieredStore(ReadingStore):
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         if table is Table.PAGES:
-            return await self._rows(PAGE, Table.PAGES, keys, self._load_pages)
+            return await self._rows(PAGE, keys, self._load_pages)
         if table is Table.ROOTS:
-            return await self._rows(ROOT, Table.RECORDS, keys, self._load_roots)
+            return await self._rows(ROOT, keys, self._load_roots)
         return await self._local.get(table, keys)
 
     async def list_rows(
@@ -81,13 +81,11 @@ class TieredStore(ReadingStore):
     async def _rows(
         self,
         kind: bytes,
-        table: Table,
         keys: Sequence[bytes],
         load: Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]],
     ) -> list[bytes | None]:
         """Return rows that are kept, or are to be had."""
-        local = [key if kind is PAGE else kind + key for key in keys]
-        rows = dict(zip(keys, await self._local.get(table, local), strict=True))
+        rows = await self._kept_rows(kind, keys)
         missing = [key for key, row in rows.items() if row is None]
         for key, row in rows.items():
             if row is not None:
@@ -116,15 +114,18 @@ class TieredStore(ReadingStore):
         for other in {*others.values()}:
             await asyncio.shield(other)
         if others:
-            table = Table.PAGES if kind is PAGE else Table.RECORDS
-            local = [key if kind is PAGE else kind + key for key in others]
-            again = zip(others, await self._local.get(table, local), strict=True)
-            rows = dict(again)
+            rows = await self._kept_rows(kind, list(others))
             found |= {key: row for key, row in rows.items() if row is not None}
             if lost := [key for key, row in rows.items() if row is None]:  # the other failed, or could not keep it
                 self._kept.misses += len(lost)
                 found |= await load(lost)
         return found
+
+    async def _kept_rows(self, kind: bytes, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """Return the rows of pages or roots that the local store has, by key; None for those that it has not."""
+        if kind is PAGE:
+            return dict(zip(keys, await self._local.get(Table.PAGES, keys), strict=True))
+        return dict(zip(keys, await self._local.get(Table.RECORDS, [kind + key for key in keys]), strict=True))
 
     async def _load_pages(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         pages = await self._origin.get(Table.PAGES, digests)
