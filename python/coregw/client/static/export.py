@@ -121,8 +121,10 @@ class _Export:
         """Export a root, by its binary CID; `depth` is the number of roots that it is nested in."""
         if depth > self._max_nesting:
             raise InvalidInput(f"roots nest deeper than {self._max_nesting}")
+        if root in self._seen:
+            return
         is_missing = await self._tree.missing([root_path(root)]) != []
-        if root in self._seen or (not self._tree.may_have_gaps and not is_missing):
+        if not self._tree.may_have_gaps and not is_missing:
             return
         [row] = await self._store.get(Table.ROOTS, [root])
         text = Cid(root).text
