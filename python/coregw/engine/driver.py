@@ -129,7 +129,7 @@ class Driver:
                 query.drop()
         async with self._in_time():
             await self._resume(query, on_loop, max_level=0, max_pages=MAX_LOOP_PAGES)
-            if _needs_pages(query.polled):
+            if isinstance(query.polled, Need) and query.polled.pages is not None:
                 async with self._loading.occupy(query):
                     await self._resume(query, on_loop, max_level=0)
             if isinstance(query.polled, Need):
@@ -379,10 +379,6 @@ class Driver:
         finally:
             # The exception of the call refers to this frame: as a cycle, they would keep what the call used.
             del call
-
-
-def _needs_pages(polled: bytes | Need | None) -> bool:
-    return isinstance(polled, Need) and polled.pages is not None
 
 
 def _response(polled: bytes | Need | None) -> bytes:
