@@ -33,7 +33,7 @@ def as_bytes(data: Buffer) -> bytes:
     """Return the bytes of an object with the buffer protocol: itself if it is `bytes`, otherwise a copy. O(bytes).
 
     Raises:
-        TypeError: It is none.
+        TypeError: The object has no buffer protocol.
     """
     return data if isinstance(data, bytes) else memoryview(data).tobytes()
 

@@ -49,7 +49,7 @@ async def mirror_published(
         destination: The gateway to copy to.
         scope: The scope of the name.
         name: The name.
-        tokens: The bearer tokens of source and destination, each None if there is none.
+        tokens: The bearer tokens of the source and of the destination; None for a side that needs none.
         payloads: Whether payloads are copied, too.
         progress: Called with further numbers of bytes that are sent to the destination.
 
