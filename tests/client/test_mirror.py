@@ -195,8 +195,8 @@ def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, 
 def test_the_asyncio_client_copies_too_and_long_answers_are_streamed(
     source: str, held: Sample, destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit in ("_ANSWER_BYTES", "_MEMORY_BYTES"):
-        monkeypatch.setattr(f"coregw.client.mirror.payloads.{limit}", 50_000)
+    for limit in ("mirror.payloads._ANSWER_BYTES", "received._MEMORY_BYTES"):
+        monkeypatch.setattr(f"coregw.client.{limit}", 50_000)
     moved: list[int] = []
 
     async def run() -> Mirrored:

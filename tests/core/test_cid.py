@@ -101,7 +101,7 @@ def test_a_cid_is_an_immutable_hashable_value() -> None:
         cid.text = "b"  # type: ignore[misc]
     with pytest.raises(TypeError):
         cid < cid  # type: ignore[operator]  # noqa: B015, PLR0124
-    for same in (pickle.loads(pickle.dumps(cid)), copy.copy(cid), copy.deepcopy(cid)):  # noqa: S301
+    for same in (pickle.loads(pickle.dumps(cid)), copy.copy(cid), copy.deepcopy(cid)):
         assert type(same) is Cid
         assert same == cid
 

@@ -102,7 +102,7 @@ def test_a_list_is_immutable_and_its_repr_names_the_root() -> None:
 
 def test_a_pickled_or_copied_list_is_equal() -> None:
     built = coregw.List(CIDS, range(1, 9), suite="blake3")
-    for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):  # noqa: S301
+    for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):
         assert type(same) is coregw.List
         assert (same, same.total_size) == (built, 36)
 

@@ -105,7 +105,7 @@ def test_a_map_matches_mapping_patterns() -> None:
 
 def test_a_pickled_or_copied_map_is_equal() -> None:
     built = coregw.Map(ARCS, suite="blake3")
-    for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):  # noqa: S301
+    for same in (pickle.loads(pickle.dumps(built)), copy.copy(built), copy.deepcopy(built)):
         assert type(same) is coregw.Map
         assert same == built
         assert same.prove("docs") == built.prove("docs")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from coregw.client.connection import ConnectionOptions
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
+    from coregw.client.opened.asynchronous import AsyncFile
+    from coregw.client.opened.blocking import File
     from coregw.client.operations.car import ExportedCar, ImportedCar
     from coregw.client.operations.diff import Difference
     from coregw.client.operations.tree import Entry, Leaf
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncFile",
     "Client",
     "ClientSettings",
     "ComparedFolder",
@@ -40,6 +43,7 @@ __all__ = [
     "Difference",
     "Entry",
     "ExportedCar",
+    "File",
     "ImportedCar",
     "Leaf",
     "Proven",
@@ -49,6 +53,7 @@ __all__ = [
 
 _MODULES = {
     "AsyncClient": "aio",
+    "AsyncFile": "opened.asynchronous",
     "Client": "sync",
     "ClientSettings": "settings",
     "ComparedFolder": "folders.compare",
@@ -56,6 +61,7 @@ _MODULES = {
     "Difference": "operations.diff",
     "Entry": "operations.tree",
     "ExportedCar": "operations.car",
+    "File": "opened.blocking",
     "ImportedCar": "operations.car",
     "Leaf": "operations.tree",
     "Proven": "query",

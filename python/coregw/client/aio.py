@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coregw.client.mirror.copy import Mirrored
     from coregw.client.mirror.names import MirroredName
     from coregw.client.mirror.side import Side
+    from coregw.client.opened.asynchronous import AsyncFile
     from coregw.client.operations import car, tree
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
@@ -177,6 +178,12 @@ class AsyncClient(AsyncDriver):
     async def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
         """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
         return await self._run(operations.payload.save_payload(self.settings, cid, path, max_bytes))
+
+    async def open(self, root: CidLike, path: PathLike = ()) -> AsyncFile:
+        """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.AsyncFile`."""
+        from coregw.client.opened.asynchronous import AsyncFile  # noqa: PLC0415 - few programs need it
+
+        return AsyncFile(self, await self.resolve(root, path) if path else root)
 
     def contents(self, target: CidLike) -> AsyncGenerator[bytes, None]:
         """Yield the verified bytes of a payload or measured list in chunks; see `operations.tree.contents`."""

@@ -39,6 +39,10 @@ class ClientSettings:
         list_changes: Maximum number of elements that one mutation appends to a list.
         batch_bytes: Maximum size of the payloads in one batch.
         window_bytes: The initial span of a range read of a list, in units of its measure.
+        cache_bytes: Maximum size of what the open files of a client keep: their payloads, and what is known of lists.
+            A single payload may be larger, and is then kept by its file until that reads another.
+        read_ahead_bytes: How many bytes after those that were asked for are requested with them, at most, when a file
+            is read in sequence. At most half of ``cache_bytes``.
         max_entries: Maximum number of entries that a walk of a tree yields, nested maps included. Getting a folder
             counts those of its map of attributes as well.
         max_nesting: Maximum depth of maps inside maps that a walk follows.
@@ -63,6 +67,8 @@ class ClientSettings:
     list_changes: int = 20_000
     batch_bytes: int = 16 * MIB
     window_bytes: int = 64 * MIB
+    cache_bytes: int = 64 * MIB
+    read_ahead_bytes: int = 4 * MIB
     max_entries: int = 4_000_000
     max_nesting: int = 64
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coregw.client.folders.restore import Restored
     from coregw.client.mirror.copy import Mirrored
     from coregw.client.mirror.names import MirroredName
+    from coregw.client.opened.blocking import File
     from coregw.client.operations import car, tree
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
@@ -171,6 +172,12 @@ class Client(BlockingDriver):
     def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
         """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
         return self._run(operations.payload.save_payload(self.settings, cid, path, max_bytes))
+
+    def open(self, root: CidLike, path: PathLike = ()) -> File:
+        """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.File`."""
+        from coregw.client.opened.blocking import File  # noqa: PLC0415 - few programs need it
+
+        return File(self, self.resolve(root, path) if path else root)
 
     def contents(self, target: CidLike) -> Generator[bytes, None, None]:
         """Yield the verified bytes of a payload or measured list in chunks; see `operations.tree.contents`."""

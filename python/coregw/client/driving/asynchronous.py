@@ -73,7 +73,7 @@ class AsyncDriver(Driver):
         connection: ConnectionOptions | None = None,
         gateways: Gateways | None = None,
     ) -> None:
-        self.settings = settings if settings is not None else ClientSettings()
+        self._set(settings)
         self._connection = connection if connection is not None else ConnectionOptions()
         self._transport = _transport(parse_addresses(base_url), self.settings, self._connection, gateways)
 
@@ -88,6 +88,10 @@ class AsyncDriver(Driver):
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
+
+    def run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
+        """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
+        return self._run(steps)
 
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         return run(steps, self._outcome, self._transport.gateways.refused)

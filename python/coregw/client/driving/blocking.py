@@ -36,7 +36,7 @@ class BlockingDriver(Driver):
         settings: ClientSettings | None = None,
         connection: ConnectionOptions | None = None,
     ) -> None:
-        self.settings = settings if settings is not None else ClientSettings()
+        self._set(settings)
         self._given = base_url
         self._connection = connection if connection is not None else ConnectionOptions()
         self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
@@ -49,9 +49,16 @@ class BlockingDriver(Driver):
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._given, self.settings, self._connection)  # with credentials, which a copy needs
+
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
+        return self._run(steps)
 
     def _run(self, steps: Steps[T]) -> T:
         try:

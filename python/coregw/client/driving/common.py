@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from coregw.client.opened.cache import WeighedCache
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.gateways import Gateways
+
+if TYPE_CHECKING:
+    from coregw.client.opened.reading import Cached
 
 __all__ = ["Driver"]
 
@@ -21,10 +25,16 @@ class Driver:
 
     Attributes:
         settings: Limits and timeouts.
+        cache: What the open files of this client keep.
     """
 
     settings: ClientSettings
+    cache: Cached
     _transport: _Transport
+
+    def _set(self, settings: ClientSettings | None) -> None:
+        self.settings = settings if settings is not None else ClientSettings()
+        self.cache = WeighedCache(self.settings.cache_bytes)
 
     @property
     def base_url(self) -> str:

@@ -13,6 +13,7 @@ from coregw.client.exchange import Answer, Call, Sink, decode
 from coregw.client.files import Download, NewFile, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
+from coregw.client.received import MAX_HEAD_BYTES
 from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError
 from coregw.messages import CasCreated, encode
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["download", "get_car", "get_payload", "get_payloads", "put_payload", "save_payload"]
-
-_MAX_HEAD_BYTES = 160
-"""What precedes a payload in an answer with many, at most."""
 
 
 def put_payload(
@@ -99,7 +97,7 @@ def get_car(
         size: The size of all payloads in bytes, if it is known; otherwise each may have ``max_payload_bytes``.
     """
     limit = size if size is not None else len(cids) * settings.max_payload_bytes
-    limit += (len(cids) + 1) * _MAX_HEAD_BYTES
+    limit += (len(cids) + 1) * MAX_HEAD_BYTES
     body = encode(GetBatchRequest(cids=list(cids)))
     yield Call("POST", "/v1/cas/car", limit, f"get {len(cids):,} payloads", content=body, sink=sink)
 
