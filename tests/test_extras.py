@@ -93,6 +93,7 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
         ("client", "client"),
         ("cli", "cli"),
         ("demo.py", "all"),
+        ("trust", "client"),
         ("messages", "server"),
         ("engine", "server"),
         ("gateway", "otel"),

@@ -44,6 +44,7 @@ SURFACE = {
     "StorageFull": "exception",
     "StoreDamaged": "exception",
     "TooLarge": "exception",
+    "TrustStore": "class",
     "Unauthorized": "exception",
     "Unavailable": "exception",
     "UpstreamDamaged": "exception",

@@ -82,6 +82,7 @@ from coregw.verify import (
 if TYPE_CHECKING:
     from coregw.client import AsyncClient, Client
     from coregw.folders.tree import hash_tree, verify_tree
+    from coregw.trust.store import TrustStore
 
 __all__ = [
     "Applied",
@@ -111,6 +112,7 @@ __all__ = [
     "StorageFull",
     "StoreDamaged",
     "TooLarge",
+    "TrustStore",
     "Unauthorized",
     "Unavailable",
     "UnprovenAbsence",
@@ -142,6 +144,7 @@ __all__ = [
 
 _CLIENTS = {"AsyncClient": "coregw.client.aio", "Client": "coregw.client.sync"}
 _LAZY = _CLIENTS | dict.fromkeys(("hash_tree", "verify_tree"), "coregw.folders.tree")
+_LAZY["TrustStore"] = "coregw.trust.store"
 
 
 def __getattr__(name: str) -> object:
@@ -163,5 +166,5 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    missing = set() if find_spec("pycurl") else _CLIENTS.keys()  # so that help() works without the extra
+    missing = set() if find_spec("pycurl") else {*_CLIENTS, "TrustStore"}  # so that help() works without the extra
     return sorted({*globals(), *__all__} - missing)

@@ -235,10 +235,10 @@ def test_errors_of_files_and_settings_name_the_place(run: Run, tmp_path: Path, c
 
 def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coregw.cli.cat.client", lambda gateway: 1 / 0)
-    failed = run("cat", "root", "path")
+    failed = run("cat", CID, "path")
     assert failed.exit_code == 1
     assert failed.stderr == "coregw: internal error, please report it: ZeroDivisionError: division by zero\n"
-    shown = run("cat", "root", "path", env={"COREGW_DEBUG": "1"})
+    shown = run("cat", CID, "path", env={"COREGW_DEBUG": "1"})
     assert isinstance(shown.exception, ZeroDivisionError)
 
 

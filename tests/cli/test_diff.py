@@ -173,7 +173,7 @@ def test_a_folder_that_is_not_there_and_options_that_do_not_fit_are_refused(
 ) -> None:
     missing = run("diff", roots[0], tmp_path / "missing")
     assert (missing.exit_code, missing.stdout) == (1, "")
-    assert "neither a CID nor a folder or file" in missing.stderr
+    assert "is neither a CID, nor a trusted name, nor a folder or file" in missing.stderr
     assert run("diff", *roots, "--gitignore").exit_code == 2
     (tmp_path / "file").write_bytes(b"x")
     os.mkfifo(tmp_path / "pipe")

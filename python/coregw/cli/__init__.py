@@ -44,8 +44,19 @@ _TRANSFER_COMMANDS = ("export", "import", "mirror")
 _OFFLINE_COMMANDS = ("hash", "verify", "build")
 """The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
 
+_TRUST_COMMANDS = ("root", "publish", "freeze")
+"""The commands about names; their modules are in `coregw.cli.trust`."""
+
 _CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc", "pin")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
+
+_FOLDERS = {
+    "coregw.cli": _COMMANDS,
+    "coregw.cli.trust": _TRUST_COMMANDS,
+    "coregw.cli.transfer": _TRANSFER_COMMANDS,
+    "coregw.cli.offline": _OFFLINE_COMMANDS,
+    "coregw.cli.control": _CONTROL_COMMANDS,
+}
 
 _SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)
 
@@ -59,20 +70,14 @@ class _Commands(CommandGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *_TRANSFER_COMMANDS, *_OFFLINE_COMMANDS, *_CONTROL_COMMANDS]
+        return [name for names in _FOLDERS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
         name = cmd_name.replace("-", "_")
         module = f"{name}_" if keyword.iskeyword(name) else name
-        folder = "coregw.cli"
-        if cmd_name in _CONTROL_COMMANDS:
-            folder = "coregw.cli.control"
-        elif cmd_name in _OFFLINE_COMMANDS:
-            folder = "coregw.cli.offline"
-        elif cmd_name in _TRANSFER_COMMANDS:
-            folder = "coregw.cli.transfer"
+        folder = next(folder for folder, names in _FOLDERS.items() if cmd_name in names)
         command: click.Command = importlib.import_module(f"{folder}.{module}").command
         return command
 

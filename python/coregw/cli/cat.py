@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, printable
+from coregw.cli.common import GatewayChoice, client, gateway_option, printable, root_of
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def command(root: str, path: str, gateway: GatewayChoice) -> None:
     by chunk, so after a failure the output is correct but incomplete. An empty PATH means ROOT itself.
     """
     with client(gateway) as opened:
-        for chunk in opened.contents(_target(opened, root, path)):
+        for chunk in opened.contents(_target(opened, root_of(root), path)):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
 

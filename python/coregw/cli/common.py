@@ -38,6 +38,7 @@ __all__ = [
     "printable",
     "progress",
     "report_skipped",
+    "root_of",
     "suite_option",
     "survey_options",
 ]
@@ -142,6 +143,26 @@ def _header_lines(given: Sequence[str]) -> list[str]:
         else:
             lines.append(each)
     return lines
+
+
+def root_of(text: str) -> str:
+    """Return a CID as it is, and for a name of the trust store the root that it stands for.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    from coregw._core import Cid
+
+    try:
+        Cid(text)
+    except InvalidInput as error:
+        from coregw.trust.store import TrustStore
+
+        try:
+            return TrustStore().root(text)
+        except InvalidInput as unknown:
+            raise InvalidInput(f"{error.message}; {unknown.message}", code=error.code) from None
+    return text
 
 
 def suite_option(command: F) -> F:

@@ -15,6 +15,7 @@ from coregw.cli.common import (
     interruptible,
     printable,
     report_skipped,
+    root_of,
     survey_options,
 )
 from coregw.cli.framework import click
@@ -59,30 +60,35 @@ def command(
     as escapes; --json shows paths unchanged.
 
     If the second is not a CID, it is a folder or a file, which is read here; no file of the root is fetched. A folder
-    whose name is a CID is written as ./NAME. Files that are skipped are reported, and count as absent.
+    whose name is a CID is written as ./NAME. If there is neither a folder nor a file, it is a trusted name. Files that
+    are skipped are reported, and count as absent.
     """
     show = _json if as_json else _lines
     with interruptible(), client(gateway) as opened:
-        if _is_cid(b):
+        a, other = root_of(a), _root(b)
+        if other is not None:
             if attributes or exclude or gitignore:
                 raise click.UsageError("--attributes, --exclude and --gitignore are for a folder, not for two roots")
-            found: Iterator[FolderDifference] = opened.diff_folders(a, b, prefix)
+            found: Iterator[FolderDifference] = opened.diff_folders(a, other, prefix)
         else:
             found = _with_folder(opened, a, Path(b), prefix, attributes, exclude, gitignore)
         for difference in found:
             click.echo(show(difference))
 
 
-def _is_cid(text: str) -> bool:
+def _root(text: str) -> str | None:
+    """Return the root that an argument names; None for a folder or file, unless its name is a CID."""
     from coregw._core import Cid
 
+    if os.path.lexists(text):
+        try:
+            return Cid(text).text
+        except InvalidInput:
+            return None
     try:
-        Cid(text)
+        return root_of(text)
     except InvalidInput:
-        if not os.path.lexists(text):
-            raise InvalidInput(f"{text!r:.200} is neither a CID nor a folder or file") from None
-        return False
-    return True
+        raise InvalidInput(f"{text!r:.200} is neither a CID, nor a trusted name, nor a folder or file") from None
 
 
 def _with_folder(

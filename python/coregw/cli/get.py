@@ -14,6 +14,7 @@ from coregw.cli.common import (
     interruptible,
     printable,
     progress,
+    root_of,
 )
 from coregw.cli.framework import click
 
@@ -55,7 +56,7 @@ def command(root: str, dest: Path, gateway: GatewayChoice, **options: bool) -> N
     import anyio
 
     with interruptible(), few_collections(), progress("getting the tree") as bar:
-        done = anyio.run(_get, gateway, root, dest, options, bar)
+        done = anyio.run(_get, gateway, root_of(root), dest, options, bar)
     for each in done.skipped:
         click.echo(f"coregw: skipped {printable(str(each.file))}: {each.why}", err=True)
     kept = f", kept {counted(done.kept, 'file')}" if done.kept else ""

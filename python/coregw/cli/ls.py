@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, printable
+from coregw.cli.common import GatewayChoice, client, gateway_option, printable, root_of
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def command(root: str, path: str, recursive: bool, is_long: bool, with_cids: boo
     no file is fetched. Control characters in names are shown as escapes.
     """
     with client(gateway) as opened:
-        for name, entry in _entries(opened, root, path, recursive):
+        for name, entry in _entries(opened, root_of(root), path, recursive):
             click.echo(_line(opened, name, entry, is_long, with_cids))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option
+from coregw.cli.common import GatewayChoice, client, gateway_option, root_of
 from coregw.cli.framework import click
 
 __all__ = ["command"]
@@ -26,5 +26,5 @@ def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None
     from coregw.client import query
 
     with client(gateway) as opened:
-        proven = opened.query(query.resolve(root, path))
+        proven = opened.query(query.resolve(root_of(root), path))
     click.echo(proven.saved() if as_json else proven.value)

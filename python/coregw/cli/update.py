@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option
+from coregw.cli.common import GatewayChoice, client, gateway_option, root_of
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise InvalidInput(f"{twice}: named twice", code="invalid_path")
     with client(gateway) as opened:
-        changed = opened.update(root, dict(new), removed)
+        changed = opened.update(root_of(root), dict(new), removed)
         click.echo(_without_records(opened, changed, [*paths, *removed]))
 
 

@@ -51,6 +51,7 @@ class AsyncClient(AsyncDriver):
         settings: Limits and timeouts.
         connection: Headers, credentials, certificates and proxies.
         gateways: What another client with the same arguments knows of the gateways.
+        trust: Where names of roots are, which then stand for them in every call, and the publications that were seen.
 
     Example::
 
@@ -84,7 +85,7 @@ class AsyncClient(AsyncDriver):
 
     async def is_complete(self, root: CidLike) -> bool:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
-        return await self._run(operations.root.is_complete(self.settings, root))
+        return await self._run(operations.root.is_complete(self.settings, self.root(root)))
 
     async def build(
         self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]], suite: str = "sha2-256"
@@ -109,17 +110,18 @@ class AsyncClient(AsyncDriver):
         base: CidLike | None = None,
     ) -> str:
         """Create a list and return its root; see `operations.root.create_list`."""
+        base = None if base is None else self.root(base)
         return await self._run(operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base))
 
     # Mutations
 
     async def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
         """Bind and remove paths of a map and return the proven new root; see `operations.mutate.update`."""
-        return await self._run(operations.mutate.update(self.settings, root, set, remove))
+        return await self._run(operations.mutate.update(self.settings, self.root(root), set, remove))
 
     async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
         """Apply deltas to maps and lists and return the verified receipt; see `operations.mutate.mutate`."""
-        return await self._run(operations.mutate.mutate(self.settings, root, deltas))
+        return await self._run(operations.mutate.mutate(self.settings, self.root(root), deltas))
 
     # Queries
 
@@ -129,37 +131,37 @@ class AsyncClient(AsyncDriver):
 
     async def resolve(self, root: CidLike, path: PathLike) -> str:
         """Return the target of a path. Raises `UnprovenAbsence` if the gateway says that nothing is found."""
-        return await self._run(operations.lookup.value(self.settings, resolve(root, path)))
+        return await self._run(operations.lookup.value(self.settings, resolve(self.root(root), path)))
 
     async def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
         """Return the target of each path, None where nothing is found; see `operations.paths.resolve_many`."""
-        return await self._run(operations.paths.resolve_many(self.settings, root, paths))
+        return await self._run(operations.paths.resolve_many(self.settings, self.root(root), paths))
 
     async def read_key(self, root: CidLike, path: PathLike) -> str:
         """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
-        return await self._run(operations.lookup.key_target(self.settings, root, path))
+        return await self._run(operations.lookup.key_target(self.settings, self.root(root), path))
 
     async def read_index(self, root: CidLike, index: int) -> str:
         """Return the target of a list element. Raises `IndexNotFound` for a list proven to be shorter."""
-        return await self._run(operations.lookup.index_target(self.settings, root, index))
+        return await self._run(operations.lookup.index_target(self.settings, self.root(root), index))
 
     async def read_range(self, root: CidLike, start: int, end: int | None = None) -> _core.ReadOutcome:
         """Return the elements of a list that intersect ``[start, end)``, in units of its measure."""
-        return await self._run(operations.lookup.range_outcome(self.settings, root, start, end))
+        return await self._run(operations.lookup.range_outcome(self.settings, self.root(root), start, end))
 
     async def prove_key(self, root: CidLike, path: PathLike) -> str | None:
         """Return the target of a key of a map, or None if the key is proven absent."""
-        return await self._run(operations.lookup.value(self.settings, map_proof(root, path)))
+        return await self._run(operations.lookup.value(self.settings, map_proof(self.root(root), path)))
 
     async def prove_keys(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
         """Return the target of each key of a map, None where it is proven absent; see `operations.paths.prove_keys`."""
-        return await self._run(operations.paths.prove_keys(self.settings, root, paths))
+        return await self._run(operations.paths.prove_keys(self.settings, self.root(root), paths))
 
     async def scan(
         self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
     ) -> _core.Scan:
         """Return one page of a map's entries at and below `prefix`, proven to have no gaps."""
-        return await self._run(operations.lookup.value(self.settings, scan(root, prefix, after, limit)))
+        return await self._run(operations.lookup.value(self.settings, scan(self.root(root), prefix, after, limit)))
 
     # Reading payloads and trees
 
@@ -183,19 +185,19 @@ class AsyncClient(AsyncDriver):
         """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.AsyncFile`."""
         from coregw.client.opened.asynchronous import AsyncFile  # noqa: PLC0415 - few programs need it
 
-        return AsyncFile(self, await self.resolve(root, path) if path else root)
+        return AsyncFile(self, await self.resolve(root, path) if path else self.root(root))
 
     def contents(self, target: CidLike) -> AsyncGenerator[bytes, None]:
         """Yield the verified bytes of a payload or measured list in chunks; see `operations.tree.contents`."""
-        return self._stream(operations.tree.contents(self.settings, target))
+        return self._stream(operations.tree.contents(self.settings, self.root(target)))
 
     async def list_size(self, target: CidLike) -> int:
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
-        return await self._run(operations.tree.list_size(self.settings, target))
+        return await self._run(operations.tree.list_size(self.settings, self.root(target)))
 
     async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
-        return await self._run(operations.tree.list_elements(self.settings, target))
+        return await self._run(operations.tree.list_elements(self.settings, self.root(target)))
 
     def history_of_scope(self, scope: str, token: str) -> AsyncGenerator[PublishedRecord, None]:
         """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
@@ -203,34 +205,35 @@ class AsyncClient(AsyncDriver):
 
     def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
-        return self._stream(operations.tree.entries(self.settings, root, prefix))
+        return self._stream(operations.tree.entries(self.settings, self.root(root), prefix))
 
     def children(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Entry, None]:
         """Yield one level of a map, as a directory; see `operations.tree.children`."""
-        return self._stream(operations.tree.children(self.settings, root, prefix))
+        return self._stream(operations.tree.children(self.settings, self.root(root), prefix))
 
     def walk(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
         """Yield every payload and list of a tree, following nested maps, but not what folders record of their paths.
 
         See `operations.tree.walk`.
         """
-        return self._stream(operations.tree.walk(self.settings, root, prefix))
+        return self._stream(operations.tree.walk(self.settings, self.root(root), prefix))
 
     def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> AsyncGenerator[operations.diff.Difference, None]:
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
-        return self._stream(operations.diff.differences(self.settings, a, b, prefix))
+        return self._stream(operations.diff.differences(self.settings, self.root(a), self.root(b), prefix))
 
     def diff_folders(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> AsyncGenerator[FolderDifference, None]:
         """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
+        a, b = self.root(a), self.root(b)
         return self._stream(operations.folder_diff.folder_differences(self.settings, a, b, prefix))
 
     async def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
-        return await self._run(operations.tree.locate(self.settings, root, path))
+        return await self._run(operations.tree.locate(self.settings, self.root(root), path))
 
     async def published(self, scope: str, name: str) -> PublishedRecord:
         """Return what is published under a name; see `operations.record.published`."""
-        return await self._run(operations.record.published(self.settings, scope, name))
+        return await self.publications.get(scope, name)
 
     # CAR files
 
@@ -238,7 +241,7 @@ class AsyncClient(AsyncDriver):
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
     ) -> car.ExportedCar:
         """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
-        with operations.car.NewCar(self.settings, root, path, payloads, progress) as new:
+        with operations.car.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             await self._run(new.fetch())
             return await anyio.to_thread.run_sync(new.finish)
 
@@ -336,7 +339,7 @@ class AsyncClient(AsyncDriver):
 
         extras, cache = Extras(owners, xattrs), RestoreCache.of(dest) if use_cache else None
         return await restore_folder(
-            self, root, dest, delete=delete, in_place=in_place, extras=extras, cache=cache, progress=progress
+            self, self.root(root), dest, delete=delete, in_place=in_place, extras=extras, cache=cache, progress=progress
         )
 
     async def diff_tree(
@@ -351,6 +354,7 @@ class AsyncClient(AsyncDriver):
         """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`."""
         from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
 
+        root = self.root(root)
         return await compare_folder(self, root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
 
     async def mirror(
@@ -367,6 +371,7 @@ class AsyncClient(AsyncDriver):
         from coregw.client.mirror.copy import mirror  # noqa: PLC0415 - few programs need it
 
         sides = self._side(), destination._side()
+        root, bases = self.root(root), [self.root(base) for base in bases]
         return await mirror(*sides, root, bases=bases, payloads=payloads, line=line, progress=progress)
 
     async def mirror_published(
@@ -383,9 +388,10 @@ class AsyncClient(AsyncDriver):
         """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror.names`."""
         from coregw.client.mirror.names import mirror_published  # noqa: PLC0415 - few programs need it
 
-        sides = self._side(), destination._side()
-        tokens = (token, destination_token)
-        return await mirror_published(*sides, scope, name, tokens, payloads=payloads, progress=progress)
+        sides, tokens = (self._side(), destination._side()), (token, destination_token)
+        return await mirror_published(
+            *sides, scope, name, tokens, payloads=payloads, progress=progress, observed=self._observed
+        )
 
     def _side(self) -> Side:
         from coregw.client.mirror.side import Side  # noqa: PLC0415 - few programs need it

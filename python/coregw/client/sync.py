@@ -47,6 +47,7 @@ class Client(BlockingDriver):
             files. Credentials in an address are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
         connection: Headers, credentials, certificates and proxies.
+        trust: Where names of roots are, which then stand for them in every call, and the publications that were seen.
 
     Example::
 
@@ -80,7 +81,7 @@ class Client(BlockingDriver):
 
     def is_complete(self, root: CidLike) -> bool:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
-        return self._run(operations.root.is_complete(self.settings, root))
+        return self._run(operations.root.is_complete(self.settings, self.root(root)))
 
     def build(self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]], suite: str = "sha2-256") -> str:
         """Create a map of any number of arcs and return its root; see `operations.root.sort_arcs`, `build_sorted`."""
@@ -103,17 +104,18 @@ class Client(BlockingDriver):
         base: CidLike | None = None,
     ) -> str:
         """Create a list and return its root; see `operations.root.create_list`."""
+        base = None if base is None else self.root(base)
         return self._run(operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base))
 
     # Mutations
 
     def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
         """Bind and remove paths of a map and return the proven new root; see `operations.mutate.update`."""
-        return self._run(operations.mutate.update(self.settings, root, set, remove))
+        return self._run(operations.mutate.update(self.settings, self.root(root), set, remove))
 
     def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
         """Apply deltas to maps and lists and return the verified receipt; see `operations.mutate.mutate`."""
-        return self._run(operations.mutate.mutate(self.settings, root, deltas))
+        return self._run(operations.mutate.mutate(self.settings, self.root(root), deltas))
 
     # Queries
 
@@ -123,37 +125,37 @@ class Client(BlockingDriver):
 
     def resolve(self, root: CidLike, path: PathLike) -> str:
         """Return the target of a path. Raises `UnprovenAbsence` if the gateway says that nothing is found."""
-        return self._run(operations.lookup.value(self.settings, resolve(root, path)))
+        return self._run(operations.lookup.value(self.settings, resolve(self.root(root), path)))
 
     def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
         """Return the target of each path, None where nothing is found; see `operations.paths.resolve_many`."""
-        return self._run(operations.paths.resolve_many(self.settings, root, paths))
+        return self._run(operations.paths.resolve_many(self.settings, self.root(root), paths))
 
     def read_key(self, root: CidLike, path: PathLike) -> str:
         """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
-        return self._run(operations.lookup.key_target(self.settings, root, path))
+        return self._run(operations.lookup.key_target(self.settings, self.root(root), path))
 
     def read_index(self, root: CidLike, index: int) -> str:
         """Return the target of a list element. Raises `IndexNotFound` for a list proven to be shorter."""
-        return self._run(operations.lookup.index_target(self.settings, root, index))
+        return self._run(operations.lookup.index_target(self.settings, self.root(root), index))
 
     def read_range(self, root: CidLike, start: int, end: int | None = None) -> _core.ReadOutcome:
         """Return the elements of a list that intersect ``[start, end)``, in units of its measure."""
-        return self._run(operations.lookup.range_outcome(self.settings, root, start, end))
+        return self._run(operations.lookup.range_outcome(self.settings, self.root(root), start, end))
 
     def prove_key(self, root: CidLike, path: PathLike) -> str | None:
         """Return the target of a key of a map, or None if the key is proven absent."""
-        return self._run(operations.lookup.value(self.settings, map_proof(root, path)))
+        return self._run(operations.lookup.value(self.settings, map_proof(self.root(root), path)))
 
     def prove_keys(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
         """Return the target of each key of a map, None where it is proven absent; see `operations.paths.prove_keys`."""
-        return self._run(operations.paths.prove_keys(self.settings, root, paths))
+        return self._run(operations.paths.prove_keys(self.settings, self.root(root), paths))
 
     def scan(
         self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
     ) -> _core.Scan:
         """Return one page of a map's entries at and below `prefix`, proven to have no gaps."""
-        return self._run(operations.lookup.value(self.settings, scan(root, prefix, after, limit)))
+        return self._run(operations.lookup.value(self.settings, scan(self.root(root), prefix, after, limit)))
 
     # Reading payloads and trees
 
@@ -177,19 +179,19 @@ class Client(BlockingDriver):
         """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.File`."""
         from coregw.client.opened.blocking import File  # noqa: PLC0415 - few programs need it
 
-        return File(self, self.resolve(root, path) if path else root)
+        return File(self, self.resolve(root, path) if path else self.root(root))
 
     def contents(self, target: CidLike) -> Generator[bytes, None, None]:
         """Yield the verified bytes of a payload or measured list in chunks; see `operations.tree.contents`."""
-        return self._stream(operations.tree.contents(self.settings, target))
+        return self._stream(operations.tree.contents(self.settings, self.root(target)))
 
     def list_size(self, target: CidLike) -> int:
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
-        return self._run(operations.tree.list_size(self.settings, target))
+        return self._run(operations.tree.list_size(self.settings, self.root(target)))
 
     def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
-        return self._run(operations.tree.list_elements(self.settings, target))
+        return self._run(operations.tree.list_elements(self.settings, self.root(target)))
 
     def history_of_scope(self, scope: str, token: str) -> Generator[PublishedRecord, None, None]:
         """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
@@ -197,34 +199,36 @@ class Client(BlockingDriver):
 
     def entries(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
-        return self._stream(operations.tree.entries(self.settings, root, prefix))
+        return self._stream(operations.tree.entries(self.settings, self.root(root), prefix))
 
     def children(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Entry, None, None]:
         """Yield one level of a map, as a directory; see `operations.tree.children`."""
-        return self._stream(operations.tree.children(self.settings, root, prefix))
+        return self._stream(operations.tree.children(self.settings, self.root(root), prefix))
 
     def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
         """Yield every payload and list of a tree, following nested maps, but not what folders record of their paths.
 
         See `operations.tree.walk`.
         """
-        return self._stream(operations.tree.walk(self.settings, root, prefix))
+        return self._stream(operations.tree.walk(self.settings, self.root(root), prefix))
 
     def diff(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[operations.diff.Difference, None, None]:
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
-        return self._stream(operations.diff.differences(self.settings, a, b, prefix))
+        return self._stream(operations.diff.differences(self.settings, self.root(a), self.root(b), prefix))
 
     def diff_folders(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[FolderDifference, None, None]:
         """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
-        return self._stream(operations.folder_diff.folder_differences(self.settings, a, b, prefix))
+        return self._stream(
+            operations.folder_diff.folder_differences(self.settings, self.root(a), self.root(b), prefix)
+        )
 
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
-        return self._run(operations.tree.locate(self.settings, root, path))
+        return self._run(operations.tree.locate(self.settings, self.root(root), path))
 
     def published(self, scope: str, name: str) -> PublishedRecord:
         """Return what is published under a name; see `operations.record.published`."""
-        return self._run(operations.record.published(self.settings, scope, name))
+        return self.publications.get(scope, name)
 
     # CAR files
 
@@ -232,7 +236,7 @@ class Client(BlockingDriver):
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
     ) -> car.ExportedCar:
         """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
-        with operations.car.NewCar(self.settings, root, path, payloads, progress) as new:
+        with operations.car.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             self._run(new.fetch())
             return new.finish()
 
@@ -391,4 +395,4 @@ class Client(BlockingDriver):
         """Return an asyncio client of the same gateways, with what this one knows of them."""
         from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
 
-        return AsyncClient(self._given, self.settings, self._connection, self._transport.gateways)
+        return AsyncClient(self._given, self.settings, self._connection, self._transport.gateways, trust=self._trust)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from coregw.cli.common import root_of
 from coregw.cli.control.connection import data_option, find_control, json_option
 from coregw.cli.control.display import print_result
 from coregw.cli.framework import click
@@ -53,8 +54,9 @@ def command(
         print_result(_do(data, lambda pins: pins.remove(remove), "pins/remove", {"name": remove}), as_json=as_json)
     else:
         ends = None if expires is None else _time(expires)
-        asked = {"root": root, "name": name, "expires_at": None if ends is None else ends.isoformat()}
-        print_result(_do(data, lambda pins: pins.add(str(root), name, ends), "pins", asked), as_json=as_json)
+        pinned = root_of(str(root))
+        asked = {"root": pinned, "name": name, "expires_at": None if ends is None else ends.isoformat()}
+        print_result(_do(data, lambda pins: pins.add(pinned, name, ends), "pins", asked), as_json=as_json)
 
 
 def _do(data: Path, offline: Callable[[Pins], Awaitable[object]], path: str, body: dict[str, Any] | None) -> Any:  # noqa: ANN401 - JSON

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import interruptible, printable, survey_options
+from coregw.cli.common import interruptible, printable, root_of, survey_options
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def command(
         from coregw.folders.tree import verify_tree
 
         level = verify_tree(
-            arguments[0],
+            root_of(arguments[0]),
             arguments[1],
             attributes=attributes,
             owner=owner,

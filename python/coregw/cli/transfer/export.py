@@ -21,6 +21,7 @@ from coregw.cli.common import (
     interruptible,
     printable,
     progress,
+    root_of,
 )
 from coregw.cli.framework import click
 
@@ -71,7 +72,7 @@ def command(
             raise click.UsageError("--no-payloads, --publish and --check need --static DEST")
         if root is None or file is None:
             raise click.UsageError("give a ROOT and a FILE, or a ROOT and --static DEST")
-        _to_car(root, file, payloads, gateway)
+        _to_car(root_of(root), file, payloads, gateway)
     elif file is not None or payloads:
         raise click.UsageError("with --static DEST, there is no FILE, and payloads are written unless --no-payloads")
     elif check:
@@ -127,7 +128,7 @@ def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway
             connection=gateway.connection(),
             progress=advance,
         )
-        done = anyio.run(exporting, gateway.only_address, root, place)
+        done = anyio.run(exporting, gateway.only_address, root_of(root), place)
     written = counted_all((done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.bytes, "byte"))
     click.echo(f"coregw: wrote {written}", err=True)
     if done.record is not None:

@@ -21,7 +21,13 @@ __all__ = ["command"]
 @click.argument("root")
 @click.option("--from", "source", metavar="URL", required=True, help="The gateway, or static+URL of a static tree.")
 @click.option("--to", "destination", metavar="URL", required=True, help="The gateway that gets the copy.")
-@click.option("--base", "bases", metavar="ROOT", multiple=True, help="An earlier version that the copy may begin with.")
+@click.option(
+    "--base",
+    "bases",
+    metavar="ROOT",
+    multiple=True,
+    help="An earlier version that the copy may begin with.",
+)
 @click.option("--no-payloads", is_flag=True, help="Leave the payloads out.")
 @click.option("--follow", is_flag=True, help="With SCOPE/NAME: go on with each root that is published under it.")
 @click.option("--interval", metavar="SECONDS", type=click.FloatRange(0.1), default=10.0, show_default=True)
@@ -45,6 +51,9 @@ def command(  # noqa: PLR0917 - click passes options by name
     published before, or one that was copied before. Everything is verified before the destination gets it, and the root
     is stored last. A copy that was interrupted is continued by repeating it. Prints each root that was copied.
 
+    A name in the trust store stands for its root. A revision of SCOPE/NAME that is older than one that was seen, and
+    another root for the same one, are refused.
+
     With SCOPE/NAME and --token, the root is published under this name at the destination, too. Prefer the environment
     variables to tokens on the command line, which others can see.
     """
@@ -58,9 +67,10 @@ def command(  # noqa: PLR0917 - click passes options by name
 
     async def run() -> None:
         from coregw.client import AsyncClient
+        from coregw.trust.store import TrustStore
 
-        settings = client_settings()
-        async with AsyncClient(source, settings) as a, AsyncClient(destination, settings) as b:
+        settings, trust = client_settings(), TrustStore()
+        async with AsyncClient(source, settings, trust=trust) as a, AsyncClient(destination, settings) as b:
             if "/" in root:
                 await _name(a, b, root, (from_token, token), not no_payloads, interval if follow else None)
                 return

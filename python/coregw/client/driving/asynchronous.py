@@ -18,7 +18,9 @@ from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError, ProofError
 
 if TYPE_CHECKING:
+    from coregw.client.publications import AsyncPublications
     from coregw.client.static.transport import StaticTransport
+    from coregw.trust.store import TrustStore
 
 __all__ = ["AsyncDriver", "run", "stream"]
 
@@ -72,8 +74,11 @@ class AsyncDriver(Driver):
         settings: ClientSettings | None = None,
         connection: ConnectionOptions | None = None,
         gateways: Gateways | None = None,
+        *,
+        trust: TrustStore | None = None,
     ) -> None:
         self._set(settings)
+        self._trust = trust
         self._connection = connection if connection is not None else ConnectionOptions()
         self._transport = _transport(parse_addresses(base_url), self.settings, self._connection, gateways)
 
@@ -92,6 +97,13 @@ class AsyncDriver(Driver):
     def run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
         return self._run(steps)
+
+    @property
+    def publications(self) -> AsyncPublications:
+        """The published names of the gateway."""
+        from coregw.client.publications import AsyncPublications  # noqa: PLC0415 - few programs need it
+
+        return AsyncPublications(self._run, self.settings, self.root, self._observed)
 
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         return run(steps, self._outcome, self._transport.gateways.refused)

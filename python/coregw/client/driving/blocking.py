@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -18,7 +19,9 @@ from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
+    from coregw.client.publications import Publications
     from coregw.client.static.blocking import BlockingStaticTransport
+    from coregw.trust.store import TrustStore
 
 __all__ = ["BlockingDriver"]
 
@@ -35,9 +38,12 @@ class BlockingDriver(Driver):
         base_url: str | Sequence[str] = DEFAULT_GATEWAY,
         settings: ClientSettings | None = None,
         connection: ConnectionOptions | None = None,
+        *,
+        trust: TrustStore | None = None,
     ) -> None:
         self._set(settings)
         self._given = base_url
+        self._trust = trust
         self._connection = connection if connection is not None else ConnectionOptions()
         self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
 
@@ -50,7 +56,8 @@ class BlockingDriver(Driver):
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._given, self.settings, self._connection)  # with credentials, which a copy needs
+        made = partial(type(self), trust=self._trust)
+        return made, (self._given, self.settings, self._connection)  # with credentials, which a copy needs
 
     def close(self) -> None:
         """Close the connections."""
@@ -59,6 +66,13 @@ class BlockingDriver(Driver):
     def run(self, steps: Steps[T]) -> T:
         """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
         return self._run(steps)
+
+    @property
+    def publications(self) -> Publications:
+        """The published names of the gateway."""
+        from coregw.client.publications import Publications  # noqa: PLC0415 - few programs need it
+
+        return Publications(self._run, self.settings, self.root, self._observed)
 
     def _run(self, steps: Steps[T]) -> T:
         try:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from coregw._core import Cid
 from coregw.client.opened.cache import WeighedCache
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.gateways import Gateways
+from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
     from coregw.client.opened.reading import Cached
+    from coregw.client.query import CidLike
+    from coregw.messages.record import PublishedRecord
+    from coregw.trust.store import TrustStore
 
 __all__ = ["Driver"]
 
@@ -31,6 +36,7 @@ class Driver:
     settings: ClientSettings
     cache: Cached
     _transport: _Transport
+    _trust: TrustStore | None = None
 
     def _set(self, settings: ClientSettings | None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
@@ -45,3 +51,33 @@ class Driver:
     def switches(self) -> int:
         """How often another one of several gateways became the one in use."""
         return self._transport.gateways.switches
+
+    def root(self, root: CidLike) -> CidLike:
+        """Return what a root's argument stands for: a CID as it is, or the root of a name in the client's trust store.
+
+        Every method that takes a root calls it.
+
+        Raises:
+            InvalidInput: It is neither a CID nor a name in the store.
+        """
+        if self._trust is None or not isinstance(root, str):
+            return root
+        try:
+            Cid(root)
+        except InvalidInput as error:
+            try:
+                return self._trust.root(root)
+            except InvalidInput as unknown:
+                raise InvalidInput(f"{error.message}; {unknown.message}", code=error.code) from None
+        return root
+
+    def _observed(self, record: PublishedRecord, force: bool = False) -> PublishedRecord:
+        """Return a record that does not contradict an earlier one, as the trust store knows; it blocks for the file.
+
+        Revisions are counted by a gateway, so they are remembered by the address that this client prefers.
+        """
+        if self._trust is not None:
+            source = self._transport.gateways.preferred
+            named = (record.scope, record.name, record.revision, record.root)
+            self._trust.observe(source, *named, frozen=record.frozen, force=force)
+        return record

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import anyio.to_thread
+
 from coregw.client.mirror.copy import Mirrored, mirror
 from coregw.client.mirror.side import Side
 from coregw.client.operations.record import publish, published
@@ -38,6 +40,7 @@ async def mirror_published(
     *,
     payloads: bool = True,
     progress: Callable[[int], None] = lambda count: None,
+    observed: Callable[[PublishedRecord], PublishedRecord] = lambda record: record,
 ) -> MirroredName:
     """Copy the root that is published under a name, by what differs from the versions before.
 
@@ -52,6 +55,7 @@ async def mirror_published(
         tokens: The bearer tokens of the source and of the destination; None for a side that needs none.
         payloads: Whether payloads are copied, too.
         progress: Called with further numbers of bytes that are sent to the destination.
+        observed: Called with the record of the source in a thread; raises if it contradicts an earlier one.
 
     Raises:
         RecordNotFound: Nothing is published under the name.
@@ -60,6 +64,7 @@ async def mirror_published(
         CoregwError: As `coregw.client.mirror.copy.mirror`.
     """
     record = await source.run(published(source.settings, scope, name, tokens[0]))
+    await anyio.to_thread.run_sync(observed, record)
     before = None if tokens[1] is None else await _published(destination, scope, name, tokens[1])
     versions = [before.root if before is not None else None, record.previous_root]
     bases = [root for root in versions if root is not None]

@@ -11,10 +11,10 @@ from coregw.client.exchange import Answer, Call, decode
 from coregw.client.operations.steps import Item, Steps, Stream
 from coregw.client.query import CidLike, encode
 from coregw.client.settings import ClientSettings
-from coregw.errors import InvalidInput, ProofError, TooLarge
+from coregw.errors import Conflict, InvalidInput, ProofError, RecordNotFound, TooLarge
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 
-__all__ = ["check_name", "history_of_scope", "publish", "published"]
+__all__ = ["check_name", "freeze", "history_of_scope", "publish", "publish_next", "published"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCOPES: Final = "/admin/v1/scopes"
@@ -46,7 +46,7 @@ def published(settings: ClientSettings, scope: str, name: str, token: str | None
 
 
 def publish(
-    settings: ClientSettings, scope: str, name: str, root: CidLike, token: str, expected_revision: int
+    settings: ClientSettings, scope: str, name: str, root: CidLike, token: str | None, expected_revision: int
 ) -> Steps[PublishedRecord]:
     """Publish a root under a name, if the newest revision is the expected one; 0 is none.
 
@@ -66,6 +66,55 @@ def publish(
     record = _record(call, answer, scope, name)
     if record.root != text:
         raise ProofError(f"{what}: the gateway published {record.root:.200}", check="answer")
+    return record
+
+
+def publish_next(
+    settings: ClientSettings, scope: str, name: str, root: CidLike, token: str | None = None
+) -> Steps[PublishedRecord]:
+    """Publish a root as the revision that follows the newest one, whichever that is.
+
+    It is conditional on the revision that was found, so that a repetition after a lost answer publishes nothing twice.
+
+    Args:
+        settings: The client's settings.
+        scope: The scope of the name.
+        name: The name.
+        root: The CID of a map or list that the gateway holds.
+        token: The bearer token of the gateway's administration routes; None sends the client's own credentials.
+
+    Raises:
+        Conflict: Somebody else publishes under the name at the same time, or it is frozen. Otherwise as `publish`.
+    """
+    try:
+        before = (yield from published(settings, scope, name, token)).revision
+    except RecordNotFound:
+        before = 0
+    try:
+        return (yield from publish(settings, scope, name, root, token, before))
+    except Conflict:
+        after = yield from published(settings, scope, name, token)
+        if (after.revision, after.root) != (before + 1, Cid(root).text):
+            raise
+        return after
+
+
+def freeze(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
+    """Freeze what is published under a name for good. Idempotent.
+
+    Raises:
+        InvalidInput: `scope` or `name` is malformed.
+        Unauthorized: The token is wrong, or the gateway has no administration routes.
+        RecordNotFound: Nothing is published under the name.
+        ProofError: The answer is not the frozen record of this name.
+    """
+    check_name(scope, name)
+    path, what = f"{_SCOPES}/{scope}/roots/{name}/freeze", f"freeze {scope}/{name}"
+    call = Call("POST", path, settings.max_result_bytes, what, token=token)
+    answer: Answer = yield call
+    record = _record(call, answer, scope, name)
+    if not record.frozen:
+        raise ProofError(f"{what}: the gateway did not freeze it", check="answer")
     return record
 
 

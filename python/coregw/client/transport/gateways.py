@@ -80,6 +80,11 @@ class Gateways:
     def __len__(self) -> int:
         return len(self._all)
 
+    @property
+    def preferred(self) -> str:
+        """The address of the first one, without credentials. It stays the same when another one is asked."""
+        return self._all[0].address.shown
+
     def asked_seconds(self) -> float:
         """Return how long the current gateway asked to be left alone."""
         return max(0.0, self._asked_until[self.current.number] - self._clock())

@@ -1,0 +1,1 @@
+"""The commands about names: which roots are trusted, and what is published."""

@@ -1,0 +1,141 @@
+"""``coregw root``: the names that stand for trusted roots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coregw.cli.common import GatewayChoice, gateway_option, printable
+from coregw.cli.framework import click
+from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name
+
+if TYPE_CHECKING:
+    from coregw.messages.record import PublishedRecord
+    from coregw.trust.document import Followed, TrustedName
+
+__all__ = ["command"]
+
+
+@click.group("root", short_help="Names for the roots that you trust.")
+def command() -> None:
+    """Names for the roots that you trust. A name can be used wherever a command takes a ROOT.
+
+    The names are in a file of yours (`coregw root list` shows where; COREGW_TRUST names another). No answer of a
+    gateway changes what a name stands for: only these commands do. docs/trust.md has examples.
+    """
+
+
+@command.command("trust")
+@click.argument("name")
+@click.argument("root", required=False)
+@click.option("--follow", metavar="SCOPE/NAME", help="Look new roots up under this published name.")
+@admin_token_option
+@gateway_option
+def trust(name: str, root: str | None, follow: str | None, token: str | None, gateway: GatewayChoice) -> None:
+    """Add NAME for ROOT, which you have from somebody you trust.
+
+    With --follow, `coregw root accept NAME` looks up what the gateway has under SCOPE/NAME. Then ROOT may be left out:
+    the root that is published now is trusted, as the gateway says.
+    """
+    from coregw.trust.document import Followed
+    from coregw.trust.store import TrustStore
+
+    revision, followed = None, None
+    if follow is not None:
+        followed = Followed(*scope_and_name(follow))
+        record = _look_up(followed, gateway, token, force=False)
+        if root is not None and record.root != root:
+            raise click.UsageError(f"{follow} is {printable(record.root)} at revision {record.revision}, not {root}")
+        root, revision = record.root, record.revision
+    if root is None:
+        raise click.UsageError("give a ROOT, or --follow SCOPE/NAME")
+    store = TrustStore()
+    store.trust(name, root, revision=revision, follows=followed)
+    _show(name, store.name(name))
+
+
+@command.command("accept")
+@click.argument("name")
+@click.argument("root", required=False)
+@click.option("--force", is_flag=True, help="Accept a rollback or a fork, too.")
+@admin_token_option
+@gateway_option
+def accept(name: str, root: str | None, force: bool, token: str | None, gateway: GatewayChoice) -> None:
+    """Let NAME stand for ROOT from now on, or for the root that is published under the name that it follows.
+
+    A rollback is refused unless --force is given: a root that was replaced before, or an older revision than one that
+    was accepted or seen. So is another root for the same revision. The exit code is 3 then.
+    """
+    from coregw.trust.store import TrustStore
+
+    store = TrustStore()
+    revision = None
+    if root is None:
+        followed = store.name(name).follows
+        if followed is None:
+            raise click.UsageError(f"{name} follows no published name: give a ROOT")
+        record = _look_up(followed, gateway, token, force=force)
+        root, revision = record.root, record.revision
+    store.accept(name, root, revision=revision, force=force)
+    _show(name, store.name(name))
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print the names as JSON.")
+def list_(as_json: bool) -> None:
+    """List all names with their roots, and what they follow."""
+    from coregw.trust.store import TrustStore
+
+    store = TrustStore()
+    names = store.names()
+    if as_json:
+        _print_json({name: {"root": each.root, "follows": each.follows} for name, each in names.items()})
+        return
+    for name, each in names.items():
+        follows = "" if each.follows is None else f"  follows {each.follows.scope}/{each.follows.name}"
+        click.echo(f"{name}  {each.root}{follows}")
+    click.echo(f"coregw: {store.path}", err=True)
+
+
+@command.command("history")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print the history as JSON.")
+def history(name: str, as_json: bool) -> None:
+    """List the roots that NAME stood for, the newest last, and when each was accepted."""
+    from coregw.trust.store import TrustStore
+
+    found = TrustStore().name(name).history
+    if as_json:
+        _print_json(found)
+        return
+    for each in found:
+        revision = "" if each.revision is None else f"  revision {each.revision}"
+        forced = "  forced" if each.forced else ""
+        click.echo(f"{each.accepted_at:%Y-%m-%dT%H:%M:%SZ}  {each.root}{revision}{forced}")
+
+
+@command.command("forget")
+@click.argument("name")
+def forget(name: str) -> None:
+    """Remove NAME and its history. Which revisions of published names were seen is still known."""
+    from coregw.trust.store import TrustStore
+
+    TrustStore().forget(name)
+
+
+def _look_up(followed: Followed, gateway: GatewayChoice, token: str | None, *, force: bool) -> PublishedRecord:
+    """Return what is published under a name, if it does not contradict what was seen before or `force` is given."""
+    with publishing_client(gateway) as opened:
+        return opened.publications.get(followed.scope, followed.name, token=token, force=force)
+
+
+def _show(name: str, trusted: TrustedName) -> None:
+    newest = trusted.history[-1]
+    revision = "" if newest.revision is None else f" (revision {newest.revision})"
+    click.echo(f"coregw: {name} stands for this root{revision}", err=True)
+    click.echo(newest.root)
+
+
+def _print_json(value: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

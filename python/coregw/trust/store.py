@@ -1,0 +1,281 @@
+"""The trust store: names that stand for roots which their user has accepted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from coregw._core import Cid
+from coregw.errors import InvalidInput, ProofError
+from coregw.trust.document import (
+    MAX_HISTORY,
+    MAX_NAMES,
+    AcceptedRoot,
+    Document,
+    Followed,
+    SeenRecord,
+    TrustedName,
+    decode_document,
+    encode_document,
+)
+from coregw.trust.file import LockedFile
+
+__all__ = ["PATH_VARIABLE", "TrustStore", "default_path"]
+
+PATH_VARIABLE: Final = "COREGW_TRUST"
+"""The environment variable with the path of the default store."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+T = TypeVar("T")
+
+
+def default_path() -> Path:
+    """Return the path of the user's trust store: `PATH_VARIABLE`, else ``trust.json`` in the platform's data folder."""
+    given = os.environ.get(PATH_VARIABLE)
+    if given:
+        return Path(given)
+    from platformdirs import user_data_path  # noqa: PLC0415 - a fast start without names
+
+    return user_data_path("coregw", appauthor=False) / "trust.json"
+
+
+class TrustStore:
+    """Names that stand for accepted roots, in a file which any number of processes may use.
+
+    No gateway's answer changes what a name stands for: only `trust`, `accept` and `forget` do. A change is durable when
+    it returns. The file is private to its user (mode 0600), and checked strictly whenever it is read.
+
+    Args:
+        path: The file; None is `default_path`. It is created by the first change.
+
+    Example::
+
+        >>> import coregw, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> store = coregw.TrustStore(f"{folder.name}/trust.json")
+        >>> first, second = coregw.Map({"a": coregw.payload_cid(b"1")}).root, coregw.Map({}).root
+        >>> store.trust("docs", first)
+        >>> store.accept("docs", second)
+        >>> store.root("docs") == second
+        True
+        >>> store.accept("docs", first)
+        Traceback (most recent call last):
+        ...
+        coregw.errors.ProofError: docs: ... was accepted before ...: a rollback
+        >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._file = LockedFile(default_path() if path is None else Path(path))
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def root(self, name: str) -> str:
+        """Return the root that a name stands for. Reads the file: O(its size).
+
+        Raises:
+            InvalidInput: There is no such name, or the file is malformed.
+            OSError: The file cannot be read.
+        """
+        return self.name(name).root
+
+    def name(self, name: str) -> TrustedName:
+        """Return a name with its history. Raises as `root`."""
+        return self._existing(self._read(), name)
+
+    def names(self) -> Mapping[str, TrustedName]:
+        """Return all names in order, with their histories."""
+        return dict(sorted(self._read().names.items()))
+
+    def trust(self, name: str, root: str, *, revision: int | None = None, follows: Followed | None = None) -> None:
+        """Add a name for a root that the caller trusts.
+
+        Args:
+            name: 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``, the first neither ``.`` nor ``-``; not a CID.
+            root: The CID of a map or list.
+            revision: The revision as which it is published.
+            follows: Where later roots are looked up.
+
+        Raises:
+            InvalidInput: The name is malformed or taken by another root, or `root` is no root.
+        """
+        _check_name(name)
+        accepted = _accepted(root, revision)
+
+        def add(document: Document) -> Document:
+            held = document.names.get(name)
+            if held is not None:
+                if (held.root, held.follows) == (accepted.root, follows):
+                    return document
+                raise InvalidInput(f"{name}: stands for {held.root} already; accept another root, or forget it first")
+            return replace(document, names={**document.names, name: TrustedName([accepted], follows)})
+
+        self._change(add)
+
+    def accept(self, name: str, root: str, *, revision: int | None = None, force: bool = False) -> None:
+        """Let a name stand for another root from now on. The same root again changes nothing.
+
+        Args:
+            name: The name.
+            root: The CID of a map or list.
+            revision: The revision as which it is published.
+            force: Whether a rollback is accepted, too.
+
+        Raises:
+            InvalidInput: There is no such name, or `root` is no root.
+            ProofError: It is a rollback (check ``rollback``): `revision` is older than that of an accepted root, or,
+                without a revision, the root is one that was replaced before. Or another root was accepted as the same
+                revision (check ``fork``). Nothing was changed.
+        """
+        accepted = _accepted(root, revision)
+
+        def add(document: Document) -> Document:
+            held = self._existing(document, name)
+            last = held.history[-1]
+            if (last.root, last.revision) == (accepted.root, accepted.revision if revision else last.revision):
+                return document
+            refusal = _refusal(name, held, accepted)
+            if refusal is not None and not force:
+                raise refusal
+            new = replace(accepted, forced=refusal is not None)
+            history = [*held.history, new][-MAX_HISTORY:]
+            return replace(document, names={**document.names, name: replace(held, history=history)})
+
+        self._change(add)
+
+    def forget(self, name: str) -> None:
+        """Remove a name with its history. What was seen of published names stays. `InvalidInput` if it is absent."""
+
+        def remove(document: Document) -> Document:
+            self._existing(document, name)
+            return replace(document, names={key: each for key, each in document.names.items() if key != name})
+
+        self._change(remove)
+
+    # --- publications -------------------------------------------------------------------------------------------------
+
+    def observe(
+        self, source: str, scope: str, name: str, revision: int, root: str, *, frozen: bool = False, force: bool = False
+    ) -> None:
+        """Remember what a gateway says of a published name, and refuse what contradicts an earlier answer.
+
+        No name in this store changes.
+
+        Args:
+            source: Who counts the revisions: the gateway's address, or the origin of a transparency log.
+            scope: The scope of the published name.
+            name: Its name.
+            revision: The newest revision, from 1.
+            root: The CID that is published.
+            frozen: Whether it is frozen.
+            force: Whether what contradicts an earlier answer replaces it.
+
+        Raises:
+            ProofError: An older revision than one that was seen (check ``rollback``), another root for the same one, or
+                a change after a freeze (check ``fork``).
+        """
+        key = f"{source} {scope}/{name}"
+        new = SeenRecord(revision, Cid(root).text, frozen)
+        held = self._read().seen.get(key)
+        if held == new:
+            return
+
+        def note(document: Document) -> Document:
+            held = document.seen.get(key)
+            if held is not None and not force:
+                _check_newer(f"{source}: {scope}/{name}", held, new)
+            return replace(document, seen={**document.seen, key: new})
+
+        self._change(note)
+
+    def seen(self, source: str, scope: str, name: str) -> SeenRecord | None:
+        """Return the newest revision of a published name that was seen at a source; None if none was."""
+        return self._read().seen.get(f"{source} {scope}/{name}")
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Document:
+        return decode_document(self._file.read(), str(self.path))
+
+    def _change(self, change: Callable[[Document], Document]) -> None:
+        """Replace the document by what `change` makes of it, under the lock; nothing is written if it is the same."""
+        with self._file.locked():
+            before = self._read()
+            after = change(before)
+            if after is before:
+                return
+            for what in ("names", "seen", "heads"):
+                if len(getattr(after, what)) > MAX_NAMES:
+                    raise InvalidInput(f"{self.path}: more than {MAX_NAMES:,} {what}; nothing was changed")
+            self._file.replace(encode_document(after))
+
+    def _existing(self, document: Document, name: str) -> TrustedName:
+        found = document.names.get(name)
+        if found is None:
+            raise InvalidInput(f"{name!r:.200} is not a name in {self.path}")
+        return found
+
+
+def _check_name(name: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInput(f"name {name!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ -, the first not . or -")
+    try:
+        Cid(name)
+    except InvalidInput:
+        return
+    raise InvalidInput(f"name {name!r:.200}: it is a CID")
+
+
+def _accepted(root: str, revision: int | None) -> AcceptedRoot:
+    cid = Cid(root)
+    if cid.kind == "cas":
+        raise InvalidInput(f"{cid.text} is a payload; only the root of a map or a list can be trusted")
+    return AcceptedRoot(cid.text, datetime.now(UTC), revision)
+
+
+def _refusal(name: str, held: TrustedName, new: AcceptedRoot) -> ProofError | None:
+    """Return why a root is not accepted without force; None if it is."""
+    if new.revision is not None:
+        for each in held.history:
+            if each.revision is not None and each.revision > new.revision:
+                return ProofError(
+                    f"{name}: revision {new.revision} is older than the accepted {each.revision}: a rollback",
+                    check="rollback",
+                )
+            if each.revision == new.revision and each.root != new.root:
+                return ProofError(
+                    f"{name}: revision {new.revision} is {new.root}, but {each.root} was accepted as it: a fork",
+                    check="fork",
+                )
+        return None
+    for each in held.history:
+        if each.root == new.root:
+            return ProofError(
+                f"{name}: {new.root} was accepted before {held.root}, at {each.accepted_at:%Y-%m-%d %H:%M}: a rollback",
+                check="rollback",
+            )
+    return None
+
+
+def _check_newer(what: str, held: SeenRecord, new: SeenRecord) -> None:
+    """Raise `ProofError` if a record contradicts one that was seen."""
+    if new.revision < held.revision:
+        raise ProofError(f"{what}: revision {new.revision}, but {held.revision} was seen: a rollback", check="rollback")
+    if new.revision == held.revision and new.root != held.root:
+        raise ProofError(
+            f"{what}: revision {new.revision} is {new.root}, but was {held.root} when it was seen: a fork", check="fork"
+        )
+    if held.frozen and (new.revision > held.revision or not new.frozen):
+        raise ProofError(f"{what}: it was frozen at revision {held.revision}: a fork", check="fork")
