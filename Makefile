@@ -80,6 +80,7 @@ $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
 .PHONY: lock
 lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--upgrade: upgrade all)
 	$(pip_compile) --extra all --group dev $(ARGS) pyproject.toml --output-file requirements.lock
+	$(pip_compile) --extra all --constraint requirements.lock $(ARGS) pyproject.toml --output-file deploy/requirements.lock
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(pip_compile) --group audit --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(pip_compile) --group stores --constraint requirements.lock $(ARGS) --output-file requirements-stores.lock

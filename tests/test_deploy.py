@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,55 @@ def test_the_files_for_several_gateways_agree() -> None:
     [setting] = [word for word in compose["services"]["postgres"]["command"] if word.startswith("max_connections=")]
     default = Settings().store_connections
     assert int(setting.partition("=")[2]) >= len(gateways) * (default + 1) + 10  # docs/scaling.md
+
+
+def test_the_files_for_one_gateway_agree() -> None:
+    compose: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text("utf-8"))
+    for service in compose["services"].values():
+        for volume in service["volumes"]:
+            source = volume.partition(":")[0]
+            assert source in compose["volumes"] or (DEPLOY / source).exists(), volume
+    image = (DEPLOY / "Containerfile").read_text("utf-8")
+    variables = dict(re.findall(r"(COREGW_\w+)=(\S+)", image))
+    settings = Settings.load(variables)
+    assert settings.management_host_and_port == ("0.0.0.0", 9090)  # noqa: S104 - inside of a container
+    prometheus: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8"))
+    [job] = prometheus["scrape_configs"]
+    assert job["job_name"] == "coregw"  # the alerts name it
+    assert job["static_configs"][0]["targets"] == ["gateway:9090"]
+    assert prometheus["rule_files"] == ["alerts.yml"]
+
+
+def test_the_image_has_the_locked_versions() -> None:
+    locked = re.compile(r"(?m)^([a-z0-9._-]+==\S+)")
+    image = {*locked.findall((DEPLOY / "requirements.lock").read_text("utf-8"))}
+    assert image < {*locked.findall((DEPLOY.parent / "requirements.lock").read_text("utf-8"))}
+    assert {line.split("==")[0] for line in image} >= {"asyncpg", "litestar", "obstore", "pycurl", "rocksdict"}
+
+
+def test_the_unit_starts_a_gateway() -> None:
+    unit = (DEPLOY / "systemd" / "coregw.service").read_text("utf-8")
+    [command] = re.findall(r"(?m)^ExecStart=/opt/coregw/bin/coregw serve (.*)$", unit)
+    given = dict(zip(command.split()[::2], command.split()[1::2], strict=True))
+    assert given["--config"].startswith("/etc/coregw/")  # ConfigurationDirectory
+    assert given["--data"] == "/var/lib/coregw"  # StateDirectory
+    [seconds] = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", unit)
+    assert int(seconds) > Settings().shutdown_seconds
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("promtool", "check", "config", "--lint=none", "prometheus/prometheus.yml"),
+        ("systemd-analyze", "security", "--offline=true", "--threshold=20", "systemd/coregw.service"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_tools_accept_the_files(command: tuple[str, ...]) -> None:
+    program = shutil.which(command[0])
+    if program is None:
+        pytest.skip(f"{command[0]} is not installed")
+    subprocess.run([program, *command[1:]], cwd=DEPLOY, check=True, capture_output=True, text=True)
 
 
 def test_shell_scripts_parse() -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -294,8 +295,16 @@ def test_the_default_gateway_is_the_same_as_the_clients(run: Run) -> None:
     assert DEFAULT_GATEWAY in run("ls", "--help").stdout
 
 
-def test_serve_lists_its_settings(run: Run) -> None:
-    assert "COREGW_CACHE_BYTES" in run("serve", "--settings").stdout
+def test_serve_shows_its_settings_as_a_configuration_file(run: Run, tmp_path: Path) -> None:
+    config, secret = tmp_path / "coregw.toml", "postgresql://me:pa55word@db/coregw"
+    config.write_text('cache_bytes = "8MiB"')
+    command = ("serve", "--config", config, "--port", "7", "--set", f"store={secret}", "--settings")
+    shown = run(*command, env={"COREGW_ACCESS_LOG": "yes"}).stdout
+    given = {"cache_bytes": "8MiB", "port": 7, "store": "postgresql://me:***@db/coregw", "access_log": True}
+    assert tomllib.loads(shown) == given
+    assert f"# {config}" in shown
+    config.write_text(re.sub(r"(?m)^# (?=[a-z_]+ = )", "", shown))
+    assert tomllib.loads(run("serve", "--config", config, "--settings").stdout) == tomllib.loads(config.read_text())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,32 +19,23 @@ __all__ = ["chosen_settings", "command", "run_service", "server_options"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _show_settings(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
-    if not wanted:
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    from coregw.plants.settings import PlantSettings as Settings
-
-    table = Table("variable", "default", "meaning", box=None, pad_edge=False)
-    for row in Settings.describe():
-        table.add_row(*row)
-    Console().print(table)
-    context.exit()
+def _show(settings: Settings, origins: dict[str, str]) -> None:
+    """Print all settings as a configuration file, with what is left at its default as comments."""
+    click.echo("# Each setting is also an environment variable: COREGW_ and its name in capitals.")
+    for variable, _, about in settings.describe():
+        name = variable.removeprefix("COREGW_").lower()
+        line = f"{name} = {settings.toml(name)}"
+        click.echo(f"\n# {about}\n" + (f"{line}  # {origins[name]}" if name in origins else f"# {line}"))
 
 
 def server_options(command: F) -> F:
-    """Add the options of every command that serves: those of `chosen_settings`, ``--worker`` and ``--settings``."""
+    """Add the options of every command that serves: those of `chosen_settings`, and ``--worker``."""
     for option in (
         click.option(
             "--settings",
             "show_settings",
             is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_settings,
-            help="Show all settings with their defaults, and exit.",
+            help="Show all settings as a configuration file, with where they are from, and exit.",
         ),
         click.option(
             "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable."
@@ -57,6 +49,11 @@ def server_options(command: F) -> F:
         click.option("--worker", type=(int, int), hidden=True),
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one."),
         click.option("--host", help="Address to listen on; loopback by default."),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            help="TOML file of settings, as does COREGW_CONFIG; variables and options override it.",
+        ),
         click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; created if missing."),
     ):
         command = option(command)
@@ -64,12 +61,19 @@ def server_options(command: F) -> F:
 
 
 def chosen_settings(
-    data: Path | None, host: str | None, port: int | None, workers: int | None, assignments: tuple[str, ...]
+    *, config: Path | None, assignments: tuple[str, ...], show_settings: bool, **short: object
 ) -> Settings:
-    """Return the settings of the environment, overridden by the options."""
+    """Return the settings of the configuration file and the environment, overridden by the options.
+
+    Args:
+        config: The configuration file; that of the environment if None.
+        assignments: Settings as ``NAME=VALUE``.
+        show_settings: Whether to print the settings and exit instead.
+        short: Settings that have options of their own, by name; None if the option is not given.
+    """
+    from coregw.gateway.settings import CONFIG_VARIABLE
     from coregw.plants.settings import PlantSettings as Settings
 
-    given: dict[str, object] = {"data": data, "host": host, "port": port, "workers": workers}
     known = {variable for variable, _, _ in Settings.describe()}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -78,8 +82,14 @@ def chosen_settings(
             raise click.BadParameter(
                 f"{text!r}: expected NAME=VALUE with a name that --settings lists", param_hint="--set"
             )
-        given[field] = value
-    return Settings.load(None, **given)
+        short[field] = value
+    environ = {**os.environ} if config is None else {**os.environ, CONFIG_VARIABLE: str(config)}
+    given = Settings.given(environ, **short)
+    settings = Settings(**{name: value for name, (value, _) in given.items()})
+    if show_settings:
+        _show(settings, {name: origin for name, (_, origin) in given.items()})
+        raise SystemExit(0)
+    return settings
 
 
 def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, service: Callable[[], Service]) -> None:
@@ -115,10 +125,10 @@ def command(
 ) -> None:
     """Run a gateway on a RocksDB store, and print its address.
 
-    Settings come from COREGW_* environment variables; options override them. On SIGINT or SIGTERM, requests in flight
-    finish, and the store is closed. With --upstream, the store is a bounded cache of the upstream, and nothing can be
-    written. If PLANTS_ACCESS_TOKEN is set, the sample plant store is served as well,
-    under /plants.
+    Settings come from a configuration file; COREGW_* environment variables override it, and options override both. On
+    SIGINT or SIGTERM, requests in flight finish, and the store is closed. With --upstream, the store is a bounded cache
+    of the upstream, and nothing can be written. If PLANTS_ACCESS_TOKEN is set, the sample plant store is served as
+    well, under /plants.
     """
 
     def service() -> Service:

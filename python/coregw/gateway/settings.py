@@ -1,14 +1,18 @@
-"""Settings of the gateway: its address and every limit, with defaults, from ``COREGW_*`` variables or the caller.
+"""Settings of the gateway: its address and every limit, with defaults; from a file, variables or the caller.
 
 Sizes are in bytes, times in seconds. Secrets are not settings (`coregw.gateway.tokens`).
 """
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
 import os
 import re
+import tomllib
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,12 +20,16 @@ from typing import Any, Final, Self
 from coregw.errors import InvalidInput
 from coregw.gateway.http.origins import check_hosts
 from coregw.gateway.limits.peers import LOOPBACK, Proxies
+from coregw.store.addresses import masked
 
-__all__ = ["GIB", "KIB", "MIB", "Settings"]
+__all__ = ["CONFIG_VARIABLE", "GIB", "KIB", "MIB", "Settings"]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
+
+CONFIG_VARIABLE: Final = "COREGW_CONFIG"
+"""Names the configuration file: a TOML document whose keys are the names of settings."""
 
 _PREFIX: Final = "COREGW_"
 _DATA: Final = Path("coregw-data")
@@ -53,7 +61,9 @@ def _setting(default: Any, about: str, *, least: float = 0, most: float = math.i
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The configuration of a gateway. Each field is also the environment variable ``COREGW_<FIELD>``.
+    """The configuration of a gateway.
+
+    Each field is also the environment variable ``COREGW_<FIELD>``, and a key of the configuration file.
 
     Raises:
         InvalidInput: If a value is out of its bounds; the message names the setting.
@@ -210,28 +220,43 @@ class Settings:
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:  # noqa: ANN401 - checked below
-        """Read settings from the environment; overrides that are not None take precedence.
+        """Read settings from the environment and the configuration file; overrides that are not None take precedence.
 
         Args:
-            environ: The ``COREGW_<FIELD>`` variables; the process environment if None. Empty counts as unset.
-                Sizes may end in ``KiB``, ``MiB`` or ``GiB``.
+            environ: The ``COREGW_<FIELD>`` variables, and ``COREGW_CONFIG``, the path of the configuration file; the
+                process environment if None. Empty counts as unset. Sizes may end in ``KiB``, ``MiB`` or ``GiB``.
             overrides: Values by field name, such as ``port=0``; text is parsed like a variable.
 
         Raises:
-            InvalidInput: If a value does not parse or is out of its bounds; the message names the variable or setting.
+            InvalidInput: If a value does not parse or is out of its bounds, or the file cannot be read or has unknown
+                settings; the message names the file and the variable or setting.
+        """
+        return cls(**{name: value for name, (value, _) in cls.given(environ, **overrides).items()})
+
+    @classmethod
+    def given(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> dict[str, tuple[Any, str]]:  # noqa: ANN401 - as for `load`
+        """Return the settings that are not left at their defaults: (value, where it is from) by field name.
+
+        An override precedes a variable, and a variable precedes the configuration file. The arguments and the errors
+        are those of `load`; bounds are not checked.
         """
         source = os.environ if environ is None else environ
-        values: dict[str, Any] = {}
+        path = source.get(CONFIG_VARIABLE)
+        in_file = _read_config(path, {item.name for item in fields(cls)}) if path else {}
+        found: dict[str, tuple[Any, str]] = {}
         for item in fields(cls):
             variable = _PREFIX + item.name.upper()
-            given = overrides.pop(item.name, None)
-            if given is not None:
-                values[item.name] = _parse(item.name, given, type(item.default))
+            kind = type(item.default)
+            override = overrides.pop(item.name, None)
+            if override is not None:
+                found[item.name] = _parse(item.name, override, kind), "option"
             elif source.get(variable):
-                values[item.name] = _parse(variable, source[variable], type(item.default))
+                found[item.name] = _parse(variable, source[variable], kind), variable
+            elif item.name in in_file:
+                found[item.name] = _parse(f"{path}: {item.name}", in_file[item.name], kind), f"{path}"
         if overrides:
             raise InvalidInput(f"unknown setting: {', '.join(sorted(overrides))}")
-        return cls(**values)
+        return found
 
     @property
     def gc_slice_seconds(self) -> float:
@@ -247,10 +272,43 @@ class Settings:
         """Return the variables from which `load` restores these settings in another process."""
         return {_PREFIX + item.name.upper(): str(getattr(self, item.name)) for item in fields(self)}
 
+    def toml(self, name: str) -> str:
+        """Return the value of a setting as in the configuration file, without passwords."""
+        value = getattr(self, name)
+        if isinstance(value, bool):
+            return str(value).lower()
+        shown = _shown(name, value)
+        return shown if shown == str(value) and isinstance(value, int | float) else json.dumps(masked(shown))
+
     @classmethod
     def describe(cls) -> list[tuple[str, str, str]]:
         """Return (environment variable, default, meaning) of every setting, for help texts and documentation."""
         return [(_PREFIX + f.name.upper(), _shown(f.name, f.default), f.metadata["about"]) for f in fields(cls)]
+
+
+def _read_config(path: str, known: AbstractSet[str]) -> dict[str, object]:
+    """Return the settings of a configuration file by name.
+
+    Raises:
+        InvalidInput: If it cannot be read, is not TOML, or has a setting that is unknown, or is not text, a number or
+            a boolean; the message names the file.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise InvalidInput(f"{path}: configuration file was not read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: configuration file is not TOML: {error}") from None
+    for name, value in document.items():
+        if name not in known:
+            similar = difflib.get_close_matches(name, known, n=1)
+            raise InvalidInput(
+                f"{path}: unknown setting {name!r}" + (f"; did you mean {similar[0]}?" if similar else "")
+            )
+        if not isinstance(value, str | int | float):
+            raise InvalidInput(f"{path}: {name} is neither text, a number nor a boolean")
+    return document
 
 
 def _parse(name: str, value: Any, kind: type) -> Any:  # noqa: ANN401 - one parser for all kinds

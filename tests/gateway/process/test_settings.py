@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,39 @@ def test_error_states_the_bounds(variable: str, value: str, bounds: str) -> None
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(InvalidInput, match="colour"):
         Settings.load({}, colour="red")
+
+
+def test_variables_precede_the_configuration_file(tmp_path: Path) -> None:
+    path = tmp_path / "coregw.toml"
+    path.write_text('port = 1\nhost = "::1"\ncache_bytes = "3MiB"\naccess_log = true\nheader_seconds = 2.5\n')
+    environ = {"COREGW_CONFIG": str(path), "COREGW_PORT": "2", "COREGW_HOST": ""}
+    settings = Settings.load(environ, cache_bytes=MIB)
+    assert (settings.host, settings.port, settings.cache_bytes) == ("::1", 2, MIB)
+    assert (settings.access_log, settings.header_seconds) == (True, 2.5)
+    origins = {name: origin for name, (_, origin) in Settings.given(environ, cache_bytes=MIB).items()}
+    assert (origins["host"], origins["port"], origins["cache_bytes"]) == (str(path), "COREGW_PORT", "option")
+    assert "data" not in origins
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"cache_byte = 1", "unknown setting 'cache_byte'; did you mean cache_bytes"),
+        (b"[limits]\nport = 1", "unknown setting 'limits'"),
+        (b"hosts = ['a']", "hosts is neither text"),
+        (b"port = 70000", "port is 70000"),
+        (b"port = 'http'", "coregw.toml: port is 'http'"),
+        (b"port = ", "not TOML"),
+        (b"host = '\xff'", "not TOML"),
+        (None, "configuration file was not read"),
+    ],
+)
+def test_errors_of_a_configuration_file_name_it(tmp_path: Path, content: bytes | None, expected: str) -> None:
+    path = tmp_path / "coregw.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=re.escape(expected)):
+        Settings.load({"COREGW_CONFIG": str(path)})
 
 
 def test_every_setting_is_described_and_parses_its_default() -> None:

@@ -70,7 +70,7 @@ def command(
 async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
     """Open a store; a source must exist, a destination is created."""
     from coregw.cli.control.direct import opened_directory
-    from coregw.gateway.settings import Settings
+    from coregw.plants.settings import PlantSettings as Settings
     from coregw.store.rocksdb import open_store
 
     if store.startswith(_EMBEDDED):

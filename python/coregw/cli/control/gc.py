@@ -44,7 +44,7 @@ def _collect(data: Path, asked: dict[str, Any], show: Any) -> dict[str, Any]:  #
     import msgspec
 
     from coregw.cli.control.direct import opened_store
-    from coregw.gateway.settings import Settings
+    from coregw.plants.settings import PlantSettings as Settings
     from coregw.upkeep.gc import collect_garbage
 
     settings = Settings.load()

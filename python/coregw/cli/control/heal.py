@@ -200,8 +200,8 @@ def _restored(data: Path, is_shared: bool, directory: Path, show: Show) -> dict[
     def report(progress: Progress) -> None:
         show(msgspec.to_builtins(progress))
 
-    from coregw.gateway.settings import Settings
     from coregw.gateway.stores import open_shared
+    from coregw.plants.settings import PlantSettings as Settings
     from coregw.store.rocksdb import open_store
     from coregw.upkeep.integrity.heal import restore_here
 
