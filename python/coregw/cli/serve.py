@@ -84,7 +84,7 @@ def chosen_settings(
             )
         short[field] = value
     environ = {**os.environ} if config is None else {**os.environ, CONFIG_VARIABLE: str(config)}
-    given = Settings.given(environ, **short)
+    given = Settings.given(environ, strict=True, **short)
     settings = Settings(**{name: value for name, (value, _) in given.items()})
     if show_settings:
         _show(settings, {name: origin for name, (_, origin) in given.items()})

@@ -219,22 +219,30 @@ class Settings:
         return max(1, limit * self.address_share // 100)
 
     @classmethod
-    def load(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:  # noqa: ANN401 - checked below
+    def load(cls, environ: Mapping[str, str] | None = None, *, strict: bool = True, **overrides: Any) -> Self:  # noqa: ANN401 - checked below
         """Read settings from the environment and the configuration file; overrides that are not None take precedence.
 
         Args:
             environ: The ``COREGW_<FIELD>`` variables, and ``COREGW_CONFIG``, the path of the configuration file; the
                 process environment if None. Empty counts as unset. Sizes may end in ``KiB``, ``MiB`` or ``GiB``.
+            strict: Whether unknown settings in the file are errors; a command that only opens the store of a service
+                ignores what else the service is told.
             overrides: Values by field name, such as ``port=0``; text is parsed like a variable.
 
         Raises:
             InvalidInput: If a value does not parse or is out of its bounds, or the file cannot be read or has unknown
                 settings; the message names the file and the variable or setting.
         """
-        return cls(**{name: value for name, (value, _) in cls.given(environ, **overrides).items()})
+        return cls(**{name: value for name, (value, _) in cls.given(environ, strict=strict, **overrides).items()})
 
     @classmethod
-    def given(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> dict[str, tuple[Any, str]]:  # noqa: ANN401 - as for `load`
+    def given(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        strict: bool = True,
+        **overrides: Any,  # noqa: ANN401 - checked below
+    ) -> dict[str, tuple[Any, str]]:
         """Return the settings that are not left at their defaults: (value, where it is from) by field name.
 
         An override precedes a variable, and a variable precedes the configuration file. The arguments and the errors
@@ -242,7 +250,7 @@ class Settings:
         """
         source = os.environ if environ is None else environ
         path = source.get(CONFIG_VARIABLE)
-        in_file = _read_config(path, {item.name for item in fields(cls)}) if path else {}
+        in_file = _read_config(path, {item.name for item in fields(cls)}, strict) if path else {}
         found: dict[str, tuple[Any, str]] = {}
         for item in fields(cls):
             variable = _PREFIX + item.name.upper()
@@ -286,7 +294,7 @@ class Settings:
         return [(_PREFIX + f.name.upper(), _shown(f.name, f.default), f.metadata["about"]) for f in fields(cls)]
 
 
-def _read_config(path: str, known: AbstractSet[str]) -> dict[str, object]:
+def _read_config(path: str, known: AbstractSet[str], strict: bool) -> dict[str, object]:
     """Return the settings of a configuration file by name.
 
     Raises:
@@ -301,12 +309,12 @@ def _read_config(path: str, known: AbstractSet[str]) -> dict[str, object]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: configuration file is not TOML: {error}") from None
     for name, value in document.items():
-        if name not in known:
+        if strict and name not in known:
             similar = difflib.get_close_matches(name, known, n=1)
             raise InvalidInput(
                 f"{path}: unknown setting {name!r}" + (f"; did you mean {similar[0]}?" if similar else "")
             )
-        if not isinstance(value, str | int | float):
+        if name in known and not isinstance(value, str | int | float):
             raise InvalidInput(f"{path}: {name} is neither text, a number nor a boolean")
     return document
 

@@ -70,7 +70,7 @@ def command(
 async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
     """Open a store; a source must exist, a destination is created."""
     from coregw.cli.control.direct import opened_directory
-    from coregw.plants.settings import PlantSettings as Settings
+    from coregw.gateway.settings import Settings
     from coregw.store.rocksdb import open_store
 
     if store.startswith(_EMBEDDED):
@@ -89,6 +89,6 @@ async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[
     from coregw.store.postgres import open_store as open_database
     from coregw.store.postgres.checks import parse_unsafe
 
-    unsafe = parse_unsafe(Settings.load().store_unsafe)
+    unsafe = parse_unsafe(Settings.load(strict=False).store_unsafe)
     async with await open_database(store, bucket=bucket, unsafe=unsafe) as database:
         yield database

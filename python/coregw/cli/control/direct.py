@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 def is_shared() -> bool:
     """Whether ``COREGW_STORE`` names a store in PostgreSQL; then the data directory holds none."""
-    from coregw.plants.settings import PlantSettings as Settings
+    from coregw.gateway.settings import Settings
 
-    return Settings.load().is_shared
+    return Settings.load(strict=False).is_shared
 
 
 def refuse_shared(command: str, instead: str) -> None:
@@ -39,10 +39,10 @@ def refuse_shared(command: str, instead: str) -> None:
 @asynccontextmanager
 async def opened_store(data: Path) -> AsyncIterator[CollectableStore]:
     """Open the store that ``COREGW_STORE`` names, or the one in a directory. Raises as `opened_directory`."""
+    from coregw.gateway.settings import Settings
     from coregw.gateway.stores import open_shared
-    from coregw.plants.settings import PlantSettings as Settings
 
-    settings = Settings.load(data=data)
+    settings = Settings.load(strict=False, data=data)
     if settings.is_shared:
         shared = await open_shared(settings, 1)
         try:

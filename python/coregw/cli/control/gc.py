@@ -44,10 +44,10 @@ def _collect(data: Path, asked: dict[str, Any], show: Any) -> dict[str, Any]:  #
     import msgspec
 
     from coregw.cli.control.direct import opened_store
-    from coregw.plants.settings import PlantSettings as Settings
+    from coregw.gateway.settings import Settings
     from coregw.upkeep.gc import collect_garbage
 
-    settings = Settings.load()
+    settings = Settings.load(strict=False)
     grace, revisions = asked["grace_seconds"], asked["revisions"]
 
     async def run() -> GarbageCollected:

@@ -200,14 +200,14 @@ def _restored(data: Path, is_shared: bool, directory: Path, show: Show) -> dict[
     def report(progress: Progress) -> None:
         show(msgspec.to_builtins(progress))
 
+    from coregw.gateway.settings import Settings
     from coregw.gateway.stores import open_shared
-    from coregw.plants.settings import PlantSettings as Settings
     from coregw.store.rocksdb import open_store
     from coregw.upkeep.integrity.heal import restore_here
 
     built: dict[str, Any]
     if is_shared:
-        opening: Awaitable[Store] = open_shared(Settings.load(data=data), 1)
+        opening: Awaitable[Store] = open_shared(Settings.load(strict=False, data=data), 1)
     elif (control := find_control(data)) is not None:
         with control:
             return control.run("heal", {"directory": directory.name}, show)
