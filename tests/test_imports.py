@@ -41,8 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("", "_core", "engine", "errors", "extras", "folders", "hashing", "messages", "store", "text"),
         *("syncing", "trust", "verify"),
     },
+    "bench": {"", "client", "errors"},
     "cli": {
-        "building",
+        *("bench", "building"),
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),
         *("trust", "upkeep"),
     },

@@ -41,7 +41,7 @@ _COMMANDS = (
 _TRANSFER_COMMANDS = ("export", "import", "mirror")
 """The commands that copy whole roots; their modules are in `coregw.cli.transfer`."""
 
-_OFFLINE_COMMANDS = ("hash", "verify", "build")
+_OFFLINE_COMMANDS = ("hash", "verify", "build", "bench")
 """The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
 
 _TRUST_COMMANDS = ("root", "publish", "freeze")

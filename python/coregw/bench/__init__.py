@@ -1,0 +1,5 @@
+"""``coregw bench``: how fast this machine proves and verifies, alone and over HTTP.
+
+`local` measures trees and proofs in this process, `scaling` verifies in several processes at once, and `service` asks a
+gateway. Each returns `figures.Figure` values.
+"""

@@ -1,0 +1,190 @@
+"""``coregw bench``: measure proving, verifying and look-ups over HTTP on this machine."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from coregw.cli.common import GatewayChoice, async_client, client, counted, gateway_option
+from coregw.cli.framework import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from coregw import Map
+    from coregw.bench.figures import Figure, Report, Scale
+
+__all__ = ["command"]
+
+_BAR_WIDTH = 30
+
+_WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+"""What rich would load from a CDN; the font of the reader's choice does as well."""
+
+
+@click.command("bench", short_help="Measure proofs and look-ups on this machine.")
+@click.argument("keys", type=click.Path(exists=True, dir_okay=False, allow_dash=True), required=False)
+@click.option("--count", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True, help="Generated keys.")
+@click.option("--seconds", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, help="Time of a figure.")
+@click.option("--no-http", is_flag=True, help="Leave out what needs a gateway.")
+@click.option("--ask", is_flag=True, help="Ask the gateway of --gateway, and create the map there.")
+@click.option("--json", "json_file", type=click.File("wb"), help="Write the figures to this file; - for stdout.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Write the table as an SVG file.")
+@gateway_option
+def command(
+    keys: str | None,
+    count: int,
+    seconds: float,
+    no_http: bool,
+    ask: bool,
+    json_file: BinaryIO | None,
+    picture: Path | None,
+    gateway: GatewayChoice,
+) -> None:
+    """Measure how fast this machine builds a map, proves, verifies, and looks keys up over HTTP.
+
+    KEYS is a file with a path on each line; without it, keys are generated. A gateway is started on loopback with a
+    temporary store, which shares the cores with the client, unless --ask names one that runs already. Percentiles are
+    those of single calls. Rates depend on the machine and on what else it does: compare them within one run.
+    """
+    from coregw.bench.figures import Report
+    from coregw.bench.local import build, generated_keys
+    from coregw.errors import InvalidInput
+
+    paths = _read_keys(keys) if keys is not None else generated_keys(count)
+    if not paths:
+        raise InvalidInput("there are no keys")
+    figures: list[Figure] = []
+    curve: list[Scale] = []
+    notes: list[str] = []
+    tree, built = build(paths)
+    with _status() as show:
+        for figure in _measured(tree, paths, seconds, None if no_http else gateway, ask, curve, notes):
+            figures.append(figure)
+            show(figure.name)
+    _write(Report.of(tree.root, len(paths), seconds, [built, *figures], curve, notes), json_file, picture)
+
+
+def _read_keys(name: str) -> list[str]:
+    """Return the paths of a file, a line each, without empty lines and repetitions."""
+    with click.open_file(name, encoding="utf-8") as file:
+        return [*dict.fromkeys(line for line in file.read().splitlines() if line)]
+
+
+def _measured(
+    tree: Map,
+    keys: Sequence[str],
+    seconds: float,
+    gateway: GatewayChoice | None,
+    ask: bool,
+    curve: list[Scale],
+    notes: list[str],
+) -> Iterator[Figure]:
+    """Measure one figure after the other; the curve and the notes are appended to lists."""
+    from coregw.bench.local import local_figures, sample, target
+    from coregw.bench.scaling import process_counts, scaling
+
+    yield from local_figures(tree, keys, seconds)
+    some = sample(tree, keys)
+    curve += scaling(some, seconds, process_counts())
+    if gateway is None:
+        return
+    from coregw.bench.service import own_gateway, server_is_installed, service_figures
+
+    if not ask and not server_is_installed():
+        notes.append('no gateway was measured: pip install "coregw[server]", or name one with --ask --gateway URL')
+        return
+    with nullcontext() if ask else own_gateway() as address:
+        chosen = gateway if address is None else GatewayChoice([address], [], {})
+        with client(chosen) as opened:
+            root = opened.create_root(dict.fromkeys(keys, target()))
+            yield from service_figures(opened, lambda: async_client(chosen), root, some.keys, seconds)
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what was measured last. Yields a function of a name."""
+    if not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("measuring...") as status:
+        yield lambda name: status.update(f"measured: {name}")
+
+
+def _write(report: Report, json_file: BinaryIO | None, picture: Path | None) -> None:
+    """Write the JSON, the picture, and the table unless the JSON takes stdout."""
+    import msgspec
+    from rich.console import Console
+
+    if json_file is not None:
+        json_file.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    if picture is not None:
+        drawing = Console(record=True, width=90, file=io.StringIO())
+        _print(drawing, report)
+        svg = drawing.export_svg(title="coregw bench")
+        picture.write_text(_WEB_FONT.sub("", svg), "utf-8")
+    if json_file is None or json_file.name != "<stdout>":
+        _print(Console(), report)
+
+
+def _print(console: Console, report: Report) -> None:
+    machine = report.machine
+    console.print(
+        f"coregw {report.coregw}, {machine['python']}, {report.date[:10]}\n"
+        f"{machine['processor']}, {counted(int(machine['cores']), 'core')}; {counted(report.keys, 'key')}",
+        highlight=False,
+    )
+    for group, title in (("core", "In this process"), ("http", "Over HTTP, verified")):
+        figures = [each for each in report.figures if each.group == group]
+        if figures:
+            console.print()
+            console.print(_table(title, figures))
+    if report.scaling:
+        console.print()
+        console.print(_curve(report.scaling))
+    for note in report.notes:
+        console.print(note, highlight=False)
+
+
+def _table(title: str, figures: Sequence[Figure]) -> Table:
+    from rich.table import Table
+
+    shown = ("50", "99")  # the JSON has more
+    table = Table(box=None, pad_edge=False)
+    table.add_column(title, no_wrap=True)
+    table.add_column("in a second", justify="right", no_wrap=True)
+    for each in shown:
+        table.add_column(f"p{each} µs", justify="right", no_wrap=True)
+    table.add_column("bytes a key", justify="right", no_wrap=True)
+    for figure in figures:
+        times = (f"{figure.latency_us[each]:,.1f}" if each in figure.latency_us else "-" for each in shown)
+        size = f"{figure.proof_bytes:,.0f}" if figure.proof_bytes is not None else "-"
+        table.add_row(figure.name, f"{figure.rate:,.0f} {figure.unit}", *times, size)
+    return table
+
+
+def _curve(scaling: Sequence[Scale]) -> Table:
+    """Return bars of the rates by number of processes; the longest bar is what perfect scaling would give."""
+    from rich.bar import Bar
+    from rich.table import Table
+
+    one = scaling[0].rate / scaling[0].processes
+    longest = one * max(each.processes for each in scaling)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("Processes", justify="right")
+    table.add_column("in a second", justify="right")
+    table.add_column("of perfect scaling", justify="right")
+    table.add_column("", width=_BAR_WIDTH)
+    for each in scaling:
+        bar = Bar(max(longest, each.rate), 0, each.rate, width=_BAR_WIDTH)
+        share = f"{each.rate / (one * each.processes):.0%}"
+        table.add_row(str(each.processes), f"{each.rate:,.0f} proofs", share, bar)
+    return table
