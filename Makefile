@@ -140,6 +140,19 @@ test-openapi: $(VENV)/.openapi-locked ## generate clients from the OpenAPI docum
 	cd target/openapi && npm ci --no-audit --no-fund --silent
 	COREGW_TEST_OPENAPI=$(CURDIR)/target/openapi $(BIN)/python -m pytest tests/openapi $(ARGS)
 
+js/node_modules/.package-lock.json: js/package-lock.json
+	cd js && npm ci --no-audit --no-fund --silent --ignore-scripts
+
+.PHONY: js
+js: install js/node_modules/.package-lock.json ## check, build and test the verifier in TypeScript, and compare it with the one in Rust (needs npm)
+	cd js && npm run --silent check && npm test --silent
+	COREGW_TEST_JS=required $(BIN)/python -m pytest tests/js $(ARGS)
+
+.PHONY: js-fuzz
+js-fuzz: install js/node_modules/.package-lock.json ## compare the verifiers in TypeScript and Rust for a minute (ARGS='--seconds 600 --seed 7')
+	cd js && node build.js test
+	$(BIN)/python tests/js/differential.py $(ARGS)
+
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation
 
