@@ -1,14 +1,16 @@
 """Reads of pages, merged: many small reads of concurrent operations become few larger ones, each page read once.
 
-A visit of the store costs more than a page in it. So at most `MAX_IN_FLIGHT` small reads are in flight, and what is
-requested meanwhile is gathered for the next one.
+A visit of the store costs more than a page in it. So what is requested in one pass of the event loop is gathered, and
+at most `MAX_IN_FLIGHT` readers visit the store, each with what was gathered until its turn.
 
 ```
-request a   ├── read ────────────┤
-request b     ├── read ────────────┤
-request c        ┐
-request d          ├ gathered    ├── read of c, d and e ──┤
-request e        ┘
+request a   |
+request b   | gathered ├── read of a, b and c ──┤
+request c   |
+request d                    | gathered ├── read of d and e ──┤
+request e                    |
+request f                          | gathered   ├── read of f and g ──┤
+request g                                     |
 ```
 """
 
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from coregw.errors import Unavailable
 from coregw.store import Store, Table
 
 __all__ = ["MAX_IN_FLIGHT", "MAX_MERGED_PAGES", "PageReads"]
@@ -30,21 +33,50 @@ MAX_IN_FLIGHT: Final = 2
 MAX_MERGED_PAGES: Final = 64
 """A request for more pages than these is a read of its own, and delays no other."""
 
-_MAX_BATCH_PAGES: Final = 512
+_PORTION_PAGES: Final = 16
+"""Requests are gathered in portions of about so many pages, which are not divided further."""
+
+_MAX_PORTIONS: Final = 32
+"""The maximum number of portions of one read."""
 
 
-class _Batch:
-    """The pages of one read."""
+class _Portion:
+    """Pages that are read together."""
 
-    __slots__ = ("found", "has_begun", "has_failed", "is_ended", "pages", "waiters")
+    __slots__ = ("found", "has_failed", "is_ended", "outage", "pages", "reader", "together", "waiters")
 
     def __init__(self) -> None:
         self.pages: list[bytes] = []
         self.found: dict[bytes, bytes | None] = {}
-        self.has_begun = self.is_ended = False
-        self.has_failed = True
-        """Until the read has succeeded."""
+        self.is_ended = self.has_failed = False
+        self.outage: str | None = None
+        """Why the store did not answer, which concerns every request alike."""
         self.waiters: list[asyncio.Future[None]] = []
+        self.reader: asyncio.Task[None] | None = None
+        """The task that reads it now."""
+        self.together: list[_Portion] = []
+        """What it reads with this portion, itself included."""
+
+    async def wait(self) -> None:
+        """Wait for the end. Cancelling one request does not cancel it for others; the last one ends the read."""
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self.waiters.remove(waiter)
+            if self.reader is not None and not any(portion.waiters for portion in self.together):
+                self.reader.cancel()
+            raise
+
+    def end(self, found: dict[bytes, bytes | None] | None, outage: str | None) -> None:
+        """Note what a read has found, None if it has failed, and wake the requests that wait for it."""
+        self.is_ended, self.has_failed, self.outage = True, found is None, outage
+        self.reader, self.together = None, []
+        self.found = found or {}
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class PageReads:
@@ -60,11 +92,12 @@ class PageReads:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._batches: dict[bytes, _Batch] = {}
+        self._portions: dict[bytes, _Portion] = {}
         """By the digests of their pages, until they end."""
-        self._gathered: deque[_Batch] = deque()
-        self._running = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._gathered: deque[_Portion] = deque()
+        self._readers: set[asyncio.Task[None]] = set()
+        self._is_beginning = False
+        """Whether one of the readers has not had its first turn."""
         self.pages_read = 0
         self.reads = 0
 
@@ -75,23 +108,20 @@ class PageReads:
         """
         if len(digests) > MAX_MERGED_PAGES:
             return await self._read(digests)
-        batches = [self._batches.get(digest) for digest in digests]
+        portions = [self._portions.get(digest) for digest in digests]
         # A read in flight may have looked for a page before it was stored. If so, it is read again.
-        is_early = [batch is not None and batch.has_begun for batch in batches]
-        if new := [digest for digest, batch in zip(digests, batches, strict=True) if batch is None]:
-            if self._running < MAX_IN_FLIGHT:
-                batch = _Batch()
-                self._add(batch, new)
-                await self._run(batch)
-            else:
-                batch = self._gather(new)
-            batches = [each or batch for each in batches]
+        is_early = [portion is not None and portion.reader is not None for portion in portions]
+        if new := [digest for digest, portion in zip(digests, portions, strict=True) if portion is None]:
+            portion = self._gather(new)
+            portions = [each or portion for each in portions]
         pages: list[bytes | None] = []
         again: list[int] = []
-        for number, (digest, each) in enumerate(zip(digests, batches, strict=True)):
-            assert each is not None  # noqa: S101 - every page has a batch now
+        for number, (digest, each) in enumerate(zip(digests, portions, strict=True)):
+            assert each is not None  # noqa: S101 - every page has a portion now
             if not each.is_ended:
-                await _end_of(each)
+                await each.wait()
+            if each.outage is not None:
+                raise Unavailable(each.outage)
             page = each.found.get(digest)
             pages.append(page)
             if each.has_failed or (page is None and is_early[number]):
@@ -103,54 +133,65 @@ class PageReads:
 
     async def close(self) -> None:
         """Wait for gathered reads, whose requests may have been cancelled."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._readers:
+            await asyncio.wait(self._readers)
 
-    def _add(self, batch: _Batch, digests: Sequence[bytes]) -> None:
-        batch.pages += digests
+    def _gather(self, digests: Sequence[bytes]) -> _Portion:
+        if not self._gathered or len(self._gathered[-1].pages) >= _PORTION_PAGES:
+            self._gathered.append(_Portion())
+        portion = self._gathered[-1]
+        portion.pages += digests
         for digest in digests:
-            self._batches[digest] = batch
+            self._portions[digest] = portion
+        self._begin_reader()
+        return portion
 
-    def _gather(self, digests: Sequence[bytes]) -> _Batch:
-        if not self._gathered or len(self._gathered[-1].pages) >= _MAX_BATCH_PAGES:
-            self._gathered.append(_Batch())
-        batch = self._gathered[-1]
-        self._add(batch, digests)
-        return batch
+    def _begin_reader(self) -> None:
+        if not self._is_beginning and len(self._readers) < MAX_IN_FLIGHT:
+            self._is_beginning = True
+            reader = asyncio.get_running_loop().create_task(self._read_gathered())
+            self._readers.add(reader)
+            reader.add_done_callback(self._end_reader)
 
-    async def _run(self, batch: _Batch) -> None:
-        """Read a batch; however that ends, wake the requests that share it, and begin the next one."""
-        self._running += 1
-        batch.has_begun = True
+    def _end_reader(self, reader: asyncio.Task[None]) -> None:
+        self._readers.discard(reader)
+        if self._gathered:  # it was cancelled
+            self._begin_reader()
+
+    async def _read_gathered(self) -> None:
+        """Read portions as long as there are some. What is requested before its first turn is among the first."""
+        self._is_beginning = False
+        while self._gathered:
+            with suppress(Exception):  # each request repeats its part, and gets the error that concerns it
+                await self._run(self._take())
+            await asyncio.sleep(0)  # so that the requests that were woken can ask for their next pages
+
+    def _take(self) -> list[_Portion]:
+        """Take what is gathered, or half of it if the other reader is free: its read then overlaps with this one."""
+        count = len(self._gathered)
+        if len(self._readers) < MAX_IN_FLIGHT and count > 1:
+            count = (count + 1) // 2
+            self._begin_reader()
+        return [self._gathered.popleft() for _ in range(min(count, _MAX_PORTIONS))]
+
+    async def _run(self, portions: list[_Portion]) -> None:
+        """Read portions; however that ends, wake the requests that share them."""
+        for portion in portions:
+            portion.reader, portion.together = asyncio.current_task(), portions
+        digests = [digest for portion in portions for digest in portion.pages]
+        found: dict[bytes, bytes | None] | None = None
+        outage: str | None = None
         try:
-            pages = await self._read(batch.pages)
-            batch.found = dict(zip(batch.pages, pages, strict=True))
-            batch.has_failed = False
+            found = dict(zip(digests, await self._read(digests), strict=True))
+        except Unavailable as error:
+            outage = error.message
         finally:
-            self._running -= 1
-            batch.is_ended = True
-            for digest in batch.pages:
-                self._batches.pop(digest, None)
-            for waiter in batch.waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            if self._gathered:
-                task = asyncio.get_running_loop().create_task(self._run_gathered(self._gathered.popleft()))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-    async def _run_gathered(self, batch: _Batch) -> None:
-        with suppress(Exception):  # each request repeats its part, and gets the error that concerns it
-            await self._run(batch)
+            for digest in digests:
+                self._portions.pop(digest, None)
+            for portion in portions:
+                portion.end(found, outage)
 
     async def _read(self, digests: Sequence[bytes]) -> list[bytes | None]:
         self.reads += 1
         self.pages_read += len(digests)
         return await self._store.get(Table.PAGES, digests)
-
-
-async def _end_of(batch: _Batch) -> None:
-    """Wait for the end of a batch. Cancelling one request does not cancel it for others."""
-    waiter = asyncio.get_running_loop().create_future()
-    batch.waiters.append(waiter)
-    await waiter
