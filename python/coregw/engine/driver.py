@@ -24,6 +24,7 @@ from typing import Final, ParamSpec, TypeVar
 from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.pages import PageReads
 from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.engine.scheduling.callers import require_caller
 from coregw.engine.scheduling.placement import (
     HEAVY_BODY_BYTES,
     MAX_CHANGES,
@@ -97,11 +98,12 @@ class Driver:
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
         """Return a context that limits the number of changes in progress; small ones, which need no thread, are exempt.
 
-        Without it, turns would let all of them be half done at once.
+        Without it, turns would let all of them be half done at once. Entering it raises `ClientDisconnected` if the
+        caller leaves meanwhile.
         """
         if mutation_weight(request) <= MAX_LOOP_BYTES:
             return nullcontext()
-        return self._heavy if len(request) > HEAVY_BODY_BYTES else self._changes
+        return _occupied(self._heavy if len(request) > HEAVY_BODY_BYTES else self._changes)
 
     async def answer(self, start: Callable[[], Operation], weight: int) -> bytes:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
@@ -117,6 +119,7 @@ class Driver:
         Raises:
             TooLarge: If it needs more nodes.
             Unavailable: If it takes longer than ``seconds``.
+            ClientDisconnected: If the caller leaves before it ends.
         """
         self._refresh_held()
         query = Query(start, self._max_nodes)
@@ -142,6 +145,7 @@ class Driver:
     ) -> None:
         """Continue a query, or begin it in a turn if it was dropped; the limits are those of `advance`."""
         if query.operation is None:
+            require_caller()
             await self.in_worker(query.begin_turn, self._budget * WORKER_BUDGET_FACTOR)
         assert query.operation is not None  # noqa: S101 - it has begun
         query.polled = await self.advance(
@@ -208,12 +212,16 @@ class Driver:
             max_level: The need for a budget is returned when the operation has run for longer than this level.
             max_pages: The need for more pages than these is returned.
             is_query: Whether it reads the trees of the roots about which it asks.
+
+        Raises:
+            ClientDisconnected: If the caller leaves while it runs or waits.
         """
         if polled is None:
             self._refresh_held()
             polled = await self._poll_in_worker(operation, read)
         top_pages: Mapping[bytes, bytes] = {}
         while isinstance(polled, Need):
+            require_caller()
             if (roots := polled.roots) is not None:
                 top_pages = await self._open_trees(operation, roots, is_query)
             elif (roots := polled.renewal) is not None:
@@ -379,6 +387,16 @@ class Driver:
         finally:
             # The exception of the call refers to this frame: as a cycle, they would keep what the call used.
             del call
+
+
+@asynccontextmanager
+async def _occupied(places: asyncio.Semaphore) -> AsyncGenerator[None, None]:
+    """Wait for a place, and have it while the context is active."""
+    if places.locked():
+        require_caller()
+    async with places:
+        require_caller()
+        yield
 
 
 def _response(polled: bytes | Need | None) -> bytes:

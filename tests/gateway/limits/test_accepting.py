@@ -12,9 +12,11 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
+import serving
 from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.accepting import MAX_ACCEPTS, MAX_ADMISSIONS, Acceptor
+from coregw.gateway.limits.tcp import CONTINUE
 from coregw.gateway.settings import Settings
 
 SPARE_ITERATIONS = 8
@@ -104,6 +106,29 @@ def test_a_client_that_waits_is_served_before_those_that_have_given_up(
             given_up(listener.getsockname(), b"%d" % number)
         newest = {b"%d" % number for number in range(many - 10, many)}
         assert len(runner.run(accept(listener, 20, newest))) < many
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the system does not tell the state of connections")
+def test_requests_of_clients_that_have_gone_are_not_read(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """One that has only closed its side is answered, after an interim response, unless its version has none."""
+    text = b"GET /%d HTTP/1.%d\r\n\r\n"
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner(loop_factory=loop))
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=MAX_ACCEPTS))
+        half_closed = []
+        for number in range(60):
+            given_up(listener.getsockname(), text % (number, 1))
+            if number % 10 == 5:
+                half_closed.append(stack.enter_context(socket.create_connection(listener.getsockname())))
+                half_closed[-1].sendall(text % (1000 + number, number // 10 % 2))
+                half_closed[-1].shutdown(socket.SHUT_WR)
+        left = {text % (1000 + number, number // 10 % 2) for number in range(5, 60, 10)}
+        received = set(runner.run(accept(listener, MAX_ACCEPTS, left)))
+        assert left <= received
+        assert len(received) <= len(left) + 1  # the first one that waits is not asked
+        for number, connection in enumerate(half_closed):
+            assert serving.everything(connection) == (CONTINUE if number % 2 else b"")
 
 
 @pytest.mark.parametrize("loop", LOOPS)

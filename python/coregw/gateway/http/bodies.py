@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from coregw.errors import InvalidInput, TooLarge
+from coregw.engine.scheduling.callers import CALLER, ClientDisconnected
+from coregw.errors import TooLarge
 from coregw.gateway.http.requests import declared_length
 from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.memory import SMALL_BYTES, Account, BodyMemory
@@ -21,11 +22,7 @@ from coregw.gateway.metrics.requests import BODIES
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive
 
-__all__ = ["Bodies", "ClientDisconnected"]
-
-
-class ClientDisconnected(InvalidInput):
-    """A client that disconnected before its request body was complete. Nobody reads the response."""
+__all__ = ["Bodies"]
 
 
 class Bodies:
@@ -66,6 +63,8 @@ class Bodies:
 
     def whole(self, scope: HTTPScope, receive: Receive, limit: int) -> AbstractAsyncContextManager[bytes]:
         """Return a context manager that reads the whole body and counts its memory until it exits.
+
+        What the engine does with it is dropped if the client disconnects.
 
         Raises:
             TooLarge: If the body is longer than `limit`. If Content-Length says so, nothing is read.
@@ -133,6 +132,7 @@ class _Whole(AbstractAsyncContextManager[bytes]):
         self._account: Account | None = None
 
     async def __aenter__(self) -> bytes:
+        CALLER.set(peer_of(self._scope))  # each request is a task of its own, with its own context
         first = await self._incoming.next_chunk()
         if not self._incoming.has_more and len(first) <= SMALL_BYTES:
             self._memory.count(len(first))

@@ -43,6 +43,7 @@ from coregw.gateway.http.framing import (
 from coregw.gateway.http.origins import Fault
 from coregw.gateway.http.replies import json_reply
 from coregw.gateway.http.shared import Shared
+from coregw.gateway.limits.tcp import CONTINUE, is_reset
 from coregw.gateway.metrics.requests import REFUSALS
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
@@ -73,6 +74,7 @@ class GatewayProtocol(LimitedProtocol):
         self._unparsed = bytearray()  # what arrived when too many requests were waiting
         self._refusal: bytes | None = None  # the response to malformed HTTP, to be sent after all others
         self._has_ended = False  # whether the client has closed its side
+        self._is_awaited = self._is_probed = False  # see `has_left`
         self.url = b""  # uvicorn sets it when a request begins, which may never happen
 
     # --- the connection -----------------------------------------------------------------------------------------------
@@ -104,9 +106,30 @@ class GatewayProtocol(LimitedProtocol):
         If a truncated request follows them, only errors that are known at once are still sent.
         """
         self._has_ended = True
+        if self._is_awaited:
+            self._probe()
         if self._unanswered() is None or self._body_is_open:
             self.loop.call_soon(self._close)  # after the first step of a request that has just been parsed
         return True
+
+    def has_left(self) -> bool:
+        """Whether the client has disconnected.
+
+        One that has closed its side may still read, so it is sent an interim response (`CONTINUE`).
+        """
+        self._is_awaited = True
+        if self._has_ended:
+            self._probe()
+        return super().has_left() or (self._is_probed and is_reset(self.transport.get_extra_info("socket")))
+
+    def _probe(self) -> None:
+        """Send an interim response if one may be sent now, once."""
+        running = self._running
+        if self._is_probed or running is None or running.response_started or running.disconnected:
+            return
+        if running.scope["http_version"] == "1.1" and not self.transport.is_closing():
+            self._is_probed = True
+            self.transport.write(CONTINUE)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, as far as requests may wait for their turn."""

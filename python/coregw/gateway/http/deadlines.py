@@ -53,7 +53,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.flow = HeldFlow(transport)
         transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
         self.address = self.shared.proxies.key_of(self.client[0] if self.client else None)
-        self._peer = Peer(self.address, self.make_room)
+        self._peer = Peer(self.address, self.make_room, self.has_left)
         self.app_state = self._peer.as_state()
         self._active_at = self.loop.time()
         if self.shared.crowd.enter(self, self._active_at):
@@ -78,6 +78,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._unanswered() is None:
             return self._active_at
         return None if self._arrival is None else self._arrival.idle_since()
+
+    def has_left(self) -> bool:
+        """Whether the client has disconnected."""
+        return self.transport.is_closing()
 
     def make_room(self) -> None:
         """Close the connection at once, and free what it holds."""

@@ -11,6 +11,8 @@ kernel's queue ──┬── short: at most 4 KiB have arrived; up to 16
                  └── reset: closed
 ```
 
+If several have closed their side, they are sent an interim response, which those that have gone answer with a reset.
+
 Iterations get longer with the work that clients bring. From 10 ms of CPU time on, fewer of the others than short ones
 are admitted.
 """
@@ -19,15 +21,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import logging
 import socket
-import struct
-import termios
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from coregw.gateway.limits.tcp import CONTINUE, arrived_bytes, is_half_closed, is_reset
 
 __all__ = ["MAX_ACCEPTS", "MAX_ADMISSIONS", "Acceptor"]
 
@@ -50,12 +51,9 @@ _MIN_CREDIT: Final = 0.1
 _RETRY_SECONDS: Final = 0.2
 """Time until the next attempt if the process or the system has no descriptor or memory left for a connection."""
 
+_HTTP_1_1: Final = b" HTTP/1.1\r\n"
+
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-
-_INT: Final = struct.Struct("i")
-
-_CLOSE: Final = 7  # linux/include/net/tcp_states.h
-_CLOSE_WAIT: Final = 8
 
 
 class Acceptor:
@@ -154,6 +152,8 @@ class Acceptor:
     def _sort(self, accepted: socket.socket) -> None:
         """Let a connection wait, or close it."""
         queue = self._queue_of(accepted)
+        if queue is self._half_closed and queue and _is_gone(accepted):
+            queue = None
         if queue is None:
             accepted.close()
         else:
@@ -161,12 +161,11 @@ class Acceptor:
 
     def _queue_of(self, accepted: socket.socket) -> deque[socket.socket] | None:
         """Return the queue of a connection; None if it was reset."""
-        state = _state(accepted)
-        if state == _CLOSE:
+        if is_reset(accepted):
             return None
-        if state == _CLOSE_WAIT:
+        if is_half_closed(accepted):
             return self._half_closed
-        return self._short if _arrived_bytes(accepted) <= _SHORT_BYTES else self._long
+        return self._short if arrived_bytes(accepted) <= _SHORT_BYTES else self._long
 
     def _connect(self, accepted: socket.socket) -> None:
         task = self._loop.create_task(self._connected(accepted))
@@ -187,20 +186,12 @@ class Acceptor:
         self._retry = self._loop.call_later(_RETRY_SECONDS, self._loop.add_reader, self._listener, self._accept)
 
 
-def _state(accepted: socket.socket) -> int | None:
-    """Return the TCP state of a connection; None if it is another kind of socket, or the system does not tell."""
-    if accepted.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
-        return None
+def _is_gone(accepted: socket.socket) -> bool:
+    """Whether a client that has closed its side is known to read nothing; if it is not yet, it will be a reset."""
     try:
-        return accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        if _HTTP_1_1 not in accepted.recv(_SHORT_BYTES, socket.MSG_PEEK):
+            return False  # HTTP/1.0 has no interim responses
+        accepted.send(CONTINUE)
     except OSError:
-        return None
-
-
-def _arrived_bytes(accepted: socket.socket) -> int:
-    """Return how many bytes wait to be read."""
-    try:
-        found = fcntl.ioctl(accepted, termios.FIONREAD, bytes(_INT.size))
-    except OSError:
-        return 0
-    return int(_INT.unpack(found)[0])
+        return True
+    return is_reset(accepted)

@@ -68,18 +68,25 @@ def _network(text: str) -> _Network:
 class Peer:
     """The client of one connection.
 
-    It refers to the connection, and requests refer to it; `forget` ends that, so that no reference cycle remains.
+    It refers to the connection, and requests refer to it; `forget` ends that, so that no reference cycle remains. It is
+    the caller (`coregw.engine.scheduling.callers`) of what the engine does for these requests.
 
     Attributes:
         address: What limits per address count the client under; None if they do not apply.
     """
 
-    __slots__ = ("_reset", "address")
+    __slots__ = ("_has_left", "_reset", "address")
 
-    def __init__(self, address: str | None = None, reset: Callable[[], None] | None = None) -> None:
-        """Args: the address, and a function that ends the connection at once."""
+    def __init__(
+        self,
+        address: str | None = None,
+        reset: Callable[[], None] | None = None,
+        has_left: Callable[[], bool] | None = None,
+    ) -> None:
+        """Args: the address, and functions that end the connection at once, and tell whether the client has."""
         self.address = address
         self._reset = reset
+        self._has_left: Callable[[], bool] | bool = has_left or False
 
     def reset(self) -> None:
         """End the connection at once. Nothing happens if it has ended."""
@@ -89,6 +96,11 @@ class Peer:
     def forget(self) -> None:
         """Note that the connection has ended."""
         self._reset = None
+        self._has_left = True
+
+    def has_left(self) -> bool:
+        """Whether the client has disconnected."""
+        return self._has_left() if callable(self._has_left) else self._has_left
 
     def as_state(self) -> dict[str, Any]:
         """Return the ``state`` of an ASGI scope from which `peer_of` returns this client."""
