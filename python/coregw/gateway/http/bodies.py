@@ -109,6 +109,16 @@ class _Incoming:
             BODIES.add(self._length)
         return chunk
 
+    async def take_turn(self, size: int) -> None:
+        """Wait until the event loop has time for a chunk of so many bytes, which are counted already.
+
+        Raises:
+            ClientDisconnected: If the client disconnects meanwhile.
+        """
+        peer = peer_of(self._scope)
+        if await peer.share.wait(size) and peer.has_left():
+            raise ClientDisconnected("the client disconnected before its request body was read")
+
 
 async def _counted(body: _Incoming, account: Account, buffered: int, factor: int) -> AsyncIterator[bytes]:
     while body.has_more:
@@ -116,6 +126,7 @@ async def _counted(body: _Incoming, account: Account, buffered: int, factor: int
             further = min(len(chunk) * factor, buffered - account.held)
             if further > 0:
                 account.add(further)
+            await body.take_turn(len(chunk))
             yield chunk
 
 
@@ -141,6 +152,7 @@ class _Whole(AbstractAsyncContextManager[bytes]):
         self._account = _account(self._memory, self._scope)
         try:
             self._account.add(len(first))
+            await self._incoming.take_turn(len(first))
             return await self._joined(first, self._account) if self._incoming.has_more else first
         except BaseException:
             self._account.close()
@@ -152,6 +164,7 @@ class _Whole(AbstractAsyncContextManager[bytes]):
         while self._incoming.has_more:
             chunk = await self._incoming.next_chunk()
             account.add(len(chunk))
+            await self._incoming.take_turn(len(chunk))
             buffer.write(chunk)
         return buffer.getvalue()  # shares the buffer's memory instead of copying a large body
 

@@ -43,7 +43,7 @@ from coregw.gateway.http.framing import (
 from coregw.gateway.http.origins import Fault
 from coregw.gateway.http.replies import json_reply
 from coregw.gateway.http.shared import Shared
-from coregw.gateway.limits.tcp import CONTINUE, is_reset
+from coregw.gateway.limits.tcp import CONTINUE, is_half_closed, is_reset
 from coregw.gateway.metrics.requests import REFUSALS
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
@@ -118,9 +118,12 @@ class GatewayProtocol(LimitedProtocol):
         One that has closed its side may still read, so it is sent an interim response (`CONTINUE`).
         """
         self._is_awaited = True
-        if self._has_ended:
+        if super().has_left():
+            return True
+        connection = self.transport.get_extra_info("socket")
+        if self._has_ended or is_half_closed(connection):  # while reading is paused, only the kernel knows
             self._probe()
-        return super().has_left() or (self._is_probed and is_reset(self.transport.get_extra_info("socket")))
+        return self._is_probed and is_reset(connection)
 
     def _probe(self) -> None:
         """Send an interim response if one may be sent now, once."""

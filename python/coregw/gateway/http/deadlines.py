@@ -53,7 +53,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.flow = HeldFlow(transport)
         transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
         self.address = self.shared.proxies.key_of(self.client[0] if self.client else None)
-        self._peer = Peer(self.address, self.make_room, self.has_left)
+        self._peer = Peer(self.address, self.make_room, self.has_left, self.shared.share)
         self.app_state = self._peer.as_state()
         self._active_at = self.loop.time()
         if self.shared.crowd.enter(self, self._active_at):

@@ -56,7 +56,9 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections on the sockets, and call back."""
         await super().startup([])
-        self._acceptors = [Acceptor(each, self._create_protocol, self.config.backlog) for each in sockets or []]
+        self._acceptors = [
+            Acceptor(each, self._create_protocol, self.config.backlog, self.shared.share) for each in sockets or []
+        ]
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -8,6 +8,7 @@ from coregw.gateway.http.origins import Origins
 from coregw.gateway.limits.crowd import Crowd
 from coregw.gateway.limits.pace import Rate
 from coregw.gateway.limits.peers import Proxies
+from coregw.gateway.limits.shares import LoopShare
 from coregw.gateway.limits.unsent import Unsent
 from coregw.gateway.settings import Settings
 
@@ -21,6 +22,7 @@ class Shared(NamedTuple):
         origins: Which hosts requests may name, and which web pages may write.
         proxies: The addresses that many clients share.
         crowd: The open connections.
+        share: The event loop's time for request bodies.
         unsent: The bytes of responses that clients have not read.
         body_rate: The pace of request bodies.
         read_rate: The pace at which clients read responses.
@@ -29,6 +31,7 @@ class Shared(NamedTuple):
     origins: Origins
     proxies: Proxies
     crowd: Crowd
+    share: LoopShare
     unsent: Unsent
     body_rate: Rate
     read_rate: Rate
@@ -41,6 +44,7 @@ class Shared(NamedTuple):
             Origins(settings.hosts, settings.allow_origin, settings.host),
             Proxies(settings.proxies),
             Crowd(settings.connections, settings.share_of_address(settings.connections)),
+            LoopShare(),
             Unsent(settings.unsent_bytes),
             Rate(rate, grace, settings.body_idle_seconds),
             Rate(rate, grace, settings.write_seconds),

@@ -14,7 +14,7 @@ kernel's queue ──┬── short: at most 4 KiB have arrived; up to 16
 If several have closed their side, they are sent an interim response, which those that have gone answer with a reset.
 
 Iterations get longer with the work that clients bring. From 10 ms of CPU time on, fewer of the others than short ones
-are admitted.
+are admitted, and while the bodies of those that are open wait for the loop (`coregw.gateway.limits.shares`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from coregw.gateway.limits.shares import LoopShare
 from coregw.gateway.limits.tcp import CONTINUE, arrived_bytes, is_half_closed, is_reset
 
 __all__ = ["MAX_ACCEPTS", "MAX_ADMISSIONS", "Acceptor"]
@@ -59,7 +60,9 @@ _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 class Acceptor:
     """Accepts the connections of one listening socket, on the running event loop."""
 
-    def __init__(self, listener: socket.socket, create: Callable[[], asyncio.Protocol], limit: int) -> None:
+    def __init__(
+        self, listener: socket.socket, create: Callable[[], asyncio.Protocol], limit: int, share: LoopShare
+    ) -> None:
         """Begin to accept.
 
         Args:
@@ -67,11 +70,13 @@ class Acceptor:
             create: Makes the protocol of a connection.
             limit: The most connections that wait here. More replace the oldest whose client has closed its side, or
                 wait in the kernel.
+            share: The event loop's time for request bodies.
         """
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._create = create
         self._limit = limit
+        self._share = share
         self._short: deque[socket.socket] = deque()
         self._long: deque[socket.socket] = deque()
         self._half_closed: deque[socket.socket] = deque()
@@ -122,6 +127,7 @@ class Acceptor:
     def _admit(self, share: float) -> None:
         """Admit connections; of those that are not short, this part of what a short iteration admits."""
         left = MAX_ADMISSIONS - self._admit_from(self._short, MAX_ADMISSIONS)
+        share = 0.0 if self._share.is_behind else share
         self._credit = min(self._credit, 1.0) + max(share * left, _MIN_CREDIT)
         self._credit -= self._admit_from(self._long, int(self._credit))
         if self._half_closed and self._credit >= 1.0:

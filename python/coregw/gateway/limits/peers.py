@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from coregw.errors import InvalidInput
+from coregw.gateway.limits.shares import LoopShare
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
@@ -73,18 +74,21 @@ class Peer:
 
     Attributes:
         address: What limits per address count the client under; None if they do not apply.
+        share: The event loop's time for the bodies of this and other clients.
     """
 
-    __slots__ = ("_has_left", "_reset", "address")
+    __slots__ = ("_has_left", "_reset", "address", "share")
 
     def __init__(
         self,
         address: str | None = None,
         reset: Callable[[], None] | None = None,
         has_left: Callable[[], bool] | None = None,
+        share: LoopShare | None = None,
     ) -> None:
-        """Args: the address, and functions that end the connection at once, and tell whether the client has."""
+        """Args: as the attributes, and functions that end the connection at once, and tell whether the client has."""
         self.address = address
+        self.share = share or LoopShare()
         self._reset = reset
         self._has_left: Callable[[], bool] | bool = has_left or False
 
