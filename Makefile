@@ -22,7 +22,7 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.record client client.connection client.query client.operations client.publications client.folders \
-	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine store store.origin store.postgres store.testing store.tiered trust upkeep gateway plants cli)
+	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres store.testing store.tiered trust upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.
 pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
@@ -72,6 +72,11 @@ $(VENV)/.openapi-locked: requirements-openapi.lock $(VENV)/.built
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-openapi.lock
 	@touch $@
 
+$(VENV)/.files-locked: requirements-files.lock $(VENV)/.built
+	@echo "installing the locked programs that read files by fsspec"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-files.lock
+	@touch $@
+
 $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
 	@echo "installing the locked requirements of the audit"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-audit.lock
@@ -84,6 +89,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
 	$(pip_compile) --group audit --constraint requirements.lock $(ARGS) --output-file requirements-audit.lock
 	$(pip_compile) --group stores --constraint requirements.lock $(ARGS) --output-file requirements-stores.lock
+	$(pip_compile) --group files --constraint requirements.lock $(ARGS) --output-file requirements-files.lock
 	$(pip_compile) --group openapi --constraint requirements.lock $(ARGS) --output-file requirements-openapi.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
@@ -133,6 +139,10 @@ test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProx
 	LD_LIBRARY_PATH=$(proxies)/lib/$$(uname -m)-linux-gnu COREGW_TEST_SERVERS=required \
 		COREGW_TEST_NGINX=$(proxies)/sbin/nginx COREGW_TEST_HAPROXY=$(proxies)/sbin/haproxy COREGW_TEST_CADDY=$(proxies)/bin/caddy \
 		$(BIN)/python -m pytest tests/client/test_static.py tests/gateway/process/test_balanced.py $(ARGS)
+
+.PHONY: test-files
+test-files: $(VENV)/.files-locked ## read files of a gateway by pandas, pyarrow, DuckDB, xarray and zarr
+	COREGW_TEST_FILES=required $(BIN)/python -m pytest tests/filesystem $(ARGS)
 
 .PHONY: test-openapi
 test-openapi: $(VENV)/.openapi-locked ## generate clients from the OpenAPI documents, in Python and TypeScript, and call a gateway (needs npm)

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "syncing": set(),
     "text": set(),
     "folders": {"_core", "errors", "text"},
+    "filesystem": {"_core", "client", "errors", "extras", "folders", "text"},
     "verify": {"_core", "errors", "extras", "messages"},
     "building": {"_core", "errors", "extras", "upkeep", "verify"},
     "": {"_core", "building", "client", "errors", "extras", "folders", "trust", "verify"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,5 +26,7 @@ def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
         names = {"address": address, "root": client.add(folder, use_cache=False).root}
         examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
         assert examples
+        if importlib.util.find_spec("pandas") is None:  # make test-files installs it
+            examples = [example for example in examples if "import pandas" not in example]
         for example in examples:
             exec(compile(example, str(PAGE), "exec"), names)  # noqa: S102 - the page is ours

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +51,6 @@ _SIGNALLED = 128
 _DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 """`coregw.client.settings.DEFAULT_GATEWAY`, repeated: importing it would import the HTTP client."""
 
-_SEPARATOR = re.compile(r",(?=\s*(?:static\+)?https?://)")
 _FILE_OPTIONS = {
     "ca_cert": "PEM file, or folder, of the only authorities to trust.",
     "client_cert": "PEM file with a certificate of this client.",
@@ -96,9 +94,11 @@ def gateway_option(command: F) -> F:
 
     @wraps(command)
     def chosen(*args: object, gateway: Sequence[str], header: Sequence[str], **others: object) -> object:
+        from coregw.client.transport.address import addresses_in
+
         options = {name: cast("str | None", others.pop(name)) for name in (*_FILE_OPTIONS, "proxy")}
         given = gateway or [os.environ.get("COREGW_GATEWAY") or _DEFAULT_GATEWAY]
-        addresses = [address.strip() for text in given for address in _SEPARATOR.split(text)]
+        addresses = [address for text in given for address in addresses_in(text)]
         return command(*args, gateway=GatewayChoice(addresses, _header_lines(header), options), **others)
 
     added = [

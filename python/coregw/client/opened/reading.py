@@ -31,6 +31,8 @@ from coregw.messages.batch import MAX_BATCH_BLOCKS
 __all__ = ["Cached", "Chunk", "Reading", "Window", "cut", "load_files", "read_files"]
 
 _WINDOW_BYTES: Final = 16 << 20
+_GUESSED_BYTES: Final = 1 << 20
+"""What a file of one payload may have, of which no size is known."""
 _ELEMENT_WEIGHT: Final = 200
 """What an element of a window takes in memory, about."""
 
@@ -262,7 +264,9 @@ def _fetch(
         if len(batch) == 1:
             datas = [(yield from get_payload(settings, batch[0]))]
         else:
-            datas = yield from _many(settings, batch, sum(missing[each] or 0 for each in batch))
+            sizes = [missing[each] for each in batch]
+            known = None if None in sizes else sum(size or 0 for size in sizes)
+            datas = yield from _many(settings, batch, known)
         for target, data in zip(batch, datas, strict=True):
             cache.put(target, data, len(data))
             if target in wanted:
@@ -271,12 +275,11 @@ def _fetch(
 
 
 def _batches(settings: ClientSettings, missing: dict[str, int | None]) -> list[list[str]]:
-    """Group payloads of known sizes into answers of about ``batch_bytes``; each of the others is one of its own."""
-    batches: list[list[str]] = [[target] for target, size in missing.items() if size is None]
+    """Group payloads into answers of about ``batch_bytes``."""
+    batches: list[list[str]] = []
     total = settings.batch_bytes
-    for target, size in missing.items():
-        if size is None:
-            continue
+    for target, known in missing.items():
+        size = _GUESSED_BYTES if known is None else known
         if total + size > settings.batch_bytes or len(batches[-1]) == MAX_BATCH_BLOCKS:
             batches.append([])
             total = 0
@@ -285,7 +288,7 @@ def _batches(settings: ClientSettings, missing: dict[str, int | None]) -> list[l
     return batches
 
 
-def _many(settings: ClientSettings, targets: list[str], size: int) -> Steps[list[bytes]]:
+def _many(settings: ClientSettings, targets: list[str], size: int | None) -> Steps[list[bytes]]:
     with ReceivedPayloads(f"get {len(targets):,} payloads", settings) as car:
         yield from get_car(settings, targets, car.restarted, size)
         car.check([_core.Cid(each) for each in targets], "the gateway does not hold the payload")

@@ -10,11 +10,12 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from coregw.errors import InvalidInput
 
-__all__ = ["Address"]
+__all__ = ["Address", "addresses_in"]
 
 # Whatever may be credentials in a malformed URL: everything before the last "@", and everything after "?" or "#".
 _CREDENTIALS: Final = re.compile(r"^((?:static\+)?[a-z]*://)?.*@|[?#].*$", re.DOTALL | re.IGNORECASE)
 _STATIC: Final = "static+"
+_SEPARATOR: Final = re.compile(r",(?=\s*(?:static\+)?https?://)")
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
 
 
@@ -68,6 +69,11 @@ class Address:
             is_loopback=_is_loopback(host),
             is_static=is_static,
         )
+
+
+def addresses_in(text: str) -> list[str]:
+    """Return the addresses in a text that separates them by commas, such as the variable ``COREGW_GATEWAY``."""
+    return [address.strip() for address in _SEPARATOR.split(text)]
 
 
 def _split(text: str) -> tuple[SplitResult, int | None]:

@@ -1,0 +1,89 @@
+"""Storage options and URLs of the file system, and the client that they describe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from coregw._core import Cid
+from coregw.client import Client, ClientSettings, ConnectionOptions
+from coregw.client.connection import ENVIRONMENT
+from coregw.client.settings import DEFAULT_GATEWAY
+from coregw.client.transport.address import addresses_in
+from coregw.errors import InvalidInput
+
+__all__ = ["CONNECTION_OPTIONS", "PROTOCOLS", "SETTINGS", "checked_roots", "client_of", "gateway_of", "stripped"]
+
+PROTOCOLS: Final = ("coregw", "coregw+http", "coregw+https")
+CONNECTION_OPTIONS: Final = frozenset(ENVIRONMENT)
+SETTINGS: Final = frozenset({"cache_bytes", "read_ahead_bytes", "retry_seconds"})
+
+
+def client_of(gateway: str | Sequence[str] | None, options: Mapping[str, object]) -> Client:
+    """Return the client of storage options; those that are not given are taken from the environment, as by commands.
+
+    Args:
+        gateway: Addresses; None for those of ``COREGW_GATEWAY``.
+        options: Those of `CONNECTION_OPTIONS` as text, ``headers`` as a mapping, and those of `SETTINGS` as numbers.
+
+    Raises:
+        InvalidInput: An option is unknown or malformed.
+    """
+    unknown = sorted(options.keys() - CONNECTION_OPTIONS - SETTINGS)
+    if unknown:
+        raise InvalidInput(f"storage option {unknown[0]!r:.200}: unknown")
+    if gateway is None:
+        gateway = os.environ.get("COREGW_GATEWAY") or DEFAULT_GATEWAY
+    addresses = addresses_in(gateway) if isinstance(gateway, str) else list(gateway)
+    headers = options.get("headers") or {}
+    if not isinstance(headers, Mapping):
+        raise InvalidInput("storage option 'headers': expected a mapping")
+    texts: dict[str, str | None] = {}
+    for name in CONNECTION_OPTIONS - {"headers"}:
+        value = options.get(name)
+        if isinstance(value, tuple | list):  # (user, password)
+            value = ":".join(map(str, value))
+        texts[name] = None if value is None else str(value)
+    connection = ConnectionOptions.from_environment(texts, [f"{name}: {value}" for name, value in headers.items()])
+    settings = {name: options[name] for name in SETTINGS if options.get(name) is not None}
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(f"storage option {name!r}: expected a number")
+    return Client(addresses, ClientSettings(**settings), connection)  # type: ignore[arg-type]
+
+
+def checked_roots(roots: Mapping[str, str] | None) -> dict[str, Cid]:
+    """Return names with their roots. Raises `InvalidInput` if a name could be a root, or a root is none."""
+    checked: dict[str, Cid] = {}
+    for name, root in (roots or {}).items():
+        if not name or "/" in name or _is_cid(name):
+            raise InvalidInput(
+                f"storage option 'roots': {name!r:.200} can't be a name: it is a CID, or not one segment"
+            )
+        checked[name] = Cid(root)
+    return checked
+
+
+def _is_cid(text: str) -> bool:
+    try:
+        Cid(text)
+    except InvalidInput:
+        return False
+    return True
+
+
+def gateway_of(url: str) -> str | None:
+    """Return the gateway's address in a URL ``coregw+https://HOST:PORT/ROOT/path``; None if the URL has none."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in PROTOCOLS[1:]:
+        return None
+    return f"{scheme.removeprefix('coregw+')}://{rest.partition('/')[0]}"
+
+
+def stripped(url: str) -> str:
+    """Return ``ROOT/path`` of a URL or path."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme in PROTOCOLS:
+        url = rest if scheme == PROTOCOLS[0] else rest.partition("/")[2]
+    return "/".join(segment for segment in url.removeprefix(f"{PROTOCOLS[0]}::").split("/") if segment)

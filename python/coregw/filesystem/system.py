@@ -1,0 +1,365 @@
+"""The file system itself: listings, what is known of files, and their bytes. All of it is proven."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, NoReturn
+
+from fsspec import AbstractFileSystem
+
+from coregw._core import Attributes, Cid
+from coregw.client import File
+from coregw.client.folders.levels import folder_level, folder_tree
+from coregw.client.opened.reading import Reading, read_files
+from coregw.errors import InvalidInput, NotFound
+from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
+from coregw.filesystem.place import Path, Place, Places
+from coregw.folders.attributes import FolderEntry
+from coregw.text import printable
+
+__all__ = ["CoregwFileSystem", "OpenFile"]
+
+_WHOLE: Final = 1 << 62
+_MAX_NESTING: Final = 64
+
+Info = dict[str, Any]
+
+
+class OpenFile(File):
+    """A file of the file system; see `coregw.client.File`. A copy that is pickled belongs to a copy of the system.
+
+    Args:
+        fs: The file system.
+        path: The path, with the root.
+        offset: The position.
+
+    Attributes:
+        fs: The file system.
+        path: The path, with the root.
+    """
+
+    def __init__(self, fs: CoregwFileSystem, path: str, offset: int = 0) -> None:
+        place = fs.place(path)
+        if place.target is None:
+            raise fs.no_file(path, place)
+        super().__init__(fs.client, place.target, offset=offset)
+        self.fs = fs
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.fs, self.path, self.tell())
+
+
+class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
+    """Folders in a gateway or static tree, read-only: ``coregw://ROOT/path``. What is returned is verified.
+
+    `FileNotFoundError` means that the absence is proven; a gateway that lacks a root or payload is an `OSError` (EIO).
+    What writes raises an `OSError` (EROFS). Safe to share between threads, to pickle, and to use after a fork.
+
+    Args:
+        gateway: Addresses as those of `coregw.client.Client`: one, several with commas, or a list. By default, those of
+            the environment's ``COREGW_GATEWAY``, or http://127.0.0.1:8080.
+        roots: Names that can be written instead of roots, with the roots that they stand for.
+        options: Options of `coregw.client.ConnectionOptions` as text (``bearer_token``, ``ca_cert``, …; ``headers`` as
+            a mapping), by default those of the environment; and ``cache_bytes``, ``read_ahead_bytes`` and
+            ``retry_seconds`` of `coregw.client.ClientSettings`.
+
+    Raises:
+        InvalidInput: An option is unknown or malformed.
+    """
+
+    protocol: ClassVar = PROTOCOLS
+    root_marker = ""
+    cachable = True
+
+    def __init__(
+        self,
+        gateway: str | Sequence[str] | None = None,
+        roots: Mapping[str, str] | None = None,
+        *,
+        use_listings_cache: bool = True,
+        **options: object,
+    ) -> None:
+        super().__init__(use_listings_cache=use_listings_cache)
+        ignored = {"skip_instance_cache", "asynchronous", "listings_expiry_time", "max_paths"}
+        self.client = client_of(gateway, {name: value for name, value in options.items() if name not in ignored})
+        self._roots = checked_roots(roots)
+        self._places = Places(self.client)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401 - a path or a list of them
+        if isinstance(path, list):
+            return [cls._strip_protocol(each) for each in path]
+        return stripped(os.fspath(path))
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        gateway = gateway_of(path)
+        return {} if gateway is None else {"gateway": gateway}
+
+    # What there is
+
+    def place(self, path: str) -> Place:
+        """Return where a path leads. Raises `InvalidInput` if it does not begin with a root or the name of one."""
+        root, segments = self._split(path)
+        with _reading(path):
+            return self._places.find(root, segments)
+
+    def info(self, path: str, **kwargs: object) -> Info:
+        """Return what is known of a path: ``name``, ``type``, ``size``, ``cid``; ``mode`` and ``mtime`` if recorded.
+
+        At most three requests. Only a file of one payload without a recorded size is fetched to know it; listings have
+        None as its size. A symbolic link is what it leads to, or has the type ``link`` if that is nothing in the root;
+        listings have its ``destination``.
+
+        Raises:
+            FileNotFoundError: The path is proven absent.
+        """
+        path = self._strip_protocol(path)
+        place = self.place(path)
+        with _reading(path):
+            record = self._places.record(place)
+            if place.target is not None:
+                return self._file_info(path, place.target, record)
+            if record is not None or not place.inside or self._has_below(place):
+                return _folder_info(path, record)
+        raise self.no_file(path, place)
+
+    def exists(self, path: str, **kwargs: object) -> bool:
+        """Return whether there is something at a path; False is proven."""
+        try:
+            self.info(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def isdir(self, path: str) -> bool:
+        """Return whether a path is a folder; False is proven."""
+        return self.exists(path) and self.info(path)["type"] == "directory"
+
+    def isfile(self, path: str) -> bool:
+        """Return whether a path is a file; False is proven."""
+        place = self.place(self._strip_protocol(path))
+        return place.target is not None
+
+    def ls(self, path: str, detail: bool = True, **kwargs: object) -> list[Any]:
+        """Return the entries of a folder, by name; of a file, the file. Proven to be complete.
+
+        Raises:
+            FileNotFoundError: The path is proven absent.
+        """
+        path = self._strip_protocol(path)
+        place = self.place(path)
+        if place.target is not None or not place.map:
+            found = [self.info(path)]
+        else:
+            with _reading(path):
+                found = [
+                    self._entry_info(f"{path}/{entry.segments[-1]}", entry)
+                    for entry in folder_level(self.client, place.map, place.inside)
+                ]
+            if not found:
+                self.info(path)  # raises if there is no such folder
+        return found if detail else [each["name"] for each in found]
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
+    ) -> Any:  # noqa: ANN401 - as fsspec's
+        """Return the files below a path. Without `maxdepth` and `withdirs`, one request for about 1,000 of them.
+
+        Links to folders are not followed.
+        """
+        path = self._strip_protocol(path)
+        place = self.place(path)
+        if maxdepth is not None or withdirs or place.target is not None or not place.map:
+            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
+        with _reading(path):
+            infos = [self._entry_info(name, entry) for name, entry in self._tree(path, place.map, place.inside, 0)]
+        found = {each["name"]: each for each in sorted(infos, key=_name) if each["type"] != "directory"}
+        return found if detail else list(found)
+
+    def ukey(self, path: str) -> str:
+        """Return the CID of a file: files with the same bytes in the same chunks have the same one."""
+        return self._target(path)
+
+    def modified(self, path: str) -> datetime:
+        """Return the recorded time of modification. Raises `NotImplementedError` if none is recorded."""
+        mtime = self.info(path).get("mtime")
+        if mtime is None:
+            raise NotImplementedError(f"{printable(path)}: no time is recorded")
+        return datetime.fromtimestamp(mtime, UTC)
+
+    def no_file(self, path: str, place: Place) -> OSError:
+        """Return the exception for a path that is no file."""
+        if place.map and (not place.inside or place.record is not None or self._has_below(place)):
+            return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return FileNotFoundError(errno.ENOENT, "proven absent", path)
+
+    # Bytes
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: object) -> OpenFile:
+        if mode != "rb":
+            _refuse()
+        return OpenFile(self, path)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: object) -> bytes:
+        """Return the bytes of a file, or a range of them; negative places count from the end."""
+        with _reading(path):
+            (data,) = self.client.run(read_files([self._range(path, start, end)]))
+        return data
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: int | list[int | None] | None,
+        ends: int | list[int | None] | None,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: object,
+    ) -> list[Any]:
+        """Return ranges of files. Their payloads are requested together, in answers of about 16 MiB.
+
+        Raises:
+            ValueError: There are not as many starts and ends as paths.
+        """
+        first = starts if isinstance(starts, list) else [starts] * len(paths)
+        after = ends if isinstance(ends, list) else [ends] * len(paths)
+        if not len(first) == len(after) == len(paths):
+            raise ValueError("expected as many starts and ends as paths")
+        self._find_files(paths)
+        try:
+            with _reading("several files"):
+                ranges = [self._range(*each) for each in zip(paths, first, after, strict=True)]
+                return self.client.run(read_files(ranges))
+        except Exception:
+            if on_error == "raise":
+                raise
+        return super().cat_ranges(paths, first, after, on_error=on_error)  # type: ignore[no-any-return]
+
+    def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: object) -> Any:  # noqa: ANN401
+        """Return the bytes of a file, or of several by their paths; see `cat_ranges`."""
+        paths = self.expand_path(path, recursive=recursive)
+        if not isinstance(path, list) and paths == [self._strip_protocol(path)]:
+            return self.cat_file(paths[0])
+        if recursive:
+            paths = [each for each in paths if not self.isdir(each)]
+        found = self.cat_ranges(paths, None, None, on_error="raise" if on_error == "raise" else "return")
+        pairs = zip(paths, found, strict=True)
+        return {name: data for name, data in pairs if on_error != "omit" or not isinstance(data, Exception)}
+
+    # What writes
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        """Raise `OSError` (EROFS): a root never changes."""
+        _refuse()
+
+    mkdir = makedirs = rmdir = rm = rm_file = _rm = mv = touch = pipe = pipe_file = put = put_file = _refuse
+    cp_file = copy = _refuse
+
+    # Parts
+
+    def _split(self, path: str) -> tuple[Cid, Path]:
+        name, *segments = self._strip_protocol(path).split("/")
+        pinned = self._roots.get(name)
+        if pinned is not None:
+            return pinned, tuple(segments)
+        try:
+            return Cid(name), tuple(segments)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{printable(path)}: {printable(name)!r} is neither a root nor in the storage option 'roots' "
+                f"({error.message})",
+                code=error.code,
+            ) from None
+
+    def _find_files(self, paths: Sequence[str]) -> None:
+        """Look many paths up with few requests."""
+        grouped: dict[Cid, list[Path]] = {}
+        for each in paths:
+            root, segments = self._split(each)
+            grouped.setdefault(root, []).append(segments)
+        for root, several in grouped.items():
+            self._places.find_files(root, several)
+
+    def _target(self, path: str) -> str:
+        path = self._strip_protocol(path)
+        place = self.place(path)
+        if place.target is None:
+            raise self.no_file(path, place)
+        return place.target
+
+    def _range(self, path: str, start: int | None, end: int | None) -> tuple[Reading, int, int]:
+        reading = Reading(self.client.settings, self.client.cache, self._target(path))
+        if (start or 0) < 0 or (end or 0) < 0:
+            size = self.client.run(reading.size())
+            start, end = (None if at is None else max(0, size + at) if at < 0 else at for at in (start, end))
+        return reading, start or 0, _WHOLE if end is None else end
+
+    def _has_below(self, place: Place) -> bool:
+        return bool(self.client.scan(place.map, place.inside, None, 1).entries) if place.map else False
+
+    def _tree(self, path: str, root: str, prefix: Path, depth: int) -> Iterator[tuple[str, FolderEntry]]:
+        """Yield everything below a folder, nested maps included, with paths."""
+        if depth > _MAX_NESTING:
+            raise InvalidInput(f"{printable(path)}: maps nest deeper than {_MAX_NESTING}")
+        for entry in folder_tree(self.client, root, prefix):
+            name = "/".join((path, *entry.segments[len(prefix) :]))
+            if entry.kind == "map" and entry.target is not None:
+                yield from self._tree(name, entry.target, (), depth + 1)
+            else:
+                yield name, entry
+
+    def _entry_info(self, path: str, entry: FolderEntry) -> Info:
+        if entry.kind == "file" and entry.target is not None:
+            return self._file_info(path, entry.target, entry.attributes, may_fetch=False)
+        if entry.kind == "link" and entry.attributes is not None and entry.attributes.link is not None:
+            return {**self._linked(path), "islink": True, "destination": os.fsdecode(entry.attributes.link)}
+        return _folder_info(path, entry.attributes)
+
+    def _linked(self, path: str) -> Info:
+        try:
+            return self.info(path)
+        except FileNotFoundError:
+            return {"name": path, "type": "link", "size": 0}
+
+    def _file_info(self, path: str, target: str, record: Attributes | None, may_fetch: bool = True) -> Info:
+        size = None if record is None else record.size
+        cid = Cid(target)
+        if size is None and (may_fetch or cid.kind == "list" or cid.hash_name == "identity"):
+            size = self.client.run(Reading(self.client.settings, self.client.cache, cid).size())
+        return {"name": path, "type": "file", "size": size, "cid": target, **_recorded(record)}
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Turn what a gateway says that it lacks into an `OSError`: programs take a `KeyError` for a proven absence."""
+    try:
+        yield
+    except NotFound as error:
+        raise OSError(errno.EIO, error.message, path) from error
+
+
+def _refuse() -> NoReturn:
+    raise OSError(errno.EROFS, "coregw:// is read-only: roots never change; `coregw add` makes new ones")
+
+
+def _folder_info(path: str, record: Attributes | None) -> Info:
+    if record is not None and record.link is not None:  # it leads nowhere in the root
+        return {"name": path, "type": "link", "size": 0, "islink": True, "destination": os.fsdecode(record.link)}
+    return {"name": path, "type": "directory", "size": 0, **_recorded(record)}
+
+
+def _recorded(record: Attributes | None) -> Info:
+    if record is None:
+        return {}
+    known: Info = {} if record.mode is None else {"mode": record.mode}
+    return known if record.mtime_ns is None else {**known, "mtime": record.mtime_ns / 1e9}
+
+
+def _name(info: Info) -> str:
+    name: str = info["name"]
+    return name

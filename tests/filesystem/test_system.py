@@ -1,0 +1,276 @@
+"""The file system of fsspec: its answers are those of the folder on disk, absence is proven, and nothing is written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import multiprocessing
+import os
+import pickle
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import fsspec
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+import coregw
+from coregw.client import Client
+from coregw.client.static.export import export_static
+from coregw.errors import InvalidInput, ProofError, RootNotFound
+from coregw.filesystem import CoregwFileSystem, OpenFile
+from filesystem.conftest import Counted, added
+from gateways import Reply, lying_gateway
+from static_trees import python_server
+
+LARGE = random.Random(8).randbytes(1_500_000)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = tmp_path_factory.mktemp("source") / "top"
+    for name, data in {
+        "a.txt": b"first",
+        "empty": b"",
+        "data/large.bin": LARGE,
+        "data/deep/er/x.csv": b"a,b\n1,2\n",
+        "data/b.csv": b"a,b\n3,4\n",
+        "na me/ü [1].txt": b"names",
+    }.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (top / "nothing").mkdir()
+    (top / "link").symlink_to("data/b.csv")
+    (top / "data" / "up").symlink_to("../na me")
+    (top / "dangling").symlink_to("../outside")
+    (top / "a.txt").chmod(0o640)
+    os.utime(top / "a.txt", ns=(10**18, 10**18))
+    return top
+
+
+@pytest.fixture(scope="module")
+def root(client: Client, folder: Path) -> str:
+    return added(client, folder)
+
+
+@pytest.fixture
+def fs(honest: str) -> CoregwFileSystem:
+    return CoregwFileSystem(honest, skip_instance_cache=True)
+
+
+@pytest.fixture
+def counting(counted: Counted) -> CoregwFileSystem:
+    counted.replies.clear()
+    return CoregwFileSystem(counted.url, skip_instance_cache=True)
+
+
+def relative(names: list[str], top: str) -> list[str]:
+    return sorted(name.removeprefix(top).strip("/") for name in names)
+
+
+def test_listings_are_those_of_the_folder(fs: CoregwFileSystem, root: str, folder: Path) -> None:
+    local = LocalFileSystem()
+    for path in ("", "data", "data/deep", "na me", "nothing", "data/up"):
+        ours, theirs = fs.ls(f"{root}/{path}", detail=True), local.ls(f"{folder}/{path}", detail=True)
+        files = [each for each in ours if each["size"] and "islink" not in each]
+        kinds = {each["name"].rpartition("/")[2]: (each["type"], each["size"]) for each in files}
+        assert kinds == {
+            Path(each["name"]).name: (each["type"], each["size"])
+            for each in theirs
+            if each["type"] == "file" and each["size"]
+        }
+        assert relative(fs.ls(f"coregw://{root}/{path}", detail=False), f"{root}/{path}") == relative(
+            [each["name"] for each in theirs], f"{folder}/{path}"
+        )
+    assert relative(fs.find(root), root) == relative(
+        [name for name in local.find(str(folder)) if "/up" not in name], str(folder)
+    )
+    upper = ["a.txt", "dangling", "data/b.csv", "data/large.bin", "empty", "link", "na me/ü [1].txt"]
+    assert relative(fs.find(root, maxdepth=2), root) == upper
+    assert relative(fs.glob(f"{root}/data/*.csv"), root) == ["data/b.csv"]
+    assert relative(fs.glob(f"{root}/data/**/*.csv"), root) == ["data/b.csv", "data/deep/er/x.csv"]
+    walked = {relative([at], root)[0]: (sorted(folders), sorted(files)) for at, folders, files in fs.walk(root)}
+    assert walked["data/deep"] == (["er"], [])
+    assert walked[""][1] == ["a.txt", "dangling", "empty", "link"]
+    assert fs.du(root) == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_is_known_of_a_file_comes_without_its_payload(
+    counting: CoregwFileSystem, root: str, counted: Counted
+) -> None:
+    fs = counting
+    known = fs.info(f"coregw://{root}/a.txt")
+    assert (known["type"], known["size"], known["mode"], known["mtime"]) == ("file", 5, 0o640, 1e9)
+    assert known["cid"] == coregw.payload_cid(b"first") == fs.ukey(f"{root}/a.txt")
+    assert fs.info(f"{root}/data/large.bin")["size"] == fs.size(f"{root}/data/large.bin") == len(LARGE)
+    assert fs.info(f"{root}/link")["size"] == 8
+    assert fs.info(f"{root}/data/up/ü [1].txt")["size"] == 5
+    assert fs.info(root) == {"name": root, "type": "directory", "size": 0}
+    assert fs.info(f"{root}/nothing/")["type"] == fs.info(f"{root}/data/deep")["type"] == "directory"
+    assert fs.info(f"{root}/dangling")["type"] == "link"
+    assert fs.modified(f"{root}/a.txt").timestamp() == 1e9
+    assert not [path for path in counted.paths if path.startswith("cas/ba")]
+    assert (fs.isfile(f"{root}/a.txt"), fs.isdir(f"{root}/a.txt"), fs.isdir(f"{root}/data")) == (True, False, True)
+    listed = {each["name"].rpartition("/")[2]: each for each in fs.ls(root)}
+    assert (listed["link"]["islink"], listed["link"]["destination"]) == (True, "data/b.csv")
+
+
+def test_a_size_that_is_not_recorded_is_that_of_the_verified_payload(fs: CoregwFileSystem, client: Client) -> None:
+    payload = client.put_payload(b"unrecorded")
+    root = client.create_root({"x": payload, "list": client.create_list([payload] * 3, [10] * 3)})
+    assert {each["name"]: each["size"] for each in fs.ls(root)} == {f"{root}/list": 30, f"{root}/x": None}
+    assert (fs.info(f"{root}/x")["size"], fs.info(payload)["size"], fs.cat(payload)) == (10, 10, b"unrecorded")
+
+
+def test_absence_is_proven_and_nothing_else_is_an_absence(
+    fs: CoregwFileSystem, root: str, client: Client, honest: str
+) -> None:
+    for path in ("no", "a.txt/below", "data/no", "data/up/no", "na me/ü"):
+        assert not fs.exists(f"{root}/{path}")
+        for use in (fs.info, fs.ls, fs.cat, fs.open):
+            with pytest.raises(FileNotFoundError):
+                use(f"{root}/{path}")
+    with pytest.raises(IsADirectoryError):
+        fs.open(f"{root}/data")
+    unknown = coregw.Map({"x": coregw.payload_cid(b"not held")}).root
+    with pytest.raises(OSError, match=unknown) as caught:
+        fs.exists(f"{unknown}/x")
+    assert (caught.value.errno, type(caught.value.__cause__)) == (errno.EIO, RootNotFound)
+    held = client.create_root({"x": coregw.payload_cid(b"not held")})
+    with pytest.raises(OSError, match="not held") as caught:
+        fs.get_mapper(held)["x"]  # a KeyError would mean: absent
+    assert caught.value.errno == errno.EIO
+
+    def lie(reply: Reply) -> Reply:
+        return reply.with_body(reply.body.replace(b'"targets":["', b'"targets":[null,"')) if reply.body else reply
+
+    with lying_gateway(lie, honest) as url, pytest.raises(ProofError):
+        CoregwFileSystem(url, retry_seconds=0.01).exists(f"{root}/a.txt")
+
+
+def test_nested_maps_are_folders(fs: CoregwFileSystem, client: Client, root: str) -> None:
+    outer = client.create_root({"in/side": root, "x": client.put_payload(b"x")})
+    assert fs.cat(f"{outer}/in/side/data/b.csv") == b"a,b\n3,4\n"
+    assert fs.cat_file(f"{outer}/in/side/data/up/ü [1].txt") == b"names"
+    assert [fs.info(f"{outer}/{path}")["type"] for path in ("in", "in/side", "in/side/data")] == ["directory"] * 3
+    assert f"{outer}/in/side/data/deep/er/x.csv" in fs.find(outer)
+    assert not fs.exists(f"{outer}/in/side/no")
+    assert fs.ls(f"{outer}/in", detail=False) == [f"{outer}/in/side"]
+
+
+def test_bytes_are_read_whole_in_ranges_and_as_files(
+    fs: CoregwFileSystem, root: str, counting: CoregwFileSystem, counted: Counted
+) -> None:
+    large = f"{root}/data/large.bin"
+    assert fs.cat_file(large) == LARGE
+    assert fs.cat_file(large, -10) == LARGE[-10:]
+    assert fs.cat_file(large, 100, -100) == LARGE[100:-100]
+    assert (fs.head(large, 5), fs.tail(large, 5)) == (LARGE[:5], LARGE[-5:])
+    paths = [large, f"{root}/a.txt", large, f"{root}/no", f"{root}/data/b.csv"]
+    found = counting.cat_ranges(paths[:3] + paths[4:], [10, 0, 700_000, 2], [20, 3, 700_010, None])
+    assert found == [LARGE[10:20], b"fir", LARGE[700_000:700_010], b"b\n3,4\n"]
+    assert counted.paths == ["map-proof", "read", "cas/car"]  # one look-up, one window, and all payloads at once
+    found = fs.cat_ranges(paths, 0, 2)
+    assert [type(each) for each in found] == [bytes, bytes, bytes, FileNotFoundError, bytes]
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges(paths, 0, 2, on_error="raise")
+    assert fs.cat([f"{root}/a.txt", f"{root}/empty"]) == {f"{root}/a.txt": b"first", f"{root}/empty": b""}
+    assert len(fs.cat(f"{root}/data/**", recursive=True)) == 4
+    assert fs.read_block(large, 1_000, 50) == LARGE[1_000:1_050]
+    with fs.open(large) as file:
+        file.seek(-7, io.SEEK_END)
+        assert (file.read(), file.size, file.path, file.fs) == (LARGE[-7:], len(LARGE), large, fs)
+    with fs.open(f"coregw://{root}/data/b.csv", "r") as text:
+        assert text.readline() == "a,b\n"
+
+
+def test_files_are_copied_to_disk(fs: CoregwFileSystem, root: str, folder: Path, tmp_path: Path) -> None:
+    fs.get_file(f"{root}/data/large.bin", str(tmp_path / "one"))
+    assert (tmp_path / "one").read_bytes() == LARGE
+    fs.get(f"{root}/data/", str(tmp_path / "copy/"), recursive=True)
+    assert (tmp_path / "copy" / "deep" / "er" / "x.csv").read_bytes() == b"a,b\n1,2\n"
+
+
+WRITES: list[tuple[str, tuple[Any, ...]]] = [
+    *(("open", ("x", mode)) for mode in ("wb", "ab", "xb", "r+b")),
+    *((name, ("x",)) for name in ("mkdir", "makedirs", "rmdir", "rm", "rm_file", "touch", "delete")),
+    *((name, ("x", "y")) for name in ("mv", "cp_file", "copy", "cp", "put", "put_file", "upload", "rename")),
+    *((name, ("x", b"y")) for name in ("pipe", "pipe_file", "write_bytes")),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), WRITES)
+def test_what_writes_raises(fs: CoregwFileSystem, root: str, name: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(OSError, match="read-only") as caught:
+        getattr(fs, name)(f"{root}/{arguments[0]}", *arguments[1:])
+    assert caught.value.errno == errno.EROFS
+
+
+# ----------------------------------------------------------------------------------- URLs, options, names, processes
+
+
+def test_a_url_may_have_the_gateway(honest: str, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fsspec.open(f"coregw+{honest}/{root}/a.txt") as file:
+        assert file.read() == b"first"
+    fs, path = fsspec.url_to_fs(f"coregw+{honest}/{root}/data")
+    assert (path, fs.client.base_url, fs.isdir(path)) == (f"{root}/data", honest, True)
+    with fsspec.open(f"coregw://{root}/a.txt", gateway=honest) as file:
+        assert file.read() == b"first"
+    monkeypatch.setenv("COREGW_GATEWAY", f"http://127.0.0.1:9,{honest}")
+    with fsspec.open(f"coregw://{root}/link", "r", retry_seconds=5) as text:
+        assert text.read() == "a,b\n3,4\n"
+
+
+def test_a_name_is_only_what_was_pinned(honest: str, root: str) -> None:
+    fs = fsspec.filesystem("coregw", gateway=honest, roots={"main": root})
+    assert fs.cat("coregw://main/a.txt") == b"first"
+    assert fs.ls("main/data", detail=False)[0] == "main/data/b.csv"
+    with pytest.raises(InvalidInput, match="neither a root nor"):
+        fs.exists("coregw://other/a.txt")
+    for roots in ({root: root}, {"a/b": root}, {"": root}, {"x": "no CID"}):
+        with pytest.raises(InvalidInput):
+            CoregwFileSystem(honest, roots)
+
+
+def test_options_are_checked_and_passed_on(honest: str, root: str) -> None:
+    fs = CoregwFileSystem([honest], headers={"X-Test": "1"}, basic_auth=("user", "secret"), cache_bytes=1_000)
+    assert (fs.client.cache.max_weight, fs.cat(f"{root}/a.txt")) == (1_000, b"first")
+    for options in ({"unknown": 1}, {"headers": "text"}, {"cache_bytes": "1"}, {"cache_bytes": -1}, {"proxy": "no"}):
+        with pytest.raises(InvalidInput):
+            CoregwFileSystem(honest, **options)  # type: ignore[arg-type]
+
+
+def read_in_process(fs: CoregwFileSystem, file: OpenFile, path: str) -> tuple[bytes, bytes]:
+    return fs.cat_file(path), file.read(5)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_processes_and_threads_share_a_file_system(fs: CoregwFileSystem, root: str, method: str) -> None:
+    path = f"{root}/data/large.bin"
+    with fs.open(path) as file:
+        file.seek(1_000)
+        copy, again = pickle.loads(pickle.dumps(file)), pickle.loads(pickle.dumps(fs))
+        assert (copy.read(3), copy.path, again.cat(f"{root}/a.txt")) == (LARGE[1_000:1_003], path, b"first")
+        if method in multiprocessing.get_all_start_methods():
+            with multiprocessing.get_context(method).Pool(1) as pool:
+                found = pool.apply(read_in_process, (fs, file, path))
+            assert found == (LARGE, LARGE[1_000:1_005])
+    with ThreadPoolExecutor(4) as threads:
+        starts = range(0, 1_400_000, 70_000)
+        found = list(threads.map(lambda start: fs.cat_file(path, start, start + 9), starts))
+        assert found == [LARGE[start : start + 9] for start in starts]
+
+
+def test_a_static_tree_is_a_file_system(honest: str, root: str, tmp_path: Path) -> None:
+    anyio.run(export_static, honest, root, tmp_path / "tree")
+    with python_server(tmp_path / "tree") as address:
+        fs = CoregwFileSystem(address)
+        assert fs.cat([f"{root}/a.txt", f"{root}/data/large.bin"])[f"{root}/data/large.bin"] == LARGE
+        assert fs.info(f"{root}/a.txt")["size"] == 5
+        assert not fs.exists(f"{root}/no")
+        assert pickle.loads(pickle.dumps(fs)).cat(f"{root}/link") == b"a,b\n3,4\n"
