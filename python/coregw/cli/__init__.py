@@ -15,28 +15,33 @@ from typing import NoReturn
 from click.exceptions import Exit
 
 from coregw import __version__
-from coregw.cli.framework import CommandGroup, click
+from coregw.cli.framework import CommandGroup, click, with_verbosity
 from coregw.errors import CoregwError, ProofError
 from coregw.extras import missing_extra
 
-__all__ = ["EXIT_DAMAGED", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]
+__all__ = ["EXIT_DAMAGED", "EXIT_DIFFERENT", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]
 
 EXIT_FAILURE = 1
 EXIT_NOT_PROVEN = 3
 EXIT_DAMAGED = 4
 EXIT_UNREADABLE = 5
+EXIT_DIFFERENT = 6
 
 _COMMANDS = (
     "serve",
     "add",
     "ls",
+    "tree",
+    "stat",
     "cat",
     "get",
-    "update",
     "diff",
     "resolve",
     "serve-plants",
 )
+
+_EDIT_COMMANDS = ("update", "put", "rm", "mv")
+"""The commands that change a root; their modules are in `coregw.cli.edit`."""
 
 _TRANSFER_COMMANDS = ("export", "import", "mirror")
 """The commands that copy whole roots; their modules are in `coregw.cli.transfer`."""
@@ -52,16 +57,19 @@ _CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc"
 
 _FOLDERS = {
     "coregw.cli": _COMMANDS,
+    "coregw.cli.edit": _EDIT_COMMANDS,
     "coregw.cli.trust": _TRUST_COMMANDS,
     "coregw.cli.transfer": _TRANSFER_COMMANDS,
     "coregw.cli.offline": _OFFLINE_COMMANDS,
     "coregw.cli.control": _CONTROL_COMMANDS,
 }
 
-_SERVER_COMMANDS = ("serve", "serve-plants", *_CONTROL_COMMANDS)
+_SERVICES = ("serve", "serve-plants")
+_SERVER_COMMANDS = (*_SERVICES, *_CONTROL_COMMANDS)
 
 _EPILOG = (
-    "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven; 4 damage found; 5 unreadable. "
+    "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven; 4 damage found; 5 unreadable; "
+    "6 different (diff --exit-code). "
     "COREGW_RETRY_SECONDS (60) is how long an unavailable gateway is waited for. COREGW_DEBUG=1 shows tracebacks."
 )
 
@@ -79,7 +87,9 @@ class _Commands(CommandGroup):
         module = f"{name}_" if keyword.iskeyword(name) else name
         folder = next(folder for folder, names in _FOLDERS.items() if cmd_name in names)
         command: click.Command = importlib.import_module(f"{folder}.{module}").command
-        return command
+        if cmd_name in _SERVICES:  # they have settings for that
+            return command
+        return with_verbosity(command)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -12,12 +12,14 @@ from coregw.cli.common import (
     counted,
     gateway_option,
     interruptible,
+    json_option,
     progress,
     report_skipped,
+    show_result,
     suite_option,
     survey_options,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from coregw.folders.tree import Level, Recorded
     from coregw.folders.upload_cache import UploadCache
 
-__all__ = ["command"]
+__all__ = ["command", "send"]
 
 
 @click.command("add")
@@ -33,12 +35,14 @@ __all__ = ["command"]
 @survey_options
 @attribute_options
 @suite_option
+@json_option
 @gateway_option
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @interruptible()
 def command(
     path: Path,
     suite: str,
+    as_json: bool,
     gateway: GatewayChoice,
     *,
     use_cache: bool,
@@ -57,14 +61,35 @@ def command(
     unreadable files are reported and skipped; an unreadable single FILE is an error. A name that is not UTF-8 is an
     error. Every CID and the root are computed locally and compared with the gateway's.
     """
+    from coregw.folders.tree import Recorded
+    from coregw.text import display_name
+
+    recorded = Recorded(attributes, owner, xattrs)
+    added = send(path, gateway, suite, recorded, exclude, gitignore, use_cache=use_cache)
+    report_skipped(path, added.skipped)
+    left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
+    note(f"added {counted(added.files, 'file')}, {counted(added.bytes, 'byte')}{left_out}")
+    skipped = {display_name(each.file): each.why for each in added.skipped}
+    show_result(as_json, added.root, root=added.root, files=added.files, bytes=added.bytes, skipped=skipped)
+
+
+def send(
+    path: Path,
+    gateway: GatewayChoice,
+    suite: str,
+    recorded: Recorded,
+    exclude: tuple[str, ...],
+    gitignore: bool,
+    *,
+    use_cache: bool = True,
+) -> Added:
+    """Add a folder or a file, and show the progress on stderr. Raises as `coregw.client.folders.add.add_folder`."""
     import anyio
 
     from coregw.client.folders.add import AddProgress
     from coregw.folders.survey import survey
-    from coregw.folders.tree import Recorded
     from coregw.folders.upload_cache import UploadCache
 
-    recorded = Recorded(attributes, owner, xattrs)
     found = survey(path, exclude, gitignore)
     with progress(f"adding {counted(found.files, 'file')}") as (set_total, advance):
         set_total(found.bytes)
@@ -77,11 +102,7 @@ def command(
 
         callbacks = AddProgress(advance, sending, advance)
         cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-        added = anyio.run(_add, gateway, found, suite, callbacks, cache, recorded)
-    report_skipped(path, added.skipped)
-    left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
-    click.echo(f"coregw: added {counted(added.files, 'file')}, {counted(added.bytes, 'byte')}{left_out}", err=True)
-    click.echo(added.root)
+        return anyio.run(_add, gateway, found, suite, callbacks, cache, recorded)
 
 
 async def _add(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from click.exceptions import Exit
 
-from coregw.cli.framework import click
+from coregw.cli.framework import click, is_quiet, note
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -34,10 +34,13 @@ __all__ = [
     "few_collections",
     "gateway_option",
     "interruptible",
+    "json_option",
+    "path_of",
     "printable",
     "progress",
     "report_skipped",
     "root_of",
+    "show_result",
     "suite_option",
     "survey_options",
 ]
@@ -165,6 +168,32 @@ def root_of(text: str) -> str:
     return text
 
 
+def json_option(command: F) -> F:
+    """Add the option ``--json``, as the parameter ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+
+
+def path_of(text: str) -> list[str]:
+    """Return the segments of a path that a person wrote: one slash at its end may mark a folder.
+
+    Raises:
+        InvalidInput: A segment is not valid; the message has the path.
+    """
+    from coregw.client.query import segments_of
+
+    return segments_of(text[:-1] if len(text) > 1 else text) if text.endswith("/") else segments_of(text)
+
+
+def show_result(as_json: bool, line: str | None, **members: object) -> None:
+    """Print a command's result on stdout: as one line, or as a JSON object with these members."""
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(members))
+    elif line is not None:
+        click.echo(line)
+
+
 def suite_option(command: F) -> F:
     """Add the option ``--suite NAME``."""
     return click.option(
@@ -220,7 +249,7 @@ def report_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
     if skipped and not path.is_dir():
         raise InvalidInput(f"{display_name(path)}: {skipped[0].why}")
     for each in sorted(skipped):
-        click.echo(f"coregw: skipped {display_name(each.file)}: {each.why}", err=True)
+        note(f"skipped {display_name(each.file)}: {each.why}")
 
 
 def client(gateway: GatewayChoice) -> Client:
@@ -300,7 +329,7 @@ def few_collections() -> Iterator[None]:
 @contextmanager
 def progress(label: str) -> Iterator[tuple[Callable[[int | None], None], Callable[[int], None]]]:
     """Show a progress bar of bytes on stderr, if that is a terminal. Yields ``set_total`` and ``advance``."""
-    if not sys.stderr.isatty():  # importing the bar's library takes longer than many commands
+    if is_quiet() or not sys.stderr.isatty():  # importing the bar's library takes longer than many commands
         yield lambda total: None, lambda count: None
         return
     from rich.console import Console

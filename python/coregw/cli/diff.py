@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from click.exceptions import Exit
+
+from coregw.cli import EXIT_DIFFERENT
 from coregw.cli.common import (
     GatewayChoice,
     client,
@@ -34,6 +37,7 @@ __all__ = ["command"]
 @click.argument("b", metavar="ROOT|DIR|FILE")
 @click.argument("prefix", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print each difference as a line of JSON, with its targets.")
+@click.option("--exit-code", "with_exit_code", is_flag=True, help="Exit with code 6 if there are differences.")
 @click.option(
     "--attributes",
     type=click.Choice(["all", "no-times", "exec", "none"]),
@@ -45,11 +49,13 @@ def command(
     a: str,
     b: str,
     prefix: str,
+    gateway: GatewayChoice,
+    *,
     as_json: bool,
+    with_exit_code: bool,
     attributes: Level | None,
     exclude: tuple[str, ...],
     gitignore: bool,
-    gateway: GatewayChoice,
 ) -> None:
     """List the differences between two roots, or a root and a folder, at and below PREFIX if it is given.
 
@@ -72,8 +78,12 @@ def command(
             found: Iterator[FolderDifference] = opened.diff_folders(a, other, prefix)
         else:
             found = _with_folder(opened, a, Path(b), prefix, attributes, exclude, gitignore)
+        differs = False
         for difference in found:
+            differs = True
             click.echo(show(difference))
+    if differs and with_exit_code:
+        raise Exit(EXIT_DIFFERENT)
 
 
 def _root(text: str) -> str | None:

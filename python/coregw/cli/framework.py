@@ -1,4 +1,4 @@
-"""click: with rich's help texts if help is asked for, plain otherwise.
+"""click: with rich's help texts if help is asked for, plain otherwise; and the options of every command, -q and -v.
 
 Loading rich-click takes as long as all that a short command loads besides it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-__all__ = ["CommandGroup", "click"]
+__all__ = ["CommandGroup", "click", "is_quiet", "note", "with_verbosity"]
 
 if TYPE_CHECKING or len(sys.argv) < 2 or {"-h", "--help"} & {*sys.argv}:
     import rich_click as click
@@ -16,3 +16,48 @@ if TYPE_CHECKING or len(sys.argv) < 2 or {"-h", "--help"} & {*sys.argv}:
 else:
     import click
     from click import Group as CommandGroup
+
+_QUIET = "coregw.quiet"
+
+
+def with_verbosity(command: click.Command) -> click.Command:
+    """Add the options ``-q`` and ``-v`` to a command, or to those of a group. Returns the command."""
+    for below in getattr(command, "commands", {}).values():
+        with_verbosity(below)
+    if not hasattr(command, "commands") and not any(each.name == "verbose" for each in command.params):
+        command.params += [
+            click.Option(
+                ["-q", "--quiet"],
+                is_flag=True,
+                expose_value=False,
+                callback=lambda context, _, value: context.meta.update({_QUIET: value}),
+                help="Print nothing on stderr but errors.",
+            ),
+            click.Option(
+                ["-v", "--verbose"],
+                is_flag=True,
+                expose_value=False,
+                callback=lambda _, __, value: _log_requests() if value else None,
+                help="Log each request on stderr.",
+            ),
+        ]
+    return command
+
+
+def _log_requests() -> None:
+    import logging
+
+    logging.basicConfig(format="coregw: %(message)s", level=logging.WARNING)
+    logging.getLogger("coregw").setLevel(logging.DEBUG)
+
+
+def is_quiet() -> bool:
+    """Whether the command was called with ``-q``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_QUIET))
+
+
+def note(text: str) -> None:
+    """Tell a person something on stderr, unless the command was called with ``-q``."""
+    if not is_quiet():
+        click.echo(f"coregw: {text}", err=True)

@@ -16,7 +16,7 @@ from coregw.cli.common import (
     progress,
     root_of,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +58,11 @@ def command(root: str, dest: Path, gateway: GatewayChoice, **options: bool) -> N
     with interruptible(), few_collections(), progress("getting the tree") as bar:
         done = anyio.run(_get, gateway, root_of(root), dest, options, bar)
     for each in done.skipped:
-        click.echo(f"coregw: skipped {printable(str(each.file))}: {each.why}", err=True)
+        note(f"skipped {printable(str(each.file))}: {each.why}")
     kept = f", kept {counted(done.kept, 'file')}" if done.kept else ""
     deleted = f", deleted {counted(done.deleted, 'item')}" if done.deleted else ""
     wrote = f"wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}"
-    click.echo(f"coregw: {wrote}{kept}{deleted}", err=True)
+    note(f"{wrote}{kept}{deleted}")
 
 
 async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
 from typing import IO, Final, Self
 
 __all__ = ["SpooledBody"]
@@ -21,6 +20,8 @@ class SpooledBody:
     """
 
     def __init__(self, max_memory: int, folder: Path | None = None) -> None:
+        from tempfile import SpooledTemporaryFile  # noqa: PLC0415 - loading it takes longer than a short command
+
         where = None if folder is None else str(folder)
         # Closed with this object.
         self._file: IO[bytes] = SpooledTemporaryFile(max_size=max_memory, dir=where, prefix="coregw-")  # noqa: SIM115

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coregw.cli.control.connection import data_option, find_control, json_option
+from coregw.cli.common import json_option
+from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.direct import refuse_shared
 from coregw.cli.control.display import print_result, shown_progress
 from coregw.cli.framework import click

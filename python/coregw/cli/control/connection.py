@@ -14,7 +14,7 @@ from coregw.errors import ERROR_CODES, CoregwError, Unavailable
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Control", "data_option", "find_control", "json_option", "require_control"]
+__all__ = ["Control", "data_option", "find_control", "require_control"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,11 +34,6 @@ def data_option(command: F) -> F:
         show_default=True,
         help="Folder of the store.",
     )(command)
-
-
-def json_option(command: F) -> F:
-    """Add the option ``--json``, as the parameter ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
 
 
 def find_control(data: Path) -> Control | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from click.exceptions import Exit
 
-from coregw.cli.control.connection import json_option
+from coregw.cli.common import json_option
 from coregw.cli.control.display import print_result, shown_progress
 from coregw.cli.framework import click
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
-from coregw.cli.control.connection import data_option, json_option
+from coregw.cli.common import json_option
+from coregw.cli.control.connection import data_option
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click
 from coregw.errors import CoregwError

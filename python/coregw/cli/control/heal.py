@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED
-from coregw.cli.common import counted
-from coregw.cli.control.connection import data_option, find_control, json_option
+from coregw.cli.common import counted, json_option
+from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click
 from coregw.errors import InvalidInput

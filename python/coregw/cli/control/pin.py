@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from coregw.cli.common import root_of
-from coregw.cli.control.connection import data_option, find_control, json_option
+from coregw.cli.common import json_option, root_of
+from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import print_result
 from coregw.cli.framework import click
 

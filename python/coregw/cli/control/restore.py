@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coregw.cli.control.connection import json_option
+from coregw.cli.common import json_option
 from coregw.cli.control.display import print_result, shown_progress
 from coregw.cli.framework import click
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coregw.cli.control.connection import data_option, json_option, require_control
+from coregw.cli.common import json_option
+from coregw.cli.control.connection import data_option, require_control
 from coregw.cli.control.display import print_result
 from coregw.cli.framework import click
 

@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-
 from coregw.cli.common import GatewayChoice, client, counted, gateway_option, progress, suite_option
+from coregw.cli.framework import click, note
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def command(arcs: str, form: str | None, gateway: GatewayChoice, data: Path | No
         if arcs != "-":
             set_total(Path(arcs).stat().st_size)
         _sort(arcs, sorter, lambda: file.read(_CHUNK_BYTES), advance)
-    click.echo(f"coregw: {counted(sorter.arcs, 'arc')}", err=True)
+    note(counted(sorter.arcs, "arc"))
     if offline:
         click.echo(sorter.root(suite))
     elif data is not None:

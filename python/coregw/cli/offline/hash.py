@@ -14,7 +14,7 @@ from coregw.cli.common import (
     suite_option,
     survey_options,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from coregw.folders.tree import Level
@@ -51,5 +51,5 @@ def command(
         set_total(found.bytes)
         hashed = hash_survey(found, suite, recorded, advance)
     report_skipped(path, hashed.skipped)
-    click.echo(f"coregw: hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}", err=True)
+    note(f"hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}")
     click.echo(hashed.root)

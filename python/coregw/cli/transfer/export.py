@@ -23,7 +23,7 @@ from coregw.cli.common import (
     progress,
     root_of,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from coregw.client.operations.car import ExportedCar
@@ -100,7 +100,7 @@ def _to_car(root: str, file: str, payloads: bool, gateway: GatewayChoice) -> Non
     left_out = f"; {counted(done.missing_roots, 'target')} without tree" if done.missing_roots else ""
     if payloads and done.missing_payloads:
         left_out += f"; {counted(done.missing_payloads, 'target')} without payload"
-    click.echo(f"coregw: wrote {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}{left_out}", err=True)
+    note(f"wrote {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}{left_out}")
 
 
 def _export(root: str, file: Path, payloads: bool, gateway: GatewayChoice) -> ExportedCar:
@@ -130,10 +130,10 @@ def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway
         )
         done = anyio.run(exporting, gateway.only_address, root_of(root), place)
     written = counted_all((done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.bytes, "byte"))
-    click.echo(f"coregw: wrote {written}", err=True)
+    note(f"wrote {written}")
     if done.record is not None:
         shown = f"{done.record.scope}/{done.record.name} is at revision {done.record.revision}"
-        click.echo(f"coregw: {shown}: {done.record.root}", err=True)
+        note(f"{shown}: {done.record.root}")
 
 
 def _check(place: str) -> None:
@@ -148,6 +148,6 @@ def _check(place: str) -> None:
     checked = counted_all(
         (done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.records, "published name")
     )
-    click.echo(f"coregw: checked {checked}; {counted(len(done.findings), 'finding')}", err=True)
+    note(f"checked {checked}; {counted(len(done.findings), 'finding')}")
     if done.findings:
         raise Exit(_EXIT_DAMAGED)

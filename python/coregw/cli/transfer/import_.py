@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from coregw.cli.common import GatewayChoice, client, counted, gateway_option, progress
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 __all__ = ["command"]
 
@@ -29,7 +29,7 @@ def command(file: str, gateway: GatewayChoice) -> None:
     with _opened(file) as path, client(gateway) as opened, progress("importing") as (set_total, advance):
         set_total(path.stat().st_size)
         done = opened.import_car(path, name=file, progress=advance)
-    click.echo(f"coregw: imported {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}", err=True)
+    note(f"imported {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}")
     for root in done.roots:
         click.echo(root)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import client_settings, counted_all, interruptible, printable, progress
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,13 +109,13 @@ async def _name(
         except Unavailable as error:
             if interval is None:
                 raise
-            click.echo(f"coregw: {printable(error.message)}; trying again", err=True)
+            note(f"{printable(error.message)}; trying again")
         else:
             if done.record.root != last:
                 last = done.record.root
                 _report(done.mirrored)
                 if done.published is not None:
-                    click.echo(f"coregw: {path} is at revision {done.published.revision}", err=True)
+                    note(f"{path} is at revision {done.published.revision}")
         if interval is None:
             return
         await anyio.sleep(interval)
@@ -124,5 +124,5 @@ async def _name(
 def _report(done: Mirrored) -> None:
     copied = counted_all((done.roots, "root"), (done.arcs, "arc"), (done.payloads, "payload"), (done.received, "byte"))
     since = "" if done.base is None else f", since {done.base}"
-    click.echo(f"coregw: copied {copied}{since}", err=True)
+    note(f"copied {copied}{since}")
     click.echo(done.root)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coregw.cli.common import GatewayChoice, client_settings, printable
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -46,5 +46,5 @@ def publishing_client(gateway: GatewayChoice) -> Client:
 def show_record(record: PublishedRecord) -> None:
     """Print the root, and on stderr as what it is published."""
     frozen = ", frozen" if record.frozen else ""
-    click.echo(f"coregw: {record.scope}/{record.name} is at revision {record.revision}{frozen}", err=True)
+    note(f"{record.scope}/{record.name} is at revision {record.revision}{frozen}")
     click.echo(printable(record.root))

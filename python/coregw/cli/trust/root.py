@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, gateway_option, printable
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def list_(as_json: bool) -> None:
     for name, each in names.items():
         follows = "" if each.follows is None else f"  follows {each.follows.scope}/{each.follows.name}"
         click.echo(f"{name}  {each.root}{follows}")
-    click.echo(f"coregw: {store.path}", err=True)
+    note(f"{store.path}")
 
 
 @command.command("history")
@@ -131,7 +131,7 @@ def _look_up(followed: Followed, gateway: GatewayChoice, token: str | None, *, f
 def _show(name: str, trusted: TrustedName) -> None:
     newest = trusted.history[-1]
     revision = "" if newest.revision is None else f" (revision {newest.revision})"
-    click.echo(f"coregw: {name} stands for this root{revision}", err=True)
+    note(f"{name} stands for this root{revision}")
     click.echo(newest.root)
 
 

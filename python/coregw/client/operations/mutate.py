@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from coregw import _core
 from coregw.client.exchange import Answer, Call, decode
-from coregw.client.operations.lookup import value
+from coregw.client.operations.paths import prove_keys
 from coregw.client.operations.steps import Steps, check_same_cid, in_context
 from coregw.client.query import CidLike, PathLike, encode, map_proof, segments_of
 from coregw.client.settings import ClientSettings
@@ -97,7 +97,7 @@ def update(
 ) -> Steps[str]:
     """Bind and remove paths of one map, whatever their current targets, and return the proven new root.
 
-    Costs one map proof per path, for its current target, and one mutation.
+    Costs a multiproof of the current targets, a request for each 1,000 paths or so, and one mutation.
 
     Args:
         settings: The client's settings.
@@ -122,11 +122,10 @@ def update(
             raise InvalidInput(f"{text}: named twice", code="invalid_path")
         wanted[text] = target
     changes = []
-    for path, target in wanted.items():
-        query = map_proof(root, path)
-        current = yield from value(settings, query)
+    held = yield from prove_keys(settings, root, wanted)
+    for (path, target), current in zip(wanted.items(), held, strict=True):
         if current is None and target is None:
-            raise PathNotFound(f"{query.what}: proven absent, so it can't be removed")
+            raise PathNotFound(f"{map_proof(root, path).what}: proven absent, so it can't be removed")
         if current != target:
             changes.append(Change(path=path, before=_endpoint(current), after=_endpoint(target)))
     if not changes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, root_of
+from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, root_of, show_result
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -17,8 +17,11 @@ __all__ = ["command"]
 @click.argument("root")
 @click.option("--set", "new", type=(str, str), multiple=True, metavar="PATH CID", help="Bind PATH to CID; repeatable.")
 @click.option("--remove", "removed", multiple=True, metavar="PATH", help="Remove PATH; repeatable.")
+@json_option
 @gateway_option
-def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...], gateway: GatewayChoice) -> None:
+def command(
+    root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...], as_json: bool, gateway: GatewayChoice
+) -> None:
     """Change the map with the root ROOT, and print the new root, which is derived locally from the changes.
 
     Either all changes are made or none. ROOT itself is unchanged and stays readable. CID may be a payload, a list or a
@@ -34,21 +37,19 @@ def command(root: str, new: tuple[tuple[str, str], ...], removed: tuple[str, ...
         raise InvalidInput(f"{twice}: named twice", code="invalid_path")
     with client(gateway) as opened:
         changed = opened.update(root_of(root), dict(new), removed)
-        click.echo(_without_records(opened, changed, [*paths, *removed]))
+        changed = _without_records(opened, changed, [*paths, *removed])
+    show_result(as_json, changed, root=changed)
 
 
 def _without_records(opened: Client, root: str, paths: list[str]) -> str:
     """Return the root of a folder without the attributes of these paths: they describe what was there before."""
-    from coregw._core import Cid, Map
+    from coregw._core import Cid
+    from coregw.client.folders.edit import change_folder
+    from coregw.client.query import segments_of
     from coregw.folders.attributes import ATTRIBUTES_PATH
 
     reserved = "/".join(ATTRIBUTES_PATH)
     (attributes,) = opened.prove_keys(root, [reserved])
     if attributes is None or Cid(attributes).kind != "map" or reserved in paths:
         return root
-    records = opened.prove_keys(attributes, paths)
-    stale = [path for path, record in zip(paths, records, strict=True) if record is not None]
-    remaining = opened.update(attributes, {}, stale)
-    if remaining == Map({}, Cid(attributes).suite or "sha2-256").root:
-        return opened.update(root, {}, [reserved])
-    return opened.update(root, {reserved: remaining})
+    return change_folder(opened, root, {}, dict.fromkeys(tuple(segments_of(path)) for path in paths))

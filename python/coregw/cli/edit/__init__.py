@@ -1,0 +1,1 @@
+"""The commands that change a root, and print the new one."""

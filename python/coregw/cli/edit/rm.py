@@ -1,0 +1,27 @@
+"""``coregw rm``: remove files and folders of a root."""
+
+from __future__ import annotations
+
+from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, path_of, root_of, show_result
+from coregw.cli.framework import click
+
+__all__ = ["command"]
+
+
+@click.command("rm", short_help="Remove files and folders of a root.")
+@click.argument("root")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("-r", "--recursive", is_flag=True, help="Remove folders with all that is in them.")
+@json_option
+@gateway_option
+def command(root: str, paths: tuple[str, ...], recursive: bool, as_json: bool, gateway: GatewayChoice) -> None:
+    """Remove files, links and folders of the folder with the root ROOT, and print the new root.
+
+    Either all are removed or none. ROOT itself is unchanged and stays readable; what only it leads to is kept until it
+    is collected as garbage.
+    """
+    from coregw.client.folders.edit import remove_paths
+
+    with client(gateway) as opened:
+        changed = remove_paths(opened, root_of(root), [path_of(path) for path in paths], recursive=recursive)
+    show_result(as_json, changed, root=changed)
