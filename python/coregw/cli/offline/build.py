@@ -8,7 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, counted, gateway_option, progress, suite_option
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    counted,
+    gateway_option,
+    json_option,
+    progress,
+    show_result,
+    suite_option,
+)
 from coregw.cli.framework import click, note
 from coregw.errors import InvalidInput
 
@@ -37,7 +46,16 @@ _CHUNK_BYTES = 1 << 20
 )
 @click.option("--offline", is_flag=True, help="Only print the root: nothing is sent or stored.")
 @suite_option
-def command(arcs: str, form: str | None, gateway: GatewayChoice, data: Path | None, offline: bool, suite: str) -> None:
+@json_option
+def command(
+    arcs: str,
+    form: str | None,
+    gateway: GatewayChoice,
+    data: Path | None,
+    offline: bool,
+    suite: str,
+    as_json: bool,
+) -> None:
     """Make a map of the arcs in the file ARCS, in any order and of any number, and print its root. "-" is stdin.
 
     Each line is a JSON array ["path", "CID"] (ndjson), or a path, a tab and a CID (tsv). The arcs are sorted here, in
@@ -57,14 +75,15 @@ def command(arcs: str, form: str | None, gateway: GatewayChoice, data: Path | No
         _sort(arcs, sorter, lambda: file.read(_CHUNK_BYTES), advance)
     note(counted(sorter.arcs, "arc"))
     if offline:
-        click.echo(sorter.root(suite))
+        root = sorter.root(suite)
     elif data is not None:
         from coregw.building import store_sorted
 
-        click.echo(store_sorted(sorter, data, suite))
+        root = store_sorted(sorter, data, suite)
     else:
         with client(gateway) as opened:
-            click.echo(opened.build_sorted(sorter, suite))
+            root = opened.build_sorted(sorter, suite)
+    show_result(as_json, root, root=root, arcs=sorter.arcs)
 
 
 def _sort(name: str, sorter: ArcSorter, read: Callable[[], bytes | None], advance: Callable[[int], None]) -> None:

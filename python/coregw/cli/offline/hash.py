@@ -9,8 +9,10 @@ from coregw.cli.common import (
     attribute_options,
     counted,
     interruptible,
+    json_option,
     progress,
     report_skipped,
+    show_result,
     suite_option,
     survey_options,
 )
@@ -27,6 +29,7 @@ __all__ = ["command"]
 @survey_options
 @attribute_options
 @suite_option
+@json_option
 @interruptible()
 def command(
     path: Path,
@@ -36,6 +39,7 @@ def command(
     xattrs: bool,
     exclude: tuple[str, ...],
     gitignore: bool,
+    as_json: bool,
 ) -> None:
     """Print the root that `coregw add` gives a folder or a file, computed offline on all cores.
 
@@ -44,6 +48,7 @@ def command(
     """
     from coregw.folders.survey import survey
     from coregw.folders.tree import Recorded, hash_survey
+    from coregw.text import display_name
 
     recorded = Recorded(attributes, owner, xattrs)
     found = survey(path, exclude, gitignore)
@@ -52,4 +57,5 @@ def command(
         hashed = hash_survey(found, suite, recorded, advance)
     report_skipped(path, hashed.skipped)
     note(f"hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}")
-    click.echo(hashed.root)
+    skipped = {display_name(each.file): each.why for each in hashed.skipped}
+    show_result(as_json, hashed.root, root=hashed.root, files=hashed.files, bytes=hashed.bytes, skipped=skipped)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from coregw.cli.common import interruptible, printable, root_of, survey_options
+import msgspec
+
+from coregw.cli.common import interruptible, json_option, printable, root_of, show_result, survey_options
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
     from coregw._core import ReadOutcome, Scan
+    from coregw.client.query import Query
     from coregw.folders.tree import Level
 
 __all__ = ["command"]
@@ -34,6 +37,7 @@ _COMPARED = {
 @click.option("--owner", is_flag=True, help="ROOT records the numbers of owner and group, too.")
 @click.option("--xattrs", is_flag=True, help="ROOT records extended attributes, too.")
 @survey_options
+@json_option
 @interruptible()
 def command(
     arguments: tuple[str, ...],
@@ -42,6 +46,7 @@ def command(
     xattrs: bool,
     exclude: tuple[str, ...],
     gitignore: bool,
+    as_json: bool,
 ) -> None:
     """Verify offline that a folder is the one that a root names, or that a saved result is proven.
 
@@ -66,24 +71,26 @@ def command(
             exclude=exclude,
             gitignore=gitignore,
         )
-        click.echo(f"verified: {printable(arguments[1])} ({_COMPARED[level]})")
+        line = f"verified: {printable(arguments[1])} ({_COMPARED[level]})"
+        show_result(as_json, line, root=root_of(arguments[0]), path=arguments[1], attributes=level)
         return
     if len(arguments) > 2:
         raise click.UsageError("verify takes ROOT and DIR, or one FILE")
-    _verify_file(Path(arguments[0]))
+    _verify_file(Path(arguments[0]), as_json)
 
 
-def _verify_file(file: Path) -> None:
+def _verify_file(file: Path, as_json: bool) -> None:
     """Verify a saved request and result, and print what is proven."""
     from coregw.errors import InvalidInput, ProofError
 
     try:
-        lines = _verified(_read(file))
+        query, value = _verified(_read(file))
     except InvalidInput as error:
         raise ProofError(f"{file}: {error.message}", check="document") from None
     except ProofError as error:
         raise ProofError(f"{file}: {error.message.removeprefix('not proven: ')}", check=error.check) from None
-    click.echo("\n".join(lines))
+    lines = "\n".join([f"proven: {query.what}", *_described(value)])
+    show_result(as_json, lines, request=msgspec.Raw(query.request), proven=_plain(value))
 
 
 def _read(file: Path) -> bytes:
@@ -96,15 +103,19 @@ def _read(file: Path) -> bytes:
     return document
 
 
-def _verified(document: bytes) -> list[str]:
-    """Verify the document, and describe what it proves, in lines."""
+def _verified(document: bytes) -> tuple[Query[Any], str | ReadOutcome | Scan | None]:
+    """Verify the document. Returns its request and what is proven."""
     from coregw import messages
     from coregw.client.query import SavedProof, saved_query
 
     saved = messages.decode(document, SavedProof)
     query = saved_query(bytes(saved.request))
-    value = query.verify(query.request, bytes(saved.result))
-    return [f"proven: {query.what}", *_described(value)]
+    return query, query.verify(query.request, bytes(saved.result))
+
+
+def _plain(value: str | ReadOutcome | Scan | None) -> object:
+    """Return a proven value as JSON has it: a CID, null for absence, or an object."""
+    return dict(zip(value._fields, value, strict=True)) if isinstance(value, tuple) else value
 
 
 def _described(value: str | ReadOutcome | Scan | None) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import msgspec
 from click.exceptions import Exit
 
 from coregw.cli.common import (
@@ -19,9 +20,11 @@ from coregw.cli.common import (
     counted_all,
     gateway_option,
     interruptible,
+    json_option,
     printable,
     progress,
     root_of,
+    show_result,
 )
 from coregw.cli.framework import click, note
 
@@ -42,17 +45,20 @@ _EXIT_DAMAGED = 4
 @click.option("--no-payloads", is_flag=True, help="With --static: leave the payloads out.")
 @click.option("--publish", metavar="SCOPE/NAME", help="With --static: publish ROOT under this name in the static tree.")
 @click.option("--check", is_flag=True, help="With --static and no ROOT: check the static tree in DEST.")
+@json_option
 @gateway_option
 @interruptible()
 def command(
     root: str | None,
     file: str | None,
+    gateway: GatewayChoice,
+    *,
     payloads: bool,
     place: str | None,
     no_payloads: bool,
     publish: str | None,
     check: bool,
-    gateway: GatewayChoice,
+    as_json: bool,
 ) -> None:
     """Write the tree of ROOT, and of the roots nested in it, to the new CARv1 file FILE.
 
@@ -72,20 +78,22 @@ def command(
             raise click.UsageError("--no-payloads, --publish and --check need --static DEST")
         if root is None or file is None:
             raise click.UsageError("give a ROOT and a FILE, or a ROOT and --static DEST")
-        _to_car(root_of(root), file, payloads, gateway)
+        _to_car(root_of(root), file, payloads, gateway, as_json)
     elif file is not None or payloads:
         raise click.UsageError("with --static DEST, there is no FILE, and payloads are written unless --no-payloads")
     elif check:
         if root is not None or no_payloads or publish is not None:
             raise click.UsageError("--check takes only --static DEST")
-        _check(place)
+        _check(place, as_json)
     elif root is None:
         raise click.UsageError("give a ROOT, or --check")
     else:
-        _to_tree(root, place, not no_payloads, publish, gateway)
+        _to_tree(root, place, not no_payloads, publish, gateway, as_json)
 
 
-def _to_car(root: str, file: str, payloads: bool, gateway: GatewayChoice) -> None:
+def _to_car(root: str, file: str, payloads: bool, gateway: GatewayChoice, as_json: bool) -> None:
+    if as_json and file == "-":
+        raise click.UsageError("stdout has the CAR: give a FILE with --json")
     if file != "-":
         done = _export(root, Path(file), payloads, gateway)
     elif sys.stdout.isatty():
@@ -101,6 +109,7 @@ def _to_car(root: str, file: str, payloads: bool, gateway: GatewayChoice) -> Non
     if payloads and done.missing_payloads:
         left_out += f"; {counted(done.missing_payloads, 'target')} without payload"
     note(f"wrote {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}{left_out}")
+    show_result(as_json, None, **msgspec.to_builtins(done))
 
 
 def _export(root: str, file: Path, payloads: bool, gateway: GatewayChoice) -> ExportedCar:
@@ -108,7 +117,7 @@ def _export(root: str, file: Path, payloads: bool, gateway: GatewayChoice) -> Ex
         return opened.export_car(root, file, payloads=payloads, progress=advance)
 
 
-def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway: GatewayChoice) -> None:
+def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway: GatewayChoice, as_json: bool) -> None:
     import anyio
 
     from coregw.client.static.export import export_static
@@ -134,17 +143,17 @@ def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway
     if done.record is not None:
         shown = f"{done.record.scope}/{done.record.name} is at revision {done.record.revision}"
         note(f"{shown}: {done.record.root}")
+    show_result(as_json, None, **msgspec.to_builtins(done))
 
 
-def _check(place: str) -> None:
+def _check(place: str, as_json: bool) -> None:
     import anyio
 
     from coregw.client.static.check import check_static
 
     with progress("checking") as (_, advance):
         done: CheckedTree = anyio.run(check_static, place, advance)
-    for finding in done.findings:
-        click.echo(printable(finding))
+    show_result(as_json, "\n".join(map(printable, done.findings)) or None, **msgspec.to_builtins(done))
     checked = counted_all(
         (done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.records, "published name")
     )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from coregw.cli.common import GatewayChoice, client, counted, gateway_option, progress
+from coregw.cli.common import GatewayChoice, client, counted, gateway_option, json_option, progress, show_result
 from coregw.cli.framework import click, note
 
 __all__ = ["command"]
@@ -17,8 +17,9 @@ __all__ = ["command"]
 
 @click.command("import", short_help="Send a CAR file to the gateway; print its roots.")
 @click.argument("file", type=click.Path(allow_dash=True))
+@json_option
 @gateway_option
-def command(file: str, gateway: GatewayChoice) -> None:
+def command(file: str, as_json: bool, gateway: GatewayChoice) -> None:
     """Send the CAR file FILE to the gateway, and print the roots that its header names. "-" is stdin.
 
     The gateway imports all of it or nothing: every block must have its CID's hash, and every tree must be complete. The
@@ -30,8 +31,7 @@ def command(file: str, gateway: GatewayChoice) -> None:
         set_total(path.stat().st_size)
         done = opened.import_car(path, name=file, progress=advance)
     note(f"imported {counted(done.blocks, 'block')}, {counted(done.bytes, 'byte')}")
-    for root in done.roots:
-        click.echo(root)
+    show_result(as_json, "\n".join(done.roots) or None, roots=done.roots, blocks=done.blocks, bytes=done.bytes)
 
 
 @contextmanager

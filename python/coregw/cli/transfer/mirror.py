@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import client_settings, counted_all, interruptible, printable, progress
+import msgspec
+
+from coregw.cli.common import client_settings, counted_all, interruptible, json_option, printable, progress, show_result
 from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ __all__ = ["command"]
 @click.option("--interval", metavar="SECONDS", type=click.FloatRange(0.1), default=10.0, show_default=True)
 @click.option("--from-token", envvar="COREGW_FROM_TOKEN", show_envvar=True, help="Token that reads names at --from.")
 @click.option("--token", envvar="COREGW_TO_TOKEN", show_envvar=True, help="Token that publishes the name at --to.")
+@json_option
 @interruptible()
 def command(  # noqa: PLR0917 - click passes options by name
     root: str,
@@ -44,6 +47,7 @@ def command(  # noqa: PLR0917 - click passes options by name
     interval: float,
     from_token: str | None,
     token: str | None,
+    as_json: bool,
 ) -> None:
     """Copy ROOT, and everything below it, from one gateway to another; or the root that is published as SCOPE/NAME.
 
@@ -72,11 +76,11 @@ def command(  # noqa: PLR0917 - click passes options by name
         settings, trust = client_settings(), TrustStore()
         async with AsyncClient(source, settings, trust=trust) as a, AsyncClient(destination, settings) as b:
             if "/" in root:
-                await _name(a, b, root, (from_token, token), not no_payloads, interval if follow else None)
+                await _name(a, b, root, (from_token, token), not no_payloads, interval if follow else None, as_json)
                 return
             with progress("copying") as (_, advance):
                 done = await a.mirror(root, b, bases=bases, payloads=not no_payloads, progress=advance)
-            _report(done)
+            _report(done, as_json)
 
     anyio.run(run)
 
@@ -88,6 +92,7 @@ async def _name(
     tokens: tuple[str | None, str | None],
     payloads: bool,
     interval: float | None,
+    as_json: bool,
 ) -> None:
     """Copy what is published under a name; with an interval, again and again, whatever is unavailable meanwhile."""
     import anyio
@@ -113,7 +118,7 @@ async def _name(
         else:
             if done.record.root != last:
                 last = done.record.root
-                _report(done.mirrored)
+                _report(done.mirrored, as_json)
                 if done.published is not None:
                     note(f"{path} is at revision {done.published.revision}")
         if interval is None:
@@ -121,8 +126,8 @@ async def _name(
         await anyio.sleep(interval)
 
 
-def _report(done: Mirrored) -> None:
+def _report(done: Mirrored, as_json: bool) -> None:
     copied = counted_all((done.roots, "root"), (done.arcs, "arc"), (done.payloads, "payload"), (done.received, "byte"))
     since = "" if done.base is None else f", since {done.base}"
     note(f"copied {copied}{since}")
-    click.echo(done.root)
+    show_result(as_json, done.root, **msgspec.to_builtins(done))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coregw.cli.common import GatewayChoice, client_settings, printable
+import msgspec
+
+from coregw.cli.common import GatewayChoice, client_settings, printable, show_result
 from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ def publishing_client(gateway: GatewayChoice) -> Client:
     return Client(gateway.addresses, client_settings(), gateway.connection(), trust=TrustStore())
 
 
-def show_record(record: PublishedRecord) -> None:
-    """Print the root, and on stderr as what it is published."""
+def show_record(record: PublishedRecord, as_json: bool) -> None:
+    """Print the root, and on stderr as what it is published; or the record as JSON."""
     frozen = ", frozen" if record.frozen else ""
     note(f"{record.scope}/{record.name} is at revision {record.revision}{frozen}")
-    click.echo(printable(record.root))
+    show_result(as_json, printable(record.root), **msgspec.to_builtins(record))
