@@ -52,7 +52,7 @@ _OFFLINE_COMMANDS = ("hash", "verify", "build", "bench")
 _TRUST_COMMANDS = ("root", "publish", "freeze")
 """The commands about names; their modules are in `coregw.cli.trust`."""
 
-_CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc", "pin")
+_CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc", "pin", "doctor")
 """The commands of an operator, on the machine of the gateway; their modules are in `coregw.cli.control`."""
 
 _FOLDERS = {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coregw.gateway.server import Service
     from coregw.gateway.settings import Settings
 
-__all__ = ["chosen_settings", "command", "run_service", "server_options"]
+__all__ = ["chosen_settings", "command", "run_service", "server_options", "settings_class"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,6 +60,13 @@ def server_options(command: F) -> F:
     return command
 
 
+def settings_class() -> type[Settings]:
+    """Return the settings of all services that commands start."""
+    from coregw.plants.settings import PlantSettings
+
+    return PlantSettings
+
+
 def chosen_settings(
     *, config: Path | None, assignments: tuple[str, ...], show_settings: bool, **short: object
 ) -> Settings:
@@ -72,8 +79,8 @@ def chosen_settings(
         short: Settings that have options of their own, by name; None if the option is not given.
     """
     from coregw.gateway.settings import CONFIG_VARIABLE
-    from coregw.plants.settings import PlantSettings as Settings
 
+    Settings = settings_class()  # noqa: N806 - a class
     known = {variable for variable, _, _ in Settings.describe()}
     for text in assignments:
         name, equals, value = text.partition("=")

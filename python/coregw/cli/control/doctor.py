@@ -1,0 +1,167 @@
+"""``coregw doctor``: find out why something does not work on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from difflib import get_close_matches
+from time import perf_counter
+from typing import NamedTuple
+
+from click.exceptions import Exit
+
+from coregw.cli.common import GatewayChoice, client_settings, gateway_option, json_option, printable
+from coregw.cli.framework import click
+from coregw.cli.serve import settings_class
+from coregw.errors import CoregwError
+
+__all__ = ["command", "known_variables"]
+
+_EXTRAS = {
+    "client": ("msgspec", "pycurl", "anyio"),
+    "cli": ("rich", "rich_click"),
+    "server": ("litestar", "rocksdict", "uvicorn"),
+    "postgres": ("asyncpg",),
+    "s3": ("obstore",),
+    "otel": ("opentelemetry",),
+}
+_OTHER_VARIABLES = (
+    *("COREGW_GATEWAY", "COREGW_RETRY_SECONDS", "COREGW_DEBUG", "COREGW_CONFIG", "COREGW_TRUST"),
+    *("COREGW_ADMIN_TOKEN", "COREGW_FROM_TOKEN", "COREGW_TO_TOKEN", "COREGW_SOURCE_TOKEN"),
+)
+"""Variables that are neither settings of a gateway nor of connections."""
+
+_MIN_FILES = 1024
+
+
+class Finding(NamedTuple):
+    """What one check says.
+
+    Attributes:
+        check: What was looked at.
+        state: ``ok``, ``warning`` or ``error``.
+        about: What was found, and what to do if it is not well.
+    """
+
+    check: str
+    state: str
+    about: str
+
+
+@click.command("doctor", short_help="Check the installation, the settings and the gateway.")
+@json_option
+@gateway_option
+def command(as_json: bool, gateway: GatewayChoice) -> None:
+    """Check this installation, its environment variables, the user's files, and whether the gateway answers.
+
+    Nothing is changed or stored. The exit code is 1 if something does not work; a warning alone is none.
+    """
+    import msgspec
+
+    findings: list[Finding] = []
+    for check in (_installation, _variables, _files, _limits):
+        findings += check()
+    findings += _gateway(gateway)
+    if as_json:
+        click.echo(msgspec.json.encode([each._asdict() for each in findings]))
+    else:
+        for each in findings:
+            click.echo(f"{each.state:<7}  {each.check:<13}  {each.about}")
+    if any(each.state == "error" for each in findings):
+        raise Exit(1)
+
+
+def _installation() -> Iterator[Finding]:
+    from importlib.util import find_spec
+
+    import coregw
+    from coregw import _core
+
+    version = f"coregw {coregw.__version__}, Python {sys.version.split()[0]}, {sys.platform}"
+    if _core.__version__ != coregw.__version__:
+        yield Finding("installation", "error", f"{version}: the extension is {_core.__version__}: install it again")
+    else:
+        yield Finding("installation", "ok", version)
+    missing = [extra for extra, needed in _EXTRAS.items() if any(find_spec(name) is None for name in needed)]
+    present = [extra for extra in _EXTRAS if extra not in missing]
+    about = f"installed: {', '.join(present)}"
+    if missing:
+        about += f"; not installed: {', '.join(missing)}"
+    yield Finding("extras", "ok", about)
+
+
+def _variables() -> Iterator[Finding]:
+    """Find variables that nothing reads, which most often are misspelt."""
+    known = known_variables()
+    unknown = [name for name in os.environ if name.startswith("COREGW_") and name not in known]
+    for name in sorted(unknown):
+        similar = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        yield Finding("variables", "warning", f"nothing reads {printable(name)}{hint}")
+    if not unknown:
+        used = sum(1 for name in os.environ if name in known)
+        yield Finding("variables", "ok", f"{used} set, all of them known")
+    try:
+        settings_class().load()
+    except ModuleNotFoundError:  # without the extra "server"
+        return
+    except CoregwError as error:
+        yield Finding("settings", "error", printable(error.message))
+
+
+def known_variables() -> set[str]:
+    """Return the names of all variables that this package reads."""
+    from coregw.client.connection import ENVIRONMENT
+
+    known = {*ENVIRONMENT.values(), *_OTHER_VARIABLES}
+    try:
+        return known | {variable for variable, _, _ in settings_class().describe()}
+    except ModuleNotFoundError:  # without the extra "server"
+        return known
+
+
+def _files() -> Iterator[Finding]:
+    """Check the files of the user: the trust store, and the caches of `add` and `get`."""
+    from coregw.trust.store import TrustStore
+
+    try:
+        store = TrustStore()
+        count = len(store.names())
+        yield Finding("trust store", "ok", f"{count:,} names in {store.path}")
+    except (CoregwError, OSError) as error:
+        yield Finding("trust store", "error", printable(str(error)))
+
+
+def _limits() -> Iterator[Finding]:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    state = "ok" if hard == resource.RLIM_INFINITY or hard >= _MIN_FILES else "warning"
+    yield Finding("open files", state, f"{soft:,} allowed, {hard:,} at most (ulimit -n)")
+
+
+def _gateway(gateway: GatewayChoice) -> Iterator[Finding]:
+    """Ask each gateway of the command for a payload: whether it holds it does not matter."""
+    import dataclasses
+
+    from coregw import payload_cid
+    from coregw.client import Client
+    from coregw.client.transport.address import Address
+    from coregw.errors import PayloadNotFound
+
+    settings = dataclasses.replace(client_settings(), attempts=1)
+    for address in gateway.addresses:
+        try:
+            shown = Address.parse(address).shown
+            start = perf_counter()
+            with Client(address, settings, gateway.connection()) as opened, suppress(PayloadNotFound):
+                opened.get_payload(payload_cid(b"coregw doctor"))
+            yield Finding("gateway", "ok", f"{shown} answers in {1000 * (perf_counter() - start):.0f} ms")
+        except CoregwError as error:
+            hint = "start one with coregw serve, or name one with --gateway"
+            why = error.message.partition(": ")[2] or error.message  # without what was asked for
+            yield Finding("gateway", "error", f"{printable(why)}: {hint}")
