@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from click import Context
 
-import coregw
+import coregw.cli
+from coregw.cli import cli
 from coregw.errors import ERROR_CODES
 from coregw.plants.settings import PlantSettings
 
@@ -71,6 +76,25 @@ def anchors(page: Path) -> set[str]:
     """The anchors that a page's headings get when it is rendered."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_page_of_commands_compares_each_of_them() -> None:
+    page = read("docs/commands.md")
+    table = page[page.index("| coregw | git |") :]
+    compared = {
+        name for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in re.findall(r"`([a-z-]+)", row)
+    }
+    assert compared == {*cli.list_commands(Context(cli))}
+    codes = {int(code) for code in re.findall(r"^\| ([0-9]) \|", page, re.MULTILINE)}
+    assert codes == {0, 2} | {value for name, value in vars(coregw.cli).items() if name.startswith("EXIT_")}
+
+
+def test_completion_works_as_documented() -> None:
+    [variable] = {*re.findall(r"(\w+)=bash_source", read("docs/commands.md"))}
+    environment = {**os.environ, variable: "bash_complete", "COMP_WORDS": "coregw st", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "from coregw.cli import main; main()"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["plain,stat", "plain,status"]
 
 
 def test_decision_index_lists_every_page_with_its_title() -> None:
