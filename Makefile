@@ -155,13 +155,25 @@ js/node_modules/.package-lock.json: js/package-lock.json
 
 .PHONY: js
 js: install js/node_modules/.package-lock.json ## check, build and test the verifier in TypeScript, and compare it with the one in Rust (needs npm)
-	cd js && npm run --silent check && npm test --silent
+	cd js && npm run --silent check && npm test --silent && node build.js check-explorer
 	COREGW_TEST_JS=required $(BIN)/python -m pytest tests/js $(ARGS)
 
 .PHONY: js-fuzz
 js-fuzz: install js/node_modules/.package-lock.json ## compare the verifiers in TypeScript and Rust for a minute (ARGS='--seconds 600 --seed 7')
 	cd js && node build.js test
 	$(BIN)/python tests/js/differential.py $(ARGS)
+
+.PHONY: explorer
+explorer: js/node_modules/.package-lock.json ## build the page at / from js/explorer into the gateway's package (needs npm)
+	cd js && node build.js explorer
+
+CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+.PHONY: test-explorer
+test-explorer: install js/node_modules/.package-lock.json ## use the explorer in headless Chromium; screenshots are in target/explorer (needs npm; CHROMIUM=…)
+	@[ -n "$(CHROMIUM)" ] || { echo "Chromium was not found: apt-get install chromium, or make CHROMIUM=/path/to/it" >&2; exit 1; }
+	cd js && node build.js check-explorer && node build.js test
+	COREGW_TEST_BROWSER="$(CHROMIUM)" $(BIN)/python -m pytest tests/js/test_explorer.py $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

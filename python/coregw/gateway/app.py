@@ -94,6 +94,7 @@ def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Disp
         route_handlers=[
             *(handler for group in (resolve, ipfs, roots, diff, cars, health, openapi) for handler in group.handlers),
             *docs.page_handlers("/docs"),
+            *docs.explorer_handlers(),
             *([] if admin_token is None else [admin_router()]),
         ],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},

@@ -88,6 +88,16 @@ class Health(Message, frozen=True, kw_only=True):
     protocol: str = PROTOCOL_VERSION
 
 
+class Service(Message, frozen=True, kw_only=True):
+    """The answer to ``GET /`` for clients that accept JSON only: what this is, and where its description is."""
+
+    service: Literal["coregw"] = "coregw"
+    version: str
+    protocol: str = PROTOCOL_VERSION
+    openapi: str = "openapi.json"
+    documentation: str = "docs"
+
+
 class Readiness(Message, frozen=True, kw_only=True):
     """The answer to ``GET /readyz``."""
 

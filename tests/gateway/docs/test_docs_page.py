@@ -80,3 +80,36 @@ def test_trailing_slash_redirects_to_the_page(client: httpx2.Client, page: httpx
     moved = client.get("/docs/")
     assert moved.status_code == 308
     assert urljoin(str(moved.url), moved.headers["location"]) == str(page.url)
+
+
+def test_explorer_loads_only_its_own_files(client: httpx2.Client) -> None:
+    page = client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; ")
+    for forbidden in ("unsafe", "http:", "https:", "*"):
+        assert forbidden not in policy
+    assert not re.search(r"<style|<script>| on\w+=| style=", page.text)
+    referred = [each for each in re.findall(r'(?:src|href)="([^"#]+)"', page.text) if not each.startswith("data:")]
+    assert sorted(referred) == ["explorer-style.css", "explorer.js"]
+    for each in referred:
+        answer = client.get(f"/{each}")
+        assert answer.status_code == 200
+        assert answer.headers["content-security-policy"] == policy
+        assert client.get(f"/{each}", headers={"if-none-match": answer.headers["etag"]}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [("application/json", "application/json"), ("text/html, application/json", "text/html"), (None, "text/html")],
+)
+def test_explorer_answers_json_clients_in_json(client: httpx2.Client, accept: str | None, kind: str) -> None:
+    answer = client.get("/", headers={} if accept is None else {"accept": accept})
+    assert answer.headers["content-type"].split(";")[0] == kind
+    assert answer.headers["vary"] == "Accept"
+    if accept == "application/json":
+        said = answer.json()
+        assert (said["service"], said["version"]) == ("coregw", client.get("/healthz").json()["version"])
+        assert (
+            client.get(f"/{said['openapi']}").status_code == client.get(f"/{said['documentation']}").status_code == 200
+        )

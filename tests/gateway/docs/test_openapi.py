@@ -15,7 +15,7 @@ import serving
 from coregw.errors import ERROR_CODES
 from openapi_outline import outline
 
-OWN_FILES = re.compile(r"/docs.*|/openapi\.json")
+OWN_FILES = re.compile(r"/docs.*|/openapi\.json|/(explorer.*)?")
 """Routes that serve files of the gateway itself, which need no examples."""
 
 CAR = "application/vnd.ipld.car"
@@ -72,6 +72,12 @@ def test_document_lists_all_routes(document: dict[str, Any]) -> None:
         ("HEAD", "/readyz"),
         ("GET", "/openapi.json"),
         ("HEAD", "/openapi.json"),
+        ("GET", "/"),
+        ("HEAD", "/"),
+        ("GET", "/explorer-style.css"),
+        ("HEAD", "/explorer-style.css"),
+        ("GET", "/explorer.js"),
+        ("HEAD", "/explorer.js"),
         ("GET", "/docs"),
         ("HEAD", "/docs"),
         ("GET", "/docs/start.js"),

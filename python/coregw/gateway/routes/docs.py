@@ -1,12 +1,13 @@
-"""The documentation page: a viewer of the OpenAPI document at the same level.
+"""Pages of the gateway: a viewer of the OpenAPI document at the same level, and the explorer at ``/``.
 
-Everything is served from here, so the page works offline.
+All of their files are served from here, so the pages work offline.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -14,78 +15,158 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from litestar import Request, route
 
+from coregw._core import __version__
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.conditions import is_listed
-from coregw.gateway.http.replies import Reply
+from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import header, query_parameters
+from coregw.messages import encode
+from coregw.messages.common import Service
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
 
-__all__ = ["page_handlers"]
+__all__ = ["explorer_handlers", "page_handlers"]
 
 _SCRIPT: Final = "text/javascript"
-_PAGE: Final = ("index.html", "text/html")
-_ASSETS: Final = {"swagger-ui-bundle.js": _SCRIPT, "swagger-ui.css": "text/css", "start.js": _SCRIPT}
 _ACCEPTS_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q\s*=\s*0(\.0*)?\s*(,|$))", re.IGNORECASE)
+_JSON: Final = "application/json"
+_HTML: Final = "text/html"
+_EXPLORER_PATH: Final = "/"
 
-_HEADERS: Final = {
-    "Cache-Control": "no-cache",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-}
+
+class _Site(NamedTuple):
+    """A page and the files that it loads.
+
+    Attributes:
+        folder: Where they are, below ``coregw.gateway``.
+        subject: What it is called in descriptions.
+        images: The sources of images that it may show.
+        assets: The media types of the files by name, besides ``index.html``.
+    """
+
+    folder: str
+    subject: str
+    images: str
+    assets: Mapping[str, str]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of all of its files."""
+        return {
+            "Cache-Control": "no-cache",
+            "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+            f"img-src {self.images}; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            "Referrer-Policy": "no-referrer",
+        }
+
+
+_VIEWER: Final = _Site(
+    "docs/viewer",
+    "documentation page",
+    "data:",
+    {"swagger-ui-bundle.js": _SCRIPT, "swagger-ui.css": "text/css", "start.js": _SCRIPT},
+)
+_EXPLORER: Final = _Site(
+    "explorer", "explorer", "blob: data:", {"explorer.js": _SCRIPT, "explorer-style.css": "text/css"}
+)
 _DESCRIBED_HEADERS: Final = {"ETag": "Of the file, in quotes.", "Cache-Control": "`no-cache`: revalidate each time."}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _NOT_MODIFIED: Final = {304: "If-None-Match names the file."}
 _MOVED: Final = {308: "The path ended with a slash, so the page's relative links would not work."}
 
 
 class _File(NamedTuple):
-    """A file of the viewer as it is sent, and its headers."""
+    """A file of a page as it is sent, and its headers."""
 
     content: bytes
     headers: dict[str, str]
 
 
 def page_handlers(path: str) -> list[HTTPRouteHandler]:
-    """Return the routes of the page at `path`, such as ``/docs``, and of the files that it loads from below it."""
-    assets = [_handler(f"{path}/{each}", each, kind) for each, kind in _ASSETS.items()]
-    return [_handler(path, *_PAGE), *assets]
+    """Return the routes of the documentation page at `path`, such as ``/docs``, and of the files below it."""
+    page = _handler(_VIEWER, path, "docs", "index.html", _HTML, "This documentation as a page.")
+    return [page, *_assets(_VIEWER, f"{path}/", "docs")]
 
 
-def _handler(path: str, name: str, media_type: str) -> HTTPRouteHandler:
-    """Return the route of one file of the viewer."""
-    is_page = name == _PAGE[0]
+def explorer_handlers() -> list[HTTPRouteHandler]:
+    """Return the routes of the explorer, which is at ``/``, and of the files beside it."""
+    return [_explorer_page(), *_assets(_EXPLORER, _EXPLORER_PATH, "explorer")]
+
+
+def _assets(site: _Site, base: str, prefix: str) -> list[HTTPRouteHandler]:
+    """Return the routes of the files that a page loads."""
+    return [
+        _handler(site, f"{base}{name}", prefix, name, kind, f"A file of the {site.subject}: {name}.")
+        for name, kind in site.assets.items()
+    ]
+
+
+def _handler(site: _Site, path: str, prefix: str, name: str, media_type: str, summary: str) -> HTTPRouteHandler:
+    """Return the route of one file of a site."""
+    is_page = name == "index.html"
     description = Description(
-        "This documentation as a page." if is_page else f"A file of the documentation page: {name}.",
+        summary,
         answer=media_type,
         headers=_DESCRIBED_HEADERS,
         request_headers=("If-None-Match",),
         others=_NOT_MODIFIED | (_MOVED if is_page else {}),
     )
 
-    @route(path, http_method=["GET", "HEAD"], name=f"docs_{name.partition('.')[0]}", opt={DESCRIPTION: description})
-    async def viewer_file(request: Request[Any, Any, Any]) -> Reply:
+    @route(path, http_method=["GET", "HEAD"], name=f"{prefix}_{name.partition('.')[0]}", opt={DESCRIPTION: description})
+    async def site_file(request: Request[Any, Any, Any]) -> Reply:
         query_parameters(request.scope)
         if is_page and request.scope["raw_path"].endswith(b"/"):  # relative links would miss the path's last segment
             return Reply(status=308, headers={"Location": ".." + path[path.rindex("/") :]})
-        gzipped = _ACCEPTS_GZIP.search(header(request.scope, b"accept-encoding") or "") is not None
-        file = _read(name, gzipped=gzipped)
-        if is_listed(file.headers["ETag"], header(request.scope, b"if-none-match") or ""):
-            return Reply(status=304, headers=file.headers)
-        return Reply(file.content, media_type=f"{media_type}; charset=utf-8", headers=file.headers)
+        return _send(site, name, media_type, request)
 
-    return viewer_file
+    return site_file
+
+
+def _explorer_page() -> HTTPRouteHandler:
+    """Return the route of ``/``: the explorer, or for clients that accept JSON and no HTML what serves it."""
+    description = Description(
+        "The explorer: a page that verifies proofs in the browser. As JSON, if only that is accepted: what this is.",
+        answer=_HTML,
+        headers=_DESCRIBED_HEADERS,
+        request_headers=("If-None-Match",),
+        others=_NOT_MODIFIED,
+        structs=(Service,),
+    )
+
+    @route(_EXPLORER_PATH, http_method=["GET", "HEAD"], name="explorer_index", opt={DESCRIPTION: description})
+    async def explorer_index(request: Request[Any, Any, Any]) -> Reply:
+        query_parameters(request.scope)
+        accepted = header(request.scope, b"accept") or ""
+        if _JSON in accepted and _HTML not in accepted:
+            service = Service(version=__version__)
+            return json_reply(encode(service), headers={"Cache-Control": "no-cache", "Vary": "Accept"})
+        return _send(_EXPLORER, "index.html", _HTML, request, {"Vary": "Accept"})
+
+    return explorer_index
+
+
+def _send(
+    site: _Site, name: str, media_type: str, request: Request[Any, Any, Any], further: Mapping[str, str] = _NO_HEADERS
+) -> Reply:
+    """Return the response with a file."""
+    gzipped = _ACCEPTS_GZIP.search(header(request.scope, b"accept-encoding") or "") is not None
+    file = _read(site.folder, name, gzipped=gzipped)
+    headers = site.headers | file.headers | dict(further)
+    if is_listed(file.headers["ETag"], header(request.scope, b"if-none-match") or ""):
+        return Reply(status=304, headers=headers)
+    return Reply(file.content, media_type=f"{media_type}; charset=utf-8", headers=headers)
 
 
 @cache
-def _read(name: str, *, gzipped: bool) -> _File:
-    """Read a file of the viewer. Files that are stored compressed are sent so to clients that accept it."""
-    folder = files("coregw.gateway.docs") / "viewer"
-    compressed = folder / f"{name}.gz"
-    headers = dict(_HEADERS)
+def _read(folder: str, name: str, *, gzipped: bool) -> _File:
+    """Read a file of a page. Files that are stored compressed are sent so to clients that accept it."""
+    home = files("coregw.gateway").joinpath(*folder.split("/"))
+    compressed = home / f"{name}.gz"
+    headers = {}
     if not compressed.is_file():
-        content = (folder / name).read_bytes()
+        content = (home / name).read_bytes()
     else:
         headers["Vary"] = "Accept-Encoding"
         content = compressed.read_bytes()

@@ -1,0 +1,231 @@
+/**
+ * The explorer in headless Chromium, against the addresses in the first argument (JSON): a gateway with a folder and a
+ * published name, and a static tree with the same root. Writes screenshots into the second argument's folder.
+ */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+
+interface Given {
+  readonly gateway: string;
+  readonly static: string;
+  /** A static tree in which every page and payload has a flipped bit. */
+  readonly spoilt: string;
+  readonly root: string;
+  readonly before: string;
+  readonly name: string;
+  readonly token: string;
+  readonly chromium: string;
+}
+
+const given: Given = JSON.parse(process.argv[2] as string);
+const shots = process.argv[3] as string;
+const AXE = readFileSync(join(import.meta.dirname, "../node_modules/axe-core/axe.min.js"), "utf8");
+const DESKTOP = { width: 1200, height: 800 };
+const PHONE = { width: 390, height: 844 };
+
+/** Everything that a page reported: errors of scripts, and of the content security policy. */
+const reported: string[] = [];
+
+async function open(browser: Browser, url: string, options: Parameters<Browser["newPage"]>[0] = {}): Promise<Page> {
+  const page = await browser.newPage({ viewport: DESKTOP, bypassCSP: false, ...options });
+  page.on("pageerror", (error) => reported.push(error.message));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/status of 404|status of 401/.test(message.text()))
+      reported.push(message.text());
+  });
+  page.on("request", (request) => {
+    const { protocol, origin } = new URL(request.url());
+    if (!["blob:", "data:"].includes(protocol) && origin !== new URL(url).origin) reported.push(`request to ${origin}`);
+  });
+  await page.goto(url);
+  await settled(page);
+  return page;
+}
+
+async function settled(page: Page): Promise<void> {
+  await page.waitForFunction(() => {
+    const main = document.querySelector("main");
+    return main !== null && main.querySelector(".busy") === null && !main.textContent?.startsWith("Loading");
+  });
+}
+
+async function go(page: Page, hash: string): Promise<void> {
+  await page.evaluate((next) => {
+    location.hash = next;
+  }, hash);
+  await page.waitForTimeout(30); // until the event of the change
+  await settled(page);
+}
+
+const text = (page: Page, selector: string) => page.locator(selector).first().innerText();
+
+/** Run axe in a page. Chromium runs it in the page's world by the debugger, which a policy does not stop. */
+async function assertAccessible(page: Page, where: string): Promise<void> {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(async () => {
+    // biome-ignore lint/suspicious/noExplicitAny: axe puts itself into the window
+    const results = await (window as any).axe.run(document, { resultTypes: ["violations"] });
+    return results.violations.map(
+      (each: { id: string; nodes: { html: string }[] }) => `${each.id}: ${each.nodes[0]?.html}`,
+    );
+  });
+  assert.deepEqual(found, [], where);
+}
+
+async function shoot(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
+  const isWide = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+  assert.equal(isWide, false, `${name}: the page scrolls sideways`);
+}
+
+async function browses(browser: Browser, base: string): Promise<void> {
+  const page = await open(browser, base);
+  await page.fill("#what", given.root);
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "docs/" }).waitFor();
+  assert.match(await text(page, "#verified"), /all there are of the map \(listing proof\)/);
+  assert.match(await text(page, "#told"), base === given.static ? /static tree/ : /coregw gateway, version/);
+  assert.match(await page.locator("tbody").innerText(), /link → readme\.md/);
+  assert.equal(await page.getByRole("link", { name: "src/" }).count(), 1);
+  await page.getByRole("link", { name: "docs/" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "page.html" }).click();
+  await page.locator("pre.preview").waitFor();
+  assert.match(await text(page, "pre.preview"), /<script>document\.title = "run"/);
+  assert.match(await text(page, "#verified"), /inclusion proof[\s\S]*hashed here/);
+  await go(page, `#/root/${given.root}/img/logo.svg`);
+  assert.match(await text(page, "pre.preview"), /<svg/);
+  await go(page, `#/root/${given.root}/img/colours.png`);
+  assert.equal(await page.evaluate(() => document.querySelector<HTMLImageElement>("img.preview")?.naturalWidth), 60);
+  await go(page, `#/root/${given.root}/no/such`);
+  assert.match(await text(page, "#verified"), /nothing at “no\/such” itself \(absence proof\)/);
+  assert.doesNotMatch(await page.title(), /run/);
+  await page.close();
+}
+
+async function readsFiles(browser: Browser, base: string): Promise<void> {
+  const page = await open(browser, `${base}#/root/${given.root}/big.bin`);
+  assert.match(await text(page, "#verified"), /The list .* has \d+ elements with a total of 700,000/);
+  await page.getByRole("button", { name: "Fetch and verify the whole file" }).click();
+  const link = page.getByRole("link", { name: "Save big.bin" });
+  const [saved] = await Promise.all([page.waitForEvent("download"), link.click()]);
+  assert.equal(readFileSync((await saved.path()) as string).length, 700_000);
+  assert.equal(saved.suggestedFilename(), "big.bin");
+  await page.close();
+}
+
+async function derivesAndRejects(browser: Browser, base: string): Promise<void> {
+  const page = await open(browser, `${base}#/root/${given.root}/readme.md`);
+  await page.locator("details.proof summary").focus();
+  await page.keyboard.press("Enter");
+  await page.locator(".nodes").waitFor();
+  assert.ok((await page.locator(".nodes .stub").count()) > 0);
+  assert.ok((await page.locator(".nodes .leaf").count()) === 1);
+  await page.getByRole("button", { name: "Next step" }).click();
+  assert.match(await text(page, ".stepper .step"), /Step 1 of \d+: readme\.md/);
+  await page.getByRole("button", { name: "Last step" }).click();
+  assert.match(await text(page, ".stepper .step"), /✓ This is the digest in the root’s CID/);
+  await page.getByRole("button", { name: "Tamper anywhere" }).click();
+  assert.match(await text(page, ".tamper .step"), /became[\s\S]*✓ Rejected: /);
+  await page.getByRole("button", { name: "Every byte" }).click();
+  assert.match(await text(page, ".tamper .step"), /(\d+) bytes changed, one at a time: \1 rejected, 0 accepted/);
+  await assertAccessible(page, "derivation");
+  await shoot(page, `derivation-${base === given.static ? "static" : "gateway"}`);
+  await page.close();
+}
+
+async function compares(browser: Browser, base: string): Promise<void> {
+  const page = await open(browser, base);
+  await page.fill("#first", given.before);
+  await page.fill("#second", given.root);
+  await page.getByRole("button", { name: "Compare" }).click();
+  await page.getByRole("heading", { name: "Differences" }).waitFor();
+  const rows = await page.locator("tbody").innerText();
+  assert.match(rows, /± changed\s+readme\.md/);
+  assert.match(rows, /\+ added\s+docs\/page\.html/);
+  assert.match(await text(page, "#verified"), /all there are \(diff proof\)/);
+  await shoot(page, `diff-${base === given.static ? "static" : "gateway"}`);
+  await page.close();
+}
+
+async function showsNames(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.gateway}#/name/${given.name}`);
+  await page.fill("#token", "wrong");
+  await page.keyboard.press("Enter");
+  await page.getByText("the bearer token is wrong").waitFor();
+  await page.fill("#token", given.token);
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "what changed" }).waitFor();
+  assert.match(await text(page, "main"), /✓ The revisions follow each other/);
+  assert.match(await text(page, "#told"), /only whoever serves this page says so/);
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await assertAccessible(page, "history");
+  await shoot(page, "history");
+  await page.close();
+  const files = await open(browser, `${given.static}#/name/${given.name}`);
+  assert.match(await text(files, "main"), /✓ The record is complete in itself/);
+  await files.close();
+}
+
+async function rejectsLies(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.spoilt}#/root/${given.root}`);
+  assert.match(await text(page, "main"), /Rejected[\s\S]*Nothing of it is shown/);
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await shoot(page, "rejected");
+  await page.close();
+  const absent = await open(browser, `${given.gateway}#/root/${given.root.slice(0, -4)}aaaa`);
+  assert.match(await text(absent, "main"), /No answer|does not work/);
+  await absent.close();
+}
+
+async function looksRight(browser: Browser): Promise<void> {
+  for (const [width, viewport] of [
+    ["desktop", DESKTOP],
+    ["phone", PHONE],
+  ] as const)
+    for (const colorScheme of ["light", "dark"] as const) {
+      const page = await open(browser, given.gateway, { viewport, colorScheme });
+      await assertAccessible(page, `home ${width} ${colorScheme}`);
+      await shoot(page, `home-${width}-${colorScheme}`);
+      await go(page, `#/root/${given.root}`);
+      await assertAccessible(page, `map ${width} ${colorScheme}`);
+      await shoot(page, `map-${width}-${colorScheme}`);
+      if (width === "phone") {
+        await go(page, `#/root/${given.root}/big.bin`);
+        await shoot(page, `list-${width}-${colorScheme}`);
+      }
+      await page.close();
+    }
+}
+
+async function keyboardWorks(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.gateway}#/root/${given.root}`);
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement?.id), "skip");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement?.id), "main");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement?.tagName), "A");
+  await page.close();
+}
+
+const browser = await chromium.launch({ executablePath: given.chromium, args: ["--no-sandbox", "--disable-gpu"] });
+try {
+  for (const base of [given.gateway, given.static]) {
+    await browses(browser, base);
+    await readsFiles(browser, base);
+    await derivesAndRejects(browser, base);
+    await compares(browser, base);
+  }
+  await showsNames(browser);
+  await rejectsLies(browser);
+  await keyboardWorks(browser);
+  await looksRight(browser);
+  assert.deepEqual(reported, []);
+} finally {
+  await browser.close();
+}
+console.log("the explorer works");

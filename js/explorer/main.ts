@@ -1,0 +1,187 @@
+/** The explorer: a page that gets answers from whoever serves it, and believes none of them. */
+
+import "../src/all-hashes.ts";
+import { Cid } from "../src/cid.ts";
+import { ProofError } from "../src/errors.ts";
+import { byId, h, short } from "./dom.ts";
+import { showDiff, showName } from "./history.ts";
+import { Ledger, type View } from "./ledger.ts";
+import { hashOf, type Place, placeOf } from "./place.ts";
+import { findSource, type Source, SourceError } from "./source.ts";
+import { showPayload, showRoot } from "./views.ts";
+
+/** Increased with each place: what comes late for an earlier one is dropped. */
+let current = 0;
+
+async function show(source: Source): Promise<void> {
+  const [mine, place] = [++current, placeOf(location.hash)];
+  const view: View = { source, main: h("div"), ledger: new Ledger() };
+  byId("verified").replaceWith(view.ledger.verifiedList);
+  byId("told").replaceWith(view.ledger.toldList);
+  byId("main").replaceChildren(h("p", { class: "busy", role: "status" }, "Fetching and verifying…"));
+  document.title = `${titleOf(place)} · coregw explorer`;
+  fillForm(place);
+  describe(view, place);
+  try {
+    await showPlace(view, place);
+  } catch (error) {
+    view.main.append(failure(view, error));
+  }
+  if (mine === current) byId("main").replaceChildren(view.main);
+}
+
+function titleOf(place: Place): string {
+  switch (place.view) {
+    case "home":
+      return "Start";
+    case "root":
+      return place.path.at(-1) ?? place.root.slice(-8);
+    case "payload":
+      return place.name;
+    case "diff":
+      return "Differences";
+    case "name":
+      return `${place.scope}/${place.name}`;
+  }
+}
+
+async function showPlace(view: View, place: Place): Promise<void> {
+  switch (place.view) {
+    case "home":
+      view.main.append(home(view.source));
+      return;
+    case "root":
+      if (new Cid(place.root).kind === "cas") return showPayload(view, place.root, "payload");
+      return showRoot(view, place.root, place.path);
+    case "payload":
+      return showPayload(view, place.cid, place.name);
+    case "diff":
+      return showDiff(view, place.a, place.b);
+    case "name":
+      return showName(view, place.scope, place.name);
+  }
+}
+
+/** What the page was told, whatever it shows. */
+function describe({ source, ledger }: View, place: Place): void {
+  if (source.about.kind === "gateway") ledger.told(`This is a coregw gateway, version ${source.about.version}.`);
+  else ledger.told("These are the files of a static tree, on a web server.");
+  if (place.view === "root")
+    ledger.told(
+      "That you want the root ",
+      short(place.root),
+      ": it is in the address of this page. Compare it with one that you trust.",
+    );
+  if (place.view === "diff") ledger.told("That these are the two roots that you want.");
+}
+
+function home(source: Source): HTMLElement {
+  const field = (id: string, label: string) =>
+    h(
+      "p",
+      {},
+      h("label", { for: id }, label),
+      h("input", { id, required: true, spellcheck: "false", autocomplete: "off" }),
+    );
+  const compare = h(
+    "form",
+    {
+      submit: (event) => {
+        event.preventDefault();
+        const [a, b] = ["first", "second"].map((id) => byId<HTMLInputElement>(id).value.trim());
+        location.hash = hashOf({ view: "diff", a: a ?? "", b: b ?? "" });
+      },
+    },
+    field("first", "First root"),
+    field("second", "Second root"),
+    h("button", {}, "Compare"),
+  );
+  const isGateway = source.about.kind === "gateway";
+  return h(
+    "div",
+    {},
+    h(
+      "h2",
+      {},
+      isGateway ? "A gateway for authenticated maps and lists" : "A static tree of authenticated maps and lists",
+    ),
+    h(
+      "p",
+      {},
+      "Everything here has a root: a CID that fixes its whole content. Enter one above that you got from somebody whom you trust. ",
+      "This page then gets answers with proofs, and checks each proof and each payload in your browser. ",
+      "What it shows under “Verified here” is true of that root, even if whoever serves this page lies.",
+    ),
+    h(
+      "p",
+      { class: "note" },
+      "One thing it cannot check is itself: its scripts come from the same server. To be independent of that, serve this page from elsewhere, or use the command ",
+      h("code", {}, "coregw"),
+      " or the package ",
+      h("code", {}, "coregw-verify"),
+      ".",
+    ),
+    isGateway && h("p", {}, h("a", { href: "docs" }, "Documentation of the interface"), ", offline."),
+    h("h2", {}, "Compare two maps"),
+    compare,
+  );
+}
+
+function failure({ ledger }: View, error: unknown): HTMLElement {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof ProofError)
+    return h(
+      "div",
+      { class: "bad", role: "alert" },
+      h("h2", {}, "Rejected"),
+      h(
+        "p",
+        {},
+        `What was received is not what the root says: ${message}. Nothing of it is shown. Whoever served it is broken or lies.`,
+      ),
+    );
+  if (error instanceof SourceError) {
+    ledger.told(`The answer to the last question: ${message}. A failure proves nothing.`);
+    return h(
+      "div",
+      { class: "bad", role: "alert" },
+      h("h2", {}, "No answer"),
+      h("p", {}, `${message} (status ${error.status})`),
+    );
+  }
+  return h("div", { class: "bad", role: "alert" }, h("h2", {}, "This does not work"), h("p", {}, message));
+}
+
+function fillForm(place: Place): void {
+  byId<HTMLInputElement>("what").value =
+    place.view === "root" ? place.root : place.view === "name" ? `${place.scope}/${place.name}` : "";
+  byId<HTMLInputElement>("path").value = place.view === "root" ? place.path.join("/") : "";
+}
+
+/** Where a form's input leads: `scope/name`, or a CID. */
+function placeOfInput(what: string, path: string): Place {
+  const name = /^([A-Za-z0-9._-]{1,128})\/([A-Za-z0-9._-]{1,128})$/.exec(what);
+  if (name !== null) return { view: "name", scope: name[1] as string, name: name[2] as string };
+  return { view: "root", root: what, path: path.split("/").filter((each) => each !== "") };
+}
+
+async function start(): Promise<void> {
+  const source = await findSource();
+  byId("open").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const [what, path] = ["what", "path"].map((id) => byId<HTMLInputElement>(id).value.trim());
+    const target = hashOf(placeOfInput(what ?? "", path ?? ""));
+    if (location.hash === target) void show(source);
+    else location.hash = target;
+  });
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("main").focus();
+  });
+  addEventListener("hashchange", () => {
+    void show(source).then(() => byId("main").focus());
+  });
+  await show(source);
+}
+
+await start();

@@ -1,0 +1,237 @@
+/** Where proofs and payloads come from: a gateway, or the files of a static tree. Neither is trusted. */
+
+import { toHex } from "../src/bytes.ts";
+import { identityPayload, verifyPayload } from "../src/cid.ts";
+import { fromBase64 } from "../src/multibase.ts";
+import { MAX_PAGE, PagedTree } from "../src/pages.ts";
+import type { WindowOptions } from "../src/verify.ts";
+
+/** A record of a published name. Nothing proves it. */
+export interface PublishedRecord {
+  readonly scope: string;
+  readonly name: string;
+  readonly root: string;
+  readonly revision: number;
+  readonly previous_root: string | null;
+  readonly published_at: string;
+  readonly frozen: boolean;
+}
+
+/** A failure that the source reports; what it says is not proven. */
+export class SourceError extends Error {
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export interface Source {
+  readonly about: { readonly kind: "gateway" | "static"; readonly version?: string };
+  proveKey(root: string, path: readonly string[]): Promise<Uint8Array>;
+  proveIndex(root: string, index: number): Promise<Uint8Array>;
+  proveRange(root: string, start: number, end: number): Promise<Uint8Array>;
+  proveScan(root: string, options: WindowOptions): Promise<Uint8Array>;
+  proveDiff(a: string, b: string, options: WindowOptions): Promise<{ a: Uint8Array; b: Uint8Array }>;
+  /** The newest record of a name, or all of its records if the source has its history. */
+  records(scope: string, name: string, token: string): Promise<PublishedRecord[]>;
+}
+
+const MAX_RESPONSE_BYTES = 80 * 2 ** 20;
+const MAX_RECORD_BYTES = 4096;
+
+/** Fetch at most `limit` bytes of a response, whatever its headers say. */
+async function fetchBytes(
+  url: string,
+  limit: number,
+  init: RequestInit = {},
+): Promise<{ status: number; body: Uint8Array }> {
+  const response = await fetch(url, { credentials: "omit", ...init });
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  const reader = response.body?.getReader();
+  for (let read = await reader?.read(); read?.value !== undefined; read = await reader?.read()) {
+    size += read.value.length;
+    if (size > limit) {
+      await reader?.cancel();
+      throw new SourceError(response.status, `the response is longer than ${limit} bytes`);
+    }
+    parts.push(read.value);
+  }
+  const body = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    body.set(part, at);
+    at += part.length;
+  }
+  return { status: response.status, body };
+}
+
+/** Fetch the payload of a CID and compare it. Identity payloads are in the CID. */
+export async function fetchPayload(cid: string, limit: number): Promise<Uint8Array> {
+  const inside = identityPayload(cid);
+  if (inside !== null) return inside;
+  const { status, body } = await fetchBytes(`v1/cas/${cid}`, limit);
+  if (status !== 200) throw new SourceError(status, "the payload is not available here");
+  verifyPayload(cid, body);
+  return body;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: JSON of a source, of which only what is verified is used
+type Any = any;
+
+async function fetchJson(url: string, limit: number, init?: RequestInit): Promise<{ status: number; json: Any }> {
+  const { status, body } = await fetchBytes(url, limit, init);
+  try {
+    return { status, json: JSON.parse(new TextDecoder().decode(body)) };
+  } catch {
+    throw new SourceError(status, "the response is not JSON");
+  }
+}
+
+function unbase64(text: unknown): Uint8Array {
+  const bytes = typeof text === "string" ? fromBase64(text) : null;
+  if (bytes === null) throw new SourceError(200, "the response has no proof");
+  return bytes;
+}
+
+/** A gateway's answers. Only the proofs in them are used: the answers are derived from these. */
+class GatewaySource implements Source {
+  readonly about;
+
+  constructor(version: string) {
+    this.about = { kind: "gateway" as const, version };
+  }
+
+  async #ask(url: string, body?: unknown): Promise<Any> {
+    const init =
+      body === undefined
+        ? {}
+        : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+    const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
+    if (status === 200) return json;
+    if (json?.details?.prooflist !== undefined) return json.details;
+    throw new SourceError(status, `${json?.error}: ${json?.message}`);
+  }
+
+  async #step(url: string, body: unknown): Promise<Uint8Array> {
+    return unbase64((await this.#ask(url, body))?.prooflist?.steps?.[0]?.proof);
+  }
+
+  proveKey(root: string, path: readonly string[]): Promise<Uint8Array> {
+    return this.#step("v1/map-proof", { profile: "core.map-proof/v0alpha1", root, key: path });
+  }
+
+  proveIndex(root: string, index: number): Promise<Uint8Array> {
+    return this.#read(root, { kind: "list_index", index });
+  }
+
+  proveRange(root: string, start: number, end: number): Promise<Uint8Array> {
+    return this.#read(root, { kind: "list_range", start, end });
+  }
+
+  #read(root: string, query: unknown): Promise<Uint8Array> {
+    return this.#step("v1/read", { profile: "core.read/v0alpha1", root, query });
+  }
+
+  proveScan(root: string, { prefix = [], after, limit }: WindowOptions): Promise<Uint8Array> {
+    return this.#step("v1/scan", { profile: "core.scan/v0alpha1", root, prefix, after, limit });
+  }
+
+  async proveDiff(a: string, b: string, { prefix = [], after, limit }: WindowOptions) {
+    const query = new URLSearchParams({ limit: String(limit) });
+    if (prefix.length > 0) query.set("prefix", joined(prefix));
+    if (after !== undefined) query.set("after", joined(after));
+    const { proofs } = await this.#ask(`v1/roots/${a}/diff/${b}?${query}`);
+    return { a: unbase64(proofs?.a), b: unbase64(proofs?.b) };
+  }
+
+  async records(scope: string, name: string, token: string): Promise<PublishedRecord[]> {
+    const url = `${recordUrl(scope, name)}/history`;
+    const init = { headers: { authorization: `Bearer ${token}` } };
+    const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
+    if (status !== 200) throw new SourceError(status, `${json?.error}: ${json?.message}`);
+    return (Array.isArray(json?.records) ? json.records : []).map(parseRecord);
+  }
+}
+
+function joined(path: string | readonly string[]): string {
+  return typeof path === "string" ? path : path.join("/");
+}
+
+function recordUrl(scope: string, name: string): string {
+  return `admin/v1/scopes/${encodeURIComponent(scope)}/roots/${encodeURIComponent(name)}`;
+}
+
+function parseRecord(json: Any): PublishedRecord {
+  if (typeof json?.root !== "string" || !Number.isSafeInteger(json.revision))
+    throw new SourceError(200, "the response is not a record of a published name");
+  return json;
+}
+
+/** A static tree: this page gets pages, and makes the proofs of its own answers, which it then verifies like any other. */
+class StaticSource implements Source {
+  readonly about = { kind: "static" as const };
+  readonly #trees = new Map<string, PagedTree>();
+
+  async #tree(root: string): Promise<PagedTree> {
+    const known = this.#trees.get(root);
+    if (known !== undefined) return known;
+    const opened = await PagedTree.open(root, {
+      root: async (cid) => this.#file(`v1/roots/${cid}`),
+      page: async (digest) => {
+        const page = await this.#file(`v1/pages/${toHex(digest)}`);
+        if (page === null) throw new SourceError(404, "a page of the tree is missing here");
+        return page;
+      },
+    });
+    if (opened === null) throw new SourceError(404, "the root is not among these files");
+    this.#trees.set(root, opened);
+    return opened;
+  }
+
+  async #file(url: string): Promise<Uint8Array | null> {
+    const { status, body } = await fetchBytes(url, MAX_PAGE);
+    if (status === 404) return null;
+    if (status !== 200) throw new SourceError(status, `${url} cannot be read`);
+    return body;
+  }
+
+  async proveKey(root: string, path: readonly string[]): Promise<Uint8Array> {
+    return (await this.#tree(root)).proveKey(path);
+  }
+
+  async proveIndex(root: string, index: number): Promise<Uint8Array> {
+    return (await this.#tree(root)).proveIndex(index);
+  }
+
+  async proveRange(root: string, start: number, end: number): Promise<Uint8Array> {
+    return (await this.#tree(root)).proveRange(start, end);
+  }
+
+  async proveScan(root: string, options: WindowOptions): Promise<Uint8Array> {
+    return (await this.#tree(root)).proveScan(options);
+  }
+
+  async proveDiff(a: string, b: string, options: WindowOptions) {
+    return (await this.#tree(a)).proveDiff(await this.#tree(b), options);
+  }
+
+  async records(scope: string, name: string): Promise<PublishedRecord[]> {
+    const { status, json } = await fetchJson(recordUrl(scope, name), MAX_RECORD_BYTES);
+    if (status !== 200) throw new SourceError(status, "the name is not among these files");
+    return [parseRecord(json)];
+  }
+}
+
+/** What serves this page: a gateway says so in JSON at the page's own address; a web server has nothing but files. */
+export async function findSource(): Promise<Source> {
+  try {
+    const { status, json } = await fetchJson("./", 2 ** 20, { headers: { accept: "application/json" } });
+    if (status === 200 && json?.service === "coregw") return new GatewaySource(String(json.version));
+  } catch (error) {
+    if (!(error instanceof SourceError)) throw error;
+  }
+  return new StaticSource();
+}

@@ -1,0 +1,277 @@
+/** The views of maps, lists and payloads. */
+
+import { Cid, parseRoot, type Root } from "../src/cid.ts";
+import type { Attributes } from "../src/folders.ts";
+import { verifyIndex, verifyKey, verifyRange } from "../src/verify.ts";
+import { derivation } from "./derivation.ts";
+import { bytesText, h, plural, short } from "./dom.ts";
+import type { View } from "./ledger.ts";
+import { attributesOf, attributesRoot, type Entry, list } from "./listing.ts";
+import { hashOf } from "./place.ts";
+import { download, preview } from "./preview.ts";
+import { fetchPayload, SourceError } from "./source.ts";
+
+const MAX_PREVIEW_BYTES = 4 * 2 ** 20;
+const MAX_DOWNLOAD_BYTES = 256 * 2 ** 20;
+const MAX_ELEMENTS = 200;
+
+/** Show what a path leads to: a folder, a list, or a payload. */
+export async function showRoot(view: View, cid: string, path: readonly string[]): Promise<void> {
+  const root = parseRoot(cid);
+  view.main.append(breadcrumbs(root, path));
+  if (root.kind === "list") {
+    if (path.length === 0) return showList(view, root, "list");
+    const [index, target] = await showElement(view, root, path[0] as string);
+    if (target !== null) await showTarget(view, target, `element ${index}`, path.slice(1));
+    return;
+  }
+  const target = path.length === 0 ? null : await showKey(view, root, path);
+  if (target !== null) await showTarget(view, target, path.at(-1) as string, []);
+  await showMap(view, root, path, target !== null);
+}
+
+function breadcrumbs(root: Root, path: readonly string[]): HTMLElement {
+  const steps = path.map((name, i) =>
+    h("li", {}, h("a", { href: hashOf({ view: "root", root: root.cid.text, path: path.slice(0, i + 1) }) }, name)),
+  );
+  const top = h(
+    "li",
+    {},
+    h("a", { href: hashOf({ view: "root", root: root.cid.text, path: [] }) }, short(root.cid.text)),
+  );
+  return h("nav", { "aria-label": "Path" }, h("ol", { class: "crumbs" }, top, ...steps));
+}
+
+async function showKey(view: View, root: Root, path: readonly string[]): Promise<string | null> {
+  const verify = (bytes: Uint8Array) => verifyKey(root.cid, path, bytes);
+  const proof = await view.source.proveKey(root.cid.text, path);
+  const target = verify(proof);
+  const joined = path.join("/");
+  if (target === null) {
+    view.ledger.verified(`The map has nothing at “${joined}” itself (absence proof).`);
+  } else {
+    view.ledger.verified(`“${joined}” is `, short(target), ` in this map (inclusion proof).`);
+  }
+  view.main.append(h("h2", {}, joined), derivation(root, proof, verify));
+  return target;
+}
+
+async function showElement(view: View, root: Root, segment: string): Promise<[number, string | null]> {
+  const index = Number(segment);
+  if (!/^(0|[1-9][0-9]*)$/.test(segment)) throw new Error(`“${segment}” is not an index of a list`);
+  const verify = (bytes: Uint8Array) => verifyIndex(root.cid, index, bytes);
+  const proof = await view.source.proveIndex(root.cid.text, index);
+  const { target, size, length } = verify(proof);
+  if (target === null) view.ledger.verified(`The list has ${length} elements, and so none at ${index}.`);
+  else view.ledger.verified(`Element ${index} of ${length} is `, short(target), `, of size ${size}.`);
+  view.main.append(h("h2", {}, `Element ${index}`), derivation(root, proof, verify));
+  return [index, target];
+}
+
+/** Show a target in place: lists and payloads with a preview, nested maps as a link. */
+async function showTarget(view: View, target: string, name: string, rest: readonly string[]): Promise<void> {
+  const { kind } = new Cid(target);
+  if (kind === "cas") return showPayload(view, target, name);
+  if (kind === "list" && rest.length === 0) return showList(view, parseRoot(target), name);
+  const href = hashOf({ view: "root", root: target, path: rest });
+  view.main.append(h("p", {}, h("a", { href, class: "button" }, `Open the ${kind} `, short(target))));
+}
+
+/** Show a payload: compared with its CID before it is shown, and fetched whole only when asked for if it is long. */
+export async function showPayload(view: View, cid: string, name: string): Promise<void> {
+  const section = h("section", { "aria-label": "Payload" }, h("p", {}, "Payload ", short(cid)));
+  view.main.append(section);
+  const place = h("div", { role: "status" });
+  const load = async (limit: number): Promise<void> => {
+    const bytes = await fetchPayload(cid, limit);
+    view.ledger.verified(`${bytesText(bytes.length)} are the payload `, short(cid), " (hashed here).");
+    const isShort = bytes.length <= MAX_PREVIEW_BYTES;
+    place.replaceChildren(h("p", {}, download(bytes, fileName(name))), ...(isShort ? [preview(bytes)] : []));
+  };
+  section.append(place);
+  try {
+    await load(MAX_PREVIEW_BYTES);
+  } catch (error) {
+    if (!(error instanceof SourceError) || error.status !== 200) throw error;
+    place.append(
+      asking(`Fetch and verify all of it, more than ${bytesText(MAX_PREVIEW_BYTES)}`, place, () =>
+        load(MAX_DOWNLOAD_BYTES),
+      ),
+    );
+  }
+}
+
+/** A button that does what takes long. What fails is said in `place`. */
+function asking(text: string, place: HTMLElement, act: () => Promise<void>): HTMLElement {
+  const click = () => {
+    act().catch((error: Error) => place.replaceChildren(h("p", { class: "bad" }, error.message)));
+  };
+  return h("button", { type: "button", click }, text);
+}
+
+function fileName(name: string): string {
+  return name.replace(/[^\p{L}\p{N}._ -]/gu, "_").replace(/^\.+/, "_") || "payload";
+}
+
+async function showList(view: View, root: Root, name: string): Promise<void> {
+  const top = await view.source.proveIndex(root.cid.text, Number.MAX_SAFE_INTEGER);
+  const { length } = verifyIndex(root.cid, Number.MAX_SAFE_INTEGER, top);
+  const probe = await view.source.proveRange(root.cid.text, 0, 0);
+  const { totalSize } = verifyRange(root.cid, 0, 0, probe);
+  view.ledger.verified(
+    `The list `,
+    short(root.cid.text),
+    ` has ${plural(length, "element")} with a total of ${totalSize.toLocaleString("en")}.`,
+  );
+  const section = h(
+    "section",
+    { "aria-label": "List" },
+    h(
+      "p",
+      {},
+      `A list of ${plural(length, "element")}, ${totalSize.toLocaleString("en")} in total`,
+      totalSize > length ? ` (${bytesText(totalSize)} if it is a file in chunks).` : ".",
+    ),
+  );
+  view.main.append(section);
+  if (totalSize > length && totalSize <= MAX_DOWNLOAD_BYTES)
+    section.append(assembler(view, root, totalSize, fileName(name)));
+  const table = h("tbody");
+  section.append(
+    h(
+      "div",
+      { class: "table", tabindex: "0", role: "region", "aria-label": "Table of elements" },
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...["Index", "Size", "Target"].map((each) => h("th", { scope: "col" }, each)))),
+        table,
+      ),
+    ),
+  );
+  const shown = Math.min(length, MAX_ELEMENTS);
+  const end = Math.min(totalSize, Math.ceil((totalSize / Math.max(length, 1)) * shown));
+  const verify = (bytes: Uint8Array) => verifyRange(root.cid, 0, end, bytes);
+  const proof = await view.source.proveRange(root.cid.text, 0, end);
+  const range = verify(proof);
+  range.segments.slice(0, MAX_ELEMENTS).forEach((target, i) => {
+    const path = hashOf({ view: "root", root: root.cid.text, path: [String(i)] });
+    table.append(
+      h(
+        "tr",
+        {},
+        h("td", {}, h("a", { href: path }, String(i))),
+        h("td", {}, (range.sizes[i] ?? 0).toLocaleString("en")),
+        h("td", {}, short(target)),
+      ),
+    );
+  });
+  view.ledger.verified(
+    `The first ${plural(Math.min(range.segments.length, MAX_ELEMENTS), "element")} of the list (range proof).`,
+  );
+  section.append(derivation(root, proof, verify));
+}
+
+/** A button that fetches all chunks of a file, compares each with its CID, and offers the file. */
+function assembler(view: View, root: Root, totalSize: number, name: string): HTMLElement {
+  const place = h("div", { role: "status" });
+  const fetchAll = async () => {
+    const range = verifyRange(root.cid, 0, totalSize, await view.source.proveRange(root.cid.text, 0, totalSize));
+    const bytes = new Uint8Array(totalSize);
+    let at = 0;
+    for (const [i, chunk] of range.segments.entries()) {
+      const payload = await fetchPayload(chunk, totalSize);
+      if (payload.length !== range.sizes[i])
+        throw new Error(`chunk ${i} has ${payload.length} bytes, the list says ${range.sizes[i]}`);
+      bytes.set(payload, at);
+      at += payload.length;
+      place.replaceChildren(`${bytesText(at)} of ${bytesText(totalSize)} verified`);
+    }
+    view.ledger.verified(
+      `${bytesText(totalSize)} in ${plural(range.segments.length, "chunk")} are the file (each chunk hashed here).`,
+    );
+    place.replaceChildren(
+      h("p", {}, download(bytes, name)),
+      ...(totalSize <= MAX_PREVIEW_BYTES ? [preview(bytes)] : []),
+    );
+  };
+  const button = asking(`Fetch and verify the whole file (${bytesText(totalSize)})`, place, fetchAll);
+  return h("div", {}, h("p", {}, button), place);
+}
+
+async function showMap(view: View, root: Root, prefix: readonly string[], hasTarget: boolean): Promise<void> {
+  const section = h("section", { "aria-label": "Entries" });
+  const rows = h("tbody");
+  let [next, count, attributes] = [null as readonly string[] | null, 0, undefined as string | null | undefined];
+  const more = async (): Promise<void> => {
+    const listing = await list(view.source, root, prefix, next);
+    if (count === 0 && listing.entries.length === 0 && hasTarget) return;
+    attributes ??= await attributesRoot(view.source, root);
+    const names = listing.entries.map(({ name }) => name);
+    const known =
+      attributes === null ? new Map<string, Attributes>() : await attributesOf(view.source, attributes, prefix, names);
+    const only = listing.next === null ? [...known].filter(([name]) => !names.includes(name)) : [];
+    rows.append(
+      ...listing.entries.map((entry) => row(root, prefix, entry, known.get(entry.name))),
+      ...only.map(([name, said]) => row(root, prefix, { name, target: null, hasChildren: false }, said)),
+    );
+    [count, next] = [count + listing.entries.length, listing.next];
+    const where = prefix.length === 0 ? "the map" : `“${prefix.join("/")}”`;
+    const extent = next === null ? `all there are of ${where}` : `the first of ${where}, without a gap`;
+    view.ledger.verified(`${plural(count, "entry").replace("entrys", "entries")}: ${extent} (listing proof).`);
+    if (known.size > 0)
+      view.ledger.told(
+        "Sizes, modes and times are what the maker of the root wrote: proven to be part of the root, not to be right.",
+      );
+    section.querySelector(".more")?.remove();
+    if (next !== null)
+      section.append(h("p", { class: "more" }, h("button", { type: "button", click: () => void more() }, "Show more")));
+    for (const { proof, verify } of listing.pages.slice(0, 1)) section.append(derivation(root, proof, verify));
+  };
+  await more();
+  if (count === 0 && hasTarget) return;
+  const header = h(
+    "tr",
+    {},
+    ...["Name", "Size", "Mode", "Modified", "Target"].map((each) => h("th", { scope: "col" }, each)),
+  );
+  section.prepend(
+    h("h2", {}, prefix.length === 0 ? `Map with suite ${root.suite.name}` : "Entries"),
+    count === 0
+      ? h("p", {}, "Nothing is here.")
+      : h(
+          "div",
+          { class: "table", tabindex: "0", role: "region", "aria-label": "Table of entries" },
+          h("table", {}, h("thead", {}, header), rows),
+        ),
+  );
+  view.main.append(section);
+}
+
+function row(root: Root, prefix: readonly string[], entry: Entry, known: Attributes | undefined): HTMLElement {
+  const href = hashOf({ view: "root", root: root.cid.text, path: [...prefix, entry.name] });
+  const isThere = entry.target !== null || entry.hasChildren; // symbolic links and empty folders are only in the attributes
+  const link = known?.link === undefined ? null : ` → ${new TextDecoder().decode(known.link)}`;
+  const mode = known?.mode === undefined ? "" : known.mode.toString(8).padStart(4, "0");
+  const time =
+    known?.mtime === undefined
+      ? ""
+      : new Date(Number(known.mtime / 1_000_000n)).toISOString().slice(0, 16).replace("T", " ");
+  const size = known?.size === undefined ? "" : bytesText(known.size);
+  return h(
+    "tr",
+    {},
+    h(
+      "td",
+      {},
+      isThere
+        ? h("a", { href }, entry.hasChildren ? `${entry.name}/` : entry.name)
+        : `${entry.name}${known?.kind === "folder" ? "/ (empty)" : ""}`,
+      link,
+    ),
+    h("td", {}, size),
+    h("td", {}, mode),
+    h("td", {}, time),
+    h("td", {}, entry.target === null ? null : short(entry.target)),
+  );
+}

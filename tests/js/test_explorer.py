@@ -1,0 +1,107 @@
+"""The explorer in headless Chromium, at a gateway and at static trees. `make test-explorer` runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from static_trees import python_server
+
+HOME = Path(__file__).parents[2]
+PAGE = HOME / "python" / "coregw" / "gateway" / "explorer"
+CHROMIUM = os.environ.get("COREGW_TEST_BROWSER", "")
+AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+SECONDS = 300
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="run by `make test-explorer`")
+
+
+def png(width: int, height: int) -> bytes:
+    """An image of some colours."""
+    rows = b"".join(b"\0" + bytes(v for x in range(width) for v in (4 * x, 4 * y, 128)) for y in range(height))
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows))]
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))  # noqa: E731
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in [*parts, (b"IEND", b"")])
+
+
+def write_folder(folder: Path) -> None:
+    """A folder whose pages would notice if they were run, with a long file and a long directory."""
+    files = {
+        "readme.md": b"# Hello\n",
+        "docs/page.html": b'<script>document.title = "run"</script>',
+        "img/logo.svg": b'<svg xmlns="http://www.w3.org/2000/svg"><script>document.title = "run"</script></svg>',
+        "img/colours.png": png(60, 40),
+        "big.bin": random.Random(1).randbytes(700_000),
+    }
+    files |= {f"src/deep/{number:04}.txt": b"%d\n" % number for number in range(450)}
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / "link").symlink_to("readme.md")
+
+
+def coregw(*arguments: object) -> str:
+    command = [sys.executable, "-m", "coregw", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving.process(tmp_path_factory.mktemp("explorer") / "data", serving.ADMIN) as process:
+        yield process.url
+
+
+def publish(gateway: str, root: str) -> None:
+    body = {"name": "latest", "root": root}
+    url = f"{gateway}/admin/v1/scopes/docs/roots"
+    assert httpx2.post(url, json=body, headers=AUTHORIZATION).status_code == 200
+
+
+def spoil(tree: Path) -> None:
+    """Flip a bit in every page and payload."""
+    for file in tree.glob("v1/*/*"):
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+
+
+def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None:
+    write_folder(tmp_path / "folder")
+    root = coregw("add", tmp_path / "folder", "--gateway", gateway)
+    (tmp_path / "folder" / "readme.md").write_bytes(b"# Before\n")
+    (tmp_path / "folder" / "docs" / "page.html").unlink()
+    before = coregw("add", tmp_path / "folder", "--gateway", gateway)
+    publish(gateway, before)
+    publish(gateway, root)
+    tree = tmp_path / "tree"
+    for each in (before, root):
+        coregw("export", each, "--static", tree, "--gateway", gateway)
+    record = httpx2.get(f"{gateway}/admin/v1/scopes/docs/roots/latest", headers=AUTHORIZATION).content
+    (tree / "admin/v1/scopes/docs/roots").mkdir(parents=True, exist_ok=True)
+    (tree / "admin/v1/scopes/docs/roots/latest").write_bytes(record)
+    shutil.copytree(PAGE, tree, dirs_exist_ok=True)
+    shutil.copytree(tree, tmp_path / "spoilt")
+    spoil(tmp_path / "spoilt")
+    shots = HOME / "target" / "explorer"
+    shots.mkdir(parents=True, exist_ok=True)
+    with python_server(tree) as static, python_server(tmp_path / "spoilt") as spoilt:
+        given = {"gateway": f"{gateway}/", "root": root, "before": before, "name": "docs/latest"}
+        given |= {"static": f"{static.removeprefix('static+')}/", "spoilt": f"{spoilt.removeprefix('static+')}/"}
+        given |= {"token": serving.ADMIN_TOKEN, "chromium": CHROMIUM}
+        command = ["node", HOME / "js/build/explorer.js", json.dumps(given), shots]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
