@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 import pytest
 
 from coregw.errors import Unavailable
 from coregw.store import CHUNK_BYTES
+from coregw.store.memory import MemoryStore
 from coregw.store.testing.support import multihash_of, read, upload
 from coregw.store.workers import RemoteStore, share_store
 from store.worker_support import SlowStore, shared_slow
@@ -18,12 +20,13 @@ pytestmark = pytest.mark.anyio
 PLACES = 16
 DATA = bytes(2 * CHUNK_BYTES + 1)
 NAME = multihash_of(DATA)
+UNKNOWN = 1 << 40  # an upload that there is not
 
 
 async def let_all_go_on(worker: RemoteStore) -> None:
-    """Calls without a place are answered after all that were sent before them."""
+    """The end of an upload overtakes no call that was sent before it."""
     for _ in range(20):
-        assert await worker.healthy()
+        await worker._connection.call("abort_payload", UNKNOWN)
 
 
 async def upload_data(worker: RemoteStore) -> bool:
@@ -99,4 +102,40 @@ async def test_uploads_that_wait_for_a_place_are_unavailable_when_the_owner_ends
     assert [type(each) for each in ended] == [Unavailable] * 30
     await worker.close()
     slow.may_go.set()
+    await owner.ended()
+
+
+async def begun() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_short_calls_overtake_long_ones_but_no_upload_its_chunks() -> None:
+    order: list[str] = []
+
+    class Noting(MemoryStore):
+        async def put_payloads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+            order.append("put")
+            return await super().put_payloads(payloads)
+
+        async def healthy(self) -> bool:
+            order.append("healthy")
+            return await super().healthy()
+
+    here, there = socket.socketpair()
+    async with await RemoteStore.connect(here) as worker:
+        long = [b"%07d" % number + bytes(CHUNK_BYTES - 7) for number in range(10)]
+        puts = [asyncio.create_task(worker.put_payloads([(multihash_of(data), data)])) for data in long]
+        upload = asyncio.create_task(upload_data(worker))
+        await begun()  # the first one has filled the socket
+        upload.cancel()
+        healthy = asyncio.create_task(worker.healthy())
+        await begun()
+        owner = await share_store(Noting(), there)
+        assert await healthy
+        assert order.index("healthy") <= 1
+        assert await asyncio.gather(*puts) == [[True]] * len(long)
+        assert (await asyncio.gather(upload, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+        await let_all_go_on(worker)
+        assert not owner._payloads._uploads
     await owner.ended()

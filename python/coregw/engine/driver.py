@@ -339,6 +339,7 @@ class Driver:
         self._refresh_held()
         held = [self._cache.is_held(root) for root in roots]
         if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
+            expiries = self._store.expiries
             rows = await self._store.get(Table.ROOTS, unknown)
             found = {root: row is not None for root, row in zip(unknown, rows, strict=True)}
             self._incomplete.difference_update(unknown)
@@ -346,7 +347,7 @@ class Driver:
             for root, is_held in found.items():
                 if root in self._incomplete:
                     continue  # asked for again, as it may be healed
-                if is_held and self._store.expiries == self._expiries:  # or it may have expired while it was read
+                if is_held and self._store.expiries == expiries:  # or it may have expired while it was read
                     self._cache.remember(root)
             held = [known or found[root] for root, known in zip(roots, held, strict=True)]
         return held

@@ -41,6 +41,9 @@ _PLACES: Final = 16
 """The maximum number of large parts of uploads that the owner has at once for one worker; also that of downloads."""
 _LARGE_BYTES: Final = 256 << 10
 
+_UPLOAD_CALLS: Final = frozenset({"write_chunk", "commit_payload", "abort_payload"})
+"""The end of an upload must not overtake its chunks, one of which may still be sent for a caller that was cancelled."""
+
 
 async def open_remote(
     path: str | PathLike[str],
@@ -345,7 +348,7 @@ class _Connection(FrameProtocol):
             raise
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = _Call(name, future, places)
-        self.send(Request(number, name, encoded))
+        self.send(Request(number, name, encoded), is_ordered=name in _UPLOAD_CALLS)
         del encoded, arguments  # not held until the response
         return await future
 
@@ -359,7 +362,7 @@ class _Connection(FrameProtocol):
 
     def frame_received(self, frame: bytes) -> None:
         response = RESPONSE.decode(frame)
-        self.expiries = response.expiries
+        self.expiries = max(self.expiries, response.expiries)  # an older response may be longer, and come later
         name, future, places = self._waiting.pop(response.number)
         _leave(places)
         if future.done():
