@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
 # The modules that pdoc documents: of a package without __all__, every module.
-documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
+documented := coregw $(addprefix coregw.,errors extras kzg kzg.cid kzg.operations verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.record client client.connection client.query client.operations client.publications client.folders \
 	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres store.testing store.tiered trust upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
@@ -143,6 +143,14 @@ test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProx
 .PHONY: test-files
 test-files: $(VENV)/.files-locked ## read files of a gateway by pandas, pyarrow, DuckDB, xarray and zarr
 	COREGW_TEST_FILES=required $(BIN)/python -m pytest tests/filesystem $(ARGS)
+
+reference := target/malt-core
+
+.PHONY: test-reference
+test-reference: install ## verify malt-core's conformance corpora (needs its source in target/malt-core)
+	@[ -d $(reference)/conformance ] || { \
+		echo "no source of malt-core: git clone https://github.com/DeWebProtocol/malt-core $(reference)" >&2; exit 1; }
+	COREGW_TEST_REFERENCE=$(CURDIR)/$(reference) $(BIN)/python -m pytest tests/kzg/test_reference.py -rP $(ARGS)
 
 .PHONY: test-openapi
 test-openapi: $(VENV)/.openapi-locked ## generate clients from the OpenAPI documents, in Python and TypeScript, and call a gateway (needs npm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from coregw import _core
+from coregw.kzg import KzgRoot
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
@@ -74,11 +76,11 @@ def test_the_base_package_has_no_dependencies() -> None:
 
 
 def test_cli_includes_client_and_all_includes_everything() -> None:
-    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "all"}
+    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "fsspec", "kzg", "all"}
     assert distributions("client") < distributions("cli")
     assert distributions("server") < distributions("otel")
     assert distributions("server") < distributions("postgres") < distributions("s3")
-    assert distributions("all") == distributions("cli") | distributions("otel") | distributions("s3")
+    assert distributions("all") == set().union(*(distributions(extra) for extra in EXTRAS if extra != "all"))
 
 
 @pytest.mark.parametrize("part", ["__init__.py", "__main__.py", "errors.py", "extras.py"])
@@ -90,6 +92,7 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
     ("part", "extra"),
     [
         ("messages", "client"),
+        ("kzg", "kzg"),
         ("client", "client"),
         ("cli", "cli"),
         ("demo.py", "all"),
@@ -182,6 +185,11 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
     assert "verify_resolve" in shown
 
 
+KZG_REQUEST = json.dumps(
+    {"profile": "malt.resolve/v0alpha1", "root": KzgRoot(3, "map", bytes(48)).text, "segments": ["a"]}
+)
+
+
 @pytest.mark.parametrize(
     ("statement", "what", "extra"),
     [
@@ -193,6 +201,7 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
         ("import coregw.messages", "coregw.messages", "client"),
         ("from coregw.messages.batch import Block", "coregw.messages", "client"),
         ("coregw.verify_resolve({}, {})", "a dict instead of JSON text", "client"),
+        ("coregw.verify_resolve(KZG, '{}')", "verifying a KZG root", "kzg"),
         ("import coregw.gateway.app", "coregw.gateway", "server"),
         ("import coregw.engine", "coregw.engine", "server"),
         ("import coregw.plants", "coregw.plants", "server"),
@@ -202,7 +211,8 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
     ],
 )
 def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str, extra: str) -> None:
-    last_line = run(bare_python, "-c", f"import coregw; {statement}", code=1).splitlines()[-1]
+    code = f"import coregw\nKZG = {KZG_REQUEST!r}\n{statement}"
+    last_line = run(bare_python, "-c", code, code=1).splitlines()[-1]
     sentence = f'{what} needs the "{extra}" extra: pip install "coregw[{extra}]"'
     assert last_line == f"coregw.extras.MissingExtraError: {sentence}"
 

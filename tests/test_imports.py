@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": set(),
     "folders": {"_core", "errors", "text"},
     "filesystem": {"_core", "client", "errors", "extras", "folders", "text"},
-    "verify": {"_core", "errors", "extras", "messages"},
+    "kzg": {"_core", "errors", "extras", "messages"},
+    "verify": {"_core", "errors", "extras", "kzg", "messages"},
     "building": {"_core", "errors", "extras", "upkeep", "verify"},
     "": {"_core", "building", "client", "errors", "extras", "folders", "trust", "verify"},
     "messages": {"_core", "errors", "extras"},
@@ -39,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway": {"", "_core", "client", "counters", "engine", "errors", "extras", "messages", "store", "upkeep"},
     "plants": {"_core", "engine", "errors", "extras", "gateway", "store"},
     "client": {
-        *("", "_core", "engine", "errors", "extras", "folders", "hashing", "messages", "store", "text"),
+        *("", "_core", "engine", "errors", "extras", "folders", "hashing", "kzg", "messages", "store", "text"),
         *("syncing", "trust", "verify"),
     },
     "bench": {"", "client", "errors"},
