@@ -114,6 +114,9 @@ async function readsFiles(browser: Browser, base: string): Promise<void> {
   const [saved] = await Promise.all([page.waitForEvent("download"), link.click()]);
   assert.equal(readFileSync((await saved.path()) as string).length, 700_000);
   assert.equal(saved.suggestedFilename(), "big.bin");
+  await page.getByRole("link", { name: "3", exact: true }).click();
+  await page.getByRole("heading", { name: "Element 3" }).waitFor();
+  assert.match(await text(page, "#verified"), /Element 3 of \d+ is [\s\S]*hashed here/);
   await page.close();
 }
 

@@ -113,6 +113,7 @@ function row({ node, depth, title, hashed }: Drawn): HTMLElement {
     h("span", { class: "title" }, title),
     " ",
     short(digest),
+    hashed === null ? null : ` of ${bytesText(hashed.length)}`,
   );
   item.dataset["depth"] = String(Math.min(depth, 40));
   item.style.setProperty("--depth", String(Math.min(depth, 40)));

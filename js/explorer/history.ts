@@ -145,7 +145,7 @@ function history(records: readonly PublishedRecord[]): HTMLElement {
           { class: "good" },
           records.length === 1
             ? "✓ The record is complete in itself; its history is not here."
-            : "✓ The revisions follow each other, and each names the root before it.",
+            : "✓ The revisions follow each other, and each names the root before it. (An operator could still show others another history.)",
         )
       : h("ul", { class: "bad" }, ...problems.map((each) => h("li", {}, each))),
   );

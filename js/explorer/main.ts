@@ -36,8 +36,6 @@ function titleOf(place: Place): string {
       return "Start";
     case "root":
       return place.path.at(-1) ?? place.root.slice(-8);
-    case "payload":
-      return place.name;
     case "diff":
       return "Differences";
     case "name":
@@ -53,8 +51,6 @@ async function showPlace(view: View, place: Place): Promise<void> {
     case "root":
       if (new Cid(place.root).kind === "cas") return showPayload(view, place.root, "payload");
       return showRoot(view, place.root, place.path);
-    case "payload":
-      return showPayload(view, place.cid, place.name);
     case "diff":
       return showDiff(view, place.a, place.b);
     case "name":

@@ -4,7 +4,6 @@
 export type Place =
   | { readonly view: "home" }
   | { readonly view: "root"; readonly root: string; readonly path: readonly string[] }
-  | { readonly view: "payload"; readonly cid: string; readonly name: string }
   | { readonly view: "diff"; readonly a: string; readonly b: string }
   | { readonly view: "name"; readonly scope: string; readonly name: string };
 
@@ -14,8 +13,6 @@ export function hashOf(place: Place): string {
       return "#/";
     case "root":
       return `#/root/${[place.root, ...place.path].map(encodeURIComponent).join("/")}`;
-    case "payload":
-      return `#/payload/${place.cid}/${encodeURIComponent(place.name)}`;
     case "diff":
       return `#/diff/${place.a}/${place.b}`;
     case "name":
@@ -27,7 +24,6 @@ export function placeOf(hash: string): Place {
   const [, view, ...parts] = hash.split("/").map(decode);
   const [first = "", second = ""] = parts;
   if (view === "root" && first !== "") return { view, root: first, path: parts.slice(1).filter((each) => each !== "") };
-  if (view === "payload" && first !== "") return { view, cid: first, name: second };
   if (view === "diff" && second !== "") return { view, a: first, b: second };
   if (view === "name" && second !== "") return { view, scope: first, name: second };
   return { view: "home" };

@@ -114,62 +114,50 @@ function fileName(name: string): string {
 }
 
 async function showList(view: View, root: Root, name: string): Promise<void> {
-  const top = await view.source.proveIndex(root.cid.text, Number.MAX_SAFE_INTEGER);
-  const { length } = verifyIndex(root.cid, Number.MAX_SAFE_INTEGER, top);
   const probe = await view.source.proveRange(root.cid.text, 0, 0);
-  const { totalSize } = verifyRange(root.cid, 0, 0, probe);
-  view.ledger.verified(
-    `The list `,
-    short(root.cid.text),
-    ` has ${plural(length, "element")} with a total of ${totalSize.toLocaleString("en")}.`,
-  );
-  const section = h(
-    "section",
-    { "aria-label": "List" },
-    h(
-      "p",
-      {},
-      `A list of ${plural(length, "element")}, ${totalSize.toLocaleString("en")} in total`,
-      totalSize > length ? ` (${bytesText(totalSize)} if it is a file in chunks).` : ".",
-    ),
-  );
+  const { length, totalSize } = verifyRange(root.cid, 0, 0, probe);
+  const extent = `${plural(length, "element")} with a total of ${totalSize.toLocaleString("en")}`;
+  view.ledger.verified("The list ", short(root.cid.text), ` has ${extent} (range proof).`);
+  const isFile = totalSize > length; // an element has a measure of 1 if nobody gave it another
+  const about = `A list of ${extent}${isFile ? ` (${bytesText(totalSize)} if it is a file in chunks)` : ""}.`;
+  const section = h("section", { "aria-label": "List" }, h("p", {}, about));
   view.main.append(section);
-  if (totalSize > length && totalSize <= MAX_DOWNLOAD_BYTES)
-    section.append(assembler(view, root, totalSize, fileName(name)));
-  const table = h("tbody");
-  section.append(
-    h(
-      "div",
-      { class: "table", tabindex: "0", role: "region", "aria-label": "Table of elements" },
-      h(
-        "table",
-        {},
-        h("thead", {}, h("tr", {}, ...["Index", "Size", "Target"].map((each) => h("th", { scope: "col" }, each)))),
-        table,
-      ),
-    ),
-  );
-  const shown = Math.min(length, MAX_ELEMENTS);
-  const end = Math.min(totalSize, Math.ceil((totalSize / Math.max(length, 1)) * shown));
-  const verify = (bytes: Uint8Array) => verifyRange(root.cid, 0, end, bytes);
-  const proof = await view.source.proveRange(root.cid.text, 0, end);
-  const range = verify(proof);
-  range.segments.slice(0, MAX_ELEMENTS).forEach((target, i) => {
-    const path = hashOf({ view: "root", root: root.cid.text, path: [String(i)] });
-    table.append(
-      h(
-        "tr",
-        {},
-        h("td", {}, h("a", { href: path }, String(i))),
-        h("td", {}, (range.sizes[i] ?? 0).toLocaleString("en")),
-        h("td", {}, short(target)),
-      ),
-    );
-  });
-  view.ledger.verified(
-    `The first ${plural(Math.min(range.segments.length, MAX_ELEMENTS), "element")} of the list (range proof).`,
-  );
-  section.append(derivation(root, proof, verify));
+  if (isFile && totalSize <= MAX_DOWNLOAD_BYTES) section.append(assembler(view, root, totalSize, fileName(name)));
+  if (length > 0) await showElements(view, section, root, totalSize / length, totalSize);
+}
+
+/** Show the elements of a list, some at a time. `average` is their average size. */
+async function showElements(
+  view: View,
+  section: HTMLElement,
+  root: Root,
+  average: number,
+  total: number,
+): Promise<void> {
+  const rows = h("tbody");
+  const header = h("tr", {}, ...["Index", "Size", "Target"].map((each) => h("th", { scope: "col" }, each)));
+  const frame = { class: "table", tabindex: "0", role: "region", "aria-label": "Table of elements" };
+  const rest = h("div", { role: "status" });
+  section.append(h("div", frame, h("table", {}, h("thead", {}, header), rows)), rest);
+  let [count, start] = [0, 0];
+  const more = async (): Promise<void> => {
+    const [from, end] = [start, Math.min(total, Math.ceil(start + average * MAX_ELEMENTS))];
+    const verify = (bytes: Uint8Array) => verifyRange(root.cid, from, end, bytes);
+    const proof = await view.source.proveRange(root.cid.text, from, end);
+    const { segments, sizes } = verify(proof);
+    rows.append(...segments.map((target, i) => elementRow(root, count + i, sizes[i] as number, target)));
+    count += segments.length;
+    start += sizes.reduce((sum, size) => sum + size, 0);
+    view.ledger.verified(`The first ${plural(count, "element")} of the list (range proof).`);
+    rest.replaceChildren(...(start < total ? [asking("Show more", rest, more)] : []), derivation(root, proof, verify));
+  };
+  await more();
+}
+
+function elementRow(root: Root, index: number, size: number, target: string): HTMLElement {
+  const href = hashOf({ view: "root", root: root.cid.text, path: [String(index)] });
+  const cells = [h("a", { href }, String(index)), size.toLocaleString("en"), short(target)];
+  return h("tr", {}, ...cells.map((cell) => h("td", {}, cell)));
 }
 
 /** A button that fetches all chunks of a file, compares each with its CID, and offers the file. */

@@ -48,7 +48,7 @@ def test_error_table_matches_the_protocol() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/nothing", "/admin/v1", "/admin/v1/scopes/a", "/v1/cas/a/b", "/%ff", "/schema"]
+    "path", ["/nothing", "/v1", "/v1/nothing", "/admin/v1", "/admin/v1/scopes/a", "/v1/cas/a/b", "/%ff", "/schema"]
 )
 def test_unknown_path_is_404(client: httpx2.Client, expect_refusal: Refusal, method: str, path: str) -> None:
     answer = client.request(method, path, headers=AUTHORIZATION)
