@@ -37,7 +37,7 @@ def test_404_for_unknown_routes(client: httpx2.Client, expect_error: ExpectError
 def test_404_for_routes_that_only_a_gateway_has(
     command: str, client: httpx2.Client, expect_error: ExpectError, path: str
 ) -> None:
-    answer = client.get(path)
+    answer = client.get(path, headers={"accept": "application/json"})
     if command == ALONE:
         expect_error(answer, 404)
     else:
