@@ -141,7 +141,11 @@ fn proven(case: &Value) -> Result<Value, String> {
     match text(&query["kind"]) {
         "map_key" => {
             let key = Key::from_segments(&strings(&query["segments"])).map_err(|e| e.to_string())?;
-            let target = verify::key(&root, &key, &proof, verify::PROOF_LIMIT).map_err(|e| e.to_string())?;
+            let found = verify::key(&root, &key, &proof, verify::PROOF_LIMIT);
+            // The proof of one key is a multiproof of it, and what is refused as one is refused as the other.
+            let several = Keys::new(vec![key]).and_then(|keys| verify::keys(&root, keys, &proof, verify::PROOF_LIMIT));
+            assert_eq!(several.ok(), found.clone().ok().map(|target| vec![target]), "{case}");
+            let target = found.map_err(|e| e.to_string())?;
             Ok(serde_json::json!({"present": target.is_some(), "target": show(target)}))
         }
         "list_index" => {
