@@ -1161,6 +1161,21 @@ def page_links(pages: Sequence[tuple[Buffer, Buffer]]) -> list[PageLinks | None]
     [None]
     """
 
+def page_guides(pages: Sequence[tuple[Buffer, Buffer]]) -> list[tuple[bytes, list[bytes], list[bytes]]]:
+    """Tell which inner pages below pages of maps lead to which keys, so that a store can follow a key through them.
+
+    Checks nothing, so it serves for hints alone: malformed pages and those of lists are left out. O(bytes).
+
+    Args:
+        pages: Pairs of a digest (32 bytes) and the page.
+
+    Returns:
+        For each page above inner pages: its digest; the least key below each of these, in order; and their digests.
+
+    >>> page_guides([(bytes(32), b"no page")])
+    []
+    """
+
 class ReadOutcome(NamedTuple):
     """What a verified read proves: a key, an element or a range (protocol section 5, *read*)."""
 
@@ -1327,6 +1342,10 @@ class Operation:
     """The store's time when its first pages were put without a root record; the driver sets it."""
     busy_seconds: float
     """The time that `poll` has taken so far, in seconds, without waiting for the GIL."""
+    key: bytes | None
+    """The one key that it looks for in the tree of the root for which it waits; None if it waits for no root, or looks
+    for something else. Pages on the way to that key may be read early.
+    """
     @staticmethod
     def resolve(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.

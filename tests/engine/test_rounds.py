@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
+from bisect import bisect_right
+from collections.abc import Coroutine, Mapping, Sequence
 
 import pytest
 
 from coregw import payload_cid
 from coregw.engine import Engine
 from coregw.store import Table
+from coregw.store.guides import Guide
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
 LEAF = payload_cid(b"leaf")
-LEVELS = [(1, 1), (40_000, 2)]
-"""Numbers of arcs, and the levels of pages of their maps."""
+LEVELS = [(1, 1, 1), (40_000, 1, 2), (6_000, 100, 3)]
+"""Numbers of arcs, how often their names are repeated, and the levels of pages of their maps."""
 
 
 @pytest.fixture
@@ -59,19 +61,58 @@ class DistantStore(MemoryStore):
         return self.rounds
 
 
+class GuidedDistantStore(DistantStore):
+    """A distant store that keeps guides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guides: dict[bytes, Guide] = {}
+
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+        guides: Sequence[Guide] = (),
+    ) -> int:
+        self.guides.update((guide.page, guide) for guide in guides)
+        return await super().put(rows, durable, requires, since)
+
+    async def get_way(self, page: bytes, key: bytes) -> dict[bytes, bytes]:
+        way = [page]
+        while (guide := self.guides.get(way[-1])) and (number := bisect_right(guide.firsts, key)):
+            way.append(guide.below[number - 1])
+        pages = await self.get(Table.PAGES, way)
+        return {digest: page for digest, page in zip(way, pages, strict=True) if page is not None}
+
+
 def lookup(root: str, key: str) -> bytes:
     return json.dumps({"profile": "core.resolve/v0alpha1", "root": root, "segments": [key]}).encode()
 
 
-@pytest.mark.parametrize(("arcs", "levels"), LEVELS)
-async def test_a_cold_look_up_takes_one_round_for_each_level_of_pages(arcs: int, levels: int) -> None:
-    store = DistantStore()
+@pytest.mark.parametrize("kind", [DistantStore, GuidedDistantStore])
+@pytest.mark.parametrize(("arcs", "repeat", "levels"), LEVELS)
+async def test_a_cold_look_up_takes_one_round_for_each_level_of_pages_or_two_with_guides(
+    kind: type[DistantStore], arcs: int, repeat: int, levels: int
+) -> None:
+    store = kind()
     maker = Engine(store)
-    root = json.loads(await maker.create_root(json.dumps({"arcs": {f"k{i}": LEAF for i in range(arcs)}}).encode()))
+    names = [f"k{i}" * repeat for i in range(arcs)]
+    root = json.loads(await maker.create_root(json.dumps({"arcs": dict.fromkeys(names, LEAF)}).encode()))["root"]
+    rounds = levels if kind is DistantStore else min(levels, 2)
     engine = Engine(store)  # nothing is cached
-    assert await store.count(engine.resolve(lookup(root["root"], "k0"))) == levels
-    assert await store.count(engine.resolve(lookup(root["root"], "k0"))) == 0
-    warm = [await store.count(engine.resolve(lookup(root["root"], f"k{i}"))) for i in range(0, arcs, 7)][-20:]
+    first = await store.count(engine.resolve(lookup(root, names[0])))
+    assert first == rounds or (first < rounds and kind is GuidedDistantStore)  # its leaf is in an inner page
+    assert await store.count(engine.resolve(lookup(root, names[0]))) == 0
+    for name in names[:: max(1, arcs // 50)] if kind is GuidedDistantStore else []:
+        query = {"kind": "map_key", "segments": [name]}
+        read = json.dumps({"profile": "core.read/v0alpha1", "root": root, "query": query}).encode()
+        proof = json.dumps({"profile": "core.map-proof/v0alpha1", "root": root, "key": [name]}).encode()
+        assert await store.count(Engine(store).resolve(lookup(root, name))) <= rounds
+        assert await store.count(Engine(store).read(read)) <= rounds
+        assert await store.count(Engine(store).map_proof(proof)) <= rounds
+    warm = [await store.count(engine.resolve(lookup(root, name))) for name in names[::37]][-20:]
     assert max(warm) <= 1  # inner pages are cached
 
 

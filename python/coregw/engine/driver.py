@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
@@ -38,7 +38,8 @@ from coregw.engine.scheduling.placement import (
 )
 from coregw.engine.scheduling.queries import Query, QueryPlaces
 from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
-from coregw.errors import CoregwError, RootNotFound, StoreDamaged, Unavailable
+from coregw.engine.ways import Ways
+from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 
 __all__ = ["Driver", "ReadSpan"]
@@ -81,6 +82,7 @@ class Driver:
         self._seconds = seconds
         self.page_reads = PageReads(store)
         """Reads of pages from the store."""
+        self._ways = Ways(store, self.page_reads)
         self._expiries = store.expiries
         self._incomplete: set[bytes] = set()
         """Roots that were found to have lost pages, until they are stored again."""
@@ -219,11 +221,11 @@ class Driver:
         if polled is None:
             self._refresh_held()
             polled = await self._poll_in_worker(operation, read)
-        top_pages: Mapping[bytes, bytes] = {}
+        early: dict[bytes, bytes] = {}
         while isinstance(polled, Need):
             require_caller()
             if (roots := polled.roots) is not None:
-                top_pages = await self._open_trees(operation, roots, is_query)
+                early = await self._open_trees(operation, roots, is_query)
             elif (roots := polled.renewal) is not None:
                 sizes = await self._store.renew(Stored.ROOTS, roots)
                 pairs = zip(roots, sizes, strict=True)
@@ -231,8 +233,7 @@ class Driver:
             elif (pages := polled.pages) is not None:
                 if len(pages) > max_pages:
                     return polled
-                await self._load_pages(operation, polled, top_pages)
-                top_pages = {}
+                await self._load_pages(operation, polled, early)
             elif (trees := polled.store) is not None:
                 if deadline is not None:
                     deadline.reschedule(None)
@@ -253,28 +254,22 @@ class Driver:
         return await self._to_end(self._turns.run(partial(_poll_reading, operation, budget, read), level))
 
     async def _open_trees(self, operation: Operation, roots: Sequence[bytes], is_query: bool) -> dict[bytes, bytes]:
-        """Supply whether each root is held; for a query return the top pages by digest, which it will ask for next.
+        """Supply whether each root is held; for a query return pages by digest that it will ask for next.
 
-        Reading both at once saves a round trip to a store on another machine.
+        Reading both at once saves a round trip to a store on another machine. These are the top pages, and if it looks
+        for one key, the inner pages on the way, as far as the store can tell.
         """
         unknown = [root for root in roots if not self._cache.is_held(root)] if is_query else []
         if not 0 < len(unknown) <= _MAX_OPENED_TOGETHER:
             operation.supply_roots(await self.are_held(roots))
             return {}
         digests = [Cid(root).digest for root in unknown]
-        held, pages = await asyncio.gather(self.are_held(roots), self._read_early(digests))
+        held, pages = await asyncio.gather(self.are_held(roots), self._ways.read_early(digests, operation.key))
         operation.supply_roots(held)
-        return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
+        return pages
 
-    async def _read_early(self, digests: Sequence[bytes]) -> Sequence[bytes | None]:
-        """Read pages that may not be needed: a failure counts only when they are."""
-        try:
-            return await self.page_reads.get(digests)
-        except CoregwError:
-            return [None] * len(digests)
-
-    async def _load_pages(self, operation: Operation, need: Need, early: Mapping[bytes, bytes]) -> None:
-        """Read pages, except for those that were read early, and supply them.
+    async def _load_pages(self, operation: Operation, need: Need, early: dict[bytes, bytes]) -> None:
+        """Read pages, except for those that were read early, which are taken, and supply them.
 
         Raises:
             RootNotFound: One is missing since its root has expired. The cache may not have known that, and an operation
@@ -283,7 +278,7 @@ class Driver:
         wanted = need.pages or []
         missing = [digest for digest in wanted if digest not in early]
         read = iter(await self.page_reads.get(missing) if missing else [])
-        pages = [early[digest] if digest in early else next(read) for digest in wanted]
+        pages = [early.pop(digest) if digest in early else next(read) for digest in wanted]
         if None in pages:
             await self._require_unexpired(
                 {tree for tree, page in zip(need.trees or [], pages, strict=True) if not page}
@@ -324,7 +319,7 @@ class Driver:
             {Table.PAGES: pages, Table.ROOTS: [(root, COMPLETE) for root in roots]} if roots else {Table.PAGES: pages}
         )
         try:
-            now = await self._store.put(rows, bool(roots), requires, operation.since)
+            now = await self._ways.put(rows, bool(roots), requires, operation.since)
             operation.since = operation.since or now
             self._incomplete.difference_update(roots)
         except RootNotFound as error:

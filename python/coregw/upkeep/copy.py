@@ -19,7 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from coregw._core import Cid, page_links
+from coregw.engine.pages import PageReads
 from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.engine.ways import Ways
 from coregw.errors import Conflict, PayloadNotFound, StoreDamaged
 from coregw.messages import Message
 from coregw.messages.progress import Progress
@@ -98,6 +100,7 @@ class _Copy:
     def __init__(self, source: Store, destination: Store, listing: Collection, marks: MarkFile, report: Report) -> None:
         self._source = source
         self._destination = destination
+        self._ways = Ways(destination, PageReads(destination))
         self._listing = listing
         self._marks = marks
         self._report = report
@@ -231,7 +234,7 @@ class _Copy:
         for number, page in enumerate(pages, 1):
             batch.append(page)
             if number == len(pages) or sum(len(each) for _, each in batch) >= MAX_PUT_BYTES // 2:
-                now = await self._destination.put({Table.PAGES: batch}, False, (), self._since)
+                now = await self._ways.put({Table.PAGES: batch}, False, (), self._since)
                 self._since = self._since or now
                 batch = []
         self._pages += len(pages)

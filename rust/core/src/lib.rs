@@ -44,7 +44,7 @@ pub use id::{cid, codec, payload, varint};
 pub use interrupt::Interrupt;
 pub use key::{Key, PathKeys, Window};
 pub use page::cache::{PageCache, PageSource};
-pub use page::format::{MAX_PAGE, Page};
+pub use page::format::{InnerPage, MAX_PAGE, Page, inner_pages};
 pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};
 pub use proof::verify;
 pub use query::arcs::Arcs;

@@ -3,7 +3,14 @@
 
 mod support;
 
-use coregw_core::{Cid, Error, FixedSizes, Kind, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, Snapshot, Suite};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use coregw_core::internals::arena::State;
+use coregw_core::{
+    Ask, Cid, Digest, Error, FixedSizes, Kind, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, PageSource, Query,
+    RootCid, Snapshot, Suite, inner_pages,
+};
 use support::{Arcmap, Path, pages, target};
 
 /// Makes one change and checks that the tree equals a fresh build, page for page.
@@ -196,4 +203,67 @@ fn a_page_that_is_longer_than_any_is_refused_before_it_is_read() {
         |len| Page::parse(&vec![0xff; len], Kind::Map, Suite::Sha2_256, &digest).expect_err("not a page").to_string();
     assert!(refused(MAX_PAGE + 1).contains("the limit is 16642"));
     assert!(!refused(MAX_PAGE).contains("the limit is"));
+}
+
+/// All pages of a tree; notes which were asked for.
+struct Asked {
+    root: RootCid,
+    pages: BTreeMap<Digest, Vec<u8>>,
+    digests: Mutex<Vec<Digest>>,
+}
+
+impl PageSource for Asked {
+    fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
+        self.digests.lock().expect("one thread").push(*digest);
+        let page = Page::of_store(&self.root, digest, self.pages.get(digest).map(Vec::as_slice));
+        Some(page.expect("the page is stored"))
+    }
+}
+
+#[test]
+fn inner_pages_lead_to_each_key() {
+    let hex = |i: u32| Suite::Blake3.digest(&i.to_be_bytes()).to_string();
+    let path = |i: u32| vec![hex(i), "x".repeat(if i.is_multiple_of(3) { 0 } else { 400 })];
+    let path = |i: u32| path(i).into_iter().filter(|segment| !segment.is_empty()).collect::<Path>();
+    let arcs: Arcmap = (0..6000).map(|i| (path(i), target(i as u16))).collect();
+    let tree = support::map(Suite::Sha2_256, &arcs);
+    let source = Arc::new(Asked { root: tree.root(), pages: pages(&tree), digests: Mutex::default() });
+    let mut levels = 0;
+    for i in (0..6500).step_by(13) {
+        let key = support::key(&path(i));
+        let mut way = vec![tree.root().digest];
+        loop {
+            let inner = inner_pages(&source.pages[way.last().expect("the top")]);
+            assert!(inner.is_sorted_by(|a, b| a.first < b.first));
+            let after = inner.partition_point(|page| page.first.as_slice() <= key.as_bytes());
+            let Some(next) = after.checked_sub(1).map(|at| inner[at].digest) else { break };
+            way.push(next);
+        }
+        let mut query = Query::open(&tree.root(), Arc::clone(&source) as Arc<dyn PageSource>, Ask::Key(key));
+        query.run(&mut u64::MAX.clone()).expect("all pages are there");
+        let asked = std::mem::take(&mut *source.digests.lock().expect("one thread"));
+        if i < 6000 {
+            assert!(asked.starts_with(&way) && asked.len() <= way.len() + 1, "{way:?} does not lead to {asked:?}");
+        }
+        levels = levels.max(way.len());
+    }
+    assert!(levels > 1, "no page has inner pages below it");
+}
+
+#[test]
+fn inner_pages_are_the_stubs_above_further_pages() {
+    let arcs: Arcmap = (0..6000).map(|i| (vec![format!("{i:0400}")], target(i as u16))).collect();
+    let tree = support::map(Suite::Blake3, &arcs);
+    for (digest, bytes) in pages(&tree) {
+        let page = Page::parse(&bytes, Kind::Map, Suite::Blake3, &digest).expect("a page");
+        let stubs = page.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. }) && node.height > 0);
+        let stubs: Vec<_> = stubs.map(|node| node.sum.digest).collect();
+        assert_eq!(inner_pages(&bytes).iter().map(|page| page.digest).collect::<Vec<_>>(), stubs);
+        if !stubs.is_empty() {
+            for end in 0..bytes.len() {
+                assert!(inner_pages(&bytes[..end]).is_empty(), "a page that ends at {end}");
+            }
+        }
+    }
+    assert!(inner_pages(&[0x13, 1, 1]).is_empty(), "a list");
 }

@@ -169,8 +169,9 @@ impl Operation {
 }
 
 async fn read(trees: Trees, request: Read) -> Result<String> {
-    trees.check_held(&[request.root]).await?;
-    let (answer, proof) = trees.answer(&request.root, request.question.ask()?).await?;
+    let ask = request.question.ask()?;
+    trees.check_held_before(&request.root, || ask.key().cloned()).await?;
+    let (answer, proof) = trees.answer(&request.root, ask).await?;
     request.response(&answer, proof)
 }
 

@@ -140,7 +140,8 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveRes
         return Ok(write(request.result(&request.root, Vec::new())));
     }
     let root = first_root(&request.root)?;
-    trees.check_held(&[root]).await?;
+    let longest = || (root.kind == Kind::Map).then(|| path.key().ok()).flatten();
+    trees.check_held_before(&root, longest).await?;
     trees.spend(path.len() as u64 / SEGMENTS_PER_NODE).await?;
     let keys = PathKeys::new(&path.segments())?;
     let mut tried = HashSet::from([(root, 0)]);

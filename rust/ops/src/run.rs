@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use coregw_core::{Cid, Digest, Error, InputCode, Page, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Key, Page, Result, RootCid};
 
 /// What an operation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +117,7 @@ struct SlotState {
     pages: Vec<Arc<Page>>,
     held: Vec<bool>,
     bytes: Vec<u8>,
+    key: Option<Key>,
 }
 
 impl Slot {
@@ -144,6 +145,14 @@ impl Slot {
     pub(crate) async fn roots(&self, roots: Vec<RootCid>) -> Vec<bool> {
         self.park(Need::Roots(roots)).await;
         std::mem::take(&mut self.lock().held)
+    }
+
+    /// As [`Slot::roots`], for one root, in whose tree the operation then looks for `key`, if for one key.
+    pub(crate) async fn root_of_key(&self, root: RootCid, key: Option<Key>) -> bool {
+        self.lock().key = key;
+        let held = self.roots(vec![root]).await;
+        self.lock().key = None;
+        held == [true]
     }
 
     /// Waits until the store has renewed `roots`, and to learn which of them it holds.
@@ -257,6 +266,13 @@ impl Operation {
     pub fn limit_nodes(&self, nodes: u64) {
         self.slot.allowance.limit.store(nodes, Ordering::Relaxed);
         self.slot.allowance.left.store(nodes, Ordering::Relaxed);
+    }
+
+    /// The key that the operation looks for in the tree of the root for which it waits, if it waits for a root and knows.
+    ///
+    /// Its caller may read pages on the way to that key early.
+    pub fn key(&self) -> Option<Key> {
+        self.slot.lock().key.clone()
     }
 
     /// Runs until the operation ends or waits, visiting about `budget` nodes at most.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coregw_core::{
-    Answer, Ask, Digest, Error, Interrupt, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
+    Answer, Ask, Digest, Error, Interrupt, Key, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
 };
 
 use crate::run::{Slot, WantedPage};
@@ -50,6 +50,15 @@ impl Trees {
             None => Ok(()),
             Some(root) => Err(not_held(root)),
         }
+    }
+
+    /// As [`Trees::check_held`], before the operation looks for a key in the tree of `root`, if it does.
+    pub(crate) async fn check_held_before(&self, root: &RootCid, key: impl FnOnce() -> Option<Key>) -> Result<()> {
+        let is_held = match self.cache.is_held(root) {
+            Some(is_held) => is_held,
+            None => self.slot.root_of_key(*root, key()).await,
+        };
+        if is_held { Ok(()) } else { Err(not_held(root)) }
     }
 
     /// Answers a question about the tree of a held root, with the proof.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Error, InputCode, Missing, RootCid, Snapshot, Suite, Window};
+use coregw_core::{Cid, Error, InputCode, Key, Missing, RootCid, Snapshot, Suite, Window};
 use coregw_ops::{DiffRequest, Need, Operation, Progress, verify_resolve};
 use serde_json::json;
 
@@ -177,6 +177,7 @@ fn all_lookups_of_one_path_share_the_budget() {
     let request = request.to_string();
     let mut op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
     assert_eq!(op.poll(1000), Ok(Progress::Needs(Need::Roots(vec![root]))));
+    assert_eq!(op.key(), Key::from_segments(&vec!["a"; 2000]).ok(), "what it looks for first");
     op.supply_roots(vec![true]).expect("one answer");
     let mut pauses = 0;
     let end = loop {

@@ -43,7 +43,7 @@ mod _core {
     #[pymodule_export]
     use crate::engine::car::{CarReader, block_cid, block_head, payload_car_header};
     #[pymodule_export]
-    use crate::engine::links::page_links;
+    use crate::engine::links::{page_guides, page_links};
     #[pymodule_export]
     use crate::engine::need::Need;
     #[pymodule_export]

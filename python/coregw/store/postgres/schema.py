@@ -2,6 +2,7 @@
 
 ```
 pages     digest -> page             in line up to 8,160 bytes, so that a look-up reads one tuple
+guides    digest -> firsts, below    of pages above inner pages: where the keys of each begin, and its digest
 roots     root -> mark
 records   key -> record              listed in byte order: bytea compares bytes
 payloads  multihash -> size, data    `data` is null if the payload is in the chunks of an upload
@@ -18,7 +19,7 @@ A call is one function, so it is one round trip and one transaction. In read com
 sees what was committed when the statement began; so what `coregw_enter` reads once it has the lock stays true until the
 end of the transaction, which includes the wait for a standby.
 
-All functions lock rows in the order of their keys, and tables in the order above.
+All functions lock rows in the order of their keys, and tables in the order above, but `guides` last.
 """
 
 from __future__ import annotations
@@ -339,7 +340,30 @@ def _first_version() -> str:
     return "\n".join([*parts, _CALLS, _COLLECTION])
 
 
-_MIGRATIONS: Final = (_first_version(),)
+_GUIDES: Final = """
+CREATE TABLE guides (
+  page bytea PRIMARY KEY REFERENCES pages ON DELETE CASCADE, firsts bytea[] NOT NULL, below bytea[] NOT NULL);
+
+-- As coregw_put, with a row for each inner page below one of the pages.
+CREATE FUNCTION coregw_put_guided(
+  page_keys bytea[], page_values bytea[], root_keys bytea[], root_values bytea[], record_keys bytea[],
+  record_values bytea[], given_required bytea[], given_since bigint, given_attempt uuid,
+  guide_pages bytea[], guide_firsts bytea[], guide_below bytea[],
+  OUT outcome text, OUT missing bytea, OUT at bigint, OUT expiries bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT p.outcome, p.missing, p.at, p.expiries INTO outcome, missing, at, expiries
+    FROM coregw_put(page_keys, page_values, root_keys, root_values, record_keys, record_values, given_required,
+      given_since, given_attempt) p;
+  IF outcome = 'written' THEN  -- so the pages are locked, and stay until the end of the transaction
+    INSERT INTO guides SELECT g.page, array_agg(g.first ORDER BY g.first), array_agg(g.below ORDER BY g.first)
+      FROM unnest(guide_pages, guide_firsts, guide_below) AS g (page, first, below) GROUP BY g.page ORDER BY g.page
+      ON CONFLICT DO NOTHING;
+  END IF;
+END $$;
+"""
+
+_MIGRATIONS: Final = (_first_version(), _GUIDES)
 """Each brings a database from the version of its index to the next. A migration that was released never changes."""
 
 VERSION: Final = len(_MIGRATIONS)

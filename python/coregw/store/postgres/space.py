@@ -11,7 +11,7 @@ __all__ = ["FIGURES", "FILES", "PostgresFigures", "Room"]
 
 T = TypeVar("T")
 
-_TABLES: Final = ("pages", "roots", "records", "payloads", "chunks", "uploads", "attempts", "sizes")
+_TABLES: Final = ("pages", "roots", "records", "payloads", "chunks", "uploads", "attempts", "sizes", "guides")
 FILES: Final = "SELECT ({})::bigint".format(" + ".join(f"pg_total_relation_size('{table}')" for table in _TABLES))
 """The query for the size of all tables and indexes."""
 

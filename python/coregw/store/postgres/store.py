@@ -14,6 +14,7 @@ from coregw.store import Stored, Table
 from coregw.store.addresses import check_database, masked
 from coregw.store.arguments import check_listing, check_renewal, key_range
 from coregw.store.collection import Usage
+from coregw.store.guides import Guide
 from coregw.store.postgres.checks import check_server
 from coregw.store.postgres.chunks import Chunks, RowChunks
 from coregw.store.postgres.collection import PostgresCollection
@@ -39,6 +40,14 @@ _GET: Final = {
 }
 _GET_PAGES: Final = f"{_GET[Table.PAGES]} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
 """Pages, and without a key how often roots have expired: a page may be missing since its root has expired."""
+_WAY: Final = """
+WITH RECURSIVE way (digest, length) AS (
+  SELECT $1::bytea, 0 UNION ALL
+  SELECT g.below[width_bucket($2::bytea, g.firsts)], way.length + 1 FROM way JOIN guides g ON g.page = way.digest
+  WHERE way.length < 32)
+SELECT key, value FROM pages JOIN way ON key = digest"""
+_WAY_OF_PRIMARY: Final = f"{_WAY} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
+"""A page and those on the way to a key. A bucket before the first one has the number 0, and there is no such page."""
 _LIST: Final = {
     Table.PAGES: "SELECT key, value FROM pages WHERE",
     Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",
@@ -167,12 +176,22 @@ class PostgresStore:
                 found.update(await self._database.read(_GET[table], asked))
         return [found.get(key) for key in keys]
 
+    async def get_way(self, page: bytes, key: bytes) -> dict[bytes, bytes]:
+        """See `coregw.store.guides.GuidedStore.get_way`."""
+        self._database.require_open()
+        found: dict[bytes | None, bytes] = dict(await self._replicas.read(_WAY, page, key))
+        if page not in found:
+            found = dict(await self._database.read(_WAY_OF_PRIMARY, page, key))
+            self._note_expiries(int(found.pop(None)))
+        return {digest: value for digest, value in found.items() if digest is not None}
+
     async def put(
         self,
         rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
         durable: bool = True,
         requires: Sequence[bytes] = (),
         since: int | None = None,
+        guides: Sequence[Guide] = (),
     ) -> int:
         self._database.require_open()
         arguments: list[object] = []
@@ -181,15 +200,12 @@ class PostgresStore:
         self._room.require(sum(len(key) + len(value) for pairs in rows.values() for key, value in pairs))
         # Pages and roots may be put twice. A record may have been replaced by another call in between.
         attempt = uuid4() if rows.get(Table.RECORDS) else None
-        (row,) = await self._room.watch(
-            self._database.write(
-                "SELECT * FROM coregw_put($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-                *arguments,
-                list(requires),
-                since,
-                attempt,
-            )
-        )
+        arguments += [list(requires), since, attempt]
+        call = "coregw_put($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+        if guides:
+            call = "coregw_put_guided($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+            arguments += map(list, zip(*_guide_rows(guides), strict=True))
+        (row,) = await self._room.watch(self._database.write(f"SELECT * FROM {call}", *arguments))  # noqa: S608
         self._note_expiries(row["expiries"])
         _require_held(row["outcome"], row["missing"])
         if row["outcome"] == "swept":
@@ -329,6 +345,13 @@ def _open_bucket(url: str) -> BucketChunks:
     from coregw.store.postgres.bucket import BucketChunks  # noqa: PLC0415 - needs an extra of its own
 
     return BucketChunks(url)
+
+
+def _guide_rows(guides: Sequence[Guide]) -> list[tuple[bytes, bytes, bytes]]:
+    """Return a row for each inner page: the page above it, where its keys begin, and its digest."""
+    return [
+        (guide.page, first, digest) for guide in guides for first, digest in zip(guide.firsts, guide.below, strict=True)
+    ]
 
 
 def _require_held(outcome: str, missing: bytes | None) -> None:

@@ -4,12 +4,15 @@
 
 use std::sync::Arc;
 
+use crate::bits::{PathBuffer, Side, top_bits};
 use crate::error::{Error, Result};
 use crate::id::cid::{Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
+use crate::interrupt::Fault;
 use crate::tree::arena::{Arena, Node, NodeId, State};
 use crate::tree::node;
 use crate::tree::pruned::{self, Form};
+use crate::tree::reader::PrunedReader;
 use crate::tree::writer;
 
 /// The maximum size of a stored page, in bytes: the limit of the cut, and the longest label or leaf of a top node.
@@ -114,4 +117,71 @@ impl Page {
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.arena.nodes.capacity() * size_of::<Node>() + self.arena.bytes.capacity()
     }
+}
+
+/// A page that leads to further pages, as the page above it shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerPage {
+    /// No key below this page is less, and all keys to the left of it are. Ends with the bits that are known.
+    pub first: Vec<u8>,
+    /// The digest under which the page is stored.
+    pub digest: Digest,
+}
+
+/// The inner pages below a stored page of a map, in the order of their keys: none of a list, or of a malformed page.
+///
+/// Checks no digest, so it serves for hints alone. O(bytes).
+pub fn inner_pages(page: &[u8]) -> Vec<InnerPage> {
+    read_inner_pages(page).unwrap_or_default()
+}
+
+fn read_inner_pages(page: &[u8]) -> Result<Vec<InnerPage>, Fault> {
+    let mut reader = PrunedReader { bytes: page, at: 0 };
+    let (mut found, mut path, mut floor) = (Vec::new(), PathBuffer::default(), 0);
+    let mut owed: Vec<u32> = Vec::new(); // the bits of the nodes whose right child has not begun
+    loop {
+        match reader.take(1)? {
+            [0x02] => {
+                let (bit, label) = reader.map_inner(floor)?;
+                path.put(floor, label);
+                path.turn(bit, Side::Left);
+                owed.push(bit);
+                floor = bit + 1;
+                continue;
+            }
+            [0x01] => {
+                reader.map_tail(floor)?;
+                reader.target()?;
+            }
+            [0x03] => {
+                let (_, digest) = reader.map_stub()?;
+                let height = reader.varint()?;
+                let (_weight, _extent) = (reader.varint()?, reader.varint()?);
+                if height > 0 {
+                    found.push(InnerPage { first: first_key(&path, floor), digest: digest_at(page, digest) });
+                }
+            }
+            _ => return Ok(Vec::new()),
+        }
+        let Some(bit) = owed.pop() else { return Ok(found) };
+        path.turn(bit, Side::Right);
+        floor = bit + 1;
+    }
+}
+
+/// The bits before `floor`, and zeros to the end of the byte.
+fn first_key(path: &PathBuffer, floor: u32) -> Vec<u8> {
+    let mut key = path.0[..floor.div_ceil(8) as usize].to_vec();
+    if let Some(last) = key.last_mut()
+        && !floor.is_multiple_of(8)
+    {
+        *last &= top_bits(floor % 8);
+    }
+    key
+}
+
+fn digest_at(page: &[u8], at: u32) -> Digest {
+    let mut digest = Digest::ZERO;
+    digest.0.copy_from_slice(&page[at as usize..][..32]);
+    digest
 }

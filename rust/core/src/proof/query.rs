@@ -52,6 +52,16 @@ pub enum Ask {
     ChangeList(ListChanges),
 }
 
+impl Ask {
+    /// The key, if one key is asked for.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Key(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
 /// The answer to an [`Ask`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {

@@ -2,8 +2,8 @@
 //! sizes are those of a fixed list exactly if each of them is.
 #![no_main]
 
-use coregw_core::internals::arena::{NodeId, State};
-use coregw_core::{Digest, FixedSizes, Kind, Page, Suite};
+use coregw_core::internals::arena::{Node, NodeId, State};
+use coregw_core::{Digest, FixedSizes, Kind, Page, Suite, inner_pages};
 use libfuzzer_sys::fuzz_target;
 
 /// Extracts the actual digest from a mismatch error.
@@ -49,11 +49,14 @@ fuzz_target!(|data: &[u8]| {
     };
     let suite = Suite::ALL[usize::from(how & 1)];
     let kind = if how & 2 == 0 { Kind::Map } else { Kind::List };
+    let inner: Vec<_> = inner_pages(bytes).into_iter().map(|page| page.digest).collect();
     let refused = Page::parse(bytes, kind, suite, &Digest([0; 32])).expect_err("no page has this digest");
     if let Some(digest) = digest_of(&refused.to_string()) {
         let page = Page::parse(bytes, kind, suite, &digest).expect("the page parses under its own digest");
         assert_eq!(page.to_bytes(), bytes);
         assert!(page.stubs().all(|stub| stub != digest));
+        let is_inner = |node: &&Node| matches!(node.state, State::Stub { .. }) && node.height > 0 && kind == Kind::Map;
+        assert!(page.arena.nodes.iter().filter(is_inner).map(|node| node.sum.digest).eq(inner));
         if kind == Kind::List {
             let (first, size) = (u64::from(how >> 2), u64::from(how >> 5));
             for (first, total) in [(0, bytes.len() as u64), (first, first * size + 9), ((1 << 52) - 1, 1 << 52)] {

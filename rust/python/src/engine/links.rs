@@ -46,6 +46,35 @@ pub fn page_links<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> P
     PyList::new(py, links.collect::<PyResult<Vec<_>>>()?)
 }
 
+/// A page, where the keys of the inner pages below it begin, and the digests of these.
+type Guide<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, Vec<Bound<'py, PyBytes>>);
+
+/// Tell which inner pages below pages of maps lead to which keys, so that a store can follow a key through them.
+///
+/// Checks nothing, so it serves for hints alone: malformed pages and those of lists are left out. O(bytes).
+///
+/// Args:
+///     pages: Pairs of a digest (32 bytes) and the page.
+///
+/// Returns:
+///     For each page above inner pages: its digest; the least key below each of these, in order; and their digests.
+///
+/// >>> page_guides([(bytes(32), b"no page")])
+/// []
+#[pyfunction]
+pub fn page_guides<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> PyResult<Vec<Guide<'py>>> {
+    let found = detach::run(py, Work::Pages { count: pages.len() }, || {
+        Ok(pages.iter().map(|(_, page)| core::inner_pages(page)).collect::<Vec<_>>())
+    })?;
+    let guides = pages.iter().zip(found).filter(|(_, inner)| !inner.is_empty());
+    Ok(guides
+        .map(|((digest, _), inner)| {
+            let firsts = inner.iter().map(|page| PyBytes::new(py, &page.first)).collect();
+            (PyBytes::new(py, digest), firsts, inner.iter().map(|page| PyBytes::new(py, &page.digest.0)).collect())
+        })
+        .collect())
+}
+
 fn links(digest: &[u8], page: &[u8]) -> Option<Links> {
     let digest = Digest(digest.try_into().ok()?);
     TREES.iter().find_map(|&(kind, suite)| {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use coregw_core as core;
 use coregw_ops as ops;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::cid::CidLike;
 use crate::convert::{BytesLike, Items};
@@ -88,6 +89,13 @@ impl Operation {
 
 #[pymethods]
 impl Operation {
+    /// The one key that it looks for in the tree of the root for which it waits; None if it waits for no root, or looks
+    /// for something else. Pages on the way to that key may be read early.
+    #[getter]
+    fn key<'py>(&mut self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.operation().key().map(|key| PyBytes::new(py, key.as_bytes()))
+    }
+
     /// Return an operation for a `core.resolve` request. Its response is the result.
     ///
     /// Raises:

@@ -40,8 +40,10 @@ _CONNECT_SECONDS: Final = 5.0
 _MAX_CONFLICTS: Final = 20
 _MIN_PAUSE_SECONDS: Final = 0.02
 _MAX_PAUSE_SECONDS: Final = 0.5
-_LOST_AFTER_MS: Final = 15_000
-"""A connection whose data is not acknowledged by the other machine for so long is lost (TCP_USER_TIMEOUT)."""
+_LOST_AFTER_SECONDS: Final = 4
+"""A connection is lost if the other machine acknowledges nothing for so long (TCP_USER_TIMEOUT), data or probe."""
+_PROBE_AFTER_SECONDS: Final = 2
+"""A connection on which nothing was received for so long, as of a call that waits for its answer, is probed."""
 
 _SESSION: Final = {
     "application_name": "coregw",
@@ -260,9 +262,9 @@ def _detect_loss(connection: Connection) -> None:
         return
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LOST_AFTER_MS)
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _LOST_AFTER_SECONDS)
 
 
 def columns(rows: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -39,7 +38,7 @@ class Replicas:
         self.hits = 0
         """How many rows a standby returned."""
 
-    async def read(self, query: str, keys: Sequence[bytes]) -> list[Row]:
+    async def read(self, query: str, *arguments: object) -> list[Row]:
         """Return what a standby has; nothing if none answers soon."""
         if not self.is_used:
             return []
@@ -48,7 +47,7 @@ class Replicas:
                 self._connecting = asyncio.get_running_loop().create_task(self._connect())
             return []
         try:
-            rows = await self._database.read(query, keys, seconds=_READ_SECONDS)
+            rows = await self._database.read(query, *arguments, seconds=_READ_SECONDS)
         except CoregwError as error:
             logger.warning("reads go to the primary for %g s: the standby failed: %s", _RETRY_SECONDS, error)
             self._next_attempt = time.monotonic() + _RETRY_SECONDS
