@@ -21,7 +21,7 @@ from pathlib import Path
 import report
 from coregw import _core
 from coregw.client import Client
-from coregw.client.folders.restore import REQUEST_BYTES, REQUESTS
+from coregw.client.folders.filling import REQUEST_BYTES, REQUESTS
 from coregw.engine import Engine
 from coregw.messages import encode
 from coregw.messages.batch import GetBatchRequest

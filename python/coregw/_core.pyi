@@ -23,6 +23,9 @@ _Default = TypeVar("_Default")
 
 CidLike: TypeAlias = str | Buffer | Cid
 PathLike: TypeAlias = str | Sequence[str]
+_EntryFields: TypeAlias = tuple[
+    tuple[str, ...], Literal["file", "link", "folder", "map"], str | None, Attributes | None
+]
 
 __version__: str
 
@@ -680,23 +683,98 @@ def files_match(
     [False]
     """
 
+class FolderListing:
+    """The listings of a folder's two maps (protocol section 7), verified and joined page by page.
+
+    Args:
+        root: The root of the folder's map.
+
+    Raises:
+        InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``).
+    """
+
+    def __init__(self, root: CidLike) -> None: ...
+    def add_files(self, request: Buffer, result: Buffer) -> tuple[int, list[str] | None]:
+        """Verify the next page of the folder's map, and add it. O(depth + entries) hashes, with the GIL released.
+
+        Args:
+            request: The `core.scan` request that the caller sent, as JSON.
+            result: The result that it received, as JSON.
+
+        Returns:
+            The number of entries, and the last path if others follow.
+
+        Raises:
+            InvalidInput: If the request is malformed, or the reserved path does not name a map of the folder's suite.
+            ProofError: If anything is wrong in the result.
+        """
+
+    def add_records(self, request: Buffer, result: Buffer) -> tuple[int, list[str] | None]:
+        """Verify the next page of the map of attributes, and add it. As `add_files`.
+
+        Raises:
+            InvalidInput: If the request is malformed, or a target is not a record.
+            ProofError: If anything is wrong in the result.
+        """
+
+    @property
+    def attributes_root(self) -> str | None:
+        """The root of the map of attributes, if its path is listed."""
+
+    @property
+    def may_have_attributes(self) -> bool:
+        """Whether more of the folder's map has to be listed to know whether there is a map of attributes."""
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Entries that wait for the other listing: those of the folder's map, and those of the map of attributes."""
+
+    @property
+    def missing_records(self) -> list[str]:
+        """The records that are payloads and not here yet, as CIDs."""
+
+    def supply_record(self, target: CidLike, payload: Buffer) -> None:
+        """Supply a record that is a payload, whose bytes are verified.
+
+        Raises:
+            InvalidInput: If it is not a record.
+        """
+
+    def take(self) -> list[_EntryFields]:
+        """Return the entries that are joined, and forget them: as far as both listings have come. O(entries).
+
+        Returns:
+            Tuples of the fields of `coregw.folders.attributes.FolderEntry`, in key order.
+
+        Raises:
+            InvalidInput: If a record contradicts the folder's map (code ``invalid_path``); the message names the path.
+        """
+
 class FolderWriter:
     """Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
 
-    First the paths are added, then `start` makes the folders, and each `request` names payloads whose bytes are given
-    to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside the folder is
-    touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is written to.
+    Paths are added before and after `start`. Each `request` makes the folders that were added, and names payloads
+    whose bytes are given to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside
+    the folder is touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is
+    written to. What is known of a file is forgotten when it is complete.
 
     Args:
         folder: The folder, which exists.
         incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
             path then. None: files are created at their paths.
+        is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `add_listed` gives folders
+            there no attributes, and `take_states` returns files there apart from the others.
 
     Raises:
         OSError: If a folder can't be opened.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], incomplete: str | os.PathLike[str] | None = None) -> None: ...
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        incomplete: str | os.PathLike[str] | None = None,
+        is_moved: bool = False,
+    ) -> None: ...
     def add_folder(
         self, segments: Sequence[str], mode: int | None = None, mtime_ns: int | None = None, exists: bool = False
     ) -> None:
@@ -719,6 +797,7 @@ class FolderWriter:
         mode: int | None = None,
         mtime_ns: int | None = None,
         replaces: bool = False,
+        list: CidLike | None = None,
     ) -> None:
         """Add a file that consists of payloads.
 
@@ -728,6 +807,7 @@ class FolderWriter:
             mode: As for `add_folder`.
             mtime_ns: As for `add_folder`.
             replaces: Whether what has the path is replaced, if the writer has a folder for incomplete files.
+            list: The root of the list that the payloads are of, if they are of one.
 
         Raises:
             InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
@@ -747,8 +827,26 @@ class FolderWriter:
     ) -> None:
         """Add a symbolic link, which `finish` makes. Its target is not checked."""
 
+    def add_listed(self, listing: FolderListing, base: Sequence[str]) -> list[_EntryFields]:
+        """Add files of one payload, and folders, as far as `listing` has joined them.
+
+        O(entries), with the GIL released.
+
+        Args:
+            listing: The listing of the map at `base`.
+            base: The path of the map, empty for the top.
+
+        Returns:
+            The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders that
+            have no attributes because they are moved.
+
+        Raises:
+            InvalidInput: As `add_file`; if a path is a file and a folder, or that of the folder for incomplete files
+                (code ``invalid_path``); or as `FolderListing.take`.
+        """
+
     def start(self) -> None:
-        """Make the folders, write the payloads that are in their CIDs, and start the threads. Nothing is added later.
+        """Make the folders that were added, write the payloads that are in their CIDs, and start the threads.
 
         Raises:
             InvalidInput: If a path can't be made here, or exists (code ``invalid_path``); the message names it.
@@ -756,11 +854,14 @@ class FolderWriter:
         """
 
     def request(self, max_bytes: int, max_payload_bytes: int) -> PayloadSink | None:
-        """Return the sink of the next payloads to request, or None if all have been.
+        """Return the sink of the next payloads to request, or None if all that were added have been.
 
         Args:
             max_bytes: The payloads have about so many bytes together, or are a single one.
             max_payload_bytes: Limit on one payload.
+
+        Raises:
+            InvalidInput, OSError: As `start`.
         """
 
     def finish(self) -> None:
@@ -770,13 +871,29 @@ class FolderWriter:
             InvalidInput, OSError: As `start`.
         """
 
-    def states(self) -> list[tuple[int, int, int, int] | None]:
-        """The states of the files that were added, in that order, when each was complete and had its path. O(files).
+    def take_states(
+        self,
+    ) -> tuple[bytes, int, int, list[tuple[str, tuple[int, int, int, int], str]]]:
+        """The states of the files that were completed since the last call, when each had its path. O(files).
+
+        Files that somebody else has changed since are left out.
 
         Returns:
-            For each file its inode, its size, and its times of modification and change in nanoseconds. None for one
-            that is not written, or that somebody else has changed since.
+            The files as MessagePack, one ``[path, [inode, size, mtime_ns, ctime_ns], target]`` after the other; their
+            number; the latest ``ctime_ns``; and a list of the same values for files that are kept apart.
         """
+
+    @property
+    def added(self) -> tuple[int, int | None]:
+        """Number of files that were added, and the sum of their sizes; None if one of them is not known."""
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether what is in the folder itself is moved elsewhere in the end."""
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether so many files wait to be requested that no more should be added."""
 
     @property
     def written(self) -> int:

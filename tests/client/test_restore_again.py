@@ -18,15 +18,14 @@ import pytest
 from coregw import _core
 from coregw.client import Client
 from coregw.client.folders.destination import FileStates
-from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.partial import Partial, partial_folder
 from coregw.errors import InvalidInput
-from coregw.folders.restore_cache import RestoreCache
+from coregw.folders.restore_cache import RestoreCache, encode_entries
 from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
 # One payload in a request, so that some files are complete and others are not.
-COMMAND = "from coregw.client.folders import restore; restore.REQUEST_BYTES = 1; from coregw import cli; cli.main()"
+COMMAND = "from coregw.client.folders import filling; filling.REQUEST_BYTES = 1; from coregw import cli; cli.main()"
 
 
 @pytest.fixture(autouse=True)
@@ -208,11 +207,12 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
     changed, slept = 10**9 * SECOND + fraction, [0]
     monkeypatch.setattr(Partial, "now", lambda _: changed + age + slept[-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
-    file = PlannedFile(("d", "f"), "target", (), None)
-    states = FileStates(RestoreCache.of(tmp_path))
-    states.note([file], [(1, 2, 3, changed)])
+    written = encode_entries([("d/f", (1, 2, 3, changed), "target")])
+    writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
+    states = FileStates(RestoreCache.of(tmp_path), are_changed=False)
+    states.note_written(cast("_core.FolderWriter", writer))
     with partial_folder(tmp_path, is_inside=True) as partial:
-        states.save(tmp_path, [file], partial, renamed=False, changed=False)
+        states.save(tmp_path, partial)
     status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
     assert RestoreCache.of(tmp_path).find("d/f", status) == ("target" if is_known else None)
     assert (len(slept) > 1) == waits

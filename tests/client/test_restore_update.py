@@ -18,9 +18,9 @@ import pytest
 
 from coregw import encode_attributes
 from coregw.client import AsyncClient, Client
-from coregw.client.folders import restore as restoring
+from coregw.client.folders import filling
 from coregw.client.folders.destination import survey_existing
-from coregw.client.folders.restore import Restored, restore_folder
+from coregw.client.folders.restore import Extras, Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
 from gateways import Reply, lying_gateway, names
 
@@ -135,7 +135,7 @@ def test_files_in_the_place_of_folders_are_replaced_on_request_only(
 def test_an_attempt_that_fails_in_place_is_continued(
     gateway: str, client: Client, tmp_path: Path, existed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "REQUEST_BYTES", 1)  # one payload a request
+    monkeypatch.setattr(filling, "REQUEST_BYTES", 1)  # one payload a request
     out = tmp_path / "out"
     files = {f"f{number:02}": b"content %d" % number for number in range(40)}
     if existed:
@@ -157,7 +157,7 @@ def test_an_attempt_that_fails_in_place_is_continued(
 def test_long_files_and_repeated_payloads_come_in_several_requests(
     gateway: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "REQUEST_BYTES", MIB)
+    monkeypatch.setattr(filling, "REQUEST_BYTES", MIB)
     chunks = [os.urandom(MIB) for _ in range(5)] + [b"the end"]
     cids = [client.put_payload(chunk) for chunk in chunks]
     payload = os.urandom(5 * MIB + 1)
@@ -219,7 +219,7 @@ def test_attributes_links_and_empty_folders_come_back(
     assert restore(gateway, root, out).files == 1
     check(out)
     (tmp_path / "filled").mkdir()
-    restore(gateway, root, tmp_path / "filled", extras=restoring.Extras(owners=True, xattrs=True))
+    restore(gateway, root, tmp_path / "filled", extras=Extras(owners=True, xattrs=True))
     check(tmp_path / "filled")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coregw.folders.caches import cache_file, cache_folder
-from coregw.folders.restore_cache import RestoreCache, state_of
+from coregw.folders.restore_cache import RestoreCache, encode_entries, state_of
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,11 @@ def status(tmp_path: Path) -> os.stat_result:
 
 
 def saved(folder: Path, status: os.stat_result, before: int) -> bytes:
-    RestoreCache.of(folder).save([("a/b", state_of(status), "target")], before)
+    cache = RestoreCache.of(folder)
+    for number in range(3):
+        cache.add(encode_entries([(f"other {number}", state_of(status), "other")]), 1)
+    cache.add(encode_entries([("a/b", state_of(status), "target"), ("c", state_of(status), "c")]), 2)
+    cache.save(before)
     return cache_file(folder, "restored").read_bytes()
 
 
@@ -31,6 +35,7 @@ def test_a_file_is_known_by_its_whole_state(tmp_path: Path, status: os.stat_resu
     saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns) + 1)
     found = RestoreCache.of(tmp_path)
     assert found.find("a/b", status) == "target"
+    assert found.find("c", status) == "c"
     assert found.find("a", status) is None
     (tmp_path / "other").write_bytes(b"bytes")
     assert found.find("a/b", (tmp_path / "other").stat()) is None
@@ -56,6 +61,17 @@ def test_a_damaged_cache_or_one_of_another_folder_knows_nothing(tmp_path: Path, 
 
 def test_a_cache_that_is_not_kept_writes_nothing(tmp_path: Path, status: os.stat_result) -> None:
     cache = RestoreCache.none()
-    cache.save([("a/b", state_of(status), "target")], 1 << 62)
+    cache.add(encode_entries([("a/b", state_of(status), "target")]), 1)
+    cache.save(1 << 62)
     assert not cache.is_kept
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_that_is_not_saved_leaves_the_last_one(tmp_path: Path, status: os.stat_result) -> None:
+    content = saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns) + 1)
+    cache = RestoreCache.of(tmp_path)
+    cache.add(encode_entries([("a/b", state_of(status), "another")]), 1)
+    cache.discard()
+    file = cache_file(tmp_path, "restored")
+    assert file.read_bytes() == content
+    assert list(file.parent.iterdir()) == [file]

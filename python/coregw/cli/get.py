@@ -42,9 +42,9 @@ __all__ = ["command"]
 def command(root: str, dest: Path, gateway: GatewayChoice, **options: bool) -> None:
     """Write the tree of ROOT to the folder DEST.
 
-    The listing and every byte are verified. Before anything is written, paths that can't be files here are refused by
-    name: "." and "..", NUL and path separators, a file that is also a folder. So are names that clash on this file
-    system. Symbolic links that lead out of DEST are skipped and reported.
+    The listing and every byte are verified. Paths that can't be files here are refused by name: "." and "..", NUL and
+    path separators, a file that is also a folder. So are names that clash on this file system. In a DEST with content,
+    nothing is written then. Symbolic links that lead out of DEST are skipped and reported.
 
     A new or empty DEST gets the whole tree or nothing. In any other DEST, files that have the right bytes stay; each
     of the others is replaced when its new version is complete, so after a failure the same command continues. What the

@@ -19,9 +19,9 @@ import msgspec
 
 from coregw.folders.caches import cache_file
 
-__all__ = ["RestoreCache", "State", "state_of"]
+__all__ = ["Entry", "RestoreCache", "State", "decode_entries", "encode_entries", "state_of"]
 
-_MAGIC: Final = b"coregw restore 1\n"
+_MAGIC: Final = b"coregw restore 2\n"
 _DIGEST_BYTES: Final = 32
 
 
@@ -34,10 +34,28 @@ def state_of(status: os.stat_result) -> State:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
+Entry = tuple[str, State, str]
+"""The path of a file, its state, and its target."""
+
+
+def encode_entries(entries: Iterable[Entry]) -> bytes:
+    """Return files as `RestoreCache.add` takes them."""
+    return b"".join(map(msgspec.msgpack.encode, entries))
+
+
+def decode_entries(entries: bytes, count: int) -> list[Entry]:
+    """Return the files of what `encode_entries` has returned."""
+    return msgspec.msgpack.decode(_array(count) + entries, type=list[Entry])
+
+
+def _array(count: int) -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
 class _Content(msgspec.Struct, array_like=True, frozen=True):
     folder: bytes
     before: int
-    entries: list[tuple[str, State, str]]
+    entries: list[Entry]
 
 
 class RestoreCache:
@@ -51,6 +69,7 @@ class RestoreCache:
     def __init__(self, file: Path | None, folder: Path) -> None:
         self._file = file
         self._folder = os.fsencode(folder)
+        self._new: _NewCache | None = None
         content = self._read()
         # A file that changed just before it was noted may have changed again just after, with the same times.
         self._known = {
@@ -80,24 +99,39 @@ class RestoreCache:
         state, target = self._known.get(path, (None, None))
         return target if state == state_of(status) else None
 
-    def save(self, entries: Iterable[tuple[str, State, str]], before: int) -> None:
-        """Replace the cache, atomically. A failure is ignored.
+    def add(self, entries: bytes, count: int) -> None:
+        """Add files to what `save` writes. A failure is ignored, and then nothing is saved.
 
         Args:
-            entries: Paths of files, each with a state in which the file had the bytes of its target.
+            entries: For each file its path, a state in which it had the bytes of its target, and the target, as
+                MessagePack: ``[path, [inode, size, mtime_ns, ctime_ns], target]``, one after the other.
+            count: Their number.
+        """
+        if self._file is None or not count:
+            return
+        with suppress(OSError):
+            if self._new is None:
+                self._new = _NewCache(self._file, self._folder)
+            self._new.add(entries, count)
+
+    def save(self, before: int) -> None:
+        """Replace the cache by the files that were added, atomically. A failure is ignored.
+
+        Args:
             before: Files with earlier times, in nanoseconds since 1970, had no change that their times do not show.
         """
-        if self._file is None:
-            return
-        body = msgspec.msgpack.encode(_Content(self._folder, before, list(entries)))
         with suppress(OSError):
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = self._file.with_name(f"{self._file.name}.{secrets.token_hex(4)}")
-            try:
-                partial.write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
-                partial.replace(self._file)
-            finally:
-                partial.unlink(missing_ok=True)
+            if self._file is not None and self._new is None:
+                self._new = _NewCache(self._file, self._folder)
+            if self._new is not None:
+                self._new.save(before)
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget the files that were added. Idempotent."""
+        if self._new is not None:
+            self._new.close()
+            self._new = None
 
     def _read(self) -> _Content | None:
         if self._file is None:
@@ -108,10 +142,52 @@ class RestoreCache:
             return None
         start = len(_MAGIC) + _DIGEST_BYTES
         body = memoryview(data)[start:]
-        if data[:start] != _MAGIC + hashlib.sha256(body).digest():
+        head = len(_head(self._folder, 0, 0))
+        digest = hashlib.sha256(body[head:])
+        digest.update(body[:head])
+        if data[:start] != _MAGIC + digest.digest():
             return None
         try:
             content = msgspec.msgpack.decode(body, type=_Content)
         except msgspec.MsgspecError:
             return None
         return content if content.folder == self._folder else None
+
+
+class _NewCache:
+    """A cache that is being written, so that its files take no memory: the head is written last."""
+
+    def __init__(self, place: Path, folder: bytes) -> None:
+        self._place = place
+        self._folder = folder
+        self._count = 0
+        self._digest = hashlib.sha256()
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
+        self._file = self._path.open("xb")
+        self._file.seek(len(_MAGIC) + _DIGEST_BYTES + len(_head(folder, 0, 0)))
+
+    def add(self, entries: bytes, count: int) -> None:
+        self._file.write(entries)
+        self._digest.update(entries)
+        self._count += count
+
+    def save(self, before: int) -> None:
+        head = _head(self._folder, before, self._count)
+        self._digest.update(head)
+        self._file.seek(0)
+        self._file.write(_MAGIC + self._digest.digest() + head)
+        self._file.close()
+        self._path.replace(self._place)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def _head(folder: bytes, before: int, count: int) -> bytes:
+    """Return the beginning of a `_Content` as MessagePack; its length depends on `folder` alone."""
+    time = b"\xd3" + before.to_bytes(8, "big", signed=True)
+    return b"\x93" + msgspec.msgpack.encode(folder) + time + _array(count)

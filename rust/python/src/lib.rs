@@ -67,7 +67,7 @@ mod _core {
     #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
     #[pymodule_export]
-    use crate::restore::{FolderWriter, PayloadSink, files_match};
+    use crate::restore::{FolderListing, FolderWriter, PayloadSink, files_match};
     #[pymodule_export]
     use crate::results::{
         check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,

@@ -14,12 +14,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from coregw import _core
 from coregw.client.files import reported_as
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.partial import INSIDE, Partial
 from coregw.errors import InvalidInput
 from coregw.folders.caches import RACY_NANOSECONDS
-from coregw.folders.restore_cache import RestoreCache, State, state_of
+from coregw.folders.restore_cache import RestoreCache, State, decode_entries, encode_entries, state_of
 
 __all__ = [
     "Existing",
@@ -143,18 +144,22 @@ class FileStates:
 
     Args:
         cache: What is known since the last time; see `coregw.folders.restore_cache`.
+        are_changed: Whether the attributes of all files are changed after they were written.
     """
 
-    def __init__(self, cache: RestoreCache) -> None:
+    def __init__(self, cache: RestoreCache, *, are_changed: bool) -> None:
         self._cache = cache
-        self._noted: dict[tuple[str, ...], State] = {}
+        self._are_changed = are_changed
+        self._found: dict[tuple[str, ...], State] = {}
+        self._changed: list[tuple[str, State, str]] = []
+        self._newest = 0
 
     def known(
         self, top: Path, files: Iterable[PlannedFile], check: Callable[[int], object]
     ) -> tuple[set[tuple[str, ...]], list[PlannedFile]]:
         """Return the paths of the files that have not changed since they had the right bytes, and the other files.
 
-        The states of all are noted. O(files), without reading one. `check` may raise.
+        O(files), without reading one. `check` may raise.
         """
         right: set[tuple[str, ...]] = set()
         others: list[PlannedFile] = []
@@ -163,45 +168,53 @@ class FileStates:
             path = "/".join(file.segments)
             with suppress(OSError):
                 status = os.lstat(f"{top}/{path}")
-                self._noted[file.segments] = state_of(status)
+                self._found[file.segments] = state_of(status)
                 if self._cache.find(path, status) == file.target:
                     right.add(file.segments)
                     continue
             others.append(file)
         return right, others
 
-    def note(self, files: Iterable[PlannedFile], states: Iterable[State | None]) -> None:
-        """Note the states that files had when they were written; None if somebody else has changed a file."""
-        for file, state in zip(files, states, strict=True):
-            if state is None:
-                self._noted.pop(file.segments, None)
-            else:
-                self._noted[file.segments] = state
+    def note_kept(self, file: PlannedFile) -> None:
+        """Note that a file had the right bytes in the state in which `known` found it."""
+        if self._cache.is_kept and (state := self._found.get(file.segments)) is not None:
+            self._note([("/".join(file.segments), state, file.target)])
 
-    def save(self, top: Path, files: Iterable[PlannedFile], partial: Partial, *, renamed: bool, changed: bool) -> None:
+    def note_written(self, writer: _core.FolderWriter) -> None:
+        """Note the states of the files that `writer` has completed since the last call."""
+        entries, count, newest, moved = writer.take_states()
+        if not self._cache.is_kept:
+            return
+        self._changed += moved
+        if self._are_changed:
+            self._changed += decode_entries(entries, count)
+        else:
+            self._newest = max(self._newest, newest)
+            self._cache.add(entries, count)
+
+    def save(self, top: Path, partial: Partial) -> None:
         """Save the states, for the next time. Blocks, for at most 20 ms on file systems with fine timestamps.
 
         Args:
             top: The destination.
-            files: All files of the tree.
             partial: Its folder for incomplete files.
-            renamed: Whether the files at the top were renamed after they were noted.
-            changed: Whether the attributes of all files were changed after that.
         """
         if not self._cache.is_kept:
             return
-        entries: list[tuple[str, State, str]] = []
-        newest = 0
-        for file in files:
-            state = self._noted.get(file.segments)
-            if state is None:
-                continue
-            path = "/".join(file.segments)
-            if changed or (renamed and len(file.segments) == 1):
-                state = _renamed(f"{top}/{path}", state)
-            newest = max(newest, state[3])
-            entries.append((path, state, file.target))
-        self._cache.save(entries, _unambiguous_before(partial, newest))
+        changed, self._changed, self._are_changed = self._changed, [], False
+        self._note([(path, _renamed(f"{top}/{path}", state), target) for path, state, target in changed])
+        self._cache.save(_unambiguous_before(partial, self._newest))
+
+    def discard(self) -> None:
+        """Forget what was not saved. Idempotent."""
+        self._cache.discard()
+
+    def _note(self, entries: Sequence[tuple[str, State, str]]) -> None:
+        if self._are_changed:
+            self._changed += entries
+            return
+        self._newest = max(self._newest, *(state[3] for _, state, _ in entries), 0)
+        self._cache.add(encode_entries(entries), len(entries))
 
 
 def _renamed(path: str, state: State) -> State:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import anyio
+from msgspec.structs import replace
 
 from coregw import _core
 from coregw.client.folders.parallel import for_each
 from coregw.client.folders.source import PayloadSource
-from coregw.client.operations.tree import PAGE_ENTRIES, last_path
+from coregw.client.operations.tree import PAGE_ENTRIES
+from coregw.client.query import scan
 from coregw.errors import InvalidInput, TooLarge
-from coregw.folders.attributes import (
-    ATTRIBUTES_PATH,
-    Attributes,
-    FolderEntry,
-    attributes_root,
-    decode_attributes,
-    join_folder,
-)
+from coregw.folders.attributes import Attributes, FolderEntry
 from coregw.text import printable
 
-__all__ = ["Part", "PlannedFile", "list_folder", "list_parts"]
+__all__ = ["Part", "PlannedFile", "Signal", "Taken", "list_folder", "list_of", "list_parts", "walk_folder"]
 
 Part = tuple[str, int | None]
 """A payload of a file and its size, if that is known."""
 
-_CONCURRENT_LISTS = 8
+Taken = Callable[[_core.FolderListing, tuple[str, ...]], Awaitable[Iterable[FolderEntry]]]
+"""Takes what a listing of the map at a path has joined, and returns its nested maps."""
+
+_CONCURRENT_LISTS: Final = 8
+
+_MAX_AHEAD: Final = 8 * PAGE_ENTRIES
+"""Entries that one listing of a folder may be ahead of the other."""
 
 
 class PlannedFile(NamedTuple):
@@ -48,105 +50,151 @@ class PlannedFile(NamedTuple):
         return total
 
 
+class Signal:
+    """Wakes the tasks that wait for something to change."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def send(self) -> None:
+        """Wake all tasks that wait."""
+        self._event.set()
+        self._event = anyio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next `send`."""
+        await self._event.wait()
+
+
 async def list_folder(client: PayloadSource, root: _core.Cid) -> list[FolderEntry]:
     """Return every path of a folder, those of nested maps included, which follow their parents.
+
+    Raises:
+        InvalidInput, ProofError, TooLarge: As `walk_folder`.
+    """
+    found: list[FolderEntry] = []
+
+    async def take(listing: _core.FolderListing, base: tuple[str, ...]) -> Iterable[FolderEntry]:
+        taken = [FolderEntry(base + fields[0], *fields[1:]) for fields in listing.take()]
+        found.extend(taken)
+        return (entry for entry in taken if entry.kind == "map")
+
+    await walk_folder(client, root, take)
+    return found
+
+
+async def walk_folder(client: PayloadSource, root: _core.Cid, take: Taken) -> None:
+    """List a folder, and the maps nested in it after it, and pass on each listing whenever more of it is joined.
+
+    Memory: a few pages, unless a folder has thousands of names before ``.coregw/attributes``.
+
+    Args:
+        client: The client to list with.
+        root: The folder's root.
+        take: Takes entries from a listing.
 
     Raises:
         InvalidInput: Maps nest deeper than ``max_nesting``, or the folder's two maps contradict each other.
         ProofError: A listing is not proven.
         TooLarge: There are more than ``max_entries`` entries.
     """
-    found: list[FolderEntry] = []
+    count = _Count(client.settings.max_entries)
     pending: list[tuple[tuple[str, ...], str, int]] = [((), root.text, 0)]
     while pending:
-        outside, here, depth = pending.pop()
+        base, here, depth = pending.pop()
         if depth > client.settings.max_nesting:
-            raise InvalidInput(f"{'/'.join(outside)!r}: maps nest deeper than {client.settings.max_nesting}")
-        count = _Count(len(found), client.settings.max_entries)
-        for entry in await _list_map(client, here, count):
-            placed = entry._replace(segments=outside + entry.segments) if outside else entry
-            found.append(placed)
-            if entry.kind == "map" and entry.target is not None:
-                pending.append((placed.segments, entry.target, depth + 1))
-    return found
+            raise InvalidInput(f"{'/'.join(base)!r}: maps nest deeper than {client.settings.max_nesting}")
+        listed = _MapListing(client, here, base, count, take)
+        await listed.run()
+        pending += [(entry.segments, entry.target, depth + 1) for entry in listed.maps if entry.target is not None]
 
 
-async def _list_map(client: PayloadSource, root: str, count: _Count) -> Iterable[FolderEntry]:
-    """List one map with its attributes. A page of one is verified while the gateway works on a page of the other."""
-    files = _Listing(client, root, count)
-    await files.add_page()
-    records_root = _records_root(files)
-    if records_root is None:  # then it is not there, or a thousand names come before it
-        await files.add_rest()
-        records_root = _records_root(files)
-    if records_root is None:
-        return join_folder(files.arcs, ())
-    listing = _Listing(client, records_root, count)
-    records: list[tuple[list[str], Attributes]] = []
-
-    async def add_records() -> None:
-        while listing.has_more:
-            for path, target in await listing.add_page():
-                cid = _core.Cid(target)
-                payload = None if cid.hash_name == "identity" else await client.get_payload(cid)
-                records.append((path, _attributes(path, cid, payload)))
-
-    await for_each([files.add_rest, add_records], lambda work: work(), 2)
-    return join_folder(files.arcs, records)
-
-
-@dataclass(slots=True)
 class _Count:
     """Counts the entries that are listed."""
 
-    listed: int
-    limit: int
+    def __init__(self, limit: int) -> None:
+        self._left = self._limit = limit
 
     def add(self, entries: int) -> None:
-        self.listed += entries
-        if self.listed > self.limit:
-            raise TooLarge(f"the tree has more than {self.limit} entries")
+        self._left -= entries
+        if self._left < 0:
+            raise TooLarge(f"the tree has more than {self._limit} entries")
 
 
-class _Listing:
-    """The entries of one map, listed page by page."""
+class _MapListing:
+    """The listing of one map and its attributes. A page of one is verified while the gateway works on one of the other.
 
-    def __init__(self, client: PayloadSource, root: str, count: _Count) -> None:
-        self.root = root
-        self.arcs: list[tuple[list[str], str]] = []
+    Attributes:
+        maps: The maps nested in it.
+    """
+
+    def __init__(self, client: PayloadSource, root: str, base: tuple[str, ...], count: _Count, take: Taken) -> None:
+        self.maps: list[FolderEntry] = []
+        self._client = client
+        self._root = root
+        self._base = base
+        self._count = count
+        self._take = take
+        self._joined = Signal()
+        self._listing = _core.FolderListing(root)
+
+    async def run(self) -> None:
+        files = _Pages(self._client, self._root, self._listing.add_files, self._count)
+        await files.add_page()
+        while self._listing.may_have_attributes:
+            await files.add_page()
+        await self._pass_on()
+        attributes = self._listing.attributes_root
+        if attributes is None:
+            await self._add_rest(files, 0)
+            return
+        records = _Pages(self._client, attributes, self._listing.add_records, self._count)
+        await for_each([(files, 0), (records, 1)], lambda each: self._add_rest(*each), 2)
+
+    async def _add_rest(self, pages: _Pages, side: int) -> None:
+        while pages.has_more:
+            while self._is_ahead(side):
+                await self._joined.wait()
+            await pages.add_page()
+            for cid in self._listing.missing_records if side else ():
+                self._listing.supply_record(cid, await self._client.get_payload(cid))
+            await self._pass_on()
+
+    def _is_ahead(self, side: int) -> bool:
+        waiting = self._listing.waiting
+        return waiting[side] > _MAX_AHEAD and waiting[1 - side] == 0
+
+    async def _pass_on(self) -> None:
+        self.maps += await self._take(self._listing, self._base)
+        self._joined.send()
+
+
+class _Pages:
+    """The pages of one map's listing."""
+
+    def __init__(
+        self,
+        client: PayloadSource,
+        root: str,
+        add: Callable[[bytes, bytes], tuple[int, list[str] | None]],
+        count: _Count,
+    ) -> None:
         self.has_more = True
         self._client = client
+        self._root = root
+        self._add = add
         self._count = count
         self._after: list[str] | None = None
 
-    async def add_page(self) -> list[tuple[list[str], str]]:
-        """List the next page, and return what it has."""
-        page = await self._client.scan(self.root, (), self._after, PAGE_ENTRIES)
-        self._count.add(len(page.entries))
-        self.arcs += page.entries
-        self.has_more = page.more
-        if page.more:
-            self._after = last_path(page)
-        return page.entries
+    async def add_page(self) -> None:
+        """Request the next page, and add it to the listing, which verifies it."""
+        query = replace(scan(self._root, (), self._after, PAGE_ENTRIES), verify=self._verify)
+        await self._client.query(query)
 
-    async def add_rest(self) -> None:
-        """List the pages that follow."""
-        while self.has_more:
-            await self.add_page()
-
-
-def _records_root(files: _Listing) -> str | None:
-    """The root of a map's attributes, if their path is listed."""
-    path = [*ATTRIBUTES_PATH]
-    return attributes_root(files.root, next((target for segments, target in files.arcs if segments == path), None))
-
-
-def _attributes(path: Sequence[str], cid: _core.Cid, payload: bytes | None) -> Attributes:
-    try:
-        return decode_attributes(cid, payload)
-    except InvalidInput as error:
-        shown = printable("/".join(path), 1000)
-        raise InvalidInput(f"the attributes of {shown}: {error.message}", code=error.code) from None
+    def _verify(self, request: bytes, result: bytes) -> None:
+        entries, self._after = self._add(request, result)
+        self._count.add(entries)
+        self.has_more = self._after is not None
 
 
 async def list_parts(client: PayloadSource, entries: Iterable[FolderEntry]) -> list[PlannedFile]:
@@ -169,14 +217,14 @@ async def list_parts(client: PayloadSource, entries: Iterable[FolderEntry]) -> l
 
     async def expand(numbered: tuple[int, FolderEntry]) -> None:
         number, entry = numbered
-        if parts := await _list_of(client, entry):
+        if parts := await list_of(client, entry):
             planned[number] = planned[number]._replace(parts=parts)
 
     await for_each(lists, expand, _CONCURRENT_LISTS)
     return planned
 
 
-async def _list_of(client: PayloadSource, entry: FolderEntry) -> list[Part]:
+async def list_of(client: PayloadSource, entry: FolderEntry) -> list[Part]:
     """Return the elements of a list of payloads, and check their sum against the recorded size."""
     elements = await client.list_elements(entry.target or "")
     total = sum(size for _, size in elements)

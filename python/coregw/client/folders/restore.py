@@ -1,20 +1,18 @@
-"""Restoring a folder from a map root: all names are proven and checked before anything is written.
+"""Restoring a folder from a map root: all names are proven and checked.
 
-A new or empty destination gets the whole tree or nothing: the tree is written into a temporary folder, which is renamed
-when it is complete. A destination with content is updated: files that have the right bytes stay, and each of the others
-is replaced when its new version is complete, so that after a failure the next attempt continues. What a killed process
-has left of a new destination is updated in the same way, and then renamed.
+A new or empty destination gets the whole tree or nothing: the tree is written into a temporary folder while its listing
+comes, and the folder is renamed when it is complete. A destination with content is updated, once all names are known:
+files that have the right bytes stay, and each of the others is replaced when its new version is complete, so that after
+a failure the next attempt continues. What a killed process has left of a new destination is updated in the same way,
+and then renamed.
 
 A cache of the files' states, like that of adding, tells which files have the right bytes without reading them.
-
-Payloads are requested many at a time, several requests in flight. Threads of the extension verify and write them
-(`coregw._core.FolderWriter`).
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -31,25 +29,20 @@ from coregw.client.folders.destination import (
     remove,
     survey_existing,
 )
+from coregw.client.folders.filling import Filler, attributes_of, link_of
 from coregw.client.folders.listing import PlannedFile, list_folder, list_parts
 from coregw.client.folders.names import check_names, refused, restorable_links
 from coregw.client.folders.owners import Extras, set_extras
-from coregw.client.folders.parallel import for_each, in_thread
+from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.partial import INSIDE, Partial, discard_abandoned, partial_folder
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
-from coregw.errors import InvalidInput, Unavailable
+from coregw.errors import InvalidInput
 from coregw.folders.attributes import FolderEntry
 from coregw.folders.restore_cache import RestoreCache
 from coregw.folders.survey import Skipped
 
 __all__ = ["Extras", "Restored", "restore_folder"]
-
-REQUESTS = 4
-"""Requests for payloads in flight."""
-
-REQUEST_BYTES = 8 << 20
-"""Payloads that one request asks for, in bytes, about."""
 
 COMPARED_BYTES = 256 << 20
 """Bytes of existing files that are compared in one call."""
@@ -110,8 +103,7 @@ async def restore_folder(
         extras: What else is restored: owners, extended attributes.
         cache: What is known of the files of `destination` since the last time; saved at the end. None reads all files
             that may have the right bytes.
-        started: Called with the number of bytes to write or compare, None if it is not known, once all names are known
-            and checked.
+        started: Called with the number of bytes to write or compare, None if it is not known, once all names are known.
         progress: Called with further numbers of bytes that were written or compared.
 
     Raises:
@@ -125,14 +117,12 @@ async def restore_folder(
     if cid.kind != "map":
         raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
     has_content = check_destination(destination)
-    tree = await _tree(client, cid)
-    sizes = [file.size for file in tree.files]
-    started(None if None in sizes else sum(size or 0 for size in sizes))
-    if any(path[0] == INSIDE for path in _paths(tree)):
-        raise refused((INSIDE,), "is the name of the folder for incomplete files")
-    skipped = [Skipped(destination.joinpath(*entry.segments), _WHY_SKIPPED) for entry in tree.skipped]
-    work = _Restore(client, destination, tree, extras, cache or RestoreCache.none(), progress, skipped)
-    return await (work.update(delete=delete) if has_content or in_place else work.fill())
+    states = FileStates(cache or RestoreCache.none(), are_changed=any(extras))
+    restore = _Restore(client, cid, destination, extras, states, started, progress)
+    try:
+        return await (restore.update(delete=delete) if has_content or in_place else restore.fill())
+    finally:
+        states.discard()
 
 
 _WHY_SKIPPED = "the link leads out of the folder"
@@ -152,21 +142,20 @@ class _Restore:
     def __init__(
         self,
         client: PayloadSource,
+        root: _core.Cid,
         destination: Path,
-        tree: _Tree,
         extras: Extras,
-        cache: RestoreCache,
+        states: FileStates,
+        started: Callable[[int | None], None],
         progress: Callable[[int], None],
-        skipped: list[Skipped],
     ) -> None:
         self._client = client
+        self._root = root
         self._destination = destination
-        self._tree = tree
         self._extras = extras
-        self._states = FileStates(cache)
+        self._states = states
+        self._started = started
         self._progress = progress
-        self._skipped = skipped
-        self._written = 0  # as last reported
 
     async def fill(self) -> Restored:
         """Write everything to a new or empty folder, at once."""
@@ -174,109 +163,98 @@ class _Restore:
         if existed:
             await anyio.to_thread.run_sync(discard_abandoned, top)
         with partial_folder(top, is_inside=existed) as partial:
-            done = await self._fill(partial)
+            done, folders = await self._fill(partial, is_moved=existed)
             publish(partial.tree, top, existed=existed)
-            await anyio.to_thread.run_sync(self._finish_top_folders)
-            await self._save(partial, renamed=existed)
+            await anyio.to_thread.run_sync(self._finish_top_folders, folders)
+            await anyio.to_thread.run_sync(self._states.save, top, partial)
         return done
 
-    async def _fill(self, partial: Partial) -> Restored:
-        tree = self._tree
-        if partial.is_left:
-            return await self._change(partial.tree, partial, delete=True)
+    async def _fill(self, partial: Partial, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
+        """Write the tree, and return what was done, and the folders whose attributes are to be set in the end."""
+        if partial.is_left or any(self._extras):
+            partial.tree.mkdir(exist_ok=True)
+            tree = await self._tree()
+            done = await self._change(tree, partial.tree, partial, delete=True)
+            return done, [entry for entry in tree.folders if len(entry.segments) == 1]
         partial.tree.mkdir()
-        writer = _core.FolderWriter(partial.tree)
-        for entry in tree.folders:
-            writer.add_folder(entry.segments, *self._folder_attributes(entry, partial.tree))
-        for file in tree.files:
-            writer.add_file(file.segments, file.parts, *_attributes(file))
-        for link in tree.links:
-            writer.add_link(link.segments, *_link(link))
-        await self._write(writer, tree.files, partial.tree)
-        return Restored(len(tree.files), writer.written, skipped=self._skipped)
+        with closing(_core.FolderWriter(partial.tree, is_moved=is_moved)) as writer:
+            filler = self._filler(writer)
+            await filler.write_listed(self._root, self._started)
+            done = Restored(writer.added[0], writer.written, skipped=self._skipped(filler.outside))
+        return done, filler.top_folders
 
     async def update(self, *, delete: bool) -> Restored:
         """Change what is different, one file after the other."""
         top = self._destination
+        tree = await self._tree()
         await anyio.to_thread.run_sync(discard_abandoned, top)
         top.mkdir(exist_ok=True)
         with partial_folder(top, is_inside=True) as partial:
-            done = await self._change(top, partial, delete=delete)
-            await self._save(partial, renamed=False)
+            done = await self._change(tree, top, partial, delete=delete)
+            await anyio.to_thread.run_sync(self._states.save, top, partial)
         return done
 
-    async def _change(self, top: Path, partial: Partial, *, delete: bool) -> Restored:
-        tree = self._tree
+    def _filler(self, writer: _core.FolderWriter) -> Filler:
+        return Filler(self._client, writer, self._states, self._progress)
+
+    def _skipped(self, links: Iterable[FolderEntry]) -> list[Skipped]:
+        return [Skipped(self._destination.joinpath(*link.segments), _WHY_SKIPPED) for link in links]
+
+    async def _tree(self) -> _Tree:
+        """List everything, and check it."""
+        entries = await list_folder(self._client, self._root)
+        check_names(entries)
+        links, outside = restorable_links(entries)
+        folders = [entry for entry in entries if entry.kind in ("folder", "map")]
+        tree = _Tree(await list_parts(self._client, entries), links, folders, outside)
+        if any(path[0] == INSIDE for path in _paths(tree)):
+            raise refused((INSIDE,), "is the name of the folder for incomplete files")
+        sizes = [file.size for file in tree.files]
+        self._started(None if None in sizes else sum(size or 0 for size in sizes))
+        return tree
+
+    async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: bool) -> Restored:
         folders = _folders(tree)
         existing = await anyio.to_thread.run_sync(survey_existing, top, None if delete else folders)
         in_the_way, surplus = _compare(tree, existing)
         if in_the_way and not delete:
             raise _in_the_way(top, in_the_way[0], existing)
-        right = await self._matching(top, existing)
+        right = await self._matching(tree, top, existing)
         await anyio.to_thread.run_sync(remove, top, in_the_way)
         gone = {*in_the_way}
-        writer = _core.FolderWriter(top, partial.files)
-        for path in sorted(folders):
-            if existing.get(path) == "folder":
-                writer.add_folder(path, exists=True)
-        for entry in tree.folders:
-            writer.add_folder(entry.segments, *self._folder_attributes(entry, top))
-        added = []
-        for file in tree.files:
-            if file.segments in right:
-                writer.keep_file(file.segments, *_attributes(file))
-            else:
-                added.append(file)
+        is_moved = top != self._destination
+        with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved)) as writer:
+            for path in sorted(folders):
+                if existing.get(path) == "folder":
+                    writer.add_folder(path, exists=True)
+            for entry in tree.folders:
+                # Folders that are moved get theirs afterwards: nobody may write to a folder with some.
+                is_last = is_moved and len(entry.segments) == 1
+                writer.add_folder(entry.segments, *((None, None) if is_last else attributes_of(entry)))
+            added = 0
+            for file in tree.files:
+                if file.segments in right:
+                    writer.keep_file(file.segments, *attributes_of(file))
+                    self._states.note_kept(file)
+                    continue
+                added += 1
                 replaces = file.segments in existing and file.segments not in gone
-                writer.add_file(file.segments, file.parts, *_attributes(file), replaces=replaces)
-        for link in tree.links:
-            replaces = link.segments in existing and link.segments not in gone
-            if existing.get(link.segments) != "link" or read_link(top, link.segments) != _link(link)[0]:
-                writer.add_link(link.segments, *_link(link), replaces=replaces)
-        await self._write(writer, added, top, surplus if delete else ())
-        deleted = len(in_the_way) + (len(surplus) if delete else 0)
-        return Restored(len(added), writer.written, len(right), deleted, self._skipped)
-
-    def _folder_attributes(self, entry: FolderEntry, top: Path) -> tuple[int | None, int | None]:
-        """Return a folder's attributes, unless it is moved afterwards: nobody may write to it with some."""
-        is_moved = len(entry.segments) == 1 and top != self._destination
-        return (None, None) if is_moved else _attributes(entry)
-
-    async def _write(
-        self,
-        writer: _core.FolderWriter,
-        files: Sequence[PlannedFile],
-        top: Path,
-        surplus: Iterable[tuple[str, ...]] = (),
-    ) -> None:
-        """Fetch and write `files`, then finish links and folders, and remove what is left over."""
-        try:
-            await anyio.to_thread.run_sync(writer.start)
-            await for_each(range(REQUESTS), lambda _: self._fetch(writer), REQUESTS)
-            await anyio.to_thread.run_sync(remove, top, surplus)
-            await anyio.to_thread.run_sync(writer.finish)
-            self._states.note(files, writer.states())
+                root = file.target if _core.Cid(file.target).kind == "list" else None
+                writer.add_file(file.segments, file.parts, *attributes_of(file), replaces=replaces, list=root)
+            for link in tree.links:
+                replaces = link.segments in existing and link.segments not in gone
+                if existing.get(link.segments) != "link" or read_link(top, link.segments) != link_of(link)[0]:
+                    writer.add_link(link.segments, *link_of(link), replaces=replaces)
+            await self._filler(writer).write_planned(top, surplus if delete else ())
             if any(self._extras):
-                tree = self._tree
                 entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
                 await anyio.to_thread.run_sync(set_extras, top, entries, self._extras)
-        finally:
-            writer.close()
+            deleted = len(in_the_way) + (len(surplus) if delete else 0)
+            return Restored(added, writer.written, len(right), deleted, self._skipped(tree.skipped))
 
-    async def _fetch(self, writer: _core.FolderWriter) -> None:
-        limit = self._client.settings.max_payload_bytes
-        while (request := writer.request(REQUEST_BYTES, limit)) is not None:
-            await self._client.get_payloads(request)
-            missing = await anyio.to_thread.run_sync(request.finish)
-            if missing:
-                await self._client.get_payload(missing[0])  # raises why
-                raise Unavailable(f"get {missing[0]}: left out of an answer, although the gateway holds it")
-            self._progress(writer.written - self._written)
-            self._written = writer.written
-
-    async def _matching(self, top: Path, existing: Existing) -> set[tuple[str, ...]]:
+    async def _matching(self, tree: _Tree, top: Path, existing: Existing) -> set[tuple[str, ...]]:
         """Return the paths of the files that have the right bytes."""
-        candidates = [file for file in self._tree.files if existing.get(file.segments) == "file"]
+        candidates = [file for file in tree.files if existing.get(file.segments) == "file"]
         right, unknown = await in_thread(self._states.known, top, candidates)
         self._progress(sum(file.size or 0 for file in candidates if file.segments in right))
         while unknown:
@@ -292,34 +270,14 @@ class _Restore:
             self._progress(sum(file.size or 0 for file in matching))
         return right
 
-    async def _save(self, partial: Partial, *, renamed: bool) -> None:
-        """Save the states of all files, for the next time."""
-        save = functools.partial(self._states.save, renamed=renamed, changed=any(self._extras))
-        await anyio.to_thread.run_sync(save, self._destination, self._tree.files, partial)
-
-    def _finish_top_folders(self) -> None:
+    def _finish_top_folders(self, folders: Sequence[FolderEntry]) -> None:
         top = self._destination
-        writer = _core.FolderWriter(top)
-        folders = [entry for entry in self._tree.folders if len(entry.segments) == 1]
-        for entry in folders:
-            writer.add_folder(entry.segments, *_attributes(entry), exists=True)
-        writer.start()
-        writer.finish()
-        writer.close()
+        with closing(_core.FolderWriter(top)) as writer:
+            for entry in folders:
+                writer.add_folder(entry.segments, *attributes_of(entry), exists=True)
+            writer.finish()
         if any(self._extras):
             set_extras(top, folders, self._extras)
-
-
-def _attributes(entry: FolderEntry | PlannedFile) -> tuple[int | None, int | None]:
-    """Return the mode and the time of modification, as far as they are known."""
-    known = entry.attributes
-    return (None, None) if known is None else (known.mode, known.mtime_ns)
-
-
-def _link(entry: FolderEntry) -> tuple[bytes, int | None]:
-    """Return the target of a symbolic link, and its time of modification if that is known."""
-    known = entry.attributes
-    return (b"", None) if known is None or known.link is None else (known.link, known.mtime_ns)
 
 
 def _compare(tree: _Tree, existing: Existing) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from coregw import _core
-from coregw.client.query import CidLike, PathLike
+from coregw.client.query import CidLike, Proven, Query
 from coregw.client.settings import ClientSettings
 
 __all__ = ["PayloadSource"]
+
+T = TypeVar("T")
 
 
 class PayloadSource(Protocol):
@@ -18,10 +20,8 @@ class PayloadSource(Protocol):
     def settings(self) -> ClientSettings:
         """The client's limits."""
 
-    async def scan(
-        self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
-    ) -> _core.Scan:
-        """Return one page of a map's entries, proven to have no gaps."""
+    async def query(self, query: Query[T]) -> Proven[T]:
+        """Send a query and return the verified value with its proof."""
 
     async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes."""

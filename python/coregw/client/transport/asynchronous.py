@@ -121,6 +121,7 @@ class AsyncTransport:
                 chunk = await anyio.to_thread.run_sync(next, handle.chunks, None)
                 if not transfer.done():
                     handle.supply(chunk)
+            handle.process()  # what has arrived postpones the deadline
             left = attempt.deadline - time.monotonic()
             if left <= 0:
                 raise attempt.overdue()

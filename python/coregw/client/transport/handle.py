@@ -2,7 +2,8 @@
 
 libcurl reports an exception of a callback on stderr and forgets it, and a signal handler may raise in any Python
 function. So the callbacks of a driver that polls append to lists, which `process` empties outside of libcurl;
-a driver that libcurl calls from an event loop (`is_live`) processes in the callbacks, which keep their exception.
+a driver that libcurl calls from an event loop (`is_live`) processes in the callbacks, which keep their exception. They
+gather what a sink gets.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ _PROXY_REFUSED: Final = "CONNECT tunnel failed"
 _CREDENTIALS: Final = re.compile(r"\S*@")
 """What may be credentials in libcurl's messages: it quotes the address of a proxy that it can't use."""
 
+_GATHERED_BYTES: Final = 256 << 10
+"""Bytes that are passed to a call's sink at once, if so many arrive before somebody calls `process`."""
+
 _BLANK: Final = frozenset((b"\r\n", b"\n"))
 
 _READ_HEADERS: Final = {name.encode(): name for name in ("content-encoding", "content-length", "retry-after")}
@@ -80,6 +84,7 @@ class Handle:
         self._lines: list[bytes] = []
         self._received: list[bytes] = []
         self._failure: BaseException | None = None
+        self._gathered = 0
         self._options: list[tuple[int, object]] = [
             (pycurl.HEADERFUNCTION, self._on_line if is_live else self._lines.append),
             (pycurl.WRITEFUNCTION, self._on_received if is_live else self._received.append),
@@ -99,6 +104,7 @@ class Handle:
         self._failure = None
         self._lines.clear()
         self._received.clear()
+        self._gathered = 0
         query = f"?{urlencode(call.params)}" if call.params else ""
         try:
             if target is not self._target:
@@ -126,6 +132,7 @@ class Handle:
         if self._received:
             chunks = self._received[:]
             self._received.clear()
+            self._gathered = 0
             if self._call.sink is not None and len(chunks) > 1:  # libcurl's chunks have 16 KiB
                 chunks = [b"".join(chunks)]
             for chunk in chunks:
@@ -267,6 +274,11 @@ class Handle:
 
     def _on_received(self, chunk: bytes) -> int | None:
         self._received.append(chunk)
+        if self._call.sink is not None:
+            # A chunk has at most 16 KiB, and passing it on costs more than copying it.
+            self._gathered += len(chunk)
+            if self._gathered < _GATHERED_BYTES:
+                return None
         return self._processed()
 
     def _processed(self) -> int | None:

@@ -8,11 +8,13 @@
 
 pub mod attributes;
 pub mod chunks;
+pub mod join;
 
 use coregw_core::map::{MapBuilder, NewMap};
 use coregw_core::{Cid, Digest, Key, Result, RootCid, Suite};
 
 pub use attributes::{Attributes, Entry, Record};
+pub use join::{FolderEntry, FolderJoin, PathKind};
 
 /// The reserved path of a folder's map that names the map of attributes.
 pub const ATTRIBUTES_PATH: &str = ".coregw/attributes";

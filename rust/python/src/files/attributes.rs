@@ -112,7 +112,7 @@ pub fn decode_attributes<'py>(
 }
 
 /// An `Attributes`.
-fn to_python(py: Python<'_>, attributes: Attributes) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn to_python(py: Python<'_>, attributes: Attributes) -> PyResult<Bound<'_, PyAny>> {
     let (kind, link) = match &attributes.entry {
         Entry::File => ("file", None),
         Entry::Link(target) => ("link", Some(PyBytes::new(py, target))),

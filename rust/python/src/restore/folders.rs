@@ -11,9 +11,10 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::attributes::FileStat;
+use super::batch;
 use super::failure::RestoreFailure;
 use super::lock::locked;
-use super::plan::{self, Folder, Kept, Placement, Plan, TOP};
+use super::plan::{Folder, Kept, Placement, Plan, TOP};
 
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -72,13 +73,17 @@ impl Top {
         opened.map_or_else(|| self.top.try_clone().map_err(|error| RestoreFailure::os(&error, "")), Ok)
     }
 
-    /// Makes the folders of a plan that do not exist.
-    pub fn make_folders(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+    /// Makes the folders of a plan that do not exist and have not been made.
+    pub fn make_folders(&self, plan: &mut Plan) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
-        for Folder { parent, name, .. } in plan.folders.iter().skip(1).filter(|folder| !folder.exists) {
-            let folder = self.folder(plan, *parent, &mut last)?;
-            fs::mkdirat(folder, name, Mode::from_raw_mode(0o777))
-                .map_err(|error| failure(plan, *parent, name, error))?;
+        for number in plan.made..plan.folders.len() {
+            let Folder { parent, name, exists, .. } = &plan.folders[number];
+            if !exists {
+                let folder = self.folder(plan, *parent, &mut last)?;
+                fs::mkdirat(folder, name, Mode::from_raw_mode(0o777))
+                    .map_err(|error| failure(plan, *parent, name, error))?;
+            }
+            plan.made = number + 1;
         }
         Ok(())
     }
@@ -94,10 +99,10 @@ impl Top {
         Ok(())
     }
 
-    /// Opens a file of a plan for writing; the first call creates it.
-    pub fn open_file(&self, plan: &Plan, index: u32, last: &mut LastFolder) -> Result<File, RestoreFailure> {
-        let file = &plan.files[index as usize];
-        let (folder, name) = self.writing_place(plan, file.placement, (file.folder, &file.name), index, last)?;
+    /// Opens a file for writing; the first call creates it.
+    pub fn open_file(&self, plan: &Plan, file: &batch::File, last: &mut LastFolder) -> Result<File, RestoreFailure> {
+        let place = (file.folder, &file.name);
+        let (folder, name) = self.writing_place(plan, file.placement, place, file.number, last)?;
         let mut is_created = locked(&file.is_created);
         let flags = if *is_created { OPEN_FILE } else { OPEN_FILE | OFlags::CREATE | OFlags::EXCL };
         let opened = fs::openat(folder, &name, flags, file.attributes.creation_mode())
@@ -106,27 +111,24 @@ impl Top {
         Ok(opened.into())
     }
 
-    /// Ends the writing of a complete file: sets its attributes, and gives it its name.
+    /// Ends the writing of a complete file: sets its attributes, and gives it its name. Returns the state that it has
+    /// then; none if somebody else has changed it.
     pub fn finish_file(
         &self,
         plan: &Plan,
-        index: u32,
+        file: &batch::File,
         opened: File,
         last: &mut LastFolder,
-    ) -> Result<(), RestoreFailure> {
-        let plan::File { folder, name, attributes, placement, state, .. } = &plan.files[index as usize];
+    ) -> Result<Option<FileStat>, RestoreFailure> {
+        let batch::File { number, folder, name, attributes, placement, .. } = file;
         let refused = |error| failure(plan, *folder, name, error);
-        let mut found = attributes.finish(&opened).map_err(refused)?;
-        if *placement != Placement::Direct {
-            self.publish(plan, *placement, (*folder, name), index, last)?;
-            let renamed = FileStat::of(&opened).map_err(refused)?;
-            if !found.is_renamed(renamed) {
-                return Ok(()); // somebody has changed it already
-            }
-            found = renamed;
+        let found = attributes.finish(&opened).map_err(refused)?;
+        if *placement == Placement::Direct {
+            return Ok(Some(found));
         }
-        state.get_or_init(|| found);
-        Ok(())
+        self.publish(plan, *placement, (*folder, name), *number, last)?;
+        let renamed = FileStat::of(&opened).map_err(refused)?;
+        Ok(found.is_renamed(renamed).then_some(renamed))
     }
 
     /// Sets the attributes of files that stay, where they are others.
@@ -144,7 +146,7 @@ impl Top {
     pub fn make_links(&self, plan: &Plan) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         for (index, link) in plan.links.iter().enumerate() {
-            let (index, at) = ((plan.files.len() + index) as u32, (link.folder, &link.name));
+            let (index, at) = (u32::MAX - index as u32, (link.folder, &link.name)); // files count from 0
             let (folder, name) = self.writing_place(plan, link.placement, at, index, &mut last)?;
             let made = fs::symlinkat(&link.target, folder, &name).and_then(|()| match link.attributes.times() {
                 Some(times) => fs::utimensat(folder, &name, &times, AtFlags::SYMLINK_NOFOLLOW),

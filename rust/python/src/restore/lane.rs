@@ -11,23 +11,44 @@ use coregw_core::Cid;
 use coregw_ops::car::{PayloadPart, PayloadReader};
 use pyo3::pybacked::PyBackedBytes;
 
+use super::batch::{Batch, PlannedPayload};
 use super::failure::RestoreFailure;
 use super::folders::LastFolder;
 use super::lock::locked;
-use super::plan::PlannedPayload;
 use super::write::{check_size, write};
 use super::writing::{Job, Writing};
 
 /// Payloads up to this size are collected, and written in one call; longer ones are written as they come.
 const COLLECTED_BYTES: u64 = 1 << 20;
 
+/// Payloads that are requested together.
+pub(super) struct Request {
+    batch: Arc<Batch>,
+    /// Which of the batch's payloads they are.
+    indices: Vec<u32>,
+}
+
+impl Request {
+    pub fn new(batch: Arc<Batch>, indices: Vec<u32>) -> Self {
+        Self { batch, indices }
+    }
+
+    pub fn payloads(&self) -> impl Iterator<Item = &PlannedPayload> {
+        self.indices.iter().map(|&index| &self.batch.payloads[index as usize])
+    }
+
+    fn reader(&self, max_bytes: u64) -> PayloadReader {
+        PayloadReader::new(self.payloads().map(PlannedPayload::cid).collect(), max_bytes)
+    }
+}
+
 /// One answer.
 pub(super) struct Lane {
     inbox: Mutex<Inbox>,
     idle: Condvar,
     stream: Mutex<Stream>,
-    /// The payloads that were requested, as indices into the plan.
-    pub requested: Vec<u32>,
+    /// What was requested.
+    pub request: Request,
     /// Limit on the size of one payload.
     max_bytes: u64,
 }
@@ -50,10 +71,10 @@ struct Stream {
 
 impl Lane {
     /// A lane for the answer to a request for these payloads.
-    pub fn new(requested: Vec<u32>, max_bytes: u64, work: &Writing) -> Self {
-        let reader = reader(&requested, max_bytes, work);
+    pub fn new(request: Request, max_bytes: u64) -> Self {
+        let reader = request.reader(max_bytes);
         let stream = Mutex::new(Stream { reader, collected: Vec::new(), last: LastFolder::default() });
-        Self { inbox: Mutex::default(), idle: Condvar::new(), stream, requested, max_bytes }
+        Self { inbox: Mutex::default(), idle: Condvar::new(), stream, request, max_bytes }
     }
 
     /// Takes the next bytes of the answer. They are worked on in a thread.
@@ -75,7 +96,7 @@ impl Lane {
         let dropped = std::mem::take(&mut locked(&self.inbox).chunks);
         work.waiting.fetch_sub(dropped.iter().map(|chunk| chunk.len()).sum(), Ordering::Relaxed);
         let mut stream = locked(&self.stream);
-        stream.reader = reader(&self.requested, self.max_bytes, work);
+        stream.reader = self.request.reader(self.max_bytes);
         stream.collected.clear();
     }
 
@@ -102,52 +123,50 @@ impl Job for Lane {
             };
             drop(inbox);
             if !work.is_stopped() {
-                work.attempt(|| stream.read(&self.requested, &chunk, work));
+                work.attempt(|| stream.read(&self.request, &chunk, work));
             }
             work.taken(chunk.len());
         }
     }
 }
 
-fn reader(requested: &[u32], max_bytes: u64, work: &Writing) -> PayloadReader {
-    let cids = requested.iter().map(|&index| work.plan.payloads[index as usize].cid()).collect();
-    PayloadReader::new(cids, max_bytes)
-}
-
 impl Stream {
-    fn read(&mut self, requested: &[u32], chunk: &[u8], work: &Writing) -> Result<(), RestoreFailure> {
+    fn read(&mut self, request: &Request, chunk: &[u8], work: &Writing) -> Result<(), RestoreFailure> {
+        let batch = &request.batch;
         let Self { reader, collected, last } = self;
         reader.feed(chunk, |part| {
-            let payload = &work.plan.payloads[requested[part.index] as usize];
-            // A repeated answer has payloads that the first one had.
-            if payload.is_done.load(Ordering::Acquire) { Ok(()) } else { take(payload, &part, collected, last, work) }
+            let payload = &batch.payloads[request.indices[part.index] as usize];
+            if payload.is_done.load(Ordering::Acquire) {
+                return Ok(()); // a repeated answer has payloads that the first one had
+            }
+            take((batch, payload), &part, collected, last, work)
         })
     }
 }
 
 fn take(
-    payload: &PlannedPayload,
+    (batch, payload): (&Batch, &PlannedPayload),
     part: &PayloadPart<'_>,
     collected: &mut Vec<u8>,
     last: &mut LastFolder,
     work: &Writing,
 ) -> Result<(), RestoreFailure> {
     if part.start == 0 {
-        check_size(payload, part.size, work)?;
+        check_size(batch, payload, part.size, work)?;
     }
     if part.size > COLLECTED_BYTES || part.start == 0 && part.is_last {
-        return write(payload, part.start, part.bytes, part.is_last, last, work);
+        return write(batch, payload, (part.start, part.bytes, part.is_last), last, work);
     }
     collected.extend_from_slice(part.bytes);
     if part.is_last {
-        write(payload, 0, collected, true, last, work)?;
+        write(batch, payload, (0, collected, true), last, work)?;
         collected.clear();
     }
     Ok(())
 }
 
 /// The CIDs of payloads that an answer has left out.
-pub(super) fn missing(lane: &Lane, work: &Writing) -> Vec<Cid> {
-    let payloads = lane.requested.iter().map(|&index| &work.plan.payloads[index as usize]);
-    payloads.filter(|payload| !payload.is_done.load(Ordering::Acquire)).map(PlannedPayload::cid).collect()
+pub(super) fn missing(lane: &Lane) -> Vec<Cid> {
+    let missing = lane.request.payloads().filter(|payload| !payload.is_done.load(Ordering::Acquire));
+    missing.map(PlannedPayload::cid).collect()
 }

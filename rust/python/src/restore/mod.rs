@@ -1,12 +1,15 @@
 //! `FolderWriter`: payloads to files below one folder, verified and written by threads that need no GIL.
 
 mod attributes;
+mod batch;
 mod compare;
 mod failure;
 mod folders;
 mod lane;
+mod listing;
 mod lock;
 mod plan;
+mod states;
 mod write;
 mod writing;
 
@@ -17,43 +20,48 @@ use std::thread::JoinHandle;
 
 use coregw_core as core;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::cid::{CidLike, text};
 use crate::convert::BytesLike;
+use crate::detach::{self, Work};
 use crate::errors::{call, invalid};
 
 pub use compare::files_match;
+pub use listing::FolderListing;
 
 use attributes::Attributes;
+use batch::PlannedPayload;
 use failure::RestoreFailure;
 use folders::Top;
 use lane::Lane;
 use lock::locked;
-use plan::{Placement, Plan};
+use plan::Placement;
+use states::TopState;
 use writing::Writing;
 
-/// Inode, size, times of modification and change.
-type StateTuple = (u64, i64, i128, i128);
+/// Files as MessagePack, their number, the latest change, files at the top.
+type StatesTuple<'py> = (Bound<'py, PyBytes>, u64, i64, Vec<TopState>);
 
 /// Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
 ///
-/// First the paths are added, then `start` makes the folders, and each `request` names payloads whose bytes are given
-/// to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside the folder is
-/// touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is written to.
+/// Paths are added before and after `start`. Each `request` makes the folders that were added, and names payloads
+/// whose bytes are given to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside
+/// the folder is touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is
+/// written to. What is known of a file is forgotten when it is complete.
 ///
 /// Args:
 ///     folder: The folder, which exists.
 ///     incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
 ///         path then. None: files are created at their paths.
+///     is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `add_listed` gives folders
+///         there no attributes, and `take_states` returns files there apart from the others.
 ///
 /// Raises:
 ///     OSError: If a folder can't be opened.
 #[pyclass(frozen, module = "coregw._core")]
 pub struct FolderWriter {
-    top: Mutex<Option<Top>>,
-    plan: Mutex<Plan>,
-    work: Mutex<Option<Arc<Writing>>>,
+    work: Arc<Writing>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     is_direct: bool,
 }
@@ -61,13 +69,11 @@ pub struct FolderWriter {
 #[pymethods]
 impl FolderWriter {
     #[new]
-    #[pyo3(signature = (folder, incomplete = None))]
-    fn new(py: Python<'_>, folder: PathBuf, incomplete: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (folder, incomplete = None, is_moved = false))]
+    fn new(py: Python<'_>, folder: PathBuf, incomplete: Option<PathBuf>, is_moved: bool) -> PyResult<Self> {
         let top = Top::open(&folder, incomplete.as_deref()).map_err(|failure| failure.into_exception(py))?;
         Ok(Self {
-            top: Mutex::new(Some(top)),
-            plan: Mutex::new(Plan::new()),
-            work: Mutex::default(),
+            work: Arc::new(Writing::new(top, is_moved)),
             threads: Mutex::default(),
             is_direct: incomplete.is_none(),
         })
@@ -91,7 +97,7 @@ impl FolderWriter {
         mtime_ns: Option<i64>,
         exists: bool,
     ) -> PyResult<()> {
-        let mut plan = locked(&self.plan);
+        let mut plan = self.work.plan_mut();
         let number = call(|| plan.folder(&segments))?;
         let folder = &mut plan.folders[number as usize];
         folder.attributes = Attributes { mode, mtime: mtime_ns };
@@ -107,10 +113,12 @@ impl FolderWriter {
     ///     mode: As for `add_folder`.
     ///     mtime_ns: As for `add_folder`.
     ///     replaces: Whether what has the path is replaced, if the writer has a folder for incomplete files.
+    ///     list: The root of the list that the payloads are of, if they are of one.
     ///
     /// Raises:
     ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
-    #[pyo3(signature = (segments, parts, mode = None, mtime_ns = None, replaces = false))]
+    #[pyo3(signature = (segments, parts, mode = None, mtime_ns = None, replaces = false, list = None))]
+    #[allow(clippy::too_many_arguments)] // what is known of a file
     fn add_file(
         &self,
         segments: Vec<String>,
@@ -118,6 +126,7 @@ impl FolderWriter {
         mode: Option<u32>,
         mtime_ns: Option<i64>,
         replaces: bool,
+        list: Option<CidLike>,
     ) -> PyResult<()> {
         let parts: Vec<_> = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
         let is_known = |(index, part): (usize, &(core::Cid, Option<u64>))| {
@@ -128,7 +137,9 @@ impl FolderWriter {
             return Err(invalid(core::InputCode::InvalidRequest, what));
         }
         let attributes = Attributes { mode, mtime: mtime_ns };
-        call(|| locked(&self.plan).add_file(&segments, &parts, attributes, self.placement(replaces)))
+        let (work, list) = (&self.work, list.as_ref().map(|list| &list.0));
+        let placement = self.placement(replaces);
+        call(|| work.add_file(&mut work.plan_mut(), &segments, (&parts, list), attributes, placement))
     }
 
     /// Add a file that exists with the right content: `finish` sets its attributes where they differ.
@@ -139,7 +150,7 @@ impl FolderWriter {
     ///     mtime_ns: As for `add_folder`.
     #[pyo3(signature = (segments, mode = None, mtime_ns = None))]
     fn keep_file(&self, segments: Vec<String>, mode: Option<u32>, mtime_ns: Option<i64>) -> PyResult<()> {
-        call(|| locked(&self.plan).keep_file(&segments, Attributes { mode, mtime: mtime_ns }))
+        call(|| self.work.plan_mut().keep_file(&segments, Attributes { mode, mtime: mtime_ns }))
     }
 
     /// Add a symbolic link, which `finish` makes. Its target is not checked.
@@ -152,22 +163,47 @@ impl FolderWriter {
         replaces: bool,
     ) -> PyResult<()> {
         let attributes = Attributes { mode: None, mtime: mtime_ns };
-        call(|| locked(&self.plan).add_link(&segments, target.to_vec(), attributes, self.placement(replaces)))
+        call(|| self.work.plan_mut().add_link(&segments, target.to_vec(), attributes, self.placement(replaces)))
     }
 
-    /// Make the folders, write the payloads that are in their CIDs, and start the threads. Nothing is added later.
+    /// Add files of one payload, and folders, as far as `listing` has joined them.
+    ///
+    /// O(entries), with the GIL released.
+    ///
+    /// Args:
+    ///     listing: The listing of the map at `base`.
+    ///     base: The path of the map, empty for the top.
+    ///
+    /// Returns:
+    ///     The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders that
+    ///     have no attributes because they are moved.
+    ///
+    /// Raises:
+    ///     InvalidInput: As `add_file`; if a path is a file and a folder, or that of the folder for incomplete files
+    ///         (code ``invalid_path``); or as `FolderListing.take`.
+    fn add_listed<'py>(
+        &self,
+        py: Python<'py>,
+        listing: &FolderListing,
+        base: Vec<String>,
+    ) -> PyResult<Vec<listing::EntryTuple<'py>>> {
+        let placement = self.placement(false);
+        let others = detach::run(py, Work::Unbounded, || listing.add_to(&self.work, &base, placement))?;
+        others.into_iter().map(|entry| listing::tuple(py, entry)).collect()
+    }
+
+    /// Make the folders that were added, write the payloads that are in their CIDs, and start the threads.
     ///
     /// Raises:
     ///     InvalidInput: If a path can't be made here, or exists (code ``invalid_path``); the message names it.
     ///     OSError: If the system refuses something.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(top) = locked(&self.top).take() else {
+        let work = &self.work;
+        if !locked(&self.threads).is_empty() {
             return Err(invalid(core::InputCode::InvalidRequest, "the writer has been started"));
-        };
-        let plan = std::mem::replace(&mut *locked(&self.plan), Plan::new());
-        let work = Arc::new(Writing::new(plan, top));
+        }
         py.detach(|| {
-            work.attempt(|| work.top.make_folders(&work.plan).and_then(|()| write::write_identities(&work)));
+            work.attempt(|| work.begin());
             if !work.is_stopped() {
                 match work.start() {
                     Ok(threads) => *locked(&self.threads) = threads,
@@ -175,23 +211,31 @@ impl FolderWriter {
                 }
             }
         });
-        *locked(&self.work) = Some(Arc::clone(&work));
-        raised(py, &work)
+        raised(py, work)
     }
 
-    /// Return the sink of the next payloads to request, or None if all have been.
+    /// Return the sink of the next payloads to request, or None if all that were added have been.
     ///
     /// Args:
     ///     max_bytes: The payloads have about so many bytes together, or are a single one.
     ///     max_payload_bytes: Limit on one payload.
-    fn request(&self, max_bytes: u64, max_payload_bytes: u64) -> PyResult<Option<PayloadSink>> {
-        let work = self.work()?;
-        let requested = work.next_request(max_bytes);
-        if requested.is_empty() {
-            return Ok(None);
-        }
-        let lane = Arc::new(Lane::new(requested, max_payload_bytes, &work));
-        Ok(Some(PayloadSink { lane, work }))
+    ///
+    /// Raises:
+    ///     InvalidInput, OSError: As `start`.
+    fn request(&self, py: Python<'_>, max_bytes: u64, max_payload_bytes: u64) -> PyResult<Option<PayloadSink>> {
+        let work = &self.work;
+        let mut request = None;
+        py.detach(|| {
+            work.attempt(|| {
+                request = work.next_request(max_bytes)?;
+                Ok(())
+            });
+        });
+        raised(py, work)?;
+        Ok(request.map(|request| {
+            let lane = Arc::new(Lane::new(request, max_payload_bytes));
+            PayloadSink { lane, work: Arc::clone(work) }
+        }))
     }
 
     /// Make the links and set the attributes of folders, when all payloads are written.
@@ -199,43 +243,62 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput, OSError: As `start`.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let work = self.work()?;
+        let work = &self.work;
         py.detach(|| {
             if !work.is_stopped() {
                 work.attempt(|| {
-                    work.top.make_links(&work.plan)?;
-                    work.top.finish_kept(&work.plan)?;
-                    work.top.finish_folders(&work.plan)
+                    work.begin()?;
+                    let plan = work.plan();
+                    work.top.make_links(&plan)?;
+                    work.top.finish_kept(&plan)?;
+                    work.top.finish_folders(&plan)
                 });
             }
         });
-        raised(py, &work)
+        raised(py, work)
     }
 
-    /// The states of the files that were added, in that order, when each was complete and had its path. O(files).
+    /// The states of the files that were completed since the last call, when each had its path. O(files).
+    ///
+    /// Files that somebody else has changed since are left out.
     ///
     /// Returns:
-    ///     For each file its inode, its size, and its times of modification and change in nanoseconds. None for one
-    ///     that is not written, or that somebody else has changed since.
-    fn states(&self) -> PyResult<Vec<Option<StateTuple>>> {
-        let work = self.work()?;
-        let states = work.plan.files.iter().map(|file| file.state.get());
-        Ok(states.map(|state| state.map(|state| (state.inode, state.size, state.mtime, state.ctime))).collect())
+    ///     The files as MessagePack, one ``[path, [inode, size, mtime_ns, ctime_ns], target]`` after the other; their
+    ///     number; the latest ``ctime_ns``; and a list of the same values for files that are kept apart.
+    fn take_states<'py>(&self, py: Python<'py>) -> StatesTuple<'py> {
+        let states = self.work.take_states();
+        (PyBytes::new(py, &states.entries), states.count, states.newest, states.top)
+    }
+
+    /// Number of files that were added, and the sum of their sizes; None if one of them is not known.
+    #[getter]
+    fn added(&self) -> (u32, Option<u64>) {
+        self.work.added()
+    }
+
+    /// Whether what is in the folder itself is moved elsewhere in the end.
+    #[getter]
+    fn is_moved(&self) -> bool {
+        self.work.is_moved
+    }
+
+    /// Whether so many files wait to be requested that no more should be added.
+    #[getter]
+    fn has_enough(&self) -> bool {
+        self.work.has_enough_files()
     }
 
     /// Bytes written to files so far.
     #[getter]
     fn written(&self) -> u64 {
-        locked(&self.work).as_ref().map_or(0, |work| work.written.load(Ordering::Relaxed))
+        self.work.written.load(Ordering::Relaxed)
     }
 
     /// Stop writing, and wait until the threads have ended. Idempotent.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            if let Some(work) = &*locked(&self.work) {
-                work.stop();
-                work.end();
-            }
+            self.work.stop();
+            self.work.end();
             for thread in std::mem::take(&mut *locked(&self.threads)) {
                 // A panic of a thread's work is caught inside it.
                 let _ = thread.join();
@@ -252,20 +315,13 @@ impl FolderWriter {
             (false, true) => Placement::Replacing,
         }
     }
-
-    fn work(&self) -> PyResult<Arc<Writing>> {
-        let work = locked(&self.work);
-        work.clone().ok_or_else(|| invalid(core::InputCode::InvalidRequest, "the writer has not been started"))
-    }
 }
 
 impl Drop for FolderWriter {
     /// Lets the threads end. They are not waited for: one may be waiting for the GIL.
     fn drop(&mut self) {
-        if let Some(work) = &*locked(&self.work) {
-            work.stop();
-            work.end();
-        }
+        self.work.stop();
+        self.work.end();
     }
 }
 
@@ -281,15 +337,13 @@ impl PayloadSink {
     /// The CIDs to request, in this order.
     #[getter]
     fn cids<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
-        let payloads = &self.work.plan.payloads;
-        self.lane.requested.iter().map(|&index| text(py, &payloads[index as usize].cid())).collect()
+        self.lane.request.payloads().map(|payload| text(py, &payload.cid())).collect()
     }
 
     /// The sum of the sizes of the payloads; None if one of them is not known.
     #[getter]
     fn size(&self) -> Option<u64> {
-        let payloads = &self.work.plan.payloads;
-        self.lane.requested.iter().map(|&index| payloads[index as usize].size()).sum()
+        self.lane.request.payloads().map(PlannedPayload::size).sum()
     }
 
     /// Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
@@ -325,7 +379,7 @@ impl PayloadSink {
             }
         });
         raised(py, &self.work)?;
-        Ok(lane::missing(&self.lane, &self.work).iter().map(|cid| text(py, cid)).collect())
+        Ok(lane::missing(&self.lane).iter().map(|cid| text(py, cid)).collect())
     }
 }
 

@@ -1,15 +1,14 @@
-//! What a `FolderWriter` is to write: folders, files with the payloads that they consist of, and symbolic links.
+//! The folders, symbolic links and kept files of a `FolderWriter`, which all files are below or beside.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Mutex, OnceLock};
 
-use core::{Cid, Error, InputCode, Result};
+use core::{Error, InputCode, Result};
 use coregw_core as core;
+use coregw_ops::folder::join::shown;
 
-use super::attributes::{Attributes, FileStat};
+use super::attributes::Attributes;
 
 /// The number of the folder that everything is below.
 pub(super) const TOP: u32 = 0;
@@ -20,19 +19,6 @@ pub(super) struct Folder {
     pub name: CString,
     pub exists: bool,
     pub attributes: Attributes,
-}
-
-/// A file, and how far it is.
-pub(super) struct File {
-    pub folder: u32,
-    pub name: CString,
-    pub attributes: Attributes,
-    pub placement: Placement,
-    /// Payloads that are not written yet.
-    pub parts_left: AtomicU32,
-    pub is_created: Mutex<bool>,
-    /// Its state when it was complete and had its name.
-    pub state: OnceLock<FileStat>,
 }
 
 /// A file that stays as it is, but for its attributes.
@@ -62,42 +48,17 @@ pub(super) enum Placement {
     Replacing,
 }
 
-/// A payload, and where its bytes go.
-pub(super) struct PlannedPayload {
-    cid: Box<[u8]>,
-    pub places: Vec<Place>,
-    pub is_done: AtomicBool,
-}
-
-/// Where a payload is in a file.
-pub(super) struct Place {
-    pub file: u32,
-    pub offset: u64,
-    /// The payload's size, if it is known already.
-    pub size: Option<u64>,
-}
-
-impl PlannedPayload {
-    pub fn cid(&self) -> Cid {
-        Cid::trusted(&self.cid)
-    }
-
-    pub fn size(&self) -> Option<u64> {
-        self.places.iter().find_map(|place| place.size)
-    }
-}
-
 /// All of it.
 pub(super) struct Plan {
     pub folders: Vec<Folder>,
-    pub files: Vec<File>,
     pub kept: Vec<Kept>,
     pub links: Vec<Link>,
-    pub payloads: Vec<PlannedPayload>,
+    /// Folders that have been made; those after them have not.
+    pub made: usize,
     /// Where folders are in `folders`, by parent and name.
     numbers: HashMap<(u32, CString), u32>,
-    /// Where payloads are in `payloads`, by CID.
-    indices: HashMap<Box<[u8]>, u32>,
+    /// The folder that was added to last: paths mostly follow each other in one folder.
+    last: (Vec<String>, u32),
 }
 
 impl Plan {
@@ -105,20 +66,22 @@ impl Plan {
         let top = Folder { parent: TOP, name: CString::default(), exists: true, attributes: Attributes::default() };
         Self {
             folders: vec![top],
-            files: Vec::new(),
             kept: Vec::new(),
             links: Vec::new(),
-            payloads: Vec::new(),
+            made: 1,
             numbers: HashMap::new(),
-            indices: HashMap::new(),
+            last: (Vec::new(), TOP),
         }
     }
 
     /// The number of a folder; it and those above it are added if they are new. No segments are the top.
     pub fn folder(&mut self, segments: &[String]) -> Result<u32> {
+        if self.last.0 == segments {
+            return Ok(self.last.1);
+        }
         let mut at = TOP;
         for segment in segments {
-            let key = (at, name(segment)?);
+            let key = (at, name(segment, segments)?);
             at = match self.numbers.get(&key) {
                 Some(&number) => number,
                 None => {
@@ -130,38 +93,8 @@ impl Plan {
                 }
             };
         }
+        self.last = (segments.to_vec(), at);
         Ok(at)
-    }
-
-    /// Adds a file that consists of these payloads, at least one, in order. The size of each but the last is known.
-    pub fn add_file(
-        &mut self,
-        path: &[String],
-        parts: &[(Cid, Option<u64>)],
-        attributes: Attributes,
-        placement: Placement,
-    ) -> Result<()> {
-        let (folder, name) = self.place(path)?;
-        let file = count(self.files.len())?;
-        let mut offset = 0;
-        for (cid, size) in parts {
-            let index = match self.indices.get(cid.as_bytes()) {
-                Some(&index) => index,
-                None => {
-                    let index = count(self.payloads.len())?;
-                    let (cid, is_done) = (cid.as_bytes().into(), AtomicBool::new(false));
-                    self.indices.insert(Box::clone(&cid), index);
-                    self.payloads.push(PlannedPayload { cid, places: Vec::new(), is_done });
-                    index
-                }
-            };
-            self.payloads[index as usize].places.push(Place { file, offset, size: *size });
-            offset += size.unwrap_or(0);
-        }
-        let (parts_left, is_created) = (AtomicU32::new(count(parts.len())?), Mutex::new(false));
-        let state = OnceLock::new();
-        self.files.push(File { folder, name, attributes, placement, parts_left, is_created, state });
-        Ok(())
     }
 
     pub fn keep_file(&mut self, path: &[String], attributes: Attributes) -> Result<()> {
@@ -177,16 +110,19 @@ impl Plan {
         Ok(())
     }
 
-    fn place(&mut self, path: &[String]) -> Result<(u32, CString)> {
+    /// The folder and the name of an item.
+    pub fn place(&mut self, path: &[String]) -> Result<(u32, CString)> {
         let (last, above) = path.split_last().ok_or_else(|| refused(path, "a file needs a name"))?;
-        Ok((self.folder(above)?, name(last)?))
+        let name = name(last, path)?;
+        check(above, path)?;
+        Ok((self.folder(above)?, name))
     }
 
-    /// The path of an item in this folder, for messages.
+    /// The path of an item in this folder.
     pub fn path(&self, mut folder: u32, name: &CString) -> String {
-        let mut names = vec![shown(name)];
+        let mut names = vec![text(name)];
         while folder != TOP {
-            names.push(shown(&self.folders[folder as usize].name));
+            names.push(text(&self.folders[folder as usize].name));
             folder = self.folders[folder as usize].parent;
         }
         names.reverse();
@@ -194,22 +130,34 @@ impl Plan {
     }
 }
 
-fn shown(name: &CString) -> String {
+fn text(name: &CString) -> String {
     OsStr::from_bytes(name.as_bytes()).to_string_lossy().into_owned()
 }
 
-/// A segment as the name of a file.
-fn name(segment: &String) -> Result<CString> {
-    if segment.is_empty() || segment == "." || segment == ".." || segment.contains('/') {
-        return Err(refused(std::slice::from_ref(segment), "can't be a file name"));
-    }
-    CString::new(segment.as_str()).map_err(|_| refused(std::slice::from_ref(segment), "can't be a file name"))
+/// Checks the folders above an item, so that an error names the whole path.
+fn check(above: &[String], path: &[String]) -> Result<()> {
+    above.iter().try_for_each(|segment| if is_name(segment) { Ok(()) } else { Err(no_name(segment, path)) })
 }
 
-fn count(len: usize) -> Result<u32> {
+/// A segment of a path as the name of a file.
+fn name(segment: &str, path: &[String]) -> Result<CString> {
+    let name = CString::new(segment).ok().filter(|_| is_name(segment));
+    name.ok_or_else(|| no_name(segment, path))
+}
+
+fn is_name(segment: &str) -> bool {
+    !matches!(segment, "" | "." | "..") && !segment.contains(['/', '\0'])
+}
+
+fn no_name(segment: &str, path: &[String]) -> Error {
+    refused(path, &format!("'{}' can't be a file name", shown(&[segment.to_owned()])))
+}
+
+/// A number of files, folders or payloads.
+pub(super) fn count(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| Error::input(InputCode::TooLarge, "more than 2^32 files, folders or payloads"))
 }
 
-fn refused(path: &[String], why: &str) -> Error {
-    Error::input(InputCode::InvalidPath, format!("{}: {why}", path.join("/").escape_debug()))
+pub(super) fn refused(path: &[String], why: &str) -> Error {
+    Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(path)))
 }

@@ -6,29 +6,29 @@ use std::sync::atomic::Ordering;
 use core::{Error, InputCode};
 use coregw_core as core;
 
+use super::batch::{Batch, PlannedPayload};
 use super::failure::RestoreFailure;
 use super::folders::LastFolder;
-use super::plan::PlannedPayload;
 use super::writing::Writing;
 
 /// Writes a part of a payload to all places where it belongs. After the last part the payload is verified.
 pub(super) fn write(
+    batch: &Batch,
     payload: &PlannedPayload,
-    start: u64,
-    bytes: &[u8],
-    is_last: bool,
+    (start, bytes, is_last): (u64, &[u8], bool),
     last: &mut LastFolder,
     work: &Writing,
 ) -> Result<(), RestoreFailure> {
     for place in &payload.places {
-        let file = &work.plan.files[place.file as usize];
-        let opened = work.top.open_file(&work.plan, place.file, last)?;
+        let file = &batch.files[place.file as usize];
+        let opened = work.top.open_file(&work.plan(), file, last)?;
         opened
             .write_all_at(bytes, place.offset + start)
-            .map_err(|error| RestoreFailure::os(&error, &work.plan.path(file.folder, &file.name)))?;
+            .map_err(|error| RestoreFailure::os(&error, &work.plan().path(file.folder, &file.name)))?;
         work.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if is_last && file.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            work.top.finish_file(&work.plan, place.file, opened, last)?;
+            let state = work.top.finish_file(&work.plan(), file, opened, last)?;
+            work.note(file, state, payload);
         }
     }
     if is_last {
@@ -40,13 +40,17 @@ pub(super) fn write(
 }
 
 /// Checks that a payload is as long as its file says.
-pub(super) fn check_size(payload: &PlannedPayload, size: u64, work: &Writing) -> Result<(), RestoreFailure> {
+pub(super) fn check_size(
+    batch: &Batch,
+    payload: &PlannedPayload,
+    size: u64,
+    work: &Writing,
+) -> Result<(), RestoreFailure> {
     match payload.places.iter().find(|place| place.size.is_some_and(|expected| expected != size)) {
         None => Ok(()),
         Some(place) => {
-            let (plan, cid) = (&work.plan, payload.cid());
-            let file = &plan.files[place.file as usize];
-            let path = plan.path(file.folder, &file.name);
+            let file = &batch.files[place.file as usize];
+            let (path, cid) = (work.plan().path(file.folder, &file.name), payload.cid());
             let (offset, expected) = (place.offset, place.size.unwrap_or(0));
             let what = format!("{path}: at byte {offset} are {expected} bytes, but the payload {cid} has {size}");
             Err(RestoreFailure::Core(Error::input(InputCode::KindMismatch, what.escape_debug().to_string())))
@@ -55,12 +59,12 @@ pub(super) fn check_size(payload: &PlannedPayload, size: u64, work: &Writing) ->
 }
 
 /// Writes the payloads that are in their CIDs.
-pub(super) fn write_identities(work: &Writing) -> Result<(), RestoreFailure> {
+pub(super) fn write_identities(batch: &Batch, work: &Writing) -> Result<(), RestoreFailure> {
     let mut last = LastFolder::default();
-    for payload in &work.plan.payloads {
+    for payload in &batch.payloads {
         if let Some(bytes) = payload.cid().identity() {
-            check_size(payload, bytes.len() as u64, work)?;
-            write(payload, 0, bytes, true, &mut last, work)?;
+            check_size(batch, payload, bytes.len() as u64, work)?;
+            write(batch, payload, (0, bytes, true), &mut last, work)?;
         }
     }
     Ok(())

@@ -1,17 +1,24 @@
-//! The work of a `FolderWriter`: jobs, the threads that do them, and what went wrong first.
+//! The work of a `FolderWriter`: what is to be written, jobs, the threads that do them, and what went wrong first.
 
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
+use coregw_core::{Cid, Result};
+
+use super::attributes::{Attributes, FileStat};
+use super::batch::{self, Batch, BatchDraft, NewFile, PlannedPayload};
 use super::failure::RestoreFailure;
 use super::folders::Top;
+use super::lane::Request;
 use super::lock::locked;
-use super::plan::Plan;
+use super::plan::{Placement, Plan, TOP};
+use super::states::States;
+use super::write;
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
@@ -19,6 +26,8 @@ const MAX_WAITING_BYTES: usize = 32 << 20;
 const FIRST_GUESS_BYTES: u64 = 32 << 10;
 /// The most payloads that one request may name.
 const MAX_PAYLOADS: usize = 4096;
+/// Files that wait to be requested, from which on nobody should add more.
+const MAX_WAITING_FILES: usize = 65_536;
 
 /// What a thread works on until nothing is left of it.
 pub(super) trait Job: Send + Sync {
@@ -27,8 +36,12 @@ pub(super) trait Job: Send + Sync {
 
 /// What threads share.
 pub(super) struct Writing {
-    pub plan: Plan,
+    plan: RwLock<Plan>,
     pub top: Top,
+    files: Mutex<Files>,
+    states: Mutex<States>,
+    /// Whether what is at the top is moved elsewhere in the end.
+    pub is_moved: bool,
     /// Bytes that wait.
     pub waiting: AtomicUsize,
     /// Bytes written to files.
@@ -36,14 +49,28 @@ pub(super) struct Writing {
     /// Bytes of payloads that have come, and their number.
     pub received: AtomicU64,
     pub payloads: AtomicU64,
-    /// The payload to request next.
-    next: Mutex<usize>,
     queue: Mutex<Queue>,
     wake: Condvar,
     room: Condvar,
     failure: Mutex<Option<RestoreFailure>>,
     is_stopped: AtomicBool,
 }
+
+/// Files that are not requested yet.
+#[derive(Default)]
+struct Files {
+    /// Files that were added.
+    count: u32,
+    /// The sum of their sizes, as far as these are known.
+    bytes: u64,
+    has_unknown_sizes: bool,
+    draft: BatchDraft,
+    /// The batch that is being requested, and its payload to request next.
+    open: Option<(Arc<Batch>, usize)>,
+}
+
+/// The payloads of a file: their CIDs and sizes.
+pub(super) type Parts<'a> = &'a [(Cid, Option<u64>)];
 
 #[derive(Default)]
 struct Queue {
@@ -52,15 +79,17 @@ struct Queue {
 }
 
 impl Writing {
-    pub fn new(plan: Plan, top: Top) -> Self {
+    pub fn new(top: Top, is_moved: bool) -> Self {
         Self {
-            plan,
+            plan: RwLock::new(Plan::new()),
             top,
+            files: Mutex::default(),
+            states: Mutex::default(),
+            is_moved,
             waiting: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             received: AtomicU64::new(0),
             payloads: AtomicU64::new(0),
-            next: Mutex::new(0),
             queue: Mutex::default(),
             wake: Condvar::new(),
             room: Condvar::new(),
@@ -161,15 +190,90 @@ impl Writing {
         self.wake.notify_all();
     }
 
-    /// The next payloads to request: of about `bytes` together, at least one. None if all have been.
+    /// The folders, links and kept files.
+    pub fn plan(&self) -> RwLockReadGuard<'_, Plan> {
+        self.plan.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, to be changed.
+    pub fn plan_mut(&self) -> RwLockWriteGuard<'_, Plan> {
+        self.plan.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a file that consists of these payloads, at least one; `list` is the root of their list.
+    pub fn add_file(
+        &self,
+        plan: &mut Plan,
+        path: &[String],
+        (parts, list): (Parts<'_>, Option<&Cid>),
+        attributes: Attributes,
+        placement: Placement,
+    ) -> Result<()> {
+        let place = plan.place(path)?;
+        let mut files = locked(&self.files);
+        let number = files.count;
+        files.draft.add(NewFile { number, place, parts, list, attributes, placement })?;
+        files.count += 1;
+        for (_, size) in parts {
+            files.bytes += size.unwrap_or(0);
+            files.has_unknown_sizes |= size.is_none();
+        }
+        Ok(())
+    }
+
+    /// The number of files that were added, and the sum of their sizes, if these are known.
+    pub fn added(&self) -> (u32, Option<u64>) {
+        let files = locked(&self.files);
+        (files.count, (!files.has_unknown_sizes).then_some(files.bytes))
+    }
+
+    /// Whether so many files wait that no more should be added.
+    pub fn has_enough_files(&self) -> bool {
+        locked(&self.files).draft.len() >= MAX_WAITING_FILES
+    }
+
+    /// Makes the folders that were added, and a batch of the files that were added.
+    fn begin_batch(&self, files: &mut Files) -> Result<(), RestoreFailure> {
+        self.top.make_folders(&mut self.plan_mut())?;
+        if files.draft.len() > 0 {
+            let batch = files.draft.take();
+            write::write_identities(&batch, self)?;
+            files.open = Some((Arc::new(batch), 0));
+        }
+        Ok(())
+    }
+
+    /// Makes what needs no payload: folders, and the files that are in their CIDs.
+    pub fn begin(&self) -> Result<(), RestoreFailure> {
+        let mut files = locked(&self.files);
+        if files.open.is_none() { self.begin_batch(&mut files) } else { Ok(()) }
+    }
+
+    /// The next payloads to request: of about `bytes` together, at least one. None if all that were added have been.
     ///
     /// A payload of unknown size counts as much as those that have come on average.
-    pub fn next_request(&self, bytes: u64) -> Vec<u32> {
+    pub fn next_request(&self, bytes: u64) -> Result<Option<Request>, RestoreFailure> {
+        let mut files = locked(&self.files);
+        loop {
+            if let Some((batch, next)) = &mut files.open {
+                let indices = self.next_payloads(batch, next, bytes);
+                if !indices.is_empty() {
+                    return Ok(Some(Request::new(Arc::clone(batch), indices)));
+                }
+                files.open = None;
+            }
+            self.begin_batch(&mut files)?;
+            if files.open.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn next_payloads(&self, batch: &Batch, next: &mut usize, bytes: u64) -> Vec<u32> {
         let (count, received) = (self.payloads.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed));
         let guess = received.checked_div(count).map_or(FIRST_GUESS_BYTES, |average| average + 1);
-        let mut next = locked(&self.next);
         let (mut requested, mut total) = (Vec::new(), 0u64);
-        while let Some(payload) = self.plan.payloads.get(*next) {
+        while let Some(payload) = batch.payloads.get(*next) {
             if !payload.is_done.load(Ordering::Acquire) {
                 total = total.saturating_add(payload.size().unwrap_or(guess));
                 if requested.len() == MAX_PAYLOADS || total > bytes && !requested.is_empty() {
@@ -180,5 +284,23 @@ impl Writing {
             *next += 1;
         }
         requested
+    }
+
+    /// Notes the state of a complete file; none if somebody else has changed it already.
+    pub fn note(&self, file: &batch::File, state: Option<FileStat>, payload: &PlannedPayload) {
+        let Some(state) = state else { return };
+        let target = file.list.as_ref().map_or_else(|| payload.cid(), |list| Cid::trusted(list));
+        let path = self.plan().path(file.folder, &file.name);
+        let mut states = locked(&self.states);
+        if self.is_moved && file.folder == TOP {
+            states.add_at_top(path, state, &target);
+        } else {
+            states.add(&path, state, &target);
+        }
+    }
+
+    /// The states that were noted since the last call.
+    pub fn take_states(&self) -> States {
+        std::mem::take(&mut *locked(&self.states))
     }
 }

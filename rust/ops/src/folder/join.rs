@@ -1,0 +1,372 @@
+//! The two listings of a folder, joined page by page: what each path is, its target, and what is known of it.
+//!
+//! ```text
+//! folder's map         bin/go ──────┐
+//!                      readme ────┐ │
+//! map of attributes    bin        │ │      →  bin (folder), bin/go (file), bin/now (link), readme (file)
+//!                      bin/go ────│─┘
+//!                      bin/now    │
+//!                      readme ────┘
+//! ```
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use coregw_core::{Cid, Error, InputCode, Kind, Result, RootCid};
+
+use super::attributes::{Attributes, Entry};
+use super::{ATTRIBUTES_PATH, RESERVED_NAME};
+
+/// What a path of a folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathKind {
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A folder that has a record.
+    Folder,
+    /// A nested map: a folder with attributes of its own.
+    Map,
+}
+
+/// A path of a folder, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderEntry {
+    /// The path.
+    pub segments: Vec<String>,
+    /// What it is.
+    pub kind: PathKind,
+    /// The target in the folder's map; none for a symbolic link or a folder.
+    pub target: Option<Cid>,
+    /// What is known of it; none without a record.
+    pub attributes: Option<Attributes>,
+}
+
+/// A record in the map of attributes.
+#[derive(Debug)]
+enum Found {
+    Decoded(Attributes),
+    /// Its bytes are a payload, which is not here yet.
+    Payload(Cid),
+}
+
+/// Joins the listings of a folder's two maps, each of which comes in pages and in key order.
+///
+/// Memory: what one listing is ahead of the other.
+#[derive(Debug)]
+pub struct FolderJoin {
+    root: RootCid,
+    files: VecDeque<(Vec<String>, Cid)>,
+    records: VecDeque<(Vec<String>, Found)>,
+    has_all_files: bool,
+    has_all_records: bool,
+    attributes_root: Option<RootCid>,
+    /// Whether a path after the reserved one is listed.
+    has_passed_reserved: bool,
+    /// The link that came last: nothing may be below it.
+    link: Option<Vec<String>>,
+}
+
+impl FolderJoin {
+    /// The join of a folder's listings, with nothing listed.
+    pub fn new(root: RootCid) -> Self {
+        Self {
+            root,
+            files: VecDeque::new(),
+            records: VecDeque::new(),
+            has_all_files: false,
+            has_all_records: false,
+            attributes_root: None,
+            has_passed_reserved: false,
+            link: None,
+        }
+    }
+
+    /// Adds the next page of the folder's map; `has_more` says that others follow. O(entries).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the reserved path does not name a map of the folder's suite.
+    pub fn add_files(&mut self, entries: Vec<(Vec<String>, Cid)>, has_more: bool) -> Result<()> {
+        for (segments, target) in entries {
+            if is_reserved(&segments) {
+                self.attributes_root = Some(self.checked_root(&target)?);
+            } else {
+                self.files.push_back((segments, target));
+            }
+        }
+        self.has_all_files = !has_more;
+        self.has_passed_reserved |= self.files.back().is_some_and(|(last, _)| last[0].as_str() > RESERVED_NAME);
+        Ok(())
+    }
+
+    fn checked_root(&self, target: &Cid) -> Result<RootCid> {
+        let found = target.root().filter(|root| root.kind == Kind::Map && root.suite == self.root.suite);
+        found.ok_or_else(|| {
+            let what = format!("{ATTRIBUTES_PATH}: {target} is not a map of the folder's suite");
+            Error::input(InputCode::KindMismatch, what)
+        })
+    }
+
+    /// Adds the next page of the map of attributes. O(entries).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if a target is not a record.
+    pub fn add_records(&mut self, entries: Vec<(Vec<String>, Cid)>, has_more: bool) -> Result<()> {
+        for (segments, target) in entries {
+            let found = match target.identity() {
+                None => Found::Payload(target),
+                Some(_) => Found::Decoded(attributes(&segments, &target, None)?),
+            };
+            self.records.push_back((segments, found));
+        }
+        self.has_all_records = !has_more;
+        Ok(())
+    }
+
+    /// The root of the map of attributes, if its path is listed.
+    pub fn attributes_root(&self) -> Option<RootCid> {
+        self.attributes_root
+    }
+
+    /// Whether more of the folder's map has to be listed to know whether there is a map of attributes.
+    pub fn may_have_attributes(&self) -> bool {
+        self.attributes_root.is_none() && !self.has_all_files && !self.has_passed_reserved
+    }
+
+    /// The records that are payloads and not here yet. O(records that wait).
+    pub fn missing_records(&self) -> impl Iterator<Item = &Cid> {
+        self.records.iter().filter_map(|(_, found)| match found {
+            Found::Payload(target) => Some(target),
+            Found::Decoded(_) => None,
+        })
+    }
+
+    /// Supplies a record that is a payload. O(records that wait).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if it is not a record.
+    pub fn supply_record(&mut self, target: &Cid, payload: &[u8]) -> Result<()> {
+        for (segments, found) in &mut self.records {
+            if matches!(found, Found::Payload(missing) if missing == target) {
+                *found = Found::Decoded(attributes(segments, target, Some(payload))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries that wait for the other listing, in the folder's map and in the map of attributes.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.files.len(), self.records.len())
+    }
+
+    /// The next entry, in key order; none if more has to be listed first, or all have been returned. O(depth).
+    ///
+    /// # Errors
+    /// [`Error::Input`] if a record contradicts the folder's map; the message names the path.
+    pub fn next_entry(&mut self) -> Result<Option<FolderEntry>> {
+        let has_no_records = self.attributes_root.is_none() && !self.may_have_attributes();
+        let order = match (self.files.front(), self.records.front()) {
+            (Some(file), Some(record)) => file.0.cmp(&record.0),
+            (Some(_), None) if has_no_records || self.has_all_records => Ordering::Less,
+            (None, Some(_)) if self.has_all_files => Ordering::Greater,
+            _ => return Ok(None),
+        };
+        if order.is_ge() && matches!(self.records.front(), Some((_, Found::Payload(_)))) {
+            return Ok(None);
+        }
+        let file = if order.is_le() { self.files.pop_front() } else { None };
+        let record = if order.is_ge() { self.records.pop_front() } else { None };
+        let (record_path, attributes) = match record {
+            Some((path, Found::Decoded(attributes))) => (Some(path), Some(attributes)),
+            _ => (None, None),
+        };
+        let (path, target) = file.map_or((None, None), |(path, target)| (Some(path), Some(target)));
+        let Some(segments) = path.or(record_path) else { return Ok(None) };
+        if self.link.as_ref().is_some_and(|link| segments.starts_with(link)) {
+            return Err(refused(&segments, "it is below a symbolic link"));
+        }
+        let kind = kind(target.as_ref(), attributes.as_ref()).map_err(|why| refused(&segments, why))?;
+        self.link = (kind == PathKind::Link).then(|| segments.clone());
+        Ok(Some(FolderEntry { segments, kind, target, attributes }))
+    }
+}
+
+fn kind(target: Option<&Cid>, attributes: Option<&Attributes>) -> Result<PathKind, &'static str> {
+    let is_map = target.and_then(Cid::root).is_some_and(|root| root.kind == Kind::Map);
+    match (target, attributes.map(|attributes| &attributes.entry)) {
+        (None, Some(Entry::Folder)) => Ok(PathKind::Folder),
+        (None, Some(Entry::Link(_))) => Ok(PathKind::Link),
+        (None, _) => Err("it has a file's attributes, and no file"),
+        (Some(_), None | Some(Entry::Folder)) if is_map => Ok(PathKind::Map),
+        (Some(_), Some(Entry::File)) if is_map => Err("it is a map with the attributes of a file"),
+        (Some(_), Some(Entry::Link(_))) if is_map => Err("it is a map with the attributes of a link"),
+        (Some(_), None | Some(Entry::File)) => Ok(PathKind::File),
+        (Some(_), Some(Entry::Folder)) => Err("it is a file with the attributes of a folder"),
+        (Some(_), Some(Entry::Link(_))) => Err("it is a file with the attributes of a link"),
+    }
+}
+
+fn is_reserved(segments: &[String]) -> bool {
+    segments.iter().map(String::as_str).eq(ATTRIBUTES_PATH.split('/'))
+}
+
+fn attributes(segments: &[String], target: &Cid, payload: Option<&[u8]>) -> Result<Attributes> {
+    Attributes::of_record(target, payload)
+        .map_err(|error| error.within(&format!("the attributes of {}", shown(segments))))
+}
+
+fn refused(segments: &[String], why: &str) -> Error {
+    Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(segments)))
+}
+
+/// A path for messages: on one line, without control characters.
+pub fn shown(segments: &[String]) -> String {
+    let escape = |c: char| if c.is_control() { format!("\\x{:02x}", u32::from(c)) } else { c.into() };
+    segments.join("/").chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use coregw_core::Suite;
+    use coregw_core::map::MapBuilder;
+
+    use super::*;
+
+    fn path(text: &str) -> Vec<String> {
+        text.split('/').map(str::to_owned).collect()
+    }
+
+    fn record(entry: Entry) -> Cid {
+        let size = (entry == Entry::File).then_some(7);
+        Attributes { entry, size, ..Attributes::default() }.record().unwrap().target
+    }
+
+    fn empty_map() -> RootCid {
+        MapBuilder::new(Suite::Sha2_256).finish().unwrap().root
+    }
+
+    fn payload() -> Cid {
+        Cid::from_text("bafkqaaa").unwrap()
+    }
+
+    /// Joins pages of these sizes, taking what is joined after each page.
+    fn joined(files: &[(&str, Cid)], records: &[(&str, Cid)], sizes: (usize, usize)) -> Result<Vec<FolderEntry>> {
+        let mut join = FolderJoin::new(empty_map());
+        let pages = |entries: &[(&str, Cid)], size: usize| -> Vec<Vec<_>> {
+            entries
+                .chunks(size)
+                .map(|page| page.iter().map(|(name, cid)| (path(name), cid.clone())).collect())
+                .collect()
+        };
+        let (files, records) = (pages(files, sizes.0), pages(records, sizes.1));
+        let (mut taken, last) = (Vec::new(), (files.len(), records.len()));
+        let mut records = records.into_iter().enumerate();
+        for (number, page) in files.into_iter().enumerate() {
+            join.add_files(page, number + 1 < last.0)?;
+            if !join.may_have_attributes()
+                && let Some((number, page)) = records.next()
+            {
+                join.add_records(page, number + 1 < last.1)?;
+            }
+            while let Some(entry) = join.next_entry()? {
+                taken.push(entry);
+            }
+        }
+        for (number, page) in records {
+            join.add_records(page, number + 1 < last.1)?;
+            while let Some(entry) = join.next_entry()? {
+                taken.push(entry);
+            }
+        }
+        assert_eq!(join.waiting(), (0, 0));
+        Ok(taken)
+    }
+
+    #[test]
+    fn pages_of_any_size_give_the_same_entries() {
+        let mut model = BTreeMap::new();
+        for number in 0..40 {
+            let kind = [PathKind::File, PathKind::File, PathKind::Link, PathKind::Folder][number % 4];
+            model.insert(path(&format!("{}/{number:02}", ["!", "a", "z"][number % 3])), (kind, number % 5 == 0));
+        }
+        let names: Vec<String> = model.keys().map(|path| path.join("/")).collect();
+        let (mut files, mut records) = (Vec::new(), Vec::new());
+        for (name, (kind, is_bare)) in names.iter().zip(model.values()) {
+            if *kind == PathKind::File {
+                files.push((name.as_str(), payload()));
+            }
+            match kind {
+                PathKind::File if *is_bare => (),
+                PathKind::File => records.push((name.as_str(), record(Entry::File))),
+                PathKind::Link => records.push((name.as_str(), record(Entry::Link(b"go".to_vec())))),
+                _ => records.push((name.as_str(), record(Entry::Folder))),
+            }
+        }
+        files.push((ATTRIBUTES_PATH, empty_map().cid()));
+        files.sort_by_key(|(name, _)| path(name));
+        for sizes in [(1, 1), (2, 7), (7, 2), (1, 99), (99, 1), (99, 99)] {
+            let entries = joined(&files, &records, sizes).unwrap();
+            let kinds: Vec<_> = entries.iter().map(|entry| (entry.segments.clone(), entry.kind)).collect();
+            assert_eq!(kinds, model.iter().map(|(path, (kind, _))| (path.clone(), *kind)).collect::<Vec<_>>());
+            for entry in entries {
+                let is_bare = model[&entry.segments].1 && entry.kind == PathKind::File;
+                assert_eq!(entry.attributes.is_none(), is_bare);
+                assert_eq!(entry.target.is_some(), entry.kind == PathKind::File);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_a_folder_without_attributes_do_not_wait_for_its_end() {
+        let mut join = FolderJoin::new(empty_map());
+        join.add_files(vec![(path("!"), payload())], true).unwrap();
+        assert!(join.may_have_attributes());
+        assert_eq!(join.next_entry().unwrap(), None);
+        join.add_files(vec![(path("a"), payload())], true).unwrap();
+        assert!(!join.may_have_attributes());
+        assert_eq!(join.next_entry().unwrap().unwrap().segments, path("!"));
+        assert_eq!(join.next_entry().unwrap().unwrap().segments, path("a"));
+        assert_eq!(join.next_entry().unwrap(), None);
+    }
+
+    #[test]
+    fn contradictions_are_refused_and_named() {
+        let link = record(Entry::Link(b"go".to_vec()));
+        let (map, attributes) = (empty_map().cid(), (ATTRIBUTES_PATH, empty_map().cid()));
+        for (file, records, why) in [
+            (None, vec![("a", record(Entry::File))], "a: it has a file's attributes, and no file"),
+            (Some(("a", payload())), vec![("a", link.clone())], "a: it is a file with the attributes of a link"),
+            (
+                Some(("a", payload())),
+                vec![("a", record(Entry::Folder))],
+                "a: it is a file with the attributes of a folder",
+            ),
+            (Some(("a", map)), vec![("a", record(Entry::File))], "a: it is a map with the attributes of a file"),
+            (Some(("a/b", payload())), vec![("a", link)], "a/b: it is below a symbolic link"),
+            (Some(("a", payload())), vec![("a", payload())], "the attributes of a: "),
+        ] {
+            let files: Vec<_> = [attributes.clone()].into_iter().chain(file).collect();
+            let error = joined(&files, &records, (1, 1)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = joined(&[(ATTRIBUTES_PATH, payload())], &[], (1, 1)).unwrap_err().to_string();
+        assert!(error.contains("is not a map of the folder's suite"), "{error}");
+    }
+
+    #[test]
+    fn records_that_are_payloads_are_waited_for() {
+        let long = Attributes { entry: Entry::Link(vec![b'x'; 200]), ..Attributes::default() }.record().unwrap();
+        let mut join = FolderJoin::new(empty_map());
+        join.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid()), (path("b"), payload())], false).unwrap();
+        join.add_records(vec![(path("a"), long.target.clone())], false).unwrap();
+        assert_eq!(join.next_entry().unwrap(), None);
+        assert_eq!(join.missing_records().collect::<Vec<_>>(), [&long.target]);
+        assert!(join.supply_record(&long.target, b"another").is_err());
+        join.supply_record(&long.target, &long.bytes).unwrap();
+        assert_eq!(join.next_entry().unwrap().unwrap().kind, PathKind::Link);
+        assert_eq!(join.next_entry().unwrap().unwrap().segments, path("b"));
+    }
+}

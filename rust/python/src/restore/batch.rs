@@ -1,0 +1,123 @@
+//! Files to write, and the payloads that they consist of. What is added before any of it is requested makes one batch.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use core::{Cid, Result};
+use coregw_core as core;
+
+use super::attributes::Attributes;
+use super::plan::{Placement, count};
+
+/// A file, and how far it is.
+pub(super) struct File {
+    /// Unique among all files of a writer.
+    pub number: u32,
+    pub folder: u32,
+    pub name: CString,
+    pub attributes: Attributes,
+    pub placement: Placement,
+    /// The root of a list; none for a file that is one payload.
+    pub list: Option<Box<[u8]>>,
+    /// Payloads that are not written yet.
+    pub parts_left: AtomicU32,
+    pub is_created: Mutex<bool>,
+}
+
+/// A payload, and where its bytes go.
+pub(super) struct PlannedPayload {
+    cid: Box<[u8]>,
+    pub places: Vec<Place>,
+    pub is_done: AtomicBool,
+}
+
+/// Where a payload is in a file.
+pub(super) struct Place {
+    pub file: u32,
+    pub offset: u64,
+    /// The payload's size, if it is known already.
+    pub size: Option<u64>,
+}
+
+impl PlannedPayload {
+    pub fn cid(&self) -> Cid {
+        Cid::trusted(&self.cid)
+    }
+
+    pub fn size(&self) -> Option<u64> {
+        self.places.iter().find_map(|place| place.size)
+    }
+}
+
+/// Files whose payloads are requested. Each payload occurs once.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub files: Vec<File>,
+    pub payloads: Vec<PlannedPayload>,
+}
+
+/// A file to add.
+pub(super) struct NewFile<'a> {
+    pub number: u32,
+    pub place: (u32, CString),
+    /// The payloads in order, at least one. The size of each but the last is known.
+    pub parts: &'a [(Cid, Option<u64>)],
+    pub list: Option<&'a Cid>,
+    pub attributes: Attributes,
+    pub placement: Placement,
+}
+
+/// A batch that files are added to.
+#[derive(Default)]
+pub(super) struct BatchDraft {
+    batch: Batch,
+    /// Where payloads are in the batch, by CID.
+    indices: HashMap<Box<[u8]>, u32>,
+}
+
+impl BatchDraft {
+    /// Adds a file. O(parts).
+    pub fn add(&mut self, new: NewFile<'_>) -> Result<()> {
+        let file = count(self.batch.files.len())?;
+        let mut offset = 0;
+        for (cid, size) in new.parts {
+            let index = match self.indices.get(cid.as_bytes()) {
+                Some(&index) => index,
+                None => {
+                    let index = count(self.batch.payloads.len())?;
+                    let (cid, is_done) = (Box::from(cid.as_bytes()), AtomicBool::new(false));
+                    self.indices.insert(Box::clone(&cid), index);
+                    self.batch.payloads.push(PlannedPayload { cid, places: Vec::new(), is_done });
+                    index
+                }
+            };
+            self.batch.payloads[index as usize].places.push(Place { file, offset, size: *size });
+            offset += size.unwrap_or(0);
+        }
+        let (folder, name) = new.place;
+        self.batch.files.push(File {
+            number: new.number,
+            folder,
+            name,
+            attributes: new.attributes,
+            placement: new.placement,
+            list: new.list.map(|cid| cid.as_bytes().into()),
+            parts_left: AtomicU32::new(count(new.parts.len())?),
+            is_created: Mutex::new(false),
+        });
+        Ok(())
+    }
+
+    /// The number of files.
+    pub fn len(&self) -> usize {
+        self.batch.files.len()
+    }
+
+    /// The batch; the next file begins another one.
+    pub fn take(&mut self) -> Batch {
+        self.indices.clear();
+        std::mem::take(&mut self.batch)
+    }
+}
