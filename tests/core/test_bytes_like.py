@@ -40,6 +40,7 @@ L = List([HELLO], sizes=[5])
 CHANGES = [_core.Change("a", HELLO, payload_cid(b"new"))]
 PROOF = M.prove("a")
 RESOLVE = b'{"profile":"core.resolve/v0alpha1","root":"%b","segments":["a"]}' % M.root.encode()
+SCAN = b'{"profile":"core.scan/v0alpha1","root":"%b","prefix":[]}' % M.root.encode()
 BLOCK = bytes(Cid(HELLO)) + b"hello"
 ATTRIBUTES = _core.encode_attributes("file", size=5)
 
@@ -141,6 +142,9 @@ CALLS: dict[str, Callable[[As], object]] = {
         _core.encode_attributes("file", xattrs={"user.a": b(b"v")}),
     ),
     "decode_attributes": lambda b: _core.decode_attributes(ATTRIBUTES[0], b(ATTRIBUTES[1])),
+    "FolderListing.add_files": lambda b: _core.FolderListing(M.root).add_files(b(SCAN), b(b"{}")),
+    "FolderListing.add_records": lambda b: _core.FolderListing(M.root).add_records(b(SCAN), b(b"{}")),
+    "FolderListing.supply_record": lambda b: _core.FolderListing(M.root).supply_record(HELLO, b(b"record")),
     "FolderWriter.add_link": link,
     "PayloadSink.write": sink,
     "chunk_sizes": lambda b: _core.chunk_sizes(b(bytes(300_000))),

@@ -15,7 +15,11 @@ use std::collections::VecDeque;
 use coregw_core::{Cid, Error, InputCode, Kind, Result, RootCid};
 
 use super::attributes::{Attributes, Entry};
-use super::{ATTRIBUTES_PATH, RESERVED_NAME};
+
+/// The reserved path of a folder's map that names the map of attributes.
+pub const ATTRIBUTES_PATH: &str = ".coregw/attributes";
+/// The reserved first segment: no file or folder of that name is part of a folder.
+pub const RESERVED_NAME: &str = ".coregw";
 
 /// What a path of a folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,25 +245,22 @@ mod tests {
 
     fn record(entry: Entry) -> Cid {
         let size = (entry == Entry::File).then_some(7);
-        Attributes { entry, size, ..Attributes::default() }.record().unwrap().target
+        Attributes { entry, size, ..Attributes::default() }.record().expect("valid").target
     }
 
     fn empty_map() -> RootCid {
-        MapBuilder::new(Suite::Sha2_256).finish().unwrap().root
+        MapBuilder::new(Suite::Sha2_256).finish().expect("valid").root
     }
 
     fn payload() -> Cid {
-        Cid::from_text("bafkqaaa").unwrap()
+        Cid::from_text("bafkqaaa").expect("valid")
     }
 
     /// Joins pages of these sizes, taking what is joined after each page.
     fn joined(files: &[(&str, Cid)], records: &[(&str, Cid)], sizes: (usize, usize)) -> Result<Vec<FolderEntry>> {
         let mut join = FolderJoin::new(empty_map());
         let pages = |entries: &[(&str, Cid)], size: usize| -> Vec<Vec<_>> {
-            entries
-                .chunks(size)
-                .map(|page| page.iter().map(|(name, cid)| (path(name), cid.clone())).collect())
-                .collect()
+            entries.chunks(size).map(|page| page.iter().map(|(name, cid)| (path(name), *cid)).collect()).collect()
         };
         let (files, records) = (pages(files, sizes.0), pages(records, sizes.1));
         let (mut taken, last) = (Vec::new(), (files.len(), records.len()));
@@ -308,7 +309,7 @@ mod tests {
         files.push((ATTRIBUTES_PATH, empty_map().cid()));
         files.sort_by_key(|(name, _)| path(name));
         for sizes in [(1, 1), (2, 7), (7, 2), (1, 99), (99, 1), (99, 99)] {
-            let entries = joined(&files, &records, sizes).unwrap();
+            let entries = joined(&files, &records, sizes).expect("valid");
             let kinds: Vec<_> = entries.iter().map(|entry| (entry.segments.clone(), entry.kind)).collect();
             assert_eq!(kinds, model.iter().map(|(path, (kind, _))| (path.clone(), *kind)).collect::<Vec<_>>());
             for entry in entries {
@@ -322,14 +323,14 @@ mod tests {
     #[test]
     fn entries_of_a_folder_without_attributes_do_not_wait_for_its_end() {
         let mut join = FolderJoin::new(empty_map());
-        join.add_files(vec![(path("!"), payload())], true).unwrap();
+        join.add_files(vec![(path("!"), payload())], true).expect("valid");
         assert!(join.may_have_attributes());
-        assert_eq!(join.next_entry().unwrap(), None);
-        join.add_files(vec![(path("a"), payload())], true).unwrap();
+        assert_eq!(join.next_entry().expect("valid"), None);
+        join.add_files(vec![(path("a"), payload())], true).expect("valid");
         assert!(!join.may_have_attributes());
-        assert_eq!(join.next_entry().unwrap().unwrap().segments, path("!"));
-        assert_eq!(join.next_entry().unwrap().unwrap().segments, path("a"));
-        assert_eq!(join.next_entry().unwrap(), None);
+        assert_eq!(join.next_entry().expect("valid").expect("valid").segments, path("!"));
+        assert_eq!(join.next_entry().expect("valid").expect("valid").segments, path("a"));
+        assert_eq!(join.next_entry().expect("valid"), None);
     }
 
     #[test]
@@ -338,7 +339,7 @@ mod tests {
         let (map, attributes) = (empty_map().cid(), (ATTRIBUTES_PATH, empty_map().cid()));
         for (file, records, why) in [
             (None, vec![("a", record(Entry::File))], "a: it has a file's attributes, and no file"),
-            (Some(("a", payload())), vec![("a", link.clone())], "a: it is a file with the attributes of a link"),
+            (Some(("a", payload())), vec![("a", link)], "a: it is a file with the attributes of a link"),
             (
                 Some(("a", payload())),
                 vec![("a", record(Entry::Folder))],
@@ -348,25 +349,25 @@ mod tests {
             (Some(("a/b", payload())), vec![("a", link)], "a/b: it is below a symbolic link"),
             (Some(("a", payload())), vec![("a", payload())], "the attributes of a: "),
         ] {
-            let files: Vec<_> = [attributes.clone()].into_iter().chain(file).collect();
-            let error = joined(&files, &records, (1, 1)).unwrap_err().to_string();
+            let files: Vec<_> = [attributes].into_iter().chain(file).collect();
+            let error = joined(&files, &records, (1, 1)).expect_err("refused").to_string();
             assert!(error.contains(why), "{error}");
         }
-        let error = joined(&[(ATTRIBUTES_PATH, payload())], &[], (1, 1)).unwrap_err().to_string();
+        let error = joined(&[(ATTRIBUTES_PATH, payload())], &[], (1, 1)).expect_err("refused").to_string();
         assert!(error.contains("is not a map of the folder's suite"), "{error}");
     }
 
     #[test]
     fn records_that_are_payloads_are_waited_for() {
-        let long = Attributes { entry: Entry::Link(vec![b'x'; 200]), ..Attributes::default() }.record().unwrap();
+        let long = Attributes { entry: Entry::Link(vec![b'x'; 200]), ..Attributes::default() }.record().expect("valid");
         let mut join = FolderJoin::new(empty_map());
-        join.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid()), (path("b"), payload())], false).unwrap();
-        join.add_records(vec![(path("a"), long.target.clone())], false).unwrap();
-        assert_eq!(join.next_entry().unwrap(), None);
+        join.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid()), (path("b"), payload())], false).expect("valid");
+        join.add_records(vec![(path("a"), long.target)], false).expect("valid");
+        assert_eq!(join.next_entry().expect("valid"), None);
         assert_eq!(join.missing_records().collect::<Vec<_>>(), [&long.target]);
         assert!(join.supply_record(&long.target, b"another").is_err());
-        join.supply_record(&long.target, &long.bytes).unwrap();
-        assert_eq!(join.next_entry().unwrap().unwrap().kind, PathKind::Link);
-        assert_eq!(join.next_entry().unwrap().unwrap().segments, path("b"));
+        join.supply_record(&long.target, &long.bytes).expect("valid");
+        assert_eq!(join.next_entry().expect("valid").expect("valid").kind, PathKind::Link);
+        assert_eq!(join.next_entry().expect("valid").expect("valid").segments, path("b"));
     }
 }

@@ -14,12 +14,7 @@ use coregw_core::map::{MapBuilder, NewMap};
 use coregw_core::{Cid, Digest, Key, Result, RootCid, Suite};
 
 pub use attributes::{Attributes, Entry, Record};
-pub use join::{FolderEntry, FolderJoin, PathKind};
-
-/// The reserved path of a folder's map that names the map of attributes.
-pub const ATTRIBUTES_PATH: &str = ".coregw/attributes";
-/// The reserved first segment: no file or folder of that name is part of a folder.
-pub const RESERVED_NAME: &str = ".coregw";
+pub use join::{ATTRIBUTES_PATH, FolderEntry, FolderJoin, PathKind, RESERVED_NAME};
 
 /// The roots of a folder's maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use core::{Cid, Result};
 use coregw_core as core;
 
 use super::attributes::Attributes;
 use super::plan::{Placement, count};
+
+/// The most payloads that one request may name.
+const MAX_PAYLOADS: usize = 4096;
 
 /// A file, and how far it is.
 pub(super) struct File {
@@ -56,6 +59,55 @@ impl PlannedPayload {
 pub(super) struct Batch {
     pub files: Vec<File>,
     pub payloads: Vec<PlannedPayload>,
+}
+
+impl Batch {
+    /// Payloads from `next` on that are not done: of about `bytes` together, at least one if there is one. `next` goes
+    /// past them. One of unknown size counts `guess` bytes.
+    pub fn next_payloads(&self, next: &mut usize, bytes: u64, guess: u64) -> Vec<u32> {
+        let (mut requested, mut total) = (Vec::new(), 0u64);
+        while let Some(payload) = self.payloads.get(*next) {
+            if !payload.is_done.load(Ordering::Acquire) {
+                total = total.saturating_add(payload.size().unwrap_or(guess));
+                if requested.len() == MAX_PAYLOADS || total > bytes && !requested.is_empty() {
+                    break;
+                }
+                requested.push(*next as u32);
+            }
+            *next += 1;
+        }
+        requested
+    }
+}
+
+/// Payloads that are requested together.
+pub(super) struct Request {
+    pub batch: Arc<Batch>,
+    /// Which of the batch's payloads they are.
+    pub indices: Vec<u32>,
+}
+
+impl Request {
+    pub fn new(batch: Arc<Batch>, indices: Vec<u32>) -> Self {
+        Self { batch, indices }
+    }
+
+    pub fn payloads(&self) -> impl Iterator<Item = &PlannedPayload> {
+        self.indices.iter().map(|&index| &self.batch.payloads[index as usize])
+    }
+}
+
+/// Files that are not requested yet.
+#[derive(Default)]
+pub(super) struct Files {
+    /// Files that were added.
+    pub count: u32,
+    /// The sum of their sizes, as far as these are known.
+    pub bytes: u64,
+    pub has_unknown_sizes: bool,
+    pub draft: BatchDraft,
+    /// The batch that is being requested, and its payload to request next.
+    pub open: Option<(Arc<Batch>, usize)>,
 }
 
 /// A file to add.

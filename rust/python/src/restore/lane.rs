@@ -11,36 +11,15 @@ use coregw_core::Cid;
 use coregw_ops::car::{PayloadPart, PayloadReader};
 use pyo3::pybacked::PyBackedBytes;
 
-use super::batch::{Batch, PlannedPayload};
+use super::batch::{Batch, Files, PlannedPayload, Request};
 use super::failure::RestoreFailure;
 use super::folders::LastFolder;
 use super::lock::locked;
-use super::write::{check_size, write};
+use super::write::{check_size, write, write_identities};
 use super::writing::{Job, Writing};
 
 /// Payloads up to this size are collected, and written in one call; longer ones are written as they come.
 const COLLECTED_BYTES: u64 = 1 << 20;
-
-/// Payloads that are requested together.
-pub(super) struct Request {
-    batch: Arc<Batch>,
-    /// Which of the batch's payloads they are.
-    indices: Vec<u32>,
-}
-
-impl Request {
-    pub fn new(batch: Arc<Batch>, indices: Vec<u32>) -> Self {
-        Self { batch, indices }
-    }
-
-    pub fn payloads(&self) -> impl Iterator<Item = &PlannedPayload> {
-        self.indices.iter().map(|&index| &self.batch.payloads[index as usize])
-    }
-
-    fn reader(&self, max_bytes: u64) -> PayloadReader {
-        PayloadReader::new(self.payloads().map(PlannedPayload::cid).collect(), max_bytes)
-    }
-}
 
 /// One answer.
 pub(super) struct Lane {
@@ -72,7 +51,7 @@ struct Stream {
 impl Lane {
     /// A lane for the answer to a request for these payloads.
     pub fn new(request: Request, max_bytes: u64) -> Self {
-        let reader = request.reader(max_bytes);
+        let reader = reader(&request, max_bytes);
         let stream = Mutex::new(Stream { reader, collected: Vec::new(), last: LastFolder::default() });
         Self { inbox: Mutex::default(), idle: Condvar::new(), stream, request, max_bytes }
     }
@@ -96,7 +75,7 @@ impl Lane {
         let dropped = std::mem::take(&mut locked(&self.inbox).chunks);
         work.waiting.fetch_sub(dropped.iter().map(|chunk| chunk.len()).sum(), Ordering::Relaxed);
         let mut stream = locked(&self.stream);
-        stream.reader = self.request.reader(self.max_bytes);
+        stream.reader = reader(&self.request, self.max_bytes);
         stream.collected.clear();
     }
 
@@ -128,6 +107,10 @@ impl Job for Lane {
             work.taken(chunk.len());
         }
     }
+}
+
+fn reader(request: &Request, max_bytes: u64) -> PayloadReader {
+    PayloadReader::new(request.payloads().map(PlannedPayload::cid).collect(), max_bytes)
 }
 
 impl Stream {
@@ -169,4 +152,39 @@ fn take(
 pub(super) fn missing(lane: &Lane) -> Vec<Cid> {
     let missing = lane.request.payloads().filter(|payload| !payload.is_done.load(Ordering::Acquire));
     missing.map(PlannedPayload::cid).collect()
+}
+
+/// Makes what needs no payload: folders, and the files that are in their CIDs.
+pub(super) fn begin(work: &Writing) -> Result<(), RestoreFailure> {
+    let mut files = locked(&work.files);
+    if files.open.is_none() { begin_batch(&mut files, work) } else { Ok(()) }
+}
+
+/// Makes the folders that were added, and a batch of the files that were added.
+fn begin_batch(files: &mut Files, work: &Writing) -> Result<(), RestoreFailure> {
+    work.top.make_folders(&mut work.plan_mut())?;
+    if files.draft.len() > 0 {
+        let batch = files.draft.take();
+        write_identities(&batch, work)?;
+        files.open = Some((Arc::new(batch), 0));
+    }
+    Ok(())
+}
+
+/// The next payloads to request: of about `bytes` together, at least one. None if all that were added have been.
+pub(super) fn next_request(work: &Writing, bytes: u64) -> Result<Option<Request>, RestoreFailure> {
+    let mut files = locked(&work.files);
+    loop {
+        if let Some((batch, next)) = &mut files.open {
+            let indices = batch.next_payloads(next, bytes, work.mean_size());
+            if !indices.is_empty() {
+                return Ok(Some(Request::new(Arc::clone(batch), indices)));
+            }
+            files.open = None;
+        }
+        begin_batch(&mut files, work)?;
+        if files.open.is_none() {
+            return Ok(None);
+        }
+    }
 }

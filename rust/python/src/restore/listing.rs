@@ -39,10 +39,10 @@ type PageTuple = (usize, Option<Vec<String>>);
 ///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``).
 #[pyclass(frozen, module = "coregw._core")]
 pub struct FolderListing {
-    state: Mutex<State>,
+    state: Mutex<ListingState>,
 }
 
-struct State {
+struct ListingState {
     join: FolderJoin,
     /// The file or link that came last: nothing may be below it.
     leaf: Vec<String>,
@@ -53,7 +53,7 @@ impl FolderListing {
     #[new]
     fn new(root: CidLike) -> PyResult<Self> {
         let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-        Ok(Self { state: Mutex::new(State { join: FolderJoin::new(root), leaf: Vec::new() }) })
+        Ok(Self { state: Mutex::new(ListingState { join: FolderJoin::new(root), leaf: Vec::new() }) })
     }
 
     /// Verify the next page of the folder's map, and add it. O(depth + entries) hashes, with the GIL released.
@@ -157,7 +157,7 @@ impl FolderListing {
         base: &[String],
         placement: Placement,
     ) -> core::Result<Vec<FolderEntry>> {
-        let State { join, leaf } = &mut *locked(&self.state);
+        let ListingState { join, leaf } = &mut *locked(&self.state);
         let mut plan = work.plan_mut();
         let mut others = Vec::new();
         while let Some(entry) = join.next_entry()? {
@@ -192,7 +192,7 @@ fn add_entry(
         .map_or_else(Attributes::default, |known| Attributes { mode: known.mode.map(u32::from), mtime: known.mtime });
     match (entry.kind, &entry.target) {
         (PathKind::File, Some(target)) if target.root().is_none() => {
-            let part = (target.clone(), known.and_then(|known| known.size));
+            let part = (*target, known.and_then(|known| known.size));
             work.add_file(plan, path, (&[part], None), attributes, placement)?;
             Ok(true)
         }

@@ -203,7 +203,7 @@ impl FolderWriter {
             return Err(invalid(core::InputCode::InvalidRequest, "the writer has been started"));
         }
         py.detach(|| {
-            work.attempt(|| work.begin());
+            work.attempt(|| lane::begin(work));
             if !work.is_stopped() {
                 match work.start() {
                     Ok(threads) => *locked(&self.threads) = threads,
@@ -227,7 +227,7 @@ impl FolderWriter {
         let mut request = None;
         py.detach(|| {
             work.attempt(|| {
-                request = work.next_request(max_bytes)?;
+                request = lane::next_request(work, max_bytes)?;
                 Ok(())
             });
         });
@@ -247,7 +247,7 @@ impl FolderWriter {
         py.detach(|| {
             if !work.is_stopped() {
                 work.attempt(|| {
-                    work.begin()?;
+                    lane::begin(work)?;
                     let plan = work.plan();
                     work.top.make_links(&plan)?;
                     work.top.finish_kept(&plan)?;

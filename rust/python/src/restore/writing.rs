@@ -11,21 +11,17 @@ use std::thread::{self, JoinHandle};
 use coregw_core::{Cid, Result};
 
 use super::attributes::{Attributes, FileStat};
-use super::batch::{self, Batch, BatchDraft, NewFile, PlannedPayload};
+use super::batch::{self, Files, NewFile, PlannedPayload};
 use super::failure::RestoreFailure;
 use super::folders::Top;
-use super::lane::Request;
 use super::lock::locked;
 use super::plan::{Placement, Plan, TOP};
 use super::states::States;
-use super::write;
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
 /// The size of a payload that nothing is known of, before any has come.
 const FIRST_GUESS_BYTES: u64 = 32 << 10;
-/// The most payloads that one request may name.
-const MAX_PAYLOADS: usize = 4096;
 /// Files that wait to be requested, from which on nobody should add more.
 const MAX_WAITING_FILES: usize = 65_536;
 
@@ -38,7 +34,7 @@ pub(super) trait Job: Send + Sync {
 pub(super) struct Writing {
     plan: RwLock<Plan>,
     pub top: Top,
-    files: Mutex<Files>,
+    pub files: Mutex<Files>,
     states: Mutex<States>,
     /// Whether what is at the top is moved elsewhere in the end.
     pub is_moved: bool,
@@ -54,19 +50,6 @@ pub(super) struct Writing {
     room: Condvar,
     failure: Mutex<Option<RestoreFailure>>,
     is_stopped: AtomicBool,
-}
-
-/// Files that are not requested yet.
-#[derive(Default)]
-struct Files {
-    /// Files that were added.
-    count: u32,
-    /// The sum of their sizes, as far as these are known.
-    bytes: u64,
-    has_unknown_sizes: bool,
-    draft: BatchDraft,
-    /// The batch that is being requested, and its payload to request next.
-    open: Option<(Arc<Batch>, usize)>,
 }
 
 /// The payloads of a file: their CIDs and sizes.
@@ -232,58 +215,10 @@ impl Writing {
         locked(&self.files).draft.len() >= MAX_WAITING_FILES
     }
 
-    /// Makes the folders that were added, and a batch of the files that were added.
-    fn begin_batch(&self, files: &mut Files) -> Result<(), RestoreFailure> {
-        self.top.make_folders(&mut self.plan_mut())?;
-        if files.draft.len() > 0 {
-            let batch = files.draft.take();
-            write::write_identities(&batch, self)?;
-            files.open = Some((Arc::new(batch), 0));
-        }
-        Ok(())
-    }
-
-    /// Makes what needs no payload: folders, and the files that are in their CIDs.
-    pub fn begin(&self) -> Result<(), RestoreFailure> {
-        let mut files = locked(&self.files);
-        if files.open.is_none() { self.begin_batch(&mut files) } else { Ok(()) }
-    }
-
-    /// The next payloads to request: of about `bytes` together, at least one. None if all that were added have been.
-    ///
-    /// A payload of unknown size counts as much as those that have come on average.
-    pub fn next_request(&self, bytes: u64) -> Result<Option<Request>, RestoreFailure> {
-        let mut files = locked(&self.files);
-        loop {
-            if let Some((batch, next)) = &mut files.open {
-                let indices = self.next_payloads(batch, next, bytes);
-                if !indices.is_empty() {
-                    return Ok(Some(Request::new(Arc::clone(batch), indices)));
-                }
-                files.open = None;
-            }
-            self.begin_batch(&mut files)?;
-            if files.open.is_none() {
-                return Ok(None);
-            }
-        }
-    }
-
-    fn next_payloads(&self, batch: &Batch, next: &mut usize, bytes: u64) -> Vec<u32> {
+    /// The size of a payload that nothing is known of: that of those that have come on average.
+    pub fn mean_size(&self) -> u64 {
         let (count, received) = (self.payloads.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed));
-        let guess = received.checked_div(count).map_or(FIRST_GUESS_BYTES, |average| average + 1);
-        let (mut requested, mut total) = (Vec::new(), 0u64);
-        while let Some(payload) = batch.payloads.get(*next) {
-            if !payload.is_done.load(Ordering::Acquire) {
-                total = total.saturating_add(payload.size().unwrap_or(guess));
-                if requested.len() == MAX_PAYLOADS || total > bytes && !requested.is_empty() {
-                    break;
-                }
-                requested.push(*next as u32);
-            }
-            *next += 1;
-        }
-        requested
+        received.checked_div(count).map_or(FIRST_GUESS_BYTES, |average| average + 1)
     }
 
     /// Notes the state of a complete file; none if somebody else has changed it already.
