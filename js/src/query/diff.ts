@@ -116,8 +116,7 @@ class Traversal {
     }
   }
 
-  #push(first: Pair, second: Pair): void;
-  #push(...pairs: Pair[]): void;
+  /** Put pairs before all pending ones, in this order. */
   #push(...pairs: Pair[]): void {
     this.#pending.push(...pairs.reverse());
   }
