@@ -21,8 +21,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras kzg kzg.cid kzg.operations verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
-	messages.car messages.diff messages.progress messages.record client client.connection client.query client.operations client.publications client.folders \
-	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres store.testing store.tiered trust upkeep gateway plants cli)
+	messages.car messages.diff messages.progress messages.publication messages.record client client.connection client.query client.operations client.publications client.signing client.folders \
+	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres store.testing store.tiered tlog trust upkeep gateway witness plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.
 pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
@@ -182,6 +182,10 @@ test-explorer: install js/node_modules/.package-lock.json ## use the explorer in
 	@[ -n "$(CHROMIUM)" ] || { echo "Chromium was not found: apt-get install chromium, or make CHROMIUM=/path/to/it" >&2; exit 1; }
 	cd js && node build.js check-explorer && node build.js test
 	COREGW_TEST_BROWSER="$(CHROMIUM)" $(BIN)/python -m pytest tests/js/test_explorer.py $(ARGS)
+
+.PHONY: test-interop
+test-interop: install ## verify and cosign checkpoints with implementations of others (needs Go)
+	COREGW_TEST_INTEROP=required $(BIN)/python -m pytest tests/interop $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

@@ -76,7 +76,7 @@ def test_the_base_package_has_no_dependencies() -> None:
 
 
 def test_cli_includes_client_and_all_includes_everything() -> None:
-    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "fsspec", "kzg", "all"}
+    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "fsspec", "kzg", "log", "all"}
     assert distributions("client") < distributions("cli")
     assert distributions("server") < distributions("otel")
     assert distributions("server") < distributions("postgres") < distributions("s3")

@@ -213,6 +213,9 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = MappingProxyType(
         "before_mismatch": ErrorCode(409, Conflict, "The current target differs from the `before` of a change."),
         "expected_root_mismatch": ErrorCode(409, Conflict, "The result of a delta differs from its `expected_root`."),
         "revision_mismatch": ErrorCode(409, Conflict, "The newest revision differs from `expected_revision`."),
+        "checkpoint_mismatch": ErrorCode(
+            409, Conflict, "The signed checkpoint is older than the newest one, or of another tree."
+        ),
         "record_frozen": ErrorCode(409, Conflict, "The published root is frozen."),
         "invalid_change": ErrorCode(409, Conflict, "A change cannot be applied to its map or list."),
         "too_large": ErrorCode(413, TooLarge, "The body, or the requested result, exceeds a limit."),

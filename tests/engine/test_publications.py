@@ -11,10 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coregw.engine.publications import RecordTable
-from coregw.engine.publications.records import Record, record_key, revision_key
+from coregw import Map, payload_cid
+from coregw._core import Cid
+from coregw.engine.publications import Publications, RecordTable
+from coregw.engine.publications.records import Record, encode_record, record_key, revision_key
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
 from coregw.store import Store, Table
+from coregw.tlog.checkpoint import Checkpoint, parse_hash
+from coregw.tlog.proof import verify_publication
 from stores import KINDS, opened
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +26,7 @@ pytestmark = pytest.mark.anyio
 NOW = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
 LATER = NOW + timedelta(days=1)
 R1, R2 = b"\x01root 1", b"\x01root 2"
+CIDS = [bytes(Cid(Map({"a": payload_cid(each)}).root)) for each in (b"1", b"2")]
 
 
 @pytest.fixture
@@ -313,3 +318,93 @@ async def test_nothing_is_restored_without_the_newest_root(records: RecordTable)
     with pytest.raises(RootNotFound):
         await records.restore([revision(1)])
     assert await records.get("docs", "main") is None
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+async def proofs_hold(store: Store, scope: str, name: str) -> None:
+    """Every revision is proven in every tree, and every tree continues every older one."""
+    publications = Publications(store)
+    whole = await publications.prove(scope, name)
+    for size in range(1, whole.size + 1):
+        for old in range(size + 1):
+            found = await publications.prove(scope, name, old, None, size)
+            before = (await publications.prove(scope, name, 0, None, old)).root_hash if old else None
+            known = None if before is None else Checkpoint("o", old, parse_hash(before))
+            head = Checkpoint("o", size, parse_hash(found.root_hash))
+            assert verify_publication(scope, name, found, head, known, None) == found.record
+    with pytest.raises(InvalidInput):
+        await publications.prove(scope, name, 0, None, whole.size + 1)
+
+
+async def test_every_revision_and_the_freeze_are_in_the_log_of_a_name(store: Store, records: RecordTable) -> None:
+    for number in range(9):
+        await records.publish("docs", "main", CIDS[number % 2], None, NOW)
+    await proofs_hold(store, "docs", "main")
+    await records.freeze("docs", "main", LATER)
+    await proofs_hold(store, "docs", "main")
+    found = await Publications(store).prove("docs", "main")
+    assert (found.size, found.record.revision, found.record.frozen) == (10, 9, True)
+    assert not (await Publications(store).prove("docs", "main", 0, None, 9)).record.frozen
+
+
+async def test_the_log_of_an_earlier_store_is_computed_from_its_revisions(store: Store, records: RecordTable) -> None:
+    for number in range(6):
+        await records.publish("docs", "main", CIDS[number % 2], None, NOW)
+    whole = (await Publications(store).prove("docs", "main")).root_hash
+    nodes = [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)]
+    assert len(nodes) == 10
+    await store.delete(Table.RECORDS, nodes)
+    assert (await Publications(store).prove("docs", "main")).root_hash == whole
+    await store.delete(Table.RECORDS, nodes[3:])
+    await records.publish("docs", "main", CIDS[0], None, NOW)
+    await proofs_hold(store, "docs", "main")
+    await store.delete(Table.RECORDS, nodes)
+    await records.freeze("docs", "main", NOW)
+    await proofs_hold(store, "docs", "main")
+
+
+async def test_publishing_goes_on_when_revisions_are_lost_and_proofs_when_they_are_restored(
+    store: Store, records: RecordTable
+) -> None:
+    for _ in range(3):
+        await records.publish("docs", "main", CIDS[0], None, NOW)
+    lost = await records.history("docs", "main", 1, 1)
+    await store.delete(Table.RECORDS, [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)])
+    await store.delete(Table.RECORDS, [revision_key("docs", "main", 2)])
+    await records.publish("docs", "main", CIDS[1], None, NOW)
+    with pytest.raises(StoreDamaged):
+        await Publications(store).prove("docs", "main")
+    await store.put({Table.RECORDS: [(revision_key("docs", "main", 2), encode_record(lost[0]))]})
+    await proofs_hold(store, "docs", "main")
+
+
+async def test_a_signed_checkpoint_is_kept_if_it_is_of_this_log_and_no_older(
+    store: Store, records: RecordTable
+) -> None:
+    publications = Publications(store)
+    for _ in range(3):
+        await records.publish("docs", "main", CIDS[0], None, NOW)
+    heads = [await publications.prove("docs", "main", 0, None, size) for size in (1, 2, 3)]
+    notes = [f"o/docs/main\n{each.size}\n{each.root_hash}\n\n— o/docs/main AAAAAAAA\n" for each in heads]
+    with pytest.raises(RecordNotFound, match="no signed checkpoint"):
+        await publications.signed("docs", "main")
+    assert (await publications.sign("docs", "main", notes[1])).checkpoint == notes[1]
+    assert [each.revision for each in (await publications.entries("docs", "main", 0, 9))[0]] == [1, 2]
+    assert (await publications.signed("docs", "main")).record.revision == 2
+    assert (await publications.signed("docs", "main", 1, 1)).record.revision == 1
+    with pytest.raises(RecordNotFound):
+        await publications.signed("docs", "main", 0, 3)
+    for bad in (notes[0], notes[2].replace("\n3\n", "\n2\n"), notes[2].replace("\n3\n", "\n4\n")):
+        with pytest.raises(Conflict) as refused:
+            await publications.sign("docs", "main", bad)
+        assert refused.value.code == "checkpoint_mismatch"
+    for malformed in ("", "x", notes[1].replace("o/docs", "\x07"), notes[1].replace("—", "-"), "a" * (64 << 10) + "\n"):
+        with pytest.raises(InvalidInput):
+            await publications.sign("docs", "main", malformed)
+    await publications.sign("docs", "main", notes[2])
+    assert (await publications.signed("docs", "main")).record.revision == 3
+    await records.freeze("docs", "main", LATER)
+    assert not (await publications.signed("docs", "main")).record.frozen  # not signed yet
+    assert [each.frozen for each in (await publications.entries("docs", "main", 2, 9))[0]] == [False]

@@ -49,7 +49,7 @@ _TRANSFER_COMMANDS = ("export", "import", "mirror")
 _OFFLINE_COMMANDS = ("hash", "verify", "build", "bench")
 """The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
 
-_TRUST_COMMANDS = ("root", "publish", "freeze")
+_TRUST_COMMANDS = ("root", "publish", "sign", "freeze", "key", "witness")
 """The commands about names; their modules are in `coregw.cli.trust`."""
 
 _CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc", "pin", "doctor")
@@ -64,7 +64,7 @@ _FOLDERS = {
     "coregw.cli.control": _CONTROL_COMMANDS,
 }
 
-_SERVICES = ("serve", "serve-plants")
+_SERVICES = ("serve", "serve-plants", "witness")
 _SERVER_COMMANDS = (*_SERVICES, *_CONTROL_COMMANDS)
 
 _EPILOG = (

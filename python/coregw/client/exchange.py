@@ -18,6 +18,7 @@ from coregw.text import printable
 
 __all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "unproven"]
 
+_MAX_NUMBER = 20
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
@@ -259,7 +260,8 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
     try:
         problem = msgspec.json.decode(body, type=_ErrorBody)
     except _NOT_JSON:
-        return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, None)
+        number = body.strip() if len(body) <= _MAX_NUMBER and body.strip().isdigit() else None  # as witnesses send it
+        return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, number)
     code = problem.error if problem.error in ERROR_CODES else fallback
     if code == "path_not_found" and not call.may_be_absent:
         return unproven(call.what)

@@ -20,7 +20,20 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import build_document
 from coregw.gateway.http.dispatch import Dispatcher, normalize
 from coregw.gateway.http.problems import handle_exception, problem_of
-from coregw.gateway.routes import batches, cars, cas, diff, docs, health, ipfs, objects, openapi, resolve, roots
+from coregw.gateway.routes import (
+    batches,
+    cars,
+    cas,
+    diff,
+    docs,
+    health,
+    ipfs,
+    objects,
+    openapi,
+    publications,
+    resolve,
+    roots,
+)
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import open_gateway_store
@@ -34,6 +47,9 @@ __all__ = ["HOT", "Guarded", "create_app", "open_engine"]
 
 HOT: Final = (*resolve.hot, *cas.hot, *batches.hot, *objects.hot)
 """The routes in front of Litestar."""
+
+_GROUPS: Final = (resolve, ipfs, roots, diff, cars, publications, health, openapi)
+"""The modules with the routes that Litestar serves for everybody."""
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 _VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
@@ -92,7 +108,7 @@ def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Disp
     """
     litestar = Litestar(
         route_handlers=[
-            *(handler for group in (resolve, ipfs, roots, diff, cars, health, openapi) for handler in group.handlers),
+            *(handler for group in _GROUPS for handler in group.handlers),
             *docs.page_handlers("/docs"),
             *docs.explorer_handlers(),
             *([] if admin_token is None else [admin_router()]),

@@ -42,7 +42,7 @@ class Table(StrEnum):
     """Binary root CID -> nothing. A root is held if its row exists. The store dates these rows: see `Store.renew`."""
     RECORDS = "records"
     """Everything that changes or is listed. The first byte of a key names the row's owner: ``n`` and ``r`` are
-    `coregw.engine.publications.records`, others choose another."""
+    `coregw.engine.publications.records`, ``t`` and ``c`` its ``log``, others choose another."""
 
     @property
     def is_write_once(self) -> bool:

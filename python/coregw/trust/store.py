@@ -204,6 +204,35 @@ class TrustStore:
         """Return the newest revision of a published name that was seen at a source; None if none was."""
         return self._read().seen.get(f"{source} {scope}/{name}")
 
+    # --- transparency logs --------------------------------------------------------------------------------------------
+
+    def head(self, origin: str) -> str | None:
+        """Return the newest verified checkpoint of a log, as a signed note; None if none is known."""
+        return self._read().heads.get(origin)
+
+    def advance(self, origin: str, expected: str | None, note: str) -> bool:
+        """Remember a checkpoint of a log, which the caller has verified against the expected one.
+
+        Args:
+            origin: The log.
+            expected: What `head` has returned.
+            note: The new checkpoint.
+
+        Returns:
+            False if another process has remembered another one meanwhile; nothing was changed.
+        """
+        if note == expected:
+            return self.head(origin) == expected
+        done = False
+
+        def set_head(document: Document) -> Document:
+            nonlocal done
+            done = document.heads.get(origin) == expected
+            return replace(document, heads={**document.heads, origin: note}) if done else document
+
+        self._change(set_head)
+        return done
+
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def _read(self) -> Document:

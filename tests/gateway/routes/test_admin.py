@@ -28,6 +28,8 @@ ROUTES = [
     ("GET", "/admin/v1/scopes/s/roots/n"),
     ("GET", "/admin/v1/scopes/s/roots/n/history"),
     ("POST", "/admin/v1/scopes/s/roots/n/freeze"),
+    ("GET", "/admin/v1/scopes/s/roots/n/proof"),
+    ("POST", "/admin/v1/scopes/s/roots/n/checkpoint"),
 ]
 
 

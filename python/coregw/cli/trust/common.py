@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -12,9 +13,23 @@ from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
     from coregw.client import Client
+    from coregw.client.operations.publication import VerifiedPublication
+    from coregw.errors import CoregwError
     from coregw.messages.record import PublishedRecord
+    from coregw.tlog.note import Signer
 
-__all__ = ["admin_token_option", "publishing_client", "scope_and_name", "show_record"]
+__all__ = [
+    "admin_token_option",
+    "publishing_client",
+    "read_policy",
+    "scope_and_name",
+    "show_record",
+    "sign",
+    "signer_of",
+    "signing_options",
+]
+
+_MAX_KEY_BYTES = 64 << 10
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,6 +58,89 @@ def publishing_client(gateway: GatewayChoice) -> Client:
     from coregw.trust.store import TrustStore
 
     return Client(gateway.addresses, client_settings(), gateway.connection(), trust=TrustStore())
+
+
+def signing_options(*, required: bool) -> Callable[[F], F]:
+    """Add the options ``--key``, ``--origin`` and ``--policy``."""
+
+    def add(command: F) -> F:
+        for option in (
+            click.option(
+                "--policy",
+                type=click.Path(path_type=Path),
+                envvar="COREGW_LOG_POLICY",
+                show_envvar=True,
+                help="Policy whose witnesses are to cosign.",
+            ),
+            click.option(
+                "--origin",
+                required=required,
+                envvar="COREGW_LOG_ORIGIN",
+                show_envvar=True,
+                help="What the log's name begins with: the log of SCOPE/NAME is ORIGIN/SCOPE/NAME.",
+            ),
+            click.option(
+                "--key",
+                type=click.Path(path_type=Path),
+                required=required,
+                envvar="COREGW_LOG_KEY",
+                show_envvar=True,
+                help="File with the private key that signs; `coregw key` makes it.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def signer_of(file: Path, name: str, *, is_witness: bool = False) -> Signer:
+    """Return the private key in a file, with the name of the log or witness."""
+    from coregw.tlog.note import COSIGNATURE, Signer, load_private_key
+
+    with file.open("rb") as opened:
+        private = load_private_key(opened.read(_MAX_KEY_BYTES), str(file))
+    return Signer(name, private, COSIGNATURE if is_witness else 1)
+
+
+def read_policy(file: Path) -> str:
+    """Return the text of a policy file. Raises `InvalidInput` if it is not one."""
+    from coregw.errors import InvalidInput
+    from coregw.tlog.policy import MAX_POLICY_BYTES, Policy
+
+    with file.open("rb") as opened:
+        data = opened.read(MAX_POLICY_BYTES + 1)
+    try:
+        text = data.decode()
+        Policy.parse(text)
+    except (InvalidInput, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file}: {error}") from None
+    return text
+
+
+def sign(
+    opened: Client, scope: str, name: str, key: Path, origin: str, policy: Path | None, token: str | None
+) -> VerifiedPublication:
+    """Sign the log of a published name, and return the signed checkpoint."""
+    from coregw.client.signing import sign_published
+    from coregw.tlog.policy import Policy
+    from coregw.trust.store import TrustStore
+
+    def failed(witness: str, error: CoregwError) -> None:
+        click.echo(f"coregw: witness {printable(witness)}: {printable(error.message)}", err=True)
+
+    done = sign_published(
+        opened,
+        scope,
+        name,
+        signer_of(key, f"{origin}/{scope}/{name}"),
+        TrustStore(),
+        policy=None if policy is None else Policy.parse(read_policy(policy)),
+        token=token,
+        failed=failed,
+    )
+    note(f"signed {done.checkpoint.origin} at size {done.checkpoint.size}")
+    return done
 
 
 def show_record(record: PublishedRecord, as_json: bool) -> None:

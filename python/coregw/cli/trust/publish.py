@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from coregw.cli.common import GatewayChoice, gateway_option, json_option, root_of
 from coregw.cli.framework import click
-from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name, show_record
+from coregw.cli.trust.common import (
+    admin_token_option,
+    publishing_client,
+    scope_and_name,
+    show_record,
+    sign,
+    signing_options,
+)
 
 __all__ = ["command"]
 
@@ -12,15 +21,30 @@ __all__ = ["command"]
 @click.command("publish")
 @click.argument("name", metavar="SCOPE/NAME")
 @click.argument("root")
+@signing_options(required=False)
 @admin_token_option
 @json_option
 @gateway_option
-def command(name: str, root: str, token: str | None, as_json: bool, gateway: GatewayChoice) -> None:
+def command(
+    name: str,
+    root: str,
+    key: Path | None,
+    origin: str | None,
+    policy: Path | None,
+    token: str | None,
+    as_json: bool,
+    gateway: GatewayChoice,
+) -> None:
     """Publish ROOT as the next revision of SCOPE/NAME, and print the revision.
 
     The gateway must hold ROOT. If somebody else publishes under the name at the same time, nothing is published. A name
-    that is frozen takes no more revisions.
+    that is frozen takes no more revisions. With --key, the name's history is signed then, as `coregw sign` does.
     """
     scope, short = scope_and_name(name)
+    if key is not None and origin is None:
+        raise click.UsageError("--key needs --origin")
     with publishing_client(gateway) as opened:
-        show_record(opened.publications.publish(scope, short, root_of(root), token=token), as_json)
+        record = opened.publications.publish(scope, short, root_of(root), token=token)
+        if key is not None and origin is not None:
+            sign(opened, scope, short, key, origin, policy, token)
+    show_record(record, as_json)

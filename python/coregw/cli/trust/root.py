@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, gateway_option, printable
 from coregw.cli.framework import click, note
-from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name
+from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
 
 if TYPE_CHECKING:
     from coregw.messages.record import PublishedRecord
@@ -28,24 +29,33 @@ def command() -> None:
 @click.argument("name")
 @click.argument("root", required=False)
 @click.option("--follow", metavar="SCOPE/NAME", help="Look new roots up under this published name.")
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    help="With --follow: believe only what this policy's log has signed, and enough of its witnesses.",
+)
 @admin_token_option
 @gateway_option
-def trust(name: str, root: str | None, follow: str | None, token: str | None, gateway: GatewayChoice) -> None:
+def trust(
+    name: str, root: str | None, follow: str | None, policy: Path | None, token: str | None, gateway: GatewayChoice
+) -> None:
     """Add NAME for ROOT, which you have from somebody you trust.
 
     With --follow, `coregw root accept NAME` looks up what the gateway has under SCOPE/NAME. Then ROOT may be left out:
-    the root that is published now is trusted, as the gateway says.
+    the root that is published now is trusted: as the gateway says, or with --policy, as the log of the name proves.
     """
     from coregw.trust.document import Followed
     from coregw.trust.store import TrustStore
 
     revision, followed = None, None
     if follow is not None:
-        followed = Followed(*scope_and_name(follow))
+        followed = Followed(*scope_and_name(follow), None if policy is None else read_policy(policy))
         record = _look_up(followed, gateway, token, force=False)
         if root is not None and record.root != root:
             raise click.UsageError(f"{follow} is {printable(record.root)} at revision {record.revision}, not {root}")
         root, revision = record.root, record.revision
+    elif policy is not None:
+        raise click.UsageError("--policy needs --follow SCOPE/NAME")
     if root is None:
         raise click.UsageError("give a ROOT, or --follow SCOPE/NAME")
     store = TrustStore()
@@ -124,7 +134,12 @@ def forget(name: str) -> None:
 
 def _look_up(followed: Followed, gateway: GatewayChoice, token: str | None, *, force: bool) -> PublishedRecord:
     """Return what is published under a name, if it does not contradict what was seen before or `force` is given."""
+    from coregw.tlog.policy import Policy
+
     with publishing_client(gateway) as opened:
+        if followed.policy is not None:
+            policy = Policy.parse(followed.policy)
+            return opened.publications.verified(followed.scope, followed.name, policy, force=force).record
         return opened.publications.get(followed.scope, followed.name, token=token, force=force)
 
 

@@ -103,7 +103,7 @@ class AsyncDriver(Driver):
         """The published names of the gateway."""
         from coregw.client.publications import AsyncPublications  # noqa: PLC0415 - few programs need it
 
-        return AsyncPublications(self._run, self.settings, self.root, self._observed)
+        return AsyncPublications(self._run, self.settings, self.root, self._observed, self._trust)
 
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         return run(steps, self._outcome, self._transport.gateways.refused)

@@ -72,7 +72,7 @@ class BlockingDriver(Driver):
         """The published names of the gateway."""
         from coregw.client.publications import Publications  # noqa: PLC0415 - few programs need it
 
-        return Publications(self._run, self.settings, self.root, self._observed)
+        return Publications(self._run, self.settings, self.root, self._observed, self._trust)
 
     def _run(self, steps: Steps[T]) -> T:
         try:

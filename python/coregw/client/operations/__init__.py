@@ -21,12 +21,26 @@ if TYPE_CHECKING:
         mutate,
         paths,
         payload,
+        publication,
         record,
         root,
         tree,
     )
 
-__all__ = ["batch", "car", "diff", "folder_diff", "lookup", "mutate", "paths", "payload", "record", "root", "tree"]
+__all__ = [
+    "batch",
+    "car",
+    "diff",
+    "folder_diff",
+    "lookup",
+    "mutate",
+    "paths",
+    "payload",
+    "publication",
+    "record",
+    "root",
+    "tree",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

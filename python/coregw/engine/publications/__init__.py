@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from coregw._core import Cid
+from coregw.engine.publications.log import NameLog, checkpoint_key
 from coregw.engine.publications.records import (
     Record,
     check_expected,
@@ -30,10 +31,14 @@ from coregw.engine.publications.records import (
     revision_key,
     scope_prefix,
     utc,
+    without_freeze,
 )
-from coregw.errors import InvalidInput, RootNotFound, StoreDamaged
+from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
+from coregw.messages.publication import PublicationProof
 from coregw.messages.record import PublishedRecord
 from coregw.store import Store, Table
+from coregw.tlog.checkpoint import Checkpoint, encode_hashes
+from coregw.tlog.note import Note
 
 __all__ = ["FoundRecord", "Publications", "RecordTable"]
 
@@ -192,8 +197,9 @@ class RecordTable:
             if record is current:
                 return record
             new = encode_record(record)
-            revision = (revision_key(scope, name, record.revision), new)
-            if await self._store.compare_and_set(Table.RECORDS, key, value, new, [revision], requires):
+            further = [(revision_key(scope, name, record.revision), new)]
+            further += await NameLog(self._store, scope, name).rows_of(record)
+            if await self._store.compare_and_set(Table.RECORDS, key, value, new, further, requires):
                 return record
 
 
@@ -216,6 +222,7 @@ class Publications:
 
     def __init__(self, store: Store) -> None:
         """Made by `Engine`."""
+        self._store = store
         self._records = RecordTable(store)
 
     async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
@@ -273,6 +280,94 @@ class Publications:
         """List at most `limit` revisions of a record greater than `after`, oldest first; and whether more follow."""
         records = await self._records.history(scope, name, after, limit + 1)
         return [_published(record) for record in records[:limit]], len(records) > limit
+
+    # --- proofs (protocol section 9) ----------------------------------------------------------------------------------
+
+    async def prove(
+        self, scope: str, name: str, old: int = 0, revision: int | None = None, size: int | None = None
+    ) -> PublicationProof:
+        """Prove a revision of a name in a tree of its log, and that this tree continues an older one. O(log n).
+
+        Args:
+            scope: The scope.
+            name: The name.
+            old: The size of the older tree; the proof is empty for 0, and for more than `size`.
+            revision: The revision; None is the newest one of the tree.
+            size: The size of the tree; None is the whole log.
+
+        Raises:
+            RecordNotFound: The name was never published, or there is no such revision in the tree.
+            InvalidInput: A malformed scope or name, or a size that is not from 1 to that of the log.
+            StoreDamaged: A revision is missing.
+        """
+        newest = existing(await self._records.get(scope, name), scope, name)
+        whole = newest.revision + newest.frozen
+        size = whole if size is None else size
+        if not 1 <= size <= whole:
+            raise InvalidInput(f"size {size}: the log of {scope}/{name} has {whole} leaves")
+        wanted = min(size, newest.revision) if revision is None else revision
+        if not 1 <= wanted <= min(size, newest.revision):
+            raise RecordNotFound(f"revision {wanted} of {scope}/{name} is not in the tree of {size} leaves")
+        (record,) = await self._records.history(scope, name, wanted - 1, 1)
+        is_frozen = record.frozen and size == wanted + 1
+        log = NameLog(self._store, scope, name)
+        return PublicationProof(
+            record=_published(record if is_frozen else without_freeze(record)),
+            size=size,
+            root_hash=encode_hashes([await log.root(size)])[0],
+            inclusion=encode_hashes(await log.inclusion(wanted - 1, size)),
+            consistency=encode_hashes(await log.consistency(old, size)),
+            freeze=encode_hashes(await log.inclusion(wanted, size)) if is_frozen else UNSET,
+        )
+
+    async def signed(self, scope: str, name: str, old: int = 0, revision: int | None = None) -> PublicationProof:
+        """Prove a revision in the tree of the newest signed checkpoint, which the answer has.
+
+        Raises:
+            RecordNotFound: No checkpoint of the name was signed; what is not signed is not public. Also as `prove`.
+        """
+        note = await self._checkpoint(scope, name)
+        proof = await self.prove(scope, name, old, revision, Checkpoint.parse(Note.parse(note).text).size)
+        return structs.replace(proof, checkpoint=note)
+
+    async def entries(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
+        """List revisions up to the newest signed checkpoint, as `history` does. Raises as `signed`."""
+        size = Checkpoint.parse(Note.parse(await self._checkpoint(scope, name)).text).size
+        records = [each for each in await self._records.history(scope, name, after, limit + 1) if each.revision <= size]
+        shown = [each if each.revision + 1 == size else without_freeze(each) for each in records]
+        return [_published(record) for record in shown[:limit]], len(records) > limit
+
+    async def sign(self, scope: str, name: str, note: str) -> PublicationProof:
+        """Keep a signed checkpoint of a name's log as the newest one; durable on return. No signature is verified.
+
+        Raises:
+            InvalidInput: The note, or its text, is malformed.
+            Conflict: It is older than the one that is kept, or its root hash is not that of this log's tree (code
+                ``checkpoint_mismatch``); nothing was changed.
+            RecordNotFound: The name was never published.
+        """
+        parsed = Note.parse(note)
+        given = Checkpoint.parse(parsed.text)
+        record = existing(await self._records.get(scope, name), scope, name)
+        key, what = checkpoint_key(scope, name), f"{scope}/{name}"
+        if not 1 <= given.size <= record.revision + record.frozen:
+            raise Conflict(f"the log of {what} has no tree of {given.size} leaves", code="checkpoint_mismatch")
+        if await NameLog(self._store, scope, name).root(given.size) != given.root:
+            raise Conflict(f"{what}: the tree of {given.size} leaves has another root", code="checkpoint_mismatch")
+        while True:
+            (held,) = await self._store.get(Table.RECORDS, [key])
+            size = 0 if held is None else Checkpoint.parse(Note.parse(held).text).size
+            if given.size < size:
+                raise Conflict(f"{what}: a checkpoint of {size} leaves is there", code="checkpoint_mismatch")
+            if await self._store.compare_and_set(Table.RECORDS, key, held, parsed.encode().encode()):
+                return await self.signed(scope, name)
+
+    async def _checkpoint(self, scope: str, name: str) -> str:
+        check_names(scope, name)
+        (held,) = await self._store.get(Table.RECORDS, [checkpoint_key(scope, name)])
+        if held is None:
+            raise RecordNotFound(f"no signed checkpoint of {scope}/{name} is published")
+        return held.decode()
 
 
 def _published(record: Record) -> PublishedRecord:

@@ -36,6 +36,7 @@ __all__ = [
     "revision_prefix",
     "scope_prefix",
     "utc",
+    "without_freeze",
 ]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -165,6 +166,11 @@ def next_record(
 def frozen_record(current: Record, now: datetime) -> Record:
     """`current` frozen at `now`, or `current` itself if it is frozen already."""
     return current if current.frozen else msgspec.structs.replace(current, frozen=True, frozen_at=now)
+
+
+def without_freeze(record: Record) -> Record:
+    """`record` as it was before it was frozen."""
+    return msgspec.structs.replace(record, frozen=False, frozen_at=None)
 
 
 def require_unfrozen(current: Record | None, newest: Record) -> None:

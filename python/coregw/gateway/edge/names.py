@@ -18,6 +18,7 @@ from coregw.client.static.upstream import HttpUpstream
 from coregw.engine.publications import FoundRecord, Publications
 from coregw.errors import InvalidInput, RecordNotFound, Unauthorized, Unavailable, UpstreamDamaged
 from coregw.messages import encode
+from coregw.messages.publication import PublicationProof, SignedCheckpoint
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.store import Store
 
@@ -140,6 +141,41 @@ class UpstreamNames(Publications):
         params = {"after": str(after), "limit": str(limit)}
         page = await self._send(RecordHistory, "GET", scope, f"/{name}/history", params=params)
         return page.records, page.next is not UNSET
+
+    async def prove(
+        self, scope: str, name: str, old: int = 0, revision: int | None = None, size: int | None = None
+    ) -> PublicationProof:
+        """Get a proof of the upstream for an operator; nothing of it is kept, and its clients verify it."""
+        check_name(scope, name)
+        params = {"old": str(old)} | ({} if size is None else {"size": str(size)})
+        return await self._send(PublicationProof, "GET", scope, f"/{name}/proof", params=params)
+
+    async def signed(self, scope: str, name: str, old: int = 0, revision: int | None = None) -> PublicationProof:
+        """Get a proof of the upstream; nothing of it is kept, and its clients verify it."""
+        check_name(scope, name)
+        params = {"old": str(old)} | ({} if revision is None else {"revision": str(revision)})
+        return await self._get(PublicationProof, f"/v1/publications/{scope}/{name}", params)
+
+    async def entries(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
+        """List signed revisions of the upstream; nothing of it is kept."""
+        check_name(scope, name)
+        params = {"after": str(after), "limit": str(limit)}
+        page = await self._get(RecordHistory, f"/v1/publications/{scope}/{name}/entries", params)
+        return page.records, page.next is not UNSET
+
+    async def sign(self, scope: str, name: str, note: str) -> PublicationProof:
+        """Publish a signed checkpoint at the upstream."""
+        if not self._takes_writes:
+            self._refuse()
+        check_name(scope, name)
+        body = encode(SignedCheckpoint(checkpoint=note))
+        return await self._send(PublicationProof, "POST", scope, f"/{name}/checkpoint", body)
+
+    async def _get(self, kind: type[T], path: str, params: Mapping[str, str]) -> T:
+        """Return what everybody may read of the upstream."""
+        call = Call("GET", path, _MAX_ANSWER_BYTES, f"{self._upstream.url}{path}", params=params)
+        answer: Answer = await self._upstream.send(call, is_repeatable=True)
+        return decode(call, answer, kind)
 
     async def _send(
         self,

@@ -17,10 +17,12 @@ __all__ = [
     "declared_length",
     "header",
     "is_media_type",
+    "query_integer",
     "query_parameters",
 ]
 
 _JSON: Final = "application/json"
+_INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -108,3 +110,10 @@ def query_parameters(scope: HTTPScope, *allowed: str) -> dict[str, str]:
             raise InvalidInput(f"query parameter {name!r} is repeated")
         found[name] = value
     return found
+
+
+def query_integer(name: str, text: str, minimum: int, maximum: int) -> int:
+    """Return a query parameter that is an integer within bounds, both inclusive. Raises `InvalidInput`."""
+    if not _INTEGER.fullmatch(text) or not minimum <= int(text) <= maximum:
+        raise InvalidInput(f"query parameter {name!r} is {text!r:.100}, expected {minimum} to {maximum}")
+    return int(text)

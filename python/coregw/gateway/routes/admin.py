@@ -6,7 +6,6 @@ no other response, and no client's accepted root.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,8 +17,9 @@ from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.http.requests import query_integer, query_parameters
 from coregw.messages import MAX_INTEGER, decode, encode
+from coregw.messages.publication import PublicationProof, SignedCheckpoint
 from coregw.messages.record import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 
 __all__ = ["TOKEN_VARIABLE", "admin_router"]
@@ -28,12 +28,11 @@ TOKEN_VARIABLE: Final = "GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's nam
 
 _RECORD: Final = "/scopes/{scope_name:str}/roots/{name:str}"
 _LIMIT: Final = {"limit": Parameter.integer(f"At most this many records; {MAX_RECORDS} if absent.", 1, MAX_RECORDS)}
-_INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
 
 
 def admin_router() -> Router:
     """Return the administration routes. They check no token: the application does, for every path below theirs."""
-    return Router("/admin/v1", route_handlers=[records_of_scope, get_record, history, freeze])
+    return Router("/admin/v1", route_handlers=[records_of_scope, get_record, history, freeze, prove, sign])
 
 
 @route(
@@ -122,7 +121,7 @@ async def get_record(request: Request[Any, Any, Any], scope_name: FromPath[str],
 async def history(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
     """``GET /admin/v1/scopes/{scope}/roots/{name}/history``."""
     given = query_parameters(request.scope, "after", "limit")
-    after = _integer("after", given.get("after", "0"), 0, MAX_INTEGER)
+    after = query_integer("after", given.get("after", "0"), 0, MAX_INTEGER)
     records, more = await Gateway.of(request).engine.publications.history(scope_name, name, after, _limit(given))
     return _reply(RecordHistory(records=records, next=records[-1].revision if more else UNSET))
 
@@ -150,6 +149,56 @@ async def freeze(request: Request[Any, Any, Any], scope_name: FromPath[str], nam
     return _reply(await gateway.engine.publications.freeze(scope_name, name))
 
 
+@get(
+    f"{_RECORD}/proof",
+    opt={
+        DESCRIPTION: Description(
+            "A revision of a published root, with proofs in a tree of the name's log: what is signed.",
+            answer=PublicationProof,
+            codes=("unauthorized", "record_not_found"),
+            query={
+                "old": Parameter.integer("The size of the tree that was signed before; 0 if absent.", 0, MAX_INTEGER),
+                "size": Parameter.integer("The size of the tree; the whole log if absent.", 1, MAX_INTEGER),
+            },
+            operation_id="prove_record",
+        )
+    },
+)
+async def prove(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
+    """``GET /admin/v1/scopes/{scope}/roots/{name}/proof``."""
+    given = query_parameters(request.scope, "old", "size")
+    old = query_integer("old", given.get("old", "0"), 0, MAX_INTEGER)
+    size = query_integer("size", given["size"], 1, MAX_INTEGER) if "size" in given else None
+    return _reply(await Gateway.of(request).engine.publications.prove(scope_name, name, old, None, size))
+
+
+@post(
+    f"{_RECORD}/checkpoint",
+    opt={
+        DESCRIPTION: Description(
+            "Publishes a signed checkpoint of the name's log. From then on everybody may read the name.",
+            request=SignedCheckpoint,
+            answer=PublicationProof,
+            codes=(
+                "unauthorized",
+                "record_not_found",
+                "checkpoint_mismatch",
+                "too_large",
+                "unsupported_media_type",
+                "storage_full",
+            ),
+            operation_id="sign_record",
+        )
+    },
+)
+async def sign(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
+    """``POST /admin/v1/scopes/{scope}/roots/{name}/checkpoint``."""
+    gateway = Gateway.of(request)
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+        signed = decode(body, SignedCheckpoint)
+    return _reply(await gateway.engine.publications.sign(scope_name, name, signed.checkpoint))
+
+
 def _age_headers(age: float, lifetime: float) -> dict[str, str]:
     """Return what RFC 9111 and RFC 9211 say about an edge's copy of a record; a negative ttl is a stale one."""
     left = int(lifetime - age) if age <= lifetime else -int(age - lifetime) - 1
@@ -163,11 +212,4 @@ def _reply(message: Struct, headers: Mapping[str, str] = {}) -> Reply:
 
 
 def _limit(given: dict[str, str]) -> int:
-    return _integer("limit", given.get("limit", str(MAX_RECORDS)), 1, MAX_RECORDS)
-
-
-def _integer(name: str, text: str, minimum: int, maximum: int) -> int:
-    """Return a query parameter that is an integer within bounds, both inclusive."""
-    if not _INTEGER.fullmatch(text) or not minimum <= int(text) <= maximum:
-        raise InvalidInput(f"query parameter {name!r} is {text!r:.100}, expected {minimum} to {maximum}")
-    return int(text)
+    return query_integer("limit", given.get("limit", str(MAX_RECORDS)), 1, MAX_RECORDS)

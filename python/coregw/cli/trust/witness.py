@@ -1,0 +1,42 @@
+"""``coregw witness``: run a witness of transparency logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coregw.cli.framework import click
+from coregw.cli.trust.common import signer_of
+
+__all__ = ["command"]
+
+
+@click.command("witness")
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="File with the private key of the witness.")
+@click.option("--name", required=True, help="Name of the witness, such as witness.example.org.")
+@click.option(
+    "--log", "logs", metavar="VKEY", multiple=True, required=True, help="Key of a log to cosign (repeatable)."
+)
+@click.option("--state", type=click.Path(path_type=Path), required=True, help="File that remembers what was cosigned.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=7380, show_default=True, help="0 picks a free one.")
+def command(key: Path, name: str, logs: tuple[str, ...], state: Path, host: str, port: int) -> None:
+    """Run a witness (c2sp.org/tlog-witness): it cosigns checkpoints that continue what it has cosigned before.
+
+    Whoever requires its cosignature learns if a gateway or operator shows different histories to different clients.
+    Keep --state: a witness that forgets may cosign two histories. TLS is the business of a reverse proxy.
+    """
+    import asyncio
+
+    from coregw.gateway.listener import announce, loop_factory
+    from coregw.gateway.server import GatewayServer
+    from coregw.gateway.settings import Settings
+    from coregw.store.memory import MemoryStore
+    from coregw.tlog.note import VerifierKey
+    from coregw.witness.app import witness_service
+    from coregw.witness.cosigning import Witness
+
+    witness = Witness(state, signer_of(key, name, is_witness=True), [VerifierKey.parse(each) for each in logs])
+    settings = Settings(host=host, port=port, hosts="*", data=state.parent)
+    server = GatewayServer(settings, MemoryStore(), announce, service=witness_service(witness))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(server.serve())
