@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "syncing": set(),
     "text": set(),
     "folders": {"_core", "errors", "text"},
-    "filesystem": {"_core", "client", "errors", "extras", "folders", "text"},
+    "filesystem": {"_core", "client", "errors", "extras", "folders", "text", "trust"},
     "kzg": {"_core", "errors", "extras", "messages"},
     "verify": {"_core", "errors", "extras", "kzg", "messages"},
     "building": {"_core", "errors", "extras", "upkeep", "verify"},

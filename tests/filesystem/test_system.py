@@ -225,12 +225,18 @@ def test_a_url_may_have_the_gateway(honest: str, root: str, monkeypatch: pytest.
         assert text.read() == "a,b\n3,4\n"
 
 
-def test_a_name_is_only_what_was_pinned(honest: str, root: str) -> None:
-    fs = fsspec.filesystem("coregw", gateway=honest, roots={"main": root})
+def test_a_name_is_what_was_pinned_or_accepted(honest: str, root: str, client: Client, tmp_path: Path) -> None:
+    fs = fsspec.filesystem("coregw", gateway=honest, roots={"main": root}, trust=str(tmp_path / "trust"))
     assert fs.cat("coregw://main/a.txt") == b"first"
     assert fs.ls("main/data", detail=False)[0] == "main/data/b.csv"
-    with pytest.raises(InvalidInput, match="neither a root nor"):
+    with pytest.raises(InvalidInput, match="not in the storage option"):
         fs.exists("coregw://other/a.txt")
+    trust = coregw.TrustStore(tmp_path / "trust")
+    trust.trust("other", root)
+    assert fs.cat("coregw://other/a.txt") == b"first"
+    trust.accept("other", client.create_root({}))
+    assert fs.exists("coregw://other/a.txt")  # as long as this object exists
+    assert not CoregwFileSystem(honest, trust=str(tmp_path / "trust"), skip_instance_cache=True).exists("other/a.txt")
     for roots in ({root: root}, {"a/b": root}, {"": root}, {"x": "no CID"}):
         with pytest.raises(InvalidInput):
             CoregwFileSystem(honest, roots)

@@ -12,6 +12,7 @@ from coregw.client.connection import ENVIRONMENT
 from coregw.client.settings import DEFAULT_GATEWAY
 from coregw.client.transport.address import addresses_in
 from coregw.errors import InvalidInput
+from coregw.trust.store import TrustStore
 
 __all__ = ["CONNECTION_OPTIONS", "PROTOCOLS", "SETTINGS", "checked_roots", "client_of", "gateway_of", "stripped"]
 
@@ -20,11 +21,12 @@ CONNECTION_OPTIONS: Final = frozenset(ENVIRONMENT)
 SETTINGS: Final = frozenset({"cache_bytes", "read_ahead_bytes", "retry_seconds"})
 
 
-def client_of(gateway: str | Sequence[str] | None, options: Mapping[str, object]) -> Client:
+def client_of(gateway: str | Sequence[str] | None, trust: str | None, options: Mapping[str, object]) -> Client:
     """Return the client of storage options; those that are not given are taken from the environment, as by commands.
 
     Args:
         gateway: Addresses; None for those of ``COREGW_GATEWAY``.
+        trust: The file of the trust store; None for the user's.
         options: Those of `CONNECTION_OPTIONS` as text, ``headers`` as a mapping, and those of `SETTINGS` as numbers.
 
     Raises:
@@ -50,7 +52,7 @@ def client_of(gateway: str | Sequence[str] | None, options: Mapping[str, object]
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(f"storage option {name!r}: expected a number")
-    return Client(addresses, ClientSettings(**settings), connection)  # type: ignore[arg-type]
+    return Client(addresses, ClientSettings(**settings), connection, trust=TrustStore(trust))  # type: ignore[arg-type]
 
 
 def checked_roots(roots: Mapping[str, str] | None) -> dict[str, Cid]:

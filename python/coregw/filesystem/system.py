@@ -63,7 +63,9 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
     Args:
         gateway: Addresses as those of `coregw.client.Client`: one, several with commas, or a list. By default, those of
             the environment's ``COREGW_GATEWAY``, or http://127.0.0.1:8080.
-        roots: Names that can be written instead of roots, with the roots that they stand for.
+        roots: Names that can be written instead of roots, with the roots that they stand for. They come before those of
+            the trust store, each of which stands for one root as long as this object exists.
+        trust: The file of the trust store; by default the user's.
         options: Options of `coregw.client.ConnectionOptions` as text (``bearer_token``, ``ca_cert``, …; ``headers`` as
             a mapping), by default those of the environment; and ``cache_bytes``, ``read_ahead_bytes`` and
             ``retry_seconds`` of `coregw.client.ClientSettings`.
@@ -80,13 +82,14 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         self,
         gateway: str | Sequence[str] | None = None,
         roots: Mapping[str, str] | None = None,
+        trust: str | None = None,
         *,
         use_listings_cache: bool = True,
         **options: object,
     ) -> None:
         super().__init__(use_listings_cache=use_listings_cache)
         ignored = {"skip_instance_cache", "asynchronous", "listings_expiry_time", "max_paths"}
-        self.client = client_of(gateway, {name: value for name, value in options.items() if name not in ignored})
+        self.client = client_of(gateway, trust, {name: value for name, value in options.items() if name not in ignored})
         self._roots = checked_roots(roots)
         self._places = Places(self.client)
 
@@ -264,17 +267,16 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
 
     def _split(self, path: str) -> tuple[Cid, Path]:
         name, *segments = self._strip_protocol(path).split("/")
-        pinned = self._roots.get(name)
-        if pinned is not None:
-            return pinned, tuple(segments)
-        try:
-            return Cid(name), tuple(segments)
-        except InvalidInput as error:
-            raise InvalidInput(
-                f"{printable(path)}: {printable(name)!r} is neither a root nor in the storage option 'roots' "
-                f"({error.message})",
-                code=error.code,
-            ) from None
+        root = self._roots.get(name)
+        if root is None:
+            try:
+                root = Cid(self.client.root(name))
+            except InvalidInput as error:
+                where = f"{printable(path)}: {printable(name)!r} is not in the storage option 'roots', and"
+                raise InvalidInput(f"{where} {error.message}", code=error.code) from None
+            if root.text != name:
+                self._roots[name] = root
+        return root, tuple(segments)
 
     def _find_files(self, paths: Sequence[str]) -> None:
         """Look many paths up with few requests."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import queue
-import select
 import threading
 import time
 
@@ -20,6 +19,7 @@ from coregw.client.transport.forks import watch_forks
 from coregw.client.transport.gateways import Gateways, Target
 from coregw.client.transport.handle import Handle
 from coregw.client.transport.log import is_logged, log_exchange
+from coregw.client.transport.poller import ERROR, HANG_UP, INVALID, READABLE, WRITABLE, new_poller
 from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError
 
@@ -124,7 +124,7 @@ class _Connection:
 
     def __init__(self) -> None:
         self._handle = Handle(is_live=False)
-        self._poller = select.poll()
+        self._poller = new_poller()
         self._timers: list[int] = []
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, 1)
@@ -199,14 +199,14 @@ class _Connection:
         if what == pycurl.POLL_REMOVE:
             self._poller.unregister(descriptor)
         else:
-            reads = select.POLLIN if what & pycurl.POLL_IN else 0
-            writes = select.POLLOUT if what & pycurl.POLL_OUT else 0
+            reads = READABLE if what & pycurl.POLL_IN else 0
+            writes = WRITABLE if what & pycurl.POLL_OUT else 0
             self._poller.register(descriptor, reads | writes)
 
 
 def _ready(event: int) -> int:
     """Return a poll event in libcurl's terms. A hang-up is read, so that libcurl finds what arrived before it."""
-    readable = pycurl.CSELECT_IN if event & (select.POLLIN | select.POLLHUP) else 0
-    writable = pycurl.CSELECT_OUT if event & select.POLLOUT else 0
-    failed = pycurl.CSELECT_ERR if event & (select.POLLERR | select.POLLNVAL) else 0
+    readable = pycurl.CSELECT_IN if event & (READABLE | HANG_UP) else 0
+    writable = pycurl.CSELECT_OUT if event & WRITABLE else 0
+    failed = pycurl.CSELECT_ERR if event & (ERROR | INVALID) else 0
     return int(readable | writable | failed)

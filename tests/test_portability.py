@@ -1,0 +1,88 @@
+"""The client and the command line where Unix-only modules are missing: hidden here, as on Windows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateways import honest_gateway
+
+# Third-party modules and the standard library may use what is there; what is tested is coregw.
+HIDE = """
+import asyncio, concurrent.futures, logging, multiprocessing, os, select, signal, socket, subprocess, sys, tempfile
+import anyio.from_thread, anyio.to_thread, filelock, fsspec, msgspec, platformdirs, pycurl, rich.console, rich_click
+import anyio._backends._asyncio, fsspec.implementations.local
+for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty", "uvloop", "rocksdict", "syslog"):
+    sys.modules[name] = None
+for owner, names in {
+    os: "fork register_at_fork sched_getaffinity sched_setaffinity geteuid getuid getxattr setxattr listxattr fchmod"
+        " fchown chown lchown statvfs sysconf pread pwrite posix_fadvise O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK"
+        " mkfifo getloadavg",
+    select: "poll epoll POLLIN POLLOUT POLLERR POLLHUP POLLNVAL",
+    signal: "SIGHUP SIGUSR1 SIGUSR2 SIGKILL SIGQUIT pthread_sigmask setitimer",
+    socket: "SO_REUSEPORT",
+}.items():
+    for name in names.split():
+        if hasattr(owner, name):
+            delattr(owner, name)
+"""
+
+IMPORTS = """
+import importlib
+import coregw, coregw.client, coregw.cli, coregw.filesystem, coregw.trust.store, coregw.verify
+for name in coregw.__all__:
+    getattr(coregw, name)
+for name in ("add", "cat", "diff", "ls", "resolve", "update", "offline.verify", "offline.hash", "transfer.export"):
+    importlib.import_module(f"coregw.cli.{name}")
+"""
+
+USE = """
+import sys
+address, folder = sys.argv[1:]
+from pathlib import Path
+from coregw import Client, AsyncClient
+with Client(address) as client:
+    root = client.add(Path(folder)).root
+    assert client.get_payload(client.resolve(root, "small")) == b"small"
+    with client.open(root, "large") as file:
+        file.seek(500_000)
+        assert file.read(4) == bytes([32, 33, 34, 35])
+    assert [leaf.segments for leaf in client.walk(root)] == [["large"], ["small"]]
+    client.save_payload(client.resolve(root, "small"), Path(folder).with_name("saved"))
+
+async def use():
+    async with AsyncClient(address) as client:
+        async with await client.open(root, "large") as file:
+            assert len(await file.read()) == 512_000
+
+asyncio.run(use())
+from coregw.filesystem import CoregwFileSystem
+assert CoregwFileSystem(address).cat(f"{root}/small") == b"small"
+from coregw.cli import main
+sys.argv = ["coregw", "cat", root, "small", "--gateway", address]
+main()
+"""
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-c", HIDE + code, *arguments], capture_output=True, check=False)
+
+
+def test_the_client_and_the_command_line_are_imported_without_unix_modules() -> None:
+    found = run(IMPORTS)
+    assert found.returncode == 0, found.stderr.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="hides what Windows lacks anyway")
+def test_the_client_works_without_unix_modules(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "small").write_bytes(b"small")
+    (folder / "large").write_bytes(bytes(range(256)) * 2_000)
+    with honest_gateway(tmp_path / "data") as address:
+        found = run(USE, address, str(folder))
+    assert found.returncode == 0, found.stderr.decode()
+    assert found.stdout == b"small"
