@@ -72,14 +72,22 @@ pub fn verify_key_many<'py>(
     items: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
+    let items = convert::collect(items, |index, item| Ok(halves(index, &item)))?;
+    let mut refused = None;
+    let items: Vec<_> = items.into_iter().map_while(|item| item.map_err(|error| refused = Some(error)).ok()).collect();
     // Paths are borrowed from the items.
-    let items = convert::collect(items, |_, item| Ok(item))?;
     let mut pairs = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        match pair(index, item) {
-            Ok(pair) => pairs.push(pair),
-            Err(error) => return Err(first_malformed_path(&pairs).map_or(error.into(), exception)),
+    for (index, (path, proof)) in items.iter().enumerate() {
+        match path::pending_key(path) {
+            Ok(path) => pairs.push((path, proof)),
+            Err(error) => {
+                refused = Some(error.within(format_args!("item {index}")));
+                break;
+            }
         }
+    }
+    if let Some(error) = refused {
+        return Err(first_malformed_path(&pairs).map_or(error.into(), exception));
     }
     let targets = detach::run(py, Work::Proofs { count: pairs.len() }, || {
         let verified = parallel::map_shares(&pairs, |pairs| verify_share(&root, pairs));
@@ -91,10 +99,10 @@ pub fn verify_key_many<'py>(
 }
 
 /// The results of `verify_key` for some of the pairs. A proof whose path is malformed is not read.
-fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, BytesLike)]) -> Vec<core::Result<Option<String>>> {
+fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &BytesLike)]) -> Vec<core::Result<Option<String>>> {
     let keys: Vec<_> = pairs.iter().map(|(path, _)| path.key()).collect();
     let proofs: Vec<_> =
-        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, &**proof))).collect();
+        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, &***proof))).collect();
     let mut verified = match verify::each_key(root, &proofs, verify::PROOF_LIMIT) {
         Ok(verified) => verified.into_iter(),
         Err(error) => return pairs.iter().map(|_| Err(error.clone())).collect(),
@@ -106,12 +114,15 @@ fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, BytesLike)]) -> Vec<co
     keys.iter().map(result).collect()
 }
 
-fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(PendingKey<'a>, BytesLike), ArgumentError> {
+type Halves<'py> = Result<(Bound<'py, PyAny>, BytesLike), ArgumentError>;
+
+/// The path and the proof of an item.
+fn halves<'py>(index: usize, item: &Bound<'py, PyAny>) -> Halves<'py> {
     if let Ok(pair) = item.cast::<PyTuple>()
-        && let [path, proof] = pair.as_slice()
+        && pair.len() == 2
+        && let (Ok(path), Ok(proof)) = (pair.get_item(0), pair.get_item(1))
         && let Ok(proof) = proof.extract::<BytesLike>()
     {
-        let path = path::pending_key(path).map_err(|error| error.within(format_args!("item {index}")))?;
         return Ok((path, proof));
     }
     Err(ArgumentError::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
@@ -119,7 +130,7 @@ fn pair<'a>(index: usize, item: &'a Bound<'_, PyAny>) -> Result<(PendingKey<'a>,
 
 /// The error for the first malformed path. A path in text form is parsed by the worker threads, after other items were
 /// converted and verified, but its error comes before theirs.
-fn first_malformed_path(pairs: &[(PendingKey<'_>, BytesLike)]) -> Option<core::Error> {
+fn first_malformed_path(pairs: &[(PendingKey<'_>, &BytesLike)]) -> Option<core::Error> {
     pairs.iter().enumerate().find_map(|(index, (path, _))| Some(in_item(path.key().err()?, index)))
 }
 
