@@ -158,6 +158,16 @@ test-openapi: $(VENV)/.openapi-locked ## generate clients from the OpenAPI docum
 	cd target/openapi && npm ci --no-audit --no-fund --silent
 	COREGW_TEST_OPENAPI=$(CURDIR)/target/openapi $(BIN)/python -m pytest tests/openapi $(ARGS)
 
+openapi_generator := $(CURDIR)/target/openapi/openapi-generator-cli-7.17.0.jar
+
+$(openapi_generator):
+	mvn --batch-mode --quiet dependency:copy -DoutputDirectory=$(@D) \
+		-Dartifact=org.openapitools:$(subst cli-,cli:,$(basename $(@F)))
+
+.PHONY: test-openapi-all
+test-openapi-all: export COREGW_TEST_OPENAPI_GENERATOR := $(openapi_generator)
+test-openapi-all: $(openapi_generator) test-openapi ## test-openapi with clients of openapi-generator as well (needs npm, Java, Maven, Go)
+
 js/node_modules/.package-lock.json: js/package-lock.json
 	cd js && npm ci --no-audit --no-fund --silent --ignore-scripts
 

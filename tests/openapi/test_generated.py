@@ -26,6 +26,9 @@ FOLDER = Path(__file__).parent
 TOOLS = os.environ.get("COREGW_TEST_OPENAPI", "")
 """A folder with the npm packages of `package.json`."""
 
+GENERATOR = os.environ.get("COREGW_TEST_OPENAPI_GENERATOR", "")
+"""The program of openapi-generator, a JAR."""
+
 pytestmark = pytest.mark.skipif(not TOOLS, reason="run by `make test-openapi`")
 
 COUNTER_EXAMPLES = {"no-invalid-media-type-examples", "no-invalid-parameter-examples"}
@@ -55,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, running: serving.Process) -
 def run(folder: Path, *command: object) -> str:
     """Run a command in the folder. Returns what it prints."""
     done = subprocess.run(
-        [str(each) for each in command], cwd=folder, capture_output=True, text=True, check=False, timeout=300
+        [str(each) for each in command], cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -109,6 +112,78 @@ def test_typescript_compiles_and_calls(folder: Path, running: serving.Process) -
         "differences": 0,
         "absent": "path_not_found",
     }
+
+
+CALLED = {
+    "target": "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq",
+    "kinds": ["map_step"],
+    "differences": 0,
+    "payload": "hello",
+    "absent": "path_not_found",
+}
+"""What the programs print that call a gateway with a client of a generator."""
+
+
+def compiled(folder: Path, program: str) -> Path:
+    """A program in TypeScript and the client that it uses, compiled."""
+    shutil.copy(FOLDER / f"{program}.ts", folder)
+    built = folder / f"built_{program}"
+    options = ["--strict", "--target", "es2022", "--module", "commonjs", "--moduleResolution", "node10"]
+    library = ["--lib", "es2022,dom,dom.iterable", "--outDir", built]
+    run(folder, "node_modules/.bin/tsc", *options, *library, f"{program}.ts")
+    (built / "package.json").write_text('{"type": "commonjs"}', "utf-8")
+    return built / f"{program}.js"
+
+
+def test_hey_api_compiles_and_calls(folder: Path, running: serving.Process) -> None:
+    run(folder, "node_modules/.bin/openapi-ts", "-i", "plants.json", "-o", "hey_plants", "-c", "@hey-api/client-fetch")
+    run(folder, "node_modules/.bin/openapi-ts", "-i", "gateway.json", "-o", "hey", "-c", "@hey-api/client-fetch")
+    assert json.loads(run(folder, "node", compiled(folder, "hey_calls"), running.url)) == CALLED
+
+
+def openapi_generator(folder: Path, generator: str, output: str, *options: str) -> None:
+    """Generate a client of the gateway by openapi-generator."""
+    if not GENERATOR:
+        pytest.skip("run by `make test-openapi-all`")
+    generate = ["java", "-jar", GENERATOR, "generate", "--input-spec", "gateway.json", "--output", output]
+    run(folder, *generate, "--generator-name", generator, *options)
+
+
+def test_openapi_generator_in_typescript_compiles_and_calls(folder: Path, running: serving.Process) -> None:
+    openapi_generator(folder, "typescript-fetch", "fetch")
+    assert json.loads(run(folder, "node", compiled(folder, "fetch_calls"), running.url)) == CALLED
+
+
+def test_openapi_generator_in_python_calls(
+    folder: Path, running: serving.Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openapi_generator(folder, "python", "openapi-python")
+    monkeypatch.syspath_prepend(folder / "openapi-python")
+    made: Any = importlib.import_module("openapi_client")
+    with made.ApiClient(made.Configuration(host=running.url)) as client:
+        cid = made.CasApi(client).put_payload(b"hello", codec="raw").cid
+        root = made.RootsApi(client).create_root(made.ArcMap(arcs={"docs/readme": cid})).root
+        asked = {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["docs", "readme"]}
+        resolved = made.ResolveApi(client).resolve(made.ResolveRequest(**asked))
+        with pytest.raises(made.exceptions.NotFoundException) as absent:
+            made.ResolveApi(client).resolve(made.ResolveRequest(**asked | {"segments": ["missing"]}))
+        assert {
+            "target": resolved.target,
+            "kinds": [step.actual_instance.kind for step in resolved.prooflist.steps],
+            "differences": len(made.DiffApi(client).diff(root, root).entries),
+            "payload": made.CasApi(client).get_payload(cid).decode(),
+            "absent": json.loads(absent.value.body)["error"],
+        } == CALLED
+
+
+def test_openapi_generator_in_go_compiles_and_calls(folder: Path, running: serving.Process) -> None:
+    named = ["--git-user-id", "coregw", "--git-repo-id", "client"]
+    options = "--additional-properties=packageName=client,useOneOfDiscriminatorLookup=true"
+    openapi_generator(folder, "go", "go", options, *named)
+    (folder / "go" / "calls").mkdir()
+    shutil.copy(FOLDER / "calls.go", folder / "go" / "calls" / "main.go")
+    run(folder / "go", "go", "build", "-mod=mod", "-o", folder / "calls", "./calls")
+    assert json.loads(run(folder, folder / "calls", running.url)) == CALLED
 
 
 @pytest.fixture
