@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,9 +61,25 @@ OLDER: dict[Family, dict[bytes, bytes]] = {
     },
     Family.UPLOADS: {},
 }
-"""What versions wrote that do not date roots and payloads."""
+"""What versions wrote that do not date roots and payloads, and have no logs."""
+
+TIME = (1_709_210_096_789_012).to_bytes(8, "big")
+"""`NOW` in microseconds."""
+
+LEAVES = [
+    hashlib.sha256(b"\0" + entry + TIME).digest()
+    for entry in (
+        b"\1\4docs\4main\1\5\1root\0",
+        b"\1\4docs\4main\2\6\1other\5\1root",
+        b"\2\4docs\4main\2",
+    )
+]
+"""Of the log of ``docs/main``: two publications and the freeze."""
 
 ROWS = OLDER | {
+    Family.RECORDS: OLDER[Family.RECORDS]
+    | {b"tdocs\0main\0\0" + bytes(7) + bytes([number]): leaf for number, leaf in enumerate(LEAVES)}
+    | {b"tdocs\0main\0\1" + bytes(8): hashlib.sha256(b"\1" + LEAVES[0] + LEAVES[1]).digest()},
     Family.META: {
         b"epoch": b"\0\0\0\1",
         b"expired": (int.from_bytes(DATE, "big") - 1).to_bytes(8, "big"),
