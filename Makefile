@@ -220,8 +220,8 @@ docs: install ## build the API documentation in target/pdoc and target/doc
 	cargo doc --workspace --no-deps --locked --quiet
 
 .PHONY: dist
-dist: install ## build a wheel and a source distribution in dist/
-	$(BIN)/maturin build --release --locked --sdist --out dist
+dist: install ## build a wheel and a source distribution in dist/ (ARGS='--zig --compatibility manylinux2014', with ziglang)
+	$(BIN)/maturin build --release --locked --features abi3 --sdist --out dist $(ARGS)
 
 .PHONY: audit
 audit: $(VENV)/.audit-locked ## check licences, sources and duplicates of dependencies, and known vulnerabilities if possible
