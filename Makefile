@@ -223,6 +223,10 @@ docs: install ## build the API documentation in target/pdoc and target/doc
 dist: install ## build a wheel and a source distribution in dist/ (ARGS='--zig --compatibility manylinux2014', with ziglang)
 	$(BIN)/maturin build --release --locked --features abi3 --sdist --out dist $(ARGS)
 
+.PHONY: test-wheel
+test-wheel: install ## install the newest wheel of dist/ into a clean environment, and use its client and gateway
+	$(BIN)/python tests/wheel.py
+
 .PHONY: audit
 audit: $(VENV)/.audit-locked ## check licences, sources and duplicates of dependencies, and known vulnerabilities if possible
 	$(BIN)/python tests/audit.py
