@@ -98,7 +98,8 @@ def payload_cid(data: Buffer, codec: str | int = "raw", hash: str = "sha2-256") 
     Args:
         data: The payload.
         codec: What the bytes are, in the forms that `codec_code` takes.
-        hash: ``sha2-256``, ``blake3``, or ``identity``: the CID contains the payload itself, at most 128 bytes.
+        hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3``, or ``identity``: the CID then
+            contains the payload itself, at most 128 bytes.
 
     Raises:
         InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
@@ -114,7 +115,7 @@ class PayloadHasher:
 
     Args:
         codec: What the bytes are, in the forms that `codec_code` takes.
-        hash: ``sha2-256``, ``blake3`` or ``identity``.
+        hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
 
     Raises:
         InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
@@ -1692,7 +1693,7 @@ class SortedLines(Iterator[bytes]):
 
 @final
 class CarReader:
-    """A push parser for the bytes of a CARv1, in chunks of any size, which checks the hash of every block.
+    """A push parser for the bytes of a CARv1 or CARv2, in chunks of any size, which checks the hash of every block.
 
     `Operation.import_car` and `Operation.check_car` continue with what it has read.
 
@@ -1734,7 +1735,14 @@ class CarReader:
 def payload_car_header() -> bytes:
     """Return the header of a CAR of payloads, with its length. It names the empty payload.
 
-    >>> payload_car_header().hex()
+    >>> payload_car_header() == car_header("bafkqaaa")
+    True
+    """
+
+def car_header(root: CidLike) -> bytes:
+    """Return the header of a CARv1 with one root, with its length.
+
+    >>> car_header("bafkqaaa").hex()
     '19a265726f6f747381d82a4500015500006776657273696f6e01'
     """
 
@@ -1748,8 +1756,10 @@ def block_head(cid: CidLike, size: int) -> bytes:
     '2901551220'
     """
 
-def block_cid(data: Buffer) -> Cid:
-    """Return the CID at the start of a block of a CAR, after its length. `data` may end before the block does.
+def block_cid(data: Buffer) -> tuple[Cid, int]:
+    """Return the CID at the start of a block of a CAR, after its length, and how many bytes it has there.
+
+    `data` may end before the block does. A CIDv0 becomes a CIDv1.
 
     Raises:
         InvalidInput: If `data` does not start with a CID.

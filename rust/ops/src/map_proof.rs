@@ -11,11 +11,9 @@ use crate::json::{self, objects};
 use crate::message::path::Segments;
 use crate::message::prooflist::{ProofList, keys};
 use crate::message::question::Question;
-use crate::message::{self, check_member, check_profile, present, root_of_kind};
+use crate::message::{self, Profile, check_member, present, root_of_kind};
 use crate::run::Operation;
 use crate::trees::{Trees, answer_bytes};
-
-const PROFILE: &str = "core.map-proof/v0alpha1";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -52,7 +50,7 @@ objects! {
 
 impl<'a> MapProofResult<'a> {
     /// The result that states an answer.
-    fn new(answer: &Answer, prooflist: ProofList<'a>) -> Self {
+    fn new(profile: &'static str, answer: &Answer, prooflist: ProofList<'a>) -> Self {
         let (mut present, mut target, mut targets) = (None, None, None);
         match answer {
             Answer::Keys(found) => targets = Some(found.iter().map(|cid| cid.map(|cid| cid.text())).collect()),
@@ -62,12 +60,12 @@ impl<'a> MapProofResult<'a> {
             }
             _ => {}
         }
-        Self { profile: PROFILE.into(), present, target, targets, prooflist }
+        Self { profile: profile.into(), present, target, targets, prooflist }
     }
 
     /// Checks that this result, which was received, states `answer`.
-    fn check(&self, answer: &Answer) -> Result<()> {
-        let proven = Self::new(answer, ProofList::default());
+    fn check(&self, profile: &'static str, answer: &Answer) -> Result<()> {
+        let proven = Self::new(profile, answer, ProofList::default());
         check_member("profile", &self.profile, &proven.profile)?;
         check_member("present", &self.present, &proven.present)?;
         check_member("target", &self.target, &proven.target)?;
@@ -78,6 +76,8 @@ impl<'a> MapProofResult<'a> {
 /// A map-proof request: the map, and the key or keys.
 #[derive(Debug)]
 struct MapProof {
+    /// As the request spells it.
+    profile: &'static str,
     root: RootCid,
     question: Question,
     /// The query that the question asks.
@@ -87,7 +87,7 @@ struct MapProof {
 impl MapProof {
     fn parse(body: &[u8]) -> Result<Self> {
         let request: MapProofRequest<'_> = message::request(body)?;
-        check_profile(&request.profile, PROFILE)?;
+        let profile = Profile::MAP_PROOF.spelling(&request.profile)?;
         let root = root_of_kind(&request.root, Kind::Map)?;
         let question = match (request.key, request.keys) {
             (Some(key), None) => Question::Key(key.path("key")?),
@@ -99,7 +99,7 @@ impl MapProof {
         };
         let place = |error: Error| if let Question::Key(_) = question { error.within("key") } else { error };
         let ask = question.ask().map_err(place)?;
-        Ok(Self { root, question, ask })
+        Ok(Self { profile, root, question, ask })
     }
 }
 
@@ -116,12 +116,12 @@ impl Operation {
 }
 
 async fn map_proof(trees: Trees, request: MapProof) -> Result<String> {
-    let MapProof { root, question, ask } = request;
+    let MapProof { profile, root, question, ask } = request;
     trees.check_held_before(&root, || ask.key().cloned()).await?;
     let (answer, proof) = trees.answer(&root, ask).await?;
     let bytes = proof.len() / 3 * 4 + answer_bytes(&answer);
     let prooflist = question.prooflist(&root, &answer, proof);
-    Ok(json::write_long(&MapProofResult::new(&answer, prooflist), bytes))
+    Ok(json::write_long(&MapProofResult::new(profile, &answer, prooflist), bytes))
 }
 
 /// What a map proof proves: the target of the key, or of each key in the order of the request. `None` if it is absent.
@@ -138,11 +138,11 @@ pub enum MapProofOutcome {
 /// # Errors
 /// [`Error::Input`] if the request is malformed; [`Error::Proof`] for anything wrong in the result.
 pub fn verify_map_proof(request: &[u8], result: &[u8]) -> Result<MapProofOutcome> {
-    let MapProof { root, question, ask } = MapProof::parse(request)?;
+    let MapProof { profile, root, question, ask } = MapProof::parse(request)?;
     let sent: MapProofResult<'_> = message::result(result)?;
     sent.prooflist.check_frame(&root.cid(), &question.text())?;
     let answer = question.check_asked(Ok(ask), 0, sent.prooflist.only_step()?, &root)?;
-    sent.check(&answer)?;
+    sent.check(profile, &answer)?;
     match answer {
         Answer::Key(target) => Ok(MapProofOutcome::Key(target)),
         Answer::Keys(targets) => Ok(MapProofOutcome::Keys(targets)),

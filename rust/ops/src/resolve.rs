@@ -12,11 +12,9 @@ use crate::json::{self, objects};
 use crate::message::path::{Path, Segments};
 use crate::message::prooflist::{Proof, ProofList, Step};
 use crate::message::question::Question;
-use crate::message::{self, check_member, check_profile, root_member};
+use crate::message::{self, Profile, check_member, root_member};
 use crate::run::Operation;
 use crate::trees::Trees;
-
-const PROFILE: &str = "core.resolve/v0alpha1";
 
 /// Preparing this many segments for a look-up is as much work as visiting one node.
 const SEGMENTS_PER_NODE: u64 = 64;
@@ -56,6 +54,8 @@ objects! {
 /// A resolve request: where the path starts, and the path.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolve {
+    /// As the request spells it.
+    pub(crate) profile: &'static str,
     pub(crate) root: Cid,
     pub(crate) path: Path,
 }
@@ -63,13 +63,13 @@ pub(crate) struct Resolve {
 impl Resolve {
     fn parse(body: &[u8]) -> Result<Self> {
         let request: ResolveRequest<'_> = message::request(body)?;
-        check_profile(&request.profile, PROFILE)?;
-        Ok(Self { root: root_member(&request.root)?, path: request.segments.path("segments")? })
+        let profile = Profile::RESOLVE.spelling(&request.profile)?;
+        Ok(Self { profile, root: root_member(&request.root)?, path: request.segments.path("segments")? })
     }
 
     fn result<'a>(&self, target: &Cid, steps: Vec<Step<'a>>) -> ResolveResult<'a> {
         let prooflist = ProofList::new(&self.root, self.path.text().to_owned(), steps);
-        ResolveResult { profile: PROFILE.into(), target: target.text().into(), prooflist }
+        ResolveResult { profile: self.profile.into(), target: target.text().into(), prooflist }
     }
 }
 
@@ -206,7 +206,7 @@ fn list_index(segment: &str) -> Option<u64> {
 pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
     let request = Resolve::parse(request)?;
     let sent: ResolveResult<'_> = message::result(result)?;
-    check_member("profile", &&*sent.profile, &PROFILE)?;
+    check_member("profile", &&*sent.profile, &request.profile)?;
     sent.prooflist.check_frame(&request.root, request.path.text())?;
     let (mut at, mut position) = (request.root, 0);
     for (index, step) in sent.prooflist.steps.iter().enumerate() {

@@ -12,11 +12,9 @@ use crate::json::{self, objects};
 use crate::message::path::Segments;
 use crate::message::prooflist::ProofList;
 use crate::message::question::{MAX_ENTRIES, Question};
-use crate::message::{self, Int, check_member, check_profile, present, root_of_kind};
+use crate::message::{self, Int, Profile, check_member, present, root_of_kind};
 use crate::run::Operation;
 use crate::trees::Trees;
-
-const PROFILE: &str = "core.scan/v0alpha1";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -58,6 +56,8 @@ objects! {
 /// A scan request: the map, and the page of its listing.
 #[derive(Debug, Clone)]
 struct Scan {
+    /// As the request spells it.
+    profile: &'static str,
     root: RootCid,
     question: Question,
 }
@@ -65,14 +65,14 @@ struct Scan {
 impl Scan {
     fn parse(body: &[u8]) -> Result<Self> {
         let request: ScanRequest<'_> = message::request(body)?;
-        check_profile(&request.profile, PROFILE)?;
+        let profile = Profile::SCAN.spelling(&request.profile)?;
         let root = root_of_kind(&request.root, Kind::Map)?;
         let limit = checked_limit(request.limit.map_or(MAX_ENTRIES, |limit| limit.0))?;
         let prefix = request.prefix.path("prefix")?;
         let after = request.after.map(|after| after.path("after")).transpose()?;
         let question = Question::Scan { prefix, after, limit };
         question.ask()?;
-        Ok(Self { root, question })
+        Ok(Self { profile, root, question })
     }
 }
 
@@ -110,7 +110,7 @@ async fn scan(trees: Trees, request: Scan) -> Result<String> {
         return Err(Error::damaged("a scan ended without a listing"));
     };
     let (entries, more) = (entries(&listing), listing.more);
-    Ok(json::write(&ScanResult { profile: PROFILE.into(), entries, more, prooflist }))
+    Ok(json::write(&ScanResult { profile: request.profile.into(), entries, more, prooflist }))
 }
 
 /// Checks one page of a listing, and returns it with its proof: its entries are all there are, and whether more follow.
@@ -122,7 +122,7 @@ async fn scan(trees: Trees, request: Scan) -> Result<String> {
 pub fn verify_scan(request: &[u8], result: &[u8]) -> Result<(Listing, Vec<u8>)> {
     let request = Scan::parse(request)?;
     let sent: ScanResult<'_> = message::result(result)?;
-    check_member("profile", &&*sent.profile, &PROFILE)?;
+    check_member("profile", &&*sent.profile, &request.profile)?;
     sent.prooflist.check_frame(&request.root.cid(), &request.question.text())?;
     let step = sent.prooflist.only_step()?;
     let Answer::Listing(listing) = request.question.check(0, step, &request.root)? else {

@@ -66,7 +66,7 @@ fn folders_have_the_roots_of_the_vectors() {
     for case in cases("folder") {
         let (mut files, mut records) = (Vec::new(), Vec::new());
         for (path, data) in case["files"].as_object().expect("files") {
-            let function = payload::Function::Hash(Suite::Sha2_256);
+            let function = payload::Function::Sha2_256;
             let target = payload::cid(&bytes(data), Codec::RAW, function).expect("a CID");
             files.push((Key::from_text(path).expect("a path"), target));
         }

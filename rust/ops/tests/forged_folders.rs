@@ -2,14 +2,14 @@
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Error, Result, Suite};
+use coregw_core::{Cid, Error, Result};
 use coregw_ops::car::{PayloadReader, block_head, payload_car_header};
 use coregw_ops::folder::{Attributes, Entry};
 
 const DATA: [&[u8]; 3] = [b"the first", b"", b"the third payload"];
 
 fn cid(data: &[u8]) -> Cid {
-    payload::cid(data, Codec::RAW, Function::Hash(Suite::Sha2_256)).expect("a payload")
+    payload::cid(data, Codec::RAW, Function::Sha2_256).expect("a payload")
 }
 
 fn block(cid: Cid, data: &[u8]) -> Vec<u8> {
@@ -52,8 +52,7 @@ fn answer_with_another_payload_is_refused() {
     assert_refused(&[&block(cid(DATA[0]), b"")], 0);
     assert_refused(&[&block(cid(DATA[1]), b"not empty")], 0);
     assert_refused(&[&first, &block(cid(b"not asked for"), b"not asked for")], 1);
-    let of_another_codec =
-        payload::cid(DATA[0], Codec::parse("dag-cbor").expect("a codec"), Function::Hash(Suite::Sha2_256));
+    let of_another_codec = payload::cid(DATA[0], Codec::parse("dag-cbor").expect("a codec"), Function::Sha2_256);
     assert_refused(&[&block(of_another_codec.expect("a payload"), DATA[0])], 0);
 }
 

@@ -45,13 +45,13 @@ impl Cid {
     /// The number of the hash function, such as 0x12 for ``sha2-256``.
     #[getter]
     fn hash_code(&self) -> u64 {
-        self.0.function()
+        self.0.hash_function().multihash()
     }
 
     /// The hash function: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
     #[getter]
     fn hash_name(&self) -> &'static str {
-        self.0.function_name()
+        self.0.hash_function().name()
     }
 
     /// The digest without its multihash prefix, 32 or 64 bytes; the payload itself in an identity CID.

@@ -60,7 +60,8 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 /// Args:
 ///     data: The payload.
 ///     codec: What the bytes are, in the forms that `codec_code` takes.
-///     hash: ``sha2-256``, ``blake3``, or ``identity``: the CID contains the payload itself, at most 128 bytes.
+///     hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3``, or ``identity``: the CID then
+///         contains the payload itself, at most 128 bytes.
 ///
 /// Raises:
 ///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
@@ -86,7 +87,7 @@ pub fn payload_cid<'py>(
 ///
 /// Args:
 ///     codec: What the bytes are, in the forms that `codec_code` takes.
-///     hash: ``sha2-256``, ``blake3`` or ``identity``.
+///     hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
 ///
 /// Raises:
 ///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.

@@ -17,17 +17,15 @@ use data_encoding::{Encoding, Specification};
 
 use crate::bits::copy;
 use crate::error::{Error, InputCode, Result};
+use crate::id::function::Function;
+pub use crate::id::function::MAX_IDENTITY_BYTES;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
 
-/// The length of the longest payload that an identity CID can hold, in bytes.
-pub const MAX_IDENTITY_BYTES: usize = 128;
 /// The length of the longest binary CID, in bytes: an identity CID with a codec of 9 bytes.
 pub const MAX_LEN: usize = 1 + varint::MAX_LEN + 1 + 2 + MAX_IDENTITY_BYTES;
 /// The length of the longest text that is decoded, in bytes: a prefix and base 16.
 const MAX_TEXT: usize = 1 + 2 * MAX_LEN;
-/// The multihash code of the identity function, whose digest is the payload itself.
-const IDENTITY: u64 = 0x00;
 /// Codecs in this range are valid in root CIDs only.
 pub const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
 
@@ -36,16 +34,6 @@ static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
     spec.symbols.push_str("abcdefghijklmnopqrstuvwxyz234567");
     spec.encoding().expect("32 distinct symbols make an encoding")
 });
-
-/// The hash functions that a CID may name: code, name, and digest length in bytes (of `identity`, the maximum).
-const FUNCTIONS: [(u64, &str, usize); 6] = [
-    (IDENTITY, "identity", MAX_IDENTITY_BYTES),
-    (0x12, "sha2-256", 32),
-    (0x13, "sha2-512", 64),
-    (0x16, "sha3-256", 32),
-    (0xb220, "blake2b-256", 32),
-    (0x1e, "blake3", 32),
-];
 
 /// The kind of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,7 +72,7 @@ pub struct Cid {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Parts {
     codec: u64,
-    function: u64,
+    function: Function,
     multihash: usize,
     digest: usize,
 }
@@ -95,7 +83,7 @@ fn parse(bytes: &[u8]) -> Result<Parts, &'static str> {
         && *codec < 0x80
         && digest.len() == 32
     {
-        return Ok(Parts { codec: u64::from(*codec), function: 0x12, multihash: 2, digest: 4 });
+        return Ok(Parts { codec: u64::from(*codec), function: Function::Sha2_256, multihash: 2, digest: 4 });
     }
     if bytes.first() != Some(&1) {
         return Err("it is not a CIDv1");
@@ -107,15 +95,17 @@ fn parse(bytes: &[u8]) -> Result<Parts, &'static str> {
         Ok(value)
     };
     let codec = next()?;
-    let function = next()?;
+    let code = next()?;
     let length = next()?;
     let digest = at;
-    let Some((.., full)) = FUNCTIONS.iter().find(|f| f.0 == function) else {
+    let Some(function) = Function::from_multihash(code) else {
         return Err("its hash function is not one of sha2-256, sha2-512, sha3-256, blake2b-256, blake3, identity");
     };
-    match length.cmp(&(*full as u64)) {
-        Ordering::Greater if function == IDENTITY => return Err("its identity digest is longer than 128 bytes"),
-        Ordering::Less if function == IDENTITY => {}
+    match length.cmp(&(function.digest_bytes() as u64)) {
+        Ordering::Greater if function == Function::Identity => {
+            return Err("its identity digest is longer than 128 bytes");
+        }
+        Ordering::Less if function == Function::Identity => {}
         Ordering::Equal => {}
         _ => return Err("its digest does not have the full length of its hash function"),
     }
@@ -127,11 +117,11 @@ fn parse(bytes: &[u8]) -> Result<Parts, &'static str> {
     if ROOT_CODECS.contains(&codec) {
         root_of_codec(codec, function)?;
     }
-    let multihash = digest - varint::len(length) - varint::len(function);
+    let multihash = digest - varint::len(length) - varint::len(code);
     Ok(Parts { codec, function, multihash, digest })
 }
 
-fn root_of_codec(codec: u64, function: u64) -> Result<(Kind, Suite), &'static str> {
+fn root_of_codec(codec: u64, function: Function) -> Result<(Kind, Suite), &'static str> {
     if codec >> 12 & 0xf != 3 {
         return Err("it is a root of an unknown version");
     }
@@ -141,7 +131,7 @@ fn root_of_codec(codec: u64, function: u64) -> Result<(Kind, Suite), &'static st
         _ => return Err("it is a root of an unknown kind"),
     };
     let suite = Suite::from_id(codec & 0xff).ok_or("it is a root of an unknown suite")?;
-    if suite.multihash() != function {
+    if suite.function() != function {
         return Err("it is a root with another hash function than its suite's");
     }
     Ok((kind, suite))
@@ -223,33 +213,21 @@ impl Cid {
         Self::try_bytes(&bytes).map_err(refuse)
     }
 
-    /// Builds the CID with this codec and the digest of the payload under the suite's hash function.
-    pub fn of_payload(codec: u64, suite: Suite, digest: &Digest) -> Self {
+    /// Builds the CID with this codec and the payload's digest, which has the length of the function's digests; that of
+    /// `identity` is the payload itself, at most [`MAX_IDENTITY_BYTES`].
+    pub fn of_payload(codec: u64, function: Function, digest: &[u8]) -> Self {
         let mut bytes = vec![1];
         varint::write(&mut bytes, codec);
-        varint::write(&mut bytes, suite.multihash());
-        varint::write(&mut bytes, 32);
-        bytes.extend_from_slice(&digest.0);
+        varint::write(&mut bytes, function.multihash());
+        varint::write(&mut bytes, digest.len() as u64);
+        bytes.extend_from_slice(digest);
         Self::trusted(&bytes)
-    }
-
-    /// Builds the identity CID that embeds `payload`; `None` if the payload is longer than 128 bytes.
-    pub fn of_identity(codec: u64, payload: &[u8]) -> Option<Self> {
-        if payload.len() > MAX_IDENTITY_BYTES {
-            return None;
-        }
-        let mut bytes = vec![1];
-        varint::write(&mut bytes, codec);
-        varint::write(&mut bytes, IDENTITY);
-        varint::write(&mut bytes, payload.len() as u64);
-        bytes.extend_from_slice(payload);
-        Some(Self::trusted(&bytes))
     }
 
     /// The payload that an identity CID embeds; `None` for any other CID.
     pub fn identity(&self) -> Option<&[u8]> {
         let parts = self.parts();
-        (parts.function == IDENTITY).then(|| &self.as_bytes()[parts.digest..])
+        (parts.function == Function::Identity).then(|| &self.as_bytes()[parts.digest..])
     }
 
     /// The CID in binary form.
@@ -274,15 +252,9 @@ impl Cid {
         self.parts().codec
     }
 
-    /// The multihash code of the hash function.
-    pub fn function(&self) -> u64 {
+    /// The hash function.
+    pub fn hash_function(&self) -> Function {
         self.parts().function
-    }
-
-    /// The name of the hash function.
-    pub fn function_name(&self) -> &'static str {
-        let code = self.function();
-        FUNCTIONS.iter().find(|f| f.0 == code).map_or("", |f| f.1)
     }
 
     /// The digest without the multihash prefix.
@@ -353,7 +325,7 @@ impl RootCid {
     /// Encodes the root as a CID.
     pub fn cid(&self) -> Cid {
         let codec = 0x30_0000 | 3 << 12 | self.kind.id() << 8 | self.suite.id();
-        Cid::of_payload(codec, self.suite, &self.digest)
+        Cid::of_payload(codec, self.suite.function(), &self.digest.0)
     }
 
     /// Decodes `cid` as the root of a tree of this kind.

@@ -2,6 +2,7 @@
 
 pub mod cid;
 pub mod codec;
+pub(crate) mod function;
 pub mod payload;
 pub(crate) mod suite;
 pub mod varint;

@@ -1,54 +1,92 @@
 //! Payload CIDs: computing them, and checking bytes against them, at once or in chunks.
-//!
-//! New CIDs use sha2-256, blake3 or identity; a check supports every hash function of protocol section 1.
 
 use sha2::Digest as _;
 
+pub use crate::id::function::Function;
+
 use crate::error::{Error, InputCode, Result};
-use crate::id::cid::{Cid, MAX_IDENTITY_BYTES};
+use crate::id::cid::Cid;
 use crate::id::codec::Codec;
-use crate::id::suite::{Digest, Suite};
-
-/// A hash function for new payload CIDs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function {
-    /// The hash function of a suite.
-    Hash(Suite),
-    /// The CID holds the payload itself, at most [`MAX_IDENTITY_BYTES`].
-    Identity,
-}
-
-impl Function {
-    /// Looks a hash function up by its name.
-    ///
-    /// # Errors
-    /// [`InputCode::InvalidRequest`] for any name but `sha2-256`, `blake3` and `identity`.
-    pub fn from_name(name: &str) -> Result<Self> {
-        if name == "identity" {
-            return Ok(Self::Identity);
-        }
-        Suite::from_name(name).map(Self::Hash).map_err(|_| {
-            let shown: String = name.chars().take(80).collect();
-            let what = format!("hash {shown:?} is not supported for payloads; use sha2-256, blake3 or identity");
-            Error::input(InputCode::InvalidRequest, what)
-        })
-    }
-}
+use crate::id::function::MAX_IDENTITY_BYTES;
 
 /// Computes the CID of a payload. O(bytes) hashing.
 ///
 /// # Errors
 /// [`InputCode::TooLarge`] for an identity CID of more than [`MAX_IDENTITY_BYTES`] bytes.
 pub fn cid(bytes: &[u8], codec: Codec, function: Function) -> Result<Cid> {
-    match function {
-        Function::Hash(suite) => Ok(Cid::of_payload(codec.number(), suite, &suite.digest(bytes))),
-        Function::Identity => Cid::of_identity(codec.number(), bytes).ok_or_else(|| too_long(bytes.len() as u64)),
+    if function == Function::Identity {
+        return identity_cid(bytes, codec, bytes.len() as u64);
     }
+    let mut hasher = Hasher::new(codec, function);
+    hasher.update(bytes);
+    hasher.cid()
 }
 
-fn too_long(bytes: u64) -> Error {
-    let what = format!("an identity CID holds at most {MAX_IDENTITY_BYTES} bytes; the payload has {bytes}");
-    Error::input(InputCode::TooLarge, what)
+/// The identity CID of a payload with this length, of which `bytes` are the beginning.
+fn identity_cid(bytes: &[u8], codec: Codec, len: u64) -> Result<Cid> {
+    if len > MAX_IDENTITY_BYTES as u64 {
+        let what = format!("an identity CID holds at most {MAX_IDENTITY_BYTES} bytes; the payload has {len}");
+        return Err(Error::input(InputCode::TooLarge, what));
+    }
+    Ok(Cid::of_payload(codec.number(), Function::Identity, bytes))
+}
+
+/// A hash of bytes that arrive in chunks.
+#[derive(Debug, Clone)]
+enum Running {
+    Sha2_256(sha2::Sha256),
+    // Boxed, since they are several times as long.
+    Sha2_512(Box<sha2::Sha512>),
+    Sha3_256(Box<sha3::Sha3_256>),
+    Blake2b256(Box<blake2::Blake2b256>),
+    Blake3(Box<blake3::Hasher>),
+}
+
+impl Running {
+    /// A hash of no bytes yet; `None` for `identity`.
+    fn new(function: Function) -> Option<Self> {
+        Some(match function {
+            Function::Identity => return None,
+            Function::Sha2_256 => Self::Sha2_256(Default::default()),
+            Function::Sha2_512 => Self::Sha2_512(Default::default()),
+            Function::Sha3_256 => Self::Sha3_256(Default::default()),
+            Function::Blake2b256 => Self::Blake2b256(Default::default()),
+            Function::Blake3 => Self::Blake3(Default::default()),
+        })
+    }
+
+    fn function(&self) -> Function {
+        match self {
+            Self::Sha2_256(_) => Function::Sha2_256,
+            Self::Sha2_512(_) => Function::Sha2_512,
+            Self::Sha3_256(_) => Function::Sha3_256,
+            Self::Blake2b256(_) => Function::Blake2b256,
+            Self::Blake3(_) => Function::Blake3,
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha2_256(state) => state.update(bytes),
+            Self::Sha2_512(state) => state.update(bytes),
+            Self::Sha3_256(state) => state.update(bytes),
+            Self::Blake2b256(state) => state.update(bytes),
+            Self::Blake3(state) => {
+                state.update(bytes);
+            }
+        }
+    }
+
+    /// Passes the digest of all bytes to `use_digest`.
+    fn finish<T>(self, use_digest: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            Self::Sha2_256(state) => use_digest(&state.finalize()),
+            Self::Sha2_512(state) => use_digest(&state.finalize()),
+            Self::Sha3_256(state) => use_digest(&state.finalize()),
+            Self::Blake2b256(state) => use_digest(&state.finalize()),
+            Self::Blake3(state) => use_digest(state.finalize().as_bytes()),
+        }
+    }
 }
 
 /// Incremental computation of a payload's CID.
@@ -60,31 +98,22 @@ pub struct Hasher {
 
 #[derive(Debug, Clone)]
 enum HashState {
-    Sha2_256(sha2::Sha256),
-    // 2 KiB, so boxed.
-    Blake3(Box<blake3::Hasher>),
     /// The payload as far as an identity CID can hold it, and its length so far.
     Identity(Vec<u8>, u64),
+    Running(Running),
 }
 
 impl Hasher {
     /// Creates a hasher of the empty payload.
     pub fn new(codec: Codec, function: Function) -> Self {
-        let state = match function {
-            Function::Hash(Suite::Sha2_256) => HashState::Sha2_256(sha2::Sha256::new()),
-            Function::Hash(Suite::Blake3) => HashState::Blake3(Box::default()),
-            Function::Identity => HashState::Identity(Vec::new(), 0),
-        };
+        let state = Running::new(function).map_or(HashState::Identity(Vec::new(), 0), HashState::Running);
         Self { codec, state }
     }
 
     /// Appends the next chunk. O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            HashState::Sha2_256(state) => state.update(bytes),
-            HashState::Blake3(state) => {
-                state.update(bytes);
-            }
+            HashState::Running(state) => state.update(bytes),
             HashState::Identity(held, len) => {
                 let room = MAX_IDENTITY_BYTES - held.len();
                 held.extend_from_slice(&bytes[..room.min(bytes.len())]);
@@ -98,45 +127,32 @@ impl Hasher {
     /// # Errors
     /// [`InputCode::TooLarge`] for an identity CID of more than [`MAX_IDENTITY_BYTES`] bytes.
     pub fn cid(&self) -> Result<Cid> {
-        let (function, digest) = match &self.state {
-            HashState::Sha2_256(state) => (Suite::Sha2_256, Digest(state.clone().finalize().into())),
-            HashState::Blake3(state) => (Suite::Blake3, Digest(*state.finalize().as_bytes())),
-            HashState::Identity(_, len) if *len > MAX_IDENTITY_BYTES as u64 => return Err(too_long(*len)),
-            HashState::Identity(held, _) => return cid(held, self.codec, Function::Identity),
-        };
-        Ok(Cid::of_payload(self.codec.number(), function, &digest))
+        match &self.state {
+            HashState::Identity(held, len) => identity_cid(held, self.codec, *len),
+            HashState::Running(state) => {
+                let function = state.function();
+                Ok(state.clone().finish(|digest| Cid::of_payload(self.codec.number(), function, digest)))
+            }
+        }
     }
 }
 
-/// Incremental check of a payload against its CID, whatever the hash function.
+/// Incremental check of a payload against its CID.
 pub struct Check {
     cid: Cid,
     state: Checking,
 }
 
-// One value exists per payload of up to megabytes, so its own size does not matter.
-#[allow(clippy::large_enum_variant)]
 enum Checking {
     /// How many bytes came, all of them as in the CID; None: another byte came, or too many.
     Identity(Option<usize>),
-    Sha2_256(sha2::Sha256),
-    Sha2_512(sha2::Sha512),
-    Sha3_256(sha3::Sha3_256),
-    Blake2b(blake2::Blake2b256),
-    Blake3(Box<blake3::Hasher>),
+    Running(Running),
 }
 
 impl Check {
     /// Creates a check of the empty payload.
     pub fn new(cid: &Cid) -> Self {
-        let state = match cid.function_name() {
-            "sha2-256" => Checking::Sha2_256(Default::default()),
-            "sha2-512" => Checking::Sha2_512(Default::default()),
-            "sha3-256" => Checking::Sha3_256(Default::default()),
-            "blake2b-256" => Checking::Blake2b(Default::default()),
-            "identity" => Checking::Identity(Some(0)),
-            _ => Checking::Blake3(Box::default()),
-        };
+        let state = Running::new(cid.hash_function()).map_or(Checking::Identity(Some(0)), Checking::Running);
         Self { cid: *cid, state }
     }
 
@@ -148,13 +164,7 @@ impl Check {
                 let agrees = rest.is_some_and(|rest| rest.starts_with(bytes));
                 *len = len.filter(|_| agrees).map(|len| len + bytes.len());
             }
-            Checking::Sha2_256(state) => state.update(bytes),
-            Checking::Sha2_512(state) => state.update(bytes),
-            Checking::Sha3_256(state) => state.update(bytes),
-            Checking::Blake2b(state) => state.update(bytes),
-            Checking::Blake3(state) => {
-                state.update(bytes);
-            }
+            Checking::Running(state) => state.update(bytes),
         }
     }
 
@@ -165,14 +175,10 @@ impl Check {
 
     /// Whether the bytes so far are the whole payload.
     pub fn is_match(self) -> bool {
-        let digest = self.cid.digest();
+        let expected = self.cid.digest();
         match self.state {
-            Checking::Identity(len) => len == Some(digest.len()),
-            Checking::Sha2_256(state) => state.finalize()[..] == *digest,
-            Checking::Sha2_512(state) => state.finalize()[..] == *digest,
-            Checking::Sha3_256(state) => state.finalize()[..] == *digest,
-            Checking::Blake2b(state) => state.finalize()[..] == *digest,
-            Checking::Blake3(state) => state.finalize().as_bytes()[..] == *digest,
+            Checking::Identity(len) => len == Some(expected.len()),
+            Checking::Running(state) => state.finish(|digest| digest == expected),
         }
     }
 }
@@ -217,13 +223,14 @@ mod tests {
             let mut check = Check::new(&cid);
             [&b"a"[..], b"", b"bc"].iter().for_each(|chunk| check.update(chunk));
             assert!(check.is_match(), "{multihash}");
+            assert_eq!(super::cid(b"abc", Codec::RAW, cid.hash_function()), Ok(cid), "{multihash}");
         }
     }
 
     #[test]
     fn chunks_give_the_cid_of_the_whole() {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7 % 251) as u8).collect();
-        for function in Suite::ALL.map(Function::Hash) {
+        for function in Function::ALL.into_iter().filter(|&function| function != Function::Identity) {
             for size in [1, 63, 64, 65, 1024, 4999] {
                 let mut hasher = Hasher::new(Codec::RAW, function);
                 for piece in bytes.chunks(size) {
@@ -235,8 +242,9 @@ mod tests {
                 assert!(matches(&whole, &bytes));
             }
         }
-        let blake3 = Function::Hash(Suite::Blake3);
-        assert_eq!(Hasher::new(Codec::RAW, blake3).cid(), cid(b"", Codec::RAW, blake3));
+        for function in Function::ALL {
+            assert_eq!(Hasher::new(Codec::RAW, function).cid(), cid(b"", Codec::RAW, function));
+        }
     }
 
     #[test]
@@ -261,10 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_hash_functions_are_rejected_and_named() {
-        assert_eq!(Function::from_name("blake3"), Ok(Function::Hash(Suite::Blake3)));
-        assert_eq!(Function::from_name("identity"), Ok(Function::Identity));
-        let refused = Function::from_name("sha2-512").expect_err("not for new payloads");
-        assert!(refused.to_string().contains("sha2-512"));
+    fn hash_functions_have_names_and_others_are_rejected() {
+        for function in Function::ALL {
+            assert_eq!(Function::from_name(function.name()), Ok(function));
+        }
+        let refused = Function::from_name("sha1").expect_err("not a function of the protocol");
+        assert!(refused.to_string().contains("sha1"));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use sha2::Digest as _;
 
 use crate::error::{Error, InputCode, Result};
+use crate::id::function::Function;
 
 /// A 32-byte digest of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,20 +57,17 @@ impl Suite {
         Self::ALL.into_iter().find(|s| s.id() == id)
     }
 
-    /// The multihash code of the suite's hash function.
-    pub fn multihash(self) -> u64 {
+    /// The suite's hash function.
+    pub fn function(self) -> Function {
         match self {
-            Self::Sha2_256 => 0x12,
-            Self::Blake3 => 0x1e,
+            Self::Sha2_256 => Function::Sha2_256,
+            Self::Blake3 => Function::Blake3,
         }
     }
 
     /// The suite's name in requests and results.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Sha2_256 => "sha2-256",
-            Self::Blake3 => "blake3",
-        }
+        self.function().name()
     }
 
     /// Returns the suite with this name.

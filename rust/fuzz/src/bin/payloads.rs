@@ -5,7 +5,7 @@
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Result, Suite, varint};
+use coregw_core::{Cid, Result, varint};
 use coregw_fuzz::input::Input;
 use coregw_fuzz::reference::identifier::{is_cid, read_number};
 use coregw_ops::car::{PayloadReader, block_head, payload_car_header};
@@ -64,7 +64,7 @@ fn payloads(input: &mut Input<'_>) -> Vec<(Cid, Vec<u8>)> {
     let payload = |input: &mut Input<'_>| {
         let data = vec![input.byte(); input.below(400)];
         let codec = [Codec::RAW, Codec::from_number(0x71).expect("a codec")][input.below(2)];
-        let hash = Function::Hash(Suite::ALL[input.below(Suite::ALL.len())]);
+        let hash = Function::ALL[1 + input.below(Function::ALL.len() - 1)];
         let function = if data.len() < 128 && input.byte() < 80 { Function::Identity } else { hash };
         (payload::cid(&data, codec, function).expect("a payload"), data)
     };

@@ -29,18 +29,18 @@ pub fn read_cids(body: &[u8]) -> Result<Vec<Cid>, BatchError> {
 
 #[cfg(test)]
 mod tests {
+    use coregw_core::Result;
     use coregw_core::codec::Codec;
     use coregw_core::payload::{self, Function};
-    use coregw_core::{Result, Suite};
 
     use super::*;
 
     #[test]
     fn cids_of_any_length_are_read_and_the_first_that_is_none_is_named() -> Result<()> {
         let cids = [
-            payload::cid(b"a", Codec::RAW, Function::Hash(Suite::Sha2_256))?,
+            payload::cid(b"a", Codec::RAW, Function::Sha2_256)?,
             payload::cid(b"b", Codec::RAW, Function::Identity)?,
-            payload::cid(b"c", Codec::RAW, Function::Hash(Suite::Blake3))?,
+            payload::cid(b"c", Codec::RAW, Function::Blake3)?,
         ];
         let body = cids.iter().flat_map(Cid::as_bytes).copied().collect::<Vec<_>>();
         assert_eq!(read_cids(&body).ok().as_deref(), Some(&cids[..]));

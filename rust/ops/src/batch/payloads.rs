@@ -5,7 +5,7 @@ use std::fmt;
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Error, InputCode, Result, SUM_LIMIT, Suite};
+use coregw_core::{Cid, Error, InputCode, Result, SUM_LIMIT};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
@@ -185,6 +185,6 @@ fn payload_of(block: &Block<'_>, max_payload: usize) -> Result<(Cid, Vec<u8>)> {
         let what = format!("the payload has {} bytes; the limit is {max_payload}", data.len());
         return Err(Error::input(InputCode::TooLarge, what));
     }
-    let cid = payload::cid(&data, block.codec.0.clone()?, Function::Hash(Suite::Sha2_256))?;
+    let cid = payload::cid(&data, block.codec.0.clone()?, Function::Sha2_256)?;
     Ok((cid, data))
 }

@@ -12,7 +12,7 @@ use super::error::BatchError;
 use crate::join::{ForEach, join};
 use crate::json::{self, array, objects};
 use crate::message::path::Segments;
-use crate::message::{self, root_member};
+use crate::message::{self, Profile, root_member};
 use crate::resolve::{Resolve, ResolveResult, resolve};
 use crate::run::{Operation, Slot};
 use crate::trees::Trees;
@@ -61,7 +61,7 @@ impl ResolveBatchRequest<'_> {
     fn requests(self) -> Result<Vec<Resolve>, BatchError> {
         let root = root_member(&self.root)?;
         let request = |(index, Segments(path)): (usize, Segments)| match path {
-            Ok(path) => Ok(Resolve { root, path }),
+            Ok(path) => Ok(Resolve { profile: Profile::RESOLVE.default_spelling(), root, path }),
             Err(error) => Err(BatchError::of_item("paths", index, error)),
         };
         self.paths.into_iter().enumerate().map(request).collect()

@@ -44,17 +44,21 @@ impl WholeTrees {
     }
 }
 
-/// Checks the trees of `roots`, and of the roots nested in them.
+/// Checks that the blocks have all of `roots`, and the trees of those that are maps or lists and of the roots nested in
+/// them.
 ///
 /// # Errors
 /// [`Error::Input`], naming the block at which a tree is wrong or incomplete, or which belongs to none.
-pub(super) async fn check(slot: Arc<Slot>, roots: &[RootCid], index: Index) -> Result<WholeTrees> {
+pub(super) async fn check(slot: Arc<Slot>, roots: &[Cid], index: Index) -> Result<WholeTrees> {
     let mut trees =
         WholeTrees { blocks: Blocks::new(slot), index, found: Vec::new(), missing_payloads: 0, missing_roots: 0 };
-    for (i, root) in roots.iter().enumerate() {
-        match trees.index.node(root) {
-            Some(at) => trees.find(at),
-            None => return Err(Error::request(format!("root {i}, {root}, is not among the blocks"))),
+    for (i, cid) in roots.iter().enumerate() {
+        let is_there = match cid.root() {
+            Some(root) => trees.index.node(&root).map(|at| trees.find(at)).is_some(),
+            None => cid.identity().is_some() || trees.index.has_payload(cid),
+        };
+        if !is_there {
+            return Err(Error::request(format!("root {i}, {cid}, is not among the blocks")));
         }
     }
     let mut walk = Walk { trees, path: PathBuffer::default() };

@@ -14,7 +14,7 @@ use coregw_core::internals::arena::{NodeId, PathBuffer, Side, State};
 use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
 use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid};
 
-use super::format::{block_head, header};
+use super::format::{block_head, car_header};
 use super::index::payload_key;
 use crate::run::{Operation, WantedPage};
 use crate::trees::Trees;
@@ -127,7 +127,7 @@ impl Export {
             written: Recent::new(),
             named: Recent::new(),
             loaded: HashMap::new(),
-            out: header(&[root.cid()]),
+            out: car_header(&[root.cid()]),
             last_node: Vec::new(),
             payloads: Vec::new(),
             block: Vec::new(),

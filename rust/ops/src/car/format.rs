@@ -1,4 +1,4 @@
-//! The bytes of a CARv1 outside its blocks: the header in DAG-CBOR, and what precedes a block.
+//! The bytes of a CAR outside its blocks: the header in DAG-CBOR, that of a CARv2, and what precedes a block.
 
 use std::sync::LazyLock;
 
@@ -15,11 +15,44 @@ const VERSION: &[u8] = b"\x67version\x01";
 /// A link in DAG-CBOR: tag 42 and a byte string, whose first byte is 0.
 const LINK: &[u8] = &[0xd8, 0x2a];
 
+/// The beginning of a CIDv0: sha2-256, 32 bytes.
+const CID_V0: &[u8] = &[0x12, 32];
+const CID_V0_BYTES: usize = 34;
+/// The codec that a CIDv0 implies.
+const DAG_PB: u64 = 0x70;
+
+/// A CARv2 begins with these bytes, the header of a CAR of version 2 with its length. Then come 40 bytes:
+///
+/// ```text
+/// | characteristics: 16 bytes | where the CARv1 begins | its length | where the index begins |
+///                               the last three in 8 bytes each, the lowest first
+/// ```
+///
+/// An index follows the CARv1, and any bytes may be between them.
+pub(super) const PRAGMA: &[u8] = b"\x0a\xa1\x67version\x02";
+pub(super) const V2_HEADER_BYTES: usize = 40;
+
+/// Where the CARv1 in a CARv2 begins and ends, by the 40 bytes after the pragma.
+///
+/// # Errors
+/// The reason why they are not the header of a complete CARv2.
+pub(super) fn read_v2_header(bytes: &[u8; V2_HEADER_BYTES]) -> Result<(u64, u64), &'static str> {
+    let [begin, len] =
+        [16, 24].map(|at| bytes[at..at + 8].iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)));
+    if begin < (PRAGMA.len() + V2_HEADER_BYTES) as u64 {
+        return Err("the CARv1 in the CARv2 begins inside the header");
+    }
+    match begin.checked_add(len) {
+        Some(end) if len > 0 => Ok((begin, end)),
+        _ => Err("the CARv2 has no CARv1 of a possible length; it was not finished"),
+    }
+}
+
 /// The empty payload in binary form, `bafkqaaa`.
 const EMPTY_PAYLOAD: &[u8] = &[0x01, 0x55, 0x00, 0x00];
 
-/// The header of a CAR that names these CIDs, including its length.
-pub(super) fn header(roots: &[Cid]) -> Vec<u8> {
+/// The header of a CARv1 that names these CIDs, including its length.
+pub fn car_header(roots: &[Cid]) -> Vec<u8> {
     let mut cbor = ROOTS.to_vec();
     cbor::write_head(&mut cbor, cbor::ARRAY, roots.len() as u64);
     for root in roots {
@@ -40,7 +73,7 @@ pub(super) fn header(roots: &[Cid]) -> Vec<u8> {
 pub fn payload_car_header() -> &'static [u8] {
     static HEADER: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let empty = payload::cid(&[], Codec::RAW, Function::Identity);
-        header(&[empty.expect("an identity CID can contain nothing")])
+        car_header(&[empty.expect("an identity CID can contain nothing")])
     });
     &HEADER
 }
@@ -58,13 +91,24 @@ pub fn block_head(cid: &Cid, len: u64) -> Vec<u8> {
     out
 }
 
-/// The CID at the start of a block, after its length. The bytes may end before the block does.
+/// The CID at the start of a block, after its length, and how many bytes it has there. The bytes may end before the block
+/// does.
 ///
 /// # Errors
 /// [`Error::Input`] if they do not start with a CID.
-pub fn block_cid(bytes: &[u8]) -> Result<Cid> {
-    let (cid, _) = Cid::split(bytes).map_err(|why| Error::request(format!("the CID of a block: {why}")))?;
-    Ok(cid)
+pub fn block_cid(bytes: &[u8]) -> Result<(Cid, usize)> {
+    split_cid(bytes).map_err(|why| Error::request(format!("the CID of a block: {why}")))
+}
+
+/// Reads the CID that `bytes` begin with, and how many of them it has: a CIDv1, or a CIDv0, which is a multihash alone and
+/// becomes a CIDv1.
+pub(super) fn split_cid(bytes: &[u8]) -> Result<(Cid, usize), &'static str> {
+    if !bytes.starts_with(CID_V0) {
+        let (cid, rest) = Cid::split(bytes)?;
+        return Ok((cid, bytes.len() - rest.len()));
+    }
+    let digest = bytes.get(CID_V0.len()..CID_V0_BYTES).ok_or("it ends inside its digest")?;
+    Ok((Cid::of_payload(DAG_PB, Function::Sha2_256, digest), CID_V0_BYTES))
 }
 
 /// The CIDs of a header without its length.
@@ -77,8 +121,12 @@ pub(super) fn read_header(cbor: &[u8]) -> Result<Vec<Cid>, &'static str> {
     for _ in 0..count {
         let (_, len, bytes) = length(rest.strip_prefix(LINK).ok_or(OTHER)?, cbor::BYTES)?;
         let (link, after) = usize::try_from(len).ok().and_then(|len| bytes.split_at_checked(len)).ok_or(OTHER)?;
-        let cid = link.strip_prefix(&[0]).ok_or(OTHER)?;
-        roots.push(Cid::try_bytes(cid)?);
+        let binary = link.strip_prefix(&[0]).ok_or(OTHER)?;
+        let (cid, used) = split_cid(binary)?;
+        if used != binary.len() {
+            return Err("bytes follow the CID of a root");
+        }
+        roots.push(cid);
         rest = after;
     }
     if rest.is_empty() { Ok(roots) } else { Err(OTHER) }
@@ -92,7 +140,7 @@ mod tests {
     #[test]
     fn only_the_canonical_form_of_a_header_is_read() {
         let root = RootCid { kind: Kind::Map, suite: Suite::Sha2_256, digest: Digest([5; 32]) }.cid();
-        let header = header(&[root]);
+        let header = car_header(&[root]);
         let (len, n) = varint::read(&header).expect("a varint");
         let cbor = &header[n..];
         assert_eq!(len as usize, cbor.len());

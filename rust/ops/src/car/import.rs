@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coregw_core::{Error, PageCache, Result};
+use coregw_core::{Cid, Error, PageCache, Result};
 use serde::Serialize;
 
 use super::check::{WholeTrees, check};
@@ -72,7 +72,7 @@ async fn import(trees: Trees, reader: CarReader) -> Result<String> {
     let whole = check(Arc::clone(&trees.slot), &roots, index).await?;
     store_payloads(&trees.slot, &whole).await;
     store_trees(&trees, whole).await?;
-    let roots = roots.iter().map(|root| root.cid().text()).collect();
+    let roots = roots.iter().map(Cid::text).collect();
     Ok(json::write(&ImportResult { roots, blocks, bytes }))
 }
 

@@ -4,7 +4,7 @@ use coregw_core::internals::arena::{Node, State};
 use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, Tag};
 use coregw_core::{Error, Kind, Page, Result, RootCid, Snapshot};
 
-use super::format::{block_head, header};
+use super::format::{block_head, car_header};
 
 /// The CAR whose roots are these lists, with the nodes of their trees. O(nodes).
 ///
@@ -12,7 +12,7 @@ use super::format::{block_head, header};
 /// [`Error::Input`] if one of them is a map.
 pub fn lists_car(lists: &[Snapshot]) -> Result<Vec<u8>> {
     let roots: Vec<_> = lists.iter().map(|list| list.root().cid()).collect();
-    let mut out = header(&roots);
+    let mut out = car_header(&roots);
     let mut block = Vec::new();
     for list in lists {
         let root = list.root();

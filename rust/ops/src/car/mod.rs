@@ -22,7 +22,7 @@ mod pages;
 mod payloads;
 mod reader;
 
-pub use format::{block_cid, block_head, payload_car_header};
+pub use format::{block_cid, block_head, car_header, payload_car_header};
 pub use lists::lists_car;
 pub use payloads::{PayloadPart, PayloadReader};
 pub use reader::{CarLimits, CarReader};

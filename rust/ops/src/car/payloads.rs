@@ -207,7 +207,6 @@ fn malformed() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use coregw_core::Suite;
     use coregw_core::codec::Codec;
     use coregw_core::payload::Function;
 
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     fn cid(data: &[u8]) -> Cid {
-        payload::cid(data, Codec::RAW, Function::Hash(Suite::Sha2_256)).expect("a hash takes any length")
+        payload::cid(data, Codec::RAW, Function::Sha2_256).expect("a hash takes any length")
     }
 
     fn car(blocks: &[(Cid, &[u8])]) -> Vec<u8> {

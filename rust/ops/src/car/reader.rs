@@ -1,4 +1,5 @@
-//! Push parser for the bytes of a CAR, in chunks of any size: frames, CIDs, and the hash of every block.
+//! Push parser for the bytes of a CARv1 or CARv2, in chunks of any size: frames, CIDs, and the hash of every block. The
+//! index of a CARv2 is ignored.
 //!
 //! Keeps where each block is, but not its bytes. Whether the nodes form trees is checked in `check`.
 
@@ -7,7 +8,7 @@ use coregw_core::internals::block::{Block, MAX_BLOCK};
 use coregw_core::payload::{self, Check};
 use coregw_core::{Error, InputCode, Result, varint};
 
-use super::format::{names_no_root, read_header};
+use super::format::{self, PRAGMA, V2_HEADER_BYTES, names_no_root, read_header, split_cid};
 use super::index::{Index, NodeRecord, PayloadRecord};
 
 /// The limit on the length of a header: about 1,500 roots.
@@ -28,12 +29,18 @@ enum ReaderState {
     Length,
     /// This many bytes of header.
     Header(usize),
+    /// What follows the pragma of a CARv2.
+    SecondHeader,
+    /// This many bytes before the CARv1 in a CARv2.
+    Padding(u64),
     /// The first bytes of a block, which contain its CID: their number, and the length of the block.
     Head(usize, u64),
     /// A tree node with its CID: its name, the length of the CID, and the length of both.
     Node(RootCid, usize, usize),
     /// The remaining bytes of a payload.
     Payload(Box<Check>, u64),
+    /// What follows the CARv1 in a CARv2.
+    Index,
 }
 
 /// Reads the bytes of one CAR.
@@ -41,8 +48,10 @@ pub struct CarReader {
     limits: CarLimits,
     state: ReaderState,
     buffer: Vec<u8>,
-    roots: Option<Vec<RootCid>>,
+    roots: Option<Vec<Cid>>,
     index: Index,
+    /// Where the CARv1 in a CARv2 ends; `None` for a CARv1.
+    end: Option<u64>,
     /// Bytes read so far.
     at: u64,
     /// Whole blocks read so far.
@@ -62,6 +71,7 @@ impl CarReader {
             buffer: Vec::new(),
             roots: None,
             index: Index::default(),
+            end: None,
             at: 0,
             blocks: 0,
             start: 0,
@@ -69,8 +79,8 @@ impl CarReader {
         }
     }
 
-    /// The roots that the header names, once it is read.
-    pub fn roots(&self) -> Option<&[RootCid]> {
+    /// The roots that the header names, once it is read; none if it names only the empty payload.
+    pub fn roots(&self) -> Option<&[Cid]> {
         self.roots.as_deref()
     }
 
@@ -102,7 +112,8 @@ impl CarReader {
     /// [`Error::Input`] if they do not.
     pub fn check_end(&self) -> Result<()> {
         match (&self.state, &self.roots) {
-            (ReaderState::Length, Some(_)) if self.buffer.is_empty() => Ok(()),
+            (ReaderState::Length, Some(_)) if self.buffer.is_empty() && self.end.is_none() => Ok(()),
+            (ReaderState::Index, _) => Ok(()),
             _ => Err(self.refuse(&format!("the CAR ends inside it, after {} bytes", self.at))),
         }
     }
@@ -111,7 +122,7 @@ impl CarReader {
     ///
     /// # Errors
     /// [`Error::Input`] if the bytes end inside the header or a block.
-    pub(super) fn finish(mut self) -> Result<(Vec<RootCid>, Index)> {
+    pub(super) fn finish(mut self) -> Result<(Vec<Cid>, Index)> {
         self.check_end()?;
         self.index.sort();
         Ok((self.roots.unwrap_or_default(), self.index))
@@ -127,10 +138,16 @@ impl CarReader {
                 self.buffer.push(bytes[0]);
                 1
             }
-            ReaderState::Header(len) | ReaderState::Head(len, _) | ReaderState::Node(.., len) => {
-                let used = bytes.len().min(*len - self.buffer.len());
-                self.buffer.extend_from_slice(&bytes[..used]);
+            ReaderState::SecondHeader => self.collect(bytes, V2_HEADER_BYTES),
+            ReaderState::Padding(left) => {
+                let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
                 used
+            }
+            ReaderState::Index => bytes.len(),
+            ReaderState::Header(len) | ReaderState::Head(len, _) | ReaderState::Node(.., len) => {
+                let len = *len;
+                self.collect(bytes, len)
             }
             ReaderState::Payload(check, left) => {
                 let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -144,6 +161,13 @@ impl CarReader {
         Ok(used)
     }
 
+    /// Collects bytes until the buffer has `len` of them, and returns how many.
+    fn collect(&mut self, bytes: &[u8], len: usize) -> usize {
+        let used = bytes.len().min(len - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..used]);
+        used
+    }
+
     /// Enters the next state for as long as the current one is complete.
     fn advance(&mut self) -> Result<()> {
         loop {
@@ -153,6 +177,8 @@ impl CarReader {
                     self.length()?;
                 }
                 ReaderState::Header(all) if len == *all => self.header()?,
+                ReaderState::SecondHeader if len == V2_HEADER_BYTES => self.second_header()?,
+                ReaderState::Padding(0) => self.next(),
                 ReaderState::Head(all, _) if len == *all => self.head()?,
                 ReaderState::Node(.., all) if len == *all => self.node()?,
                 ReaderState::Payload(_, 0) => self.payload()?,
@@ -167,6 +193,9 @@ impl CarReader {
         self.body = self.at;
         self.state = match &self.roots {
             _ if len == 0 => return Err(self.refuse("it has no bytes")),
+            _ if self.end.is_some_and(|end| len > end.saturating_sub(self.at)) => {
+                return Err(self.refuse("it is longer than what is left of the CARv1 in the CARv2"));
+            }
             None if len > MAX_HEADER_BYTES => return Err(self.refuse("it is longer than 64 KiB")),
             None => ReaderState::Header(len as usize),
             Some(_) if self.blocks == self.limits.blocks => {
@@ -178,14 +207,23 @@ impl CarReader {
     }
 
     fn header(&mut self) -> Result<()> {
+        if self.end.is_none() && self.buffer == PRAGMA[1..] {
+            self.buffer.clear();
+            self.state = ReaderState::SecondHeader;
+            return Ok(());
+        }
         let cids = read_header(&self.buffer).map_err(|why| self.refuse(why))?;
-        let root = |(i, cid): (usize, &Cid)| {
-            cid.root().ok_or_else(|| self.refuse(&format!("root {i} is {cid}: a payload, not a map or list")))
-        };
-        let no_root = names_no_root(&cids);
-        self.roots =
-            Some(if no_root { Vec::new() } else { cids.iter().enumerate().map(root).collect::<Result<_>>()? });
+        self.roots = Some(if names_no_root(&cids) { Vec::new() } else { cids });
         self.next();
+        Ok(())
+    }
+
+    fn second_header(&mut self) -> Result<()> {
+        let bytes = self.buffer.first_chunk().expect("the buffer is that long");
+        let (begin, end) = format::read_v2_header(bytes).map_err(|why| self.refuse(why))?;
+        self.end = Some(end);
+        self.buffer.clear();
+        self.state = ReaderState::Padding(begin - self.at);
         Ok(())
     }
 
@@ -194,8 +232,8 @@ impl CarReader {
         let ReaderState::Head(_, len) = self.state else {
             return Ok(());
         };
-        let (cid, rest) = Cid::split(&self.buffer).map_err(|why| self.refuse(&format!("its CID: {why}")))?;
-        let named = cid.as_bytes().len();
+        let (cid, named) = split_cid(&self.buffer).map_err(|why| self.refuse(&format!("its CID: {why}")))?;
+        let rest = &self.buffer[named..];
         let data = len - named as u64;
         self.state = match cid.root() {
             Some(_) if data > MAX_BLOCK as u64 => {
@@ -254,7 +292,7 @@ impl CarReader {
 
     fn next(&mut self) {
         self.buffer.clear();
-        self.state = ReaderState::Length;
+        self.state = if self.end == Some(self.at) { ReaderState::Index } else { ReaderState::Length };
     }
 
     fn place(&self) -> String {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Error, Result, SUM_LIMIT, Suite, cid};
+use coregw_core::{Cid, Error, Result, SUM_LIMIT, cid};
 
 use crate::cbor::{self, BYTES, MAP, NEGATIVE, TEXT, TRUE, UNSIGNED};
 
@@ -101,8 +101,7 @@ impl Attributes {
     pub fn record(&self) -> Result<Record> {
         let bytes = self.encode()?;
         let codec = Codec::from_number(DAG_CBOR)?;
-        let function =
-            if bytes.len() <= cid::MAX_IDENTITY_BYTES { Function::Identity } else { Function::Hash(Suite::Sha2_256) };
+        let function = if bytes.len() <= cid::MAX_IDENTITY_BYTES { Function::Identity } else { Function::Sha2_256 };
         Ok(Record { target: payload::cid(&bytes, codec, function)?, bytes })
     }
 

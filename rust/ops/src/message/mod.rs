@@ -29,12 +29,35 @@ pub(crate) fn result<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     json::read(body).map_err(|error| Error::proof(format!("the result: {error}")))
 }
 
-/// Checks the profile of a request.
-pub(crate) fn check_profile(profile: &str, expected: &str) -> Result<()> {
-    if profile == expected {
-        return Ok(());
+/// The two spellings of the profile of a query: that of this protocol, and that of MALT, from which it comes. They mean
+/// the same; a result has the spelling of its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Profile {
+    own: &'static str,
+    malt: &'static str,
+}
+
+impl Profile {
+    pub(crate) const RESOLVE: Self = Self { own: "core.resolve/v0alpha1", malt: "malt.resolve/v0alpha1" };
+    pub(crate) const READ: Self = Self { own: "core.read/v0alpha1", malt: "malt.read/v0alpha1" };
+    pub(crate) const MAP_PROOF: Self = Self { own: "core.map-proof/v0alpha1", malt: "malt.map-proof/v0alpha1" };
+    pub(crate) const SCAN: Self = Self { own: "core.scan/v0alpha1", malt: "malt.scan/v0alpha1" };
+
+    /// The spelling of a request without a profile.
+    pub(crate) fn default_spelling(self) -> &'static str {
+        self.own
     }
-    Err(Error::input(InputCode::UnknownProfile, format!("profile: {:?} is not {expected:?}", shown(profile))))
+
+    /// Returns the spelling of a request's member `profile`.
+    ///
+    /// # Errors
+    /// [`InputCode::UnknownProfile`] if it is neither.
+    pub(crate) fn spelling(self, sent: &str) -> Result<&'static str> {
+        [self.own, self.malt].into_iter().find(|spelling| *spelling == sent).ok_or_else(|| {
+            let what = format!("profile: {:?} is not {:?}", shown(sent), self.own);
+            Error::input(InputCode::UnknownProfile, what)
+        })
+    }
 }
 
 /// Reads the CID of a request's member `root`.

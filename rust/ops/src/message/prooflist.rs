@@ -164,16 +164,25 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The first member in which two steps differ. The proof is left out: it is what proves the other members.
-    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+    /// The first member in which a step that was received differs from this one, which is proven. The proof is left out:
+    /// it is what proves the other members. Members of a range that follow from the proof may be absent, as they are in
+    /// MALT: `sizes`, `offset`, and `segments` if there are none.
+    pub(crate) fn difference(&self, sent: &Self) -> Option<&'static str> {
         macro_rules! first {
             ($($member:ident),*) => {
-                $(if self.$member != other.$member { return Some(stringify!($member)); })*
+                $(if self.$member != sent.$member { return Some(stringify!($member)); })*
             };
         }
-        first!(kind, from, target, path, keys, targets, index, start, end, length, total_size, segments, sizes, offset);
+        first!(kind, from, target, path, keys, targets, index, start, end, length, total_size);
         first!(prefix, after, limit, more, evidence_kind, evidence_backend);
-        None
+        let has_no_segments = self.segments.as_ref().is_some_and(Vec::is_empty);
+        if self.segments != sent.segments && !(has_no_segments && sent.segments.is_none()) {
+            return Some("segments");
+        }
+        if self.sizes != sent.sizes && sent.sizes.is_some() {
+            return Some("sizes");
+        }
+        (self.offset != sent.offset && sent.offset.is_some()).then_some("offset")
     }
 }
 

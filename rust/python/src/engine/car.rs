@@ -1,5 +1,6 @@
 //! The class `CarReader`, and the parts of a CARv1 that are written in Python.
 
+use coregw_core as core;
 use coregw_ops::car::{self, CarLimits};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -9,7 +10,7 @@ use crate::convert::{self, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
-/// A push parser for the bytes of a CARv1, in chunks of any size, which checks the hash of every block.
+/// A push parser for the bytes of a CARv1 or CARv2, in chunks of any size, which checks the hash of every block.
 ///
 /// `Operation.import_car` and `Operation.check_car` continue with what it has read.
 ///
@@ -55,7 +56,7 @@ impl CarReader {
     /// The roots that the header names, as text, or None before it is read.
     #[getter]
     fn roots(&self) -> Option<Vec<String>> {
-        self.reader.roots().map(|roots| roots.iter().map(|root| root.cid().text()).collect())
+        self.reader.roots().map(|roots| roots.iter().map(core::Cid::text).collect())
     }
 
     /// Number of whole blocks so far.
@@ -94,18 +95,29 @@ pub fn block_head<'py>(py: Python<'py>, cid: CidLike, size: &Bound<'py, PyAny>) 
 
 /// Return the header of a CAR of payloads, with its length. It names the empty payload.
 ///
-/// >>> payload_car_header().hex()
-/// '19a265726f6f747381d82a4500015500006776657273696f6e01'
+/// >>> payload_car_header() == car_header("bafkqaaa")
+/// True
 #[pyfunction]
 pub fn payload_car_header(py: Python<'_>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, car::payload_car_header())
 }
 
-/// Return the CID at the start of a block of a CAR, after its length. `data` may end before the block does.
+/// Return the header of a CARv1 with one root, with its length.
+///
+/// >>> car_header("bafkqaaa").hex()
+/// '19a265726f6f747381d82a4500015500006776657273696f6e01'
+#[pyfunction]
+pub fn car_header<'py>(py: Python<'py>, root: CidLike) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &car::car_header(&[root.0]))
+}
+
+/// Return the CID at the start of a block of a CAR, after its length, and how many bytes it has there.
+///
+/// `data` may end before the block does. A CIDv0 becomes a CIDv1.
 ///
 /// Raises:
 ///     InvalidInput: If `data` does not start with a CID.
 #[pyfunction]
-pub fn block_cid(data: BytesLike) -> PyResult<Cid> {
-    call(|| car::block_cid(&data)).map(Cid)
+pub fn block_cid(data: BytesLike) -> PyResult<(Cid, usize)> {
+    call(|| car::block_cid(&data)).map(|(cid, len)| (Cid(cid), len))
 }

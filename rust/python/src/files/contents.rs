@@ -30,7 +30,7 @@ pub(super) struct Chunk {
 impl Chunk {
     /// The payload's CID.
     pub(super) fn cid(&self) -> Cid {
-        Cid::of_payload(Codec::RAW.number(), Suite::Sha2_256, &self.digest)
+        Cid::of_payload(Codec::RAW.number(), FUNCTION, &self.digest.0)
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn read_here(
 }
 
 /// The hash function of payloads.
-const FUNCTION: Function = Function::Hash(Suite::Sha2_256);
+const FUNCTION: Function = Function::Sha2_256;
 
 /// Opens a file for reading. Does not follow a symbolic link, and does not block on a named pipe.
 pub(crate) fn open(path: &Path) -> io::Result<File> {

@@ -1,6 +1,7 @@
 //! The targets of many files, in 33 bytes each.
 
 use core::codec::Codec;
+use core::payload::Function;
 use core::{Cid, Digest, Kind, RootCid, Suite};
 use coregw_core as core;
 
@@ -31,7 +32,9 @@ impl FileTargets {
     pub(super) fn set(&mut self, index: usize, target: &Cid) -> bool {
         let form = match target.root() {
             Some(root) if root.kind == Kind::List && root.suite == self.suite => Form::List,
-            None if target.codec() == Codec::RAW.number() && target.function_name() == "sha2-256" => Form::Payload,
+            None if target.codec() == Codec::RAW.number() && target.hash_function() == Function::Sha2_256 => {
+                Form::Payload
+            }
             _ => return false,
         };
         let Ok(digest) = target.digest().try_into() else { return false };
@@ -58,7 +61,7 @@ impl FileTargets {
         let digest = Digest(self.digests[index]);
         match self.forms[index] {
             Form::Absent => None,
-            Form::Payload => Some(Cid::of_payload(Codec::RAW.number(), Suite::Sha2_256, &digest)),
+            Form::Payload => Some(Cid::of_payload(Codec::RAW.number(), Function::Sha2_256, &digest.0)),
             Form::List => Some(RootCid { kind: Kind::List, suite: self.suite, digest }.cid()),
         }
     }

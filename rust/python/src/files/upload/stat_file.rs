@@ -13,7 +13,7 @@ use std::path::Path;
 
 use core::codec::Codec;
 use core::payload::{Function, Hasher};
-use core::{Cid, Suite, varint};
+use core::{Cid, varint};
 use coregw_core as core;
 
 use super::super::entries::FileState;
@@ -123,7 +123,7 @@ fn check(file: &mut File) -> io::Result<Option<u64>> {
 }
 
 fn hasher() -> Hasher {
-    Hasher::new(Codec::RAW, Function::Hash(Suite::Sha2_256))
+    Hasher::new(Codec::RAW, Function::Sha2_256)
 }
 
 fn malformed() -> io::Error {
