@@ -77,6 +77,11 @@ $(VENV)/.files-locked: requirements-files.lock $(VENV)/.built
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-files.lock
 	@touch $@
 
+$(VENV)/.ipfs-locked: requirements-ipfs.lock $(VENV)/.built
+	@echo "installing the locked IPFS clients"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-ipfs.lock
+	@touch $@
+
 $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
 	@echo "installing the locked requirements of the audit"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-audit.lock
@@ -91,6 +96,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --group stores --constraint requirements.lock $(ARGS) --output-file requirements-stores.lock
 	$(pip_compile) --group files --constraint requirements.lock $(ARGS) --output-file requirements-files.lock
 	$(pip_compile) --group openapi --constraint requirements.lock $(ARGS) --output-file requirements-openapi.lock
+	$(pip_compile) --group ipfs --constraint requirements.lock $(ARGS) --output-file requirements-ipfs.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
 # ------------------------------------------------------------------------------------------------------- run
@@ -196,6 +202,17 @@ test-explorer: install js/node_modules/.package-lock.json ## use the explorer in
 .PHONY: test-interop
 test-interop: install ## verify and cosign checkpoints with implementations of others (needs Go)
 	COREGW_TEST_INTEROP=required $(BIN)/python -m pytest tests/interop $(ARGS)
+
+.PHONY: test-ipfs
+test-ipfs: $(VENV)/.ipfs-locked ## read from a gateway by ipfsspec and boxo (needs Go)
+	COREGW_TEST_IPFS=required $(BIN)/python -m pytest tests/ipfs $(ARGS)
+
+.PHONY: test-malt
+test-malt: install ## use a gateway by the transport of malt-client, with its source in target/ (needs Go)
+	@# target/malt-client: github.com/DeWebProtocol/malt-client; target/malt-core: the commit of malt-core that it requires.
+	@[ -e target/malt-client/transport ] && [ -e target/malt-core/protocol ] || { \
+		echo "the sources of malt-client and malt-core are not in target/" >&2; exit 1; }
+	COREGW_TEST_MALT=required $(BIN)/python -m pytest tests/malt $(ARGS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## check formatting, lints, types and documentation

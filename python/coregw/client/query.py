@@ -168,9 +168,10 @@ def saved_query(request: bytes) -> Query[Any]:
         kind = _kzg_kinds()[core]
         document = msgspec.json.decode(request) | {"profile": core}
         return _of_kind(kind, request, messages.decode(encode(document), kind.request))
-    if asked.profile not in _PROFILES:
+    core = asked.profile.replace("malt.", "core.", 1)  # both spellings
+    if core not in _PROFILES:
         raise _unknown_profile(asked.profile, _PROFILES)
-    kind = _PROFILES[asked.profile]
+    kind = _PROFILES[core]
     return _of_kind(kind, request, messages.decode(request, kind.request))
 
 

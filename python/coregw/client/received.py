@@ -10,6 +10,7 @@ from coregw.client.settings import ClientSettings
 from coregw.client.spooled import SpooledBody
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, TooLarge
 from coregw.messages.batch import MAX_BATCH_BLOCKS
+from coregw.messages.car import CAR_V2_START
 
 __all__ = ["MAX_HEAD_BYTES", "ReceivedPayloads"]
 
@@ -68,6 +69,9 @@ class ReceivedPayloads(SpooledBody):
             self._reader.check_end()
         except InvalidInput as error:
             raise ProofError(f"{self._what}: {error.message}", check="answer") from None
+        self._file.seek(0)
+        if self._file.read(len(CAR_V2_START)) == CAR_V2_START:
+            raise ProofError(f"{self._what}: the answer is a CARv2, not a CARv1", check="answer")
         rest = iter(requested)
         absent: Cid | None = None
         for cid, _, _ in self._blocks():
@@ -88,12 +92,12 @@ class ReceivedPayloads(SpooledBody):
 
     def payloads(self) -> Generator[bytes, None, None]:
         """Yield the payloads in the order in which they were requested. Only after `check`."""
-        for cid, begin, end in self._blocks():
-            self._file.seek(begin + len(bytes(cid)))
-            yield self._file.read(end - self._file.tell())
+        for _, begin, end in self._blocks():
+            self._file.seek(begin)
+            yield self._file.read(end - begin)
 
     def _blocks(self) -> Generator[tuple[Cid, int, int], None, None]:
-        """Yield the CID of each block with where it begins and the payload ends.
+        """Yield the CID of each block with where its payload begins and ends.
 
         The header and every length were checked when they arrived.
         """
@@ -101,7 +105,8 @@ class ReceivedPayloads(SpooledBody):
         while at < self._reader.bytes:
             begin, end = self._length(at)
             self._file.seek(begin)
-            yield block_cid(self._file.read(min(end - begin, MAX_HEAD_BYTES))), begin, end
+            cid, size = block_cid(self._file.read(min(end - begin, MAX_HEAD_BYTES)))
+            yield cid, begin + size, end
             at = end
 
     def _length(self, at: int) -> tuple[int, int]:

@@ -21,6 +21,8 @@ from coregw.extras import missing_extra
 from coregw.store import Store
 
 try:
+    import msgspec
+
     from coregw.engine.builds import BuildLimits, Builds
     from coregw.engine.cars import CarLimits, Cars
     from coregw.engine.completeness import CHECK_FACTOR, check_complete
@@ -43,6 +45,7 @@ __all__ = [
     "Payloads",
     "Publications",
     "StoredPayload",
+    "Verdict",
 ]
 
 
@@ -64,6 +67,18 @@ class EngineFigures(NamedTuple):
     cache_max_bytes: int
     pages_read: int
     jobs: int
+
+
+class Verdict(NamedTuple):
+    """What verifying a result has found.
+
+    Attributes:
+        profile: The profile of the request, as it is spelled there.
+        reason: Why the result is not proven; None if it is.
+    """
+
+    profile: str
+    reason: str | None
 
 
 class Engine:
@@ -216,8 +231,8 @@ class Engine:
         async with self._checks:
             return await check_complete(self.store, self._driver, self._cache, root, CHECK_FACTOR * self._seconds)
 
-    async def verify_resolve(self, envelope: bytes) -> str | None:
-        """Verify a resolve result: None if it is proven, otherwise the reason why not. O(size).
+    async def verify_resolve(self, envelope: bytes) -> Verdict:
+        """Verify a resolve result. O(size).
 
         Args:
             envelope: The request and the claimed result, ``{"request": ..., "result": ...}``.
@@ -227,7 +242,7 @@ class Engine:
         """
         return await self._driver.call(verify_weight(envelope), _verdict, _core.verify_resolve, envelope)
 
-    async def verify_read(self, envelope: bytes) -> str | None:
+    async def verify_read(self, envelope: bytes) -> Verdict:
         """Verify a read result, or the details of a 404, as `verify_resolve` does.
 
         Raises:
@@ -265,9 +280,15 @@ class Engine:
             return await self._driver.drive(operation, mutation_weight(request))
 
 
-def _verdict(verify: Callable[[bytes, bytes], object], envelope: bytes) -> str | None:
+class _Request(msgspec.Struct):
+    profile: str
+
+
+def _verdict(verify: Callable[[bytes, bytes], object], envelope: bytes) -> Verdict:
+    request, result = _core.split_envelope(envelope)
+    reason = None
     try:
-        verify(*_core.split_envelope(envelope))
+        verify(request, result)
     except ProofError as error:
-        return error.message
-    return None
+        reason = error.message
+    return Verdict(msgspec.json.decode(request, type=_Request).profile, reason)

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from coregw._core import Cid, PayloadHasher, read_cas_batch, read_cids
 from coregw.engine.blocks import top_block
+from coregw.engine.dags import MAX_BLOCK_BYTES, RAW_CODEC, Scope, is_one_block
 from coregw.engine.driver import Driver
-from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
+from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
 from coregw.messages.batch import HasBatchResult, Presence, PutBatchResult, PutOutcome
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
@@ -69,7 +70,7 @@ class Payloads:
         Args:
             chunks: The bytes. An exception raised by the iterator passes through, and nothing is stored.
             codec: Multicodec name or number.
-            hash_name: ``sha2-256``, ``blake3`` or ``identity``.
+            hash_name: A hash function of protocol section 1.
 
         Raises:
             InvalidInput: The codec (code ``invalid_codec``) or the hash function is not allowed for payloads.
@@ -95,7 +96,7 @@ class Payloads:
         Args:
             body: Provides the payload, at most 1 MiB; exited when the payload is stored. Its exceptions pass through.
             codec: Multicodec name or number.
-            hash_name: ``sha2-256``, ``blake3`` or ``identity``.
+            hash_name: A hash function of protocol section 1.
 
         Raises:
             InvalidInput: As `put`, before `body` is entered; also if the payload is longer than 1 MiB.
@@ -129,11 +130,30 @@ class Payloads:
             del read
             if to_store:
                 return encode(PutBatchResult(results=await self._put_payloads(payloads)))
-            sizes = await self._sizes([payload.multihash for payload in payloads], self._renew)
-            found = zip(payloads, sizes, strict=True)
-            return encode(
-                HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
-            )
+            return await self._presences(payloads)
+
+    async def batch_held(self, request: bytes) -> bytes:
+        """Return which payloads of a batch are held; what is held is durable.
+
+        Args:
+            request: The JSON body of ``POST /v1/cas/has``, a batch that only asks.
+
+        Raises:
+            InvalidInput: The request is malformed, or is a batch that stores payloads (code ``unknown_profile``).
+            TooLarge: There are too many CIDs.
+            Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
+        """
+        to_store, read = await self._driver.call(len(request), read_cas_batch, request, len(request))
+        if to_store:
+            raise InvalidInput("profile: a batch that stores payloads is for /v1/cas/batch", code="unknown_profile")
+        return await self._presences([BatchPayload(*payload) for payload in read])
+
+    async def _presences(self, payloads: Sequence[BatchPayload]) -> bytes:
+        sizes = await self._sizes([payload.multihash for payload in payloads], self._renew)
+        found = zip(payloads, sizes, strict=True)
+        return encode(
+            HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
+        )
 
     async def held(self, request: bytes) -> bytes:
         """Return which payloads are held: a bit for each, the lowest one of a byte first. What is held is durable.
@@ -221,6 +241,22 @@ class Payloads:
         if is_held:
             raise StoreDamaged(f"the page of the held root {cid.text} is missing")
         raise RootNotFound(f"the store holds no root or page {cid.text}")
+
+    async def is_one_block(self, cid: Cid, block: StoredPayload | bytes, scope: Scope) -> bool:
+        """Return whether all that an IPFS client requests is this block, as `find_block` found it.
+
+        False if that is not known. Reads the block if that may depend on its links.
+
+        Raises:
+            Unavailable, StoreDamaged: The block cannot be read.
+        """
+        if isinstance(block, StoredPayload):
+            if scope == "block" or cid.codec == RAW_CODEC:
+                return True
+            if block.size > MAX_BLOCK_BYTES:
+                return False
+            block = b"".join([chunk async for chunk in self.read(block, 0, block.size)])
+        return is_one_block(cid, block, scope)
 
     def read(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
         """Read the bytes `start` to `end` (exclusive) of a payload, in chunks of at most 1 MiB.

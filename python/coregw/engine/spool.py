@@ -82,8 +82,8 @@ class ReceivedCar(ABC):
 
     def payload(self, start: int, end: int) -> ReceivedPayload:
         """Return the payload whose block, CID and data, is from `start` to `end`."""
-        cid = block_cid(self.read(start, min(start + MAX_CID_BYTES, end)))
-        return ReceivedPayload(cid.multihash, start + len(bytes(cid)), end)
+        cid, named = block_cid(self.read(start, min(start + MAX_CID_BYTES, end)))
+        return ReceivedPayload(cid.multihash, start + named, end)
 
     def data(self, payloads: Sequence[ReceivedPayload]) -> list[tuple[bytes, bytes]]:
         """Return the multihash and the bytes of payloads."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Litestar
 from litestar.datastructures import State
@@ -17,6 +17,7 @@ from litestar.exceptions import HTTPException
 from coregw.engine import BuildLimits, CarLimits, Engine
 from coregw.errors import Unauthorized
 from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import description_of
 from coregw.gateway.docs.document import build_document
 from coregw.gateway.http.dispatch import Dispatcher, normalize
 from coregw.gateway.http.problems import handle_exception, problem_of
@@ -41,7 +42,9 @@ from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 
 if TYPE_CHECKING:
-    from litestar.types import ASGIApp, Receive, Scope, Send
+    from litestar.connection import ASGIConnection
+    from litestar.handlers.base import BaseRouteHandler
+    from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 __all__ = ["HOT", "Guarded", "create_app", "open_engine"]
 
@@ -53,6 +56,16 @@ _GROUPS: Final = (resolve, ipfs, roots, diff, cars, publications, health, openap
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 _VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
+_EXPOSED: Final = (
+    b"Content-Length",
+    b"Content-Range",
+    b"X-Chunked-Output",
+    b"X-Ipfs-Path",
+    b"X-Ipfs-Roots",
+    b"X-Stream-Output",
+)
+"""What IPFS gateways expose to web pages (gateway-conformance, *TestCors*)."""
+
 _ADMIN: Final = "/admin"
 _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
 
@@ -113,6 +126,7 @@ def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Disp
             *docs.explorer_handlers(),
             *([] if admin_token is None else [admin_router()]),
         ],
+        guards=[_check_write_access],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
         state=State({"gateway": gateway}),
         openapi_config=None,
@@ -122,6 +136,15 @@ def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Disp
     litestar.state["openapi"] = build_document(HOT, litestar)
     served = litestar if admin_token is None else Guarded(litestar, admin_token)
     return Dispatcher(gateway, HOT, served, _response_headers(gateway.settings.allow_origin))
+
+
+def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Litestar's guard of its routes. Raises `CoregwError` if a request may not use one."""
+    scope = cast("HTTPScope", connection.scope)  # there are no routes of another type
+    description = description_of(handler.opt, scope["method"])
+    if description is not None:
+        gateway: Gateway = connection.app.state["gateway"]
+        gateway.write_access.check(description, scope)
 
 
 class Guarded:
@@ -157,12 +180,14 @@ def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, 
     """Return a function from a path to the headers of all its responses, errors and unknown paths included.
 
     Web pages of the allowed origin, or of any (``*``), may use all but the administration routes. The headers do not
-    depend on the request, so caches need no Vary. GET, HEAD and POST are CORS-safelisted, so no header names methods.
+    depend on the request, so caches need no Vary. The wildcards allow all headers but Authorization; the others are
+    named for clients that look for the names.
     """
     cors = [
         (b"access-control-allow-origin", allowed_origin.encode()),
-        (b"access-control-allow-headers", b"*"),
-        (b"access-control-expose-headers", b"*"),
+        (b"access-control-allow-methods", b"GET, HEAD, OPTIONS, POST"),
+        (b"access-control-allow-headers", b"*, Authorization, Content-Type, Range, User-Agent, X-Requested-With"),
+        (b"access-control-expose-headers", b"*, " + b", ".join(_EXPOSED)),
         (b"access-control-max-age", b"7200"),
     ]
     plain, verify = ([*each, *(cors if allowed_origin != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from coregw.engine import Engine
@@ -16,6 +16,7 @@ from coregw.gateway.limits.descriptors import max_spools
 from coregw.gateway.limits.memory import BodyMemory
 from coregw.gateway.limits.places import Places
 from coregw.gateway.settings import Settings
+from coregw.gateway.tokens import WriteAccess
 
 if TYPE_CHECKING:
     from litestar import Request
@@ -41,6 +42,7 @@ class Gateway:
         builds: The maps in progress whose arcs are streamed, most of which are being received.
         payload_streams: The answers with many payloads in progress.
         chunk_reads: Limits the chunks of payloads that are being read, or have been and are not sent yet.
+        write_access: Who may use the routes that write.
         phase: Returns why the process is not serving clients, or None if it is.
     """
 
@@ -52,6 +54,7 @@ class Gateway:
     builds: Places
     payload_streams: Places
     chunk_reads: asyncio.Semaphore
+    write_access: WriteAccess = field(default_factory=WriteAccess)
     phase: Callable[[], str | None] = lambda: None
 
     @classmethod

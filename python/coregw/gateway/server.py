@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from coregw.engine import Engine
@@ -31,7 +31,7 @@ from coregw.gateway.metrics.samples import Source
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import location_of, open_settings_store
-from coregw.gateway.tokens import AccessToken
+from coregw.gateway.tokens import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess
 from coregw.gateway.tracing import tracing
 from coregw.store import Store
 from coregw.store.workers import RemoteStore, open_remote
@@ -79,9 +79,13 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
     limit_arenas()
     settings = fit_descriptors(settings)
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
+    write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         ready = _after_limiting_collector(on_ready)
-        runner.run(GatewayServer(settings, on_ready=ready, admin_token=admin_token, service=service).serve())
+        server = GatewayServer(
+            settings, on_ready=ready, admin_token=admin_token, service=service, write_token=write_token
+        )
+        runner.run(server.serve())
 
 
 def run_worker(settings: Settings, number: int, descriptor: int, service: Service = GATEWAY) -> None:
@@ -139,6 +143,7 @@ async def _work(settings: Settings, number: int, owner: socket.socket, service: 
             admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
             service=service,
             owner=owner_link,
+            write_token=AccessToken.from_environment(WRITE_TOKEN_VARIABLE),
         )
         await _serve_until_orphaned(server, orphaned, number)
 
@@ -166,6 +171,7 @@ class GatewayServer:
         admin_token: AccessToken | None = None,
         service: Service = GATEWAY,
         owner: RemoteStore | None = None,
+        write_token: AccessToken | None = None,
     ) -> None:
         """Prepare a gateway; nothing is opened yet.
 
@@ -177,9 +183,11 @@ class GatewayServer:
             service: What is served.
             owner: In a worker process, the connection to the process that started it: other workers listen on the same
                 port, and the management is there.
+            write_token: The token of the routes that write; without one, anybody may use them.
         """
         self._settings = settings
         self._admin_token = admin_token
+        self._write_access = WriteAccess(settings.read_only, write_token)
         self._service = service
         self._owner = owner
         self._store = store
@@ -195,7 +203,7 @@ class GatewayServer:
             try:
                 async with self._observed(engine) as sources, tracing(settings) as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
-                    gateway = Gateway.over(engine, settings)
+                    gateway = replace(Gateway.over(engine, settings), write_access=self._write_access)
                     app = traced(self._service.create_app(gateway, token))
                     app = AccessLog(app) if settings.access_log else app
                     self._server = HttpServer(settings, app, self._service.refusal, self._ready(listener))

@@ -93,6 +93,7 @@ class Settings:
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
     hosts: str = _setting("auto", "Names in Host: a list, `*` for any, or `auto`: on loopback, no public names.")
     proxies: str = _setting(LOOPBACK, "Reverse proxies: addresses without limits per address, or none.")
+    read_only: bool = _setting(default=False, about="Refuse all requests of clients that write.")
     workers: int = _setting(1, "Worker processes on one store.", least=1, most=256)
     management_address: str = _setting("none", "Address for health and administration: host:port, or none.")
     log_level: str = _setting("info", f"Minimum severity of log lines: {', '.join(_LEVELS)}.")

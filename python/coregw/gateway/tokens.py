@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750) from the environment.
+"""Bearer tokens (RFC 6750) from the environment, and who may write.
 
 A token is a secret, so it is not a setting: it comes from a variable of its own, is never shown, and is compared in
 constant time.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
 
 from coregw.errors import InvalidInput, Unauthorized
+from coregw.gateway.docs.description import Description
 
 if TYPE_CHECKING:
     from litestar.types import Scope
 
-__all__ = ["AccessToken"]
+__all__ = ["WRITE_TOKEN_VARIABLE", "AccessToken", "WriteAccess"]
+
+WRITE_TOKEN_VARIABLE: Final = "GATEWAY_WRITE_TOKEN"  # noqa: S105 - the variable's name
 
 
 class AccessToken:
@@ -50,3 +54,35 @@ class AccessToken:
         same = hmac.compare_digest(token.strip(b" "), self._expected)
         if len(given) != 1 or scheme.lower() != b"bearer" or not same:
             raise Unauthorized("the bearer token is wrong")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAccess:
+    """Who may use the routes that write.
+
+    Attributes:
+        is_read_only: Nobody may, whatever the token.
+        token: What requests must carry, except those to administration routes, which have a token of their own; None
+            if anybody may write.
+    """
+
+    is_read_only: bool = False
+    token: AccessToken | None = None
+
+    def check_not_read_only(self) -> None:
+        """Raise `InvalidInput` (code ``read_only``) if nobody may write."""
+        if self.is_read_only:
+            raise InvalidInput("this gateway takes no writes", code="read_only")
+
+    def check(self, description: Description, scope: Scope) -> None:
+        """Check that a request may use a route; any may that does not write.
+
+        Raises:
+            InvalidInput: If it writes and the gateway takes no writes (code ``read_only``).
+            Unauthorized: If it writes, and lacks the token.
+        """
+        if not description.writes:
+            return
+        self.check_not_read_only()
+        if self.token is not None and not description.is_administration:
+            self.token.check(scope)

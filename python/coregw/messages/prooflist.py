@@ -84,15 +84,18 @@ class ListIndexStep(_Step, frozen=True, kw_only=True, tag="list_index"):
 
 
 class ListRangeStep(_Step, frozen=True, kw_only=True, tag="list_range"):
-    """The elements of a list that intersect a range of its measure; `target` is the list itself."""
+    """The elements of a list that intersect a range of its measure; `target` is the list itself.
+
+    A gateway sends all members; the last three before `target` may be missing in a result of other software.
+    """
 
     start: Natural
     end: Natural | UnsetType = UNSET
     length: Natural
     total_size: Natural
-    segments: list[Link]
-    sizes: list[Size]
-    offset: Natural | None
+    segments: list[Link] | UnsetType = UNSET
+    sizes: list[Size] | UnsetType = UNSET
+    offset: Natural | UnsetType | None = UNSET
     target: Link
 
 

@@ -1,5 +1,6 @@
 """Queries and their results: resolve, read, map proof, scan (protocol section 5).
 
+Each profile has two spellings, and a result has that of its request.
 Whether a result is proven is decided by the verifiers (`coregw.verify`), not by these structs.
 """
 
@@ -36,7 +37,7 @@ __all__ = [
 class ResolveRequest(Message, frozen=True, kw_only=True):
     """The body of ``POST /v1/resolve``."""
 
-    profile: Literal["core.resolve/v0alpha1"] = "core.resolve/v0alpha1"
+    profile: Literal["core.resolve/v0alpha1", "malt.resolve/v0alpha1"] = "core.resolve/v0alpha1"
     root: str
     segments: Segments
 
@@ -44,7 +45,7 @@ class ResolveRequest(Message, frozen=True, kw_only=True):
 class ResolveResult(Message, frozen=True, kw_only=True):
     """The target of a resolved path, with its proofs."""
 
-    profile: Literal["core.resolve/v0alpha1"]
+    profile: Literal["core.resolve/v0alpha1", "malt.resolve/v0alpha1"]
     target: str
     prooflist: Prooflist
 
@@ -71,7 +72,7 @@ class ListRangeQuery(Message, frozen=True, kw_only=True, tag_field="kind", tag="
 class ReadRequest(Message, frozen=True, kw_only=True):
     """The body of ``POST /v1/read``."""
 
-    profile: Literal["core.read/v0alpha1"] = "core.read/v0alpha1"
+    profile: Literal["core.read/v0alpha1", "malt.read/v0alpha1"] = "core.read/v0alpha1"
     root: str
     query: MapKeyQuery | ListIndexQuery | ListRangeQuery
 
@@ -79,7 +80,7 @@ class ReadRequest(Message, frozen=True, kw_only=True):
 class ReadResult(Message, frozen=True, kw_only=True):
     """The target of a read, with its proofs. Ranges, and only they, have `range_segments`."""
 
-    profile: Literal["core.read/v0alpha1"]
+    profile: Literal["core.read/v0alpha1", "malt.read/v0alpha1"]
     target: str
     range_segments: list[str] | UnsetType = UNSET
     prooflist: Prooflist
@@ -94,7 +95,7 @@ class ReadNotFound(Message, frozen=True, kw_only=True):
 class MapProofRequest(Message, frozen=True, kw_only=True):
     """The body of ``POST /v1/map-proof``: exactly one of `key` and `keys`."""
 
-    profile: Literal["core.map-proof/v0alpha1"] = "core.map-proof/v0alpha1"
+    profile: Literal["core.map-proof/v0alpha1", "malt.map-proof/v0alpha1"] = "core.map-proof/v0alpha1"
     root: str
     key: Segments | UnsetType = UNSET
     keys: Annotated[list[Segments], Meta(min_length=1, max_length=MAX_PROOF_KEYS)] | UnsetType = UNSET
@@ -103,7 +104,7 @@ class MapProofRequest(Message, frozen=True, kw_only=True):
 class MapProofResult(Message, frozen=True, kw_only=True):
     """An inclusion or absence proof of `key`, or a multiproof of `keys` with the target of each in their order."""
 
-    profile: Literal["core.map-proof/v0alpha1"]
+    profile: Literal["core.map-proof/v0alpha1", "malt.map-proof/v0alpha1"]
     present: bool | UnsetType = UNSET
     target: str | UnsetType = UNSET
     targets: list[str | None] | UnsetType = UNSET
@@ -113,7 +114,7 @@ class MapProofResult(Message, frozen=True, kw_only=True):
 class ScanRequest(Message, frozen=True, kw_only=True):
     """The body of ``POST /v1/scan``: at most `limit` arcs at and below `prefix`, after `after`, in key order."""
 
-    profile: Literal["core.scan/v0alpha1"] = "core.scan/v0alpha1"
+    profile: Literal["core.scan/v0alpha1", "malt.scan/v0alpha1"] = "core.scan/v0alpha1"
     root: str
     prefix: Segments
     after: Segments | UnsetType = UNSET
@@ -130,7 +131,7 @@ class ScanEntry(Message, frozen=True, kw_only=True):
 class ScanResult(Message, frozen=True, kw_only=True):
     """A page of a listing, whether more arcs follow, and its proofs."""
 
-    profile: Literal["core.scan/v0alpha1"]
+    profile: Literal["core.scan/v0alpha1", "malt.scan/v0alpha1"]
     entries: list[ScanEntry]
     more: bool
     prooflist: Prooflist
@@ -159,6 +160,6 @@ class VerifyReadRequest(Message, frozen=True, kw_only=True):
 class Verification(Message, frozen=True, kw_only=True):
     """A diagnostic verdict; `error` is the reason if the result is not valid."""
 
-    profile: Literal["core.resolve/v0alpha1", "core.read/v0alpha1"]
+    profile: str
     valid: bool
     error: str | UnsetType = UNSET

@@ -65,6 +65,7 @@ def _create_route(shared: Gateway, token: AccessToken) -> HTTPRouteHandler:
     async def create_plant(request: Request[Any, Any, Any]) -> Reply:
         """``POST /plants``. Checks the token before reading anything else of the request."""
         token.check(request.scope)
+        shared.write_access.check_not_read_only()
         async with shared.json_body(request.scope, request.receive, body_bytes) as body:
             new = decode_plant(body)
         plant = encode(Plant(name=new.name, tag=new.tag))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -22,16 +24,37 @@ from store.postgres_support import new_schema
 from worker_processes import until
 
 SETTINGS = ClientSettings(backoff_seconds=0.05, backoff_max_seconds=0.2)
+WRITERS = ("127.0.0.0/8", "private_ranges")
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 
 class Balanced:
     """The processes that the commands have started."""
 
-    def __init__(self, url: str, ports: list[int], process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, name: str, top: Path, url: str, ports: list[int], process: subprocess.Popen[bytes]) -> None:
+        self.name = name
         self.url = url
+        self._top = top
         self.ports = ports
         self.process = process
+
+    @contextmanager
+    def for_readers(self) -> Iterator[str]:
+        """Run a second proxy that lets nobody write. Yields its address."""
+        (top := self._top / "readers").mkdir()
+        port = free_port()
+        command = proxy_command(self.name, top, port, self.ports, WRITERS)
+        with (top / "log").open("wb") as log:
+            process = subprocess.Popen(
+                shlex.split(command), env=os.environ | {"HOME": str(top)}, stdout=log, stderr=log
+            )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            until(lambda: answers(url))
+            yield url
+        finally:
+            process.terminate()
+            process.wait(60)
 
     def gateway(self, port: int) -> int:
         """The process id of the gateway at a port."""
@@ -46,6 +69,14 @@ class Balanced:
         raise LookupError(f"no gateway at port {port}")
 
 
+def answers(url: str) -> bool:
+    """Whether a proxy has a gateway that is ready."""
+    try:
+        return httpx2.get(f"{url}/readyz").status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
 def with_ports(configuration: Path, listen: str, port: int, ports: list[int]) -> str:
     """Return the text of a proxy's configuration, with other ports."""
     text = configuration.read_text("utf-8")
@@ -57,18 +88,36 @@ def with_ports(configuration: Path, listen: str, port: int, ports: list[int]) ->
     return text
 
 
-def proxy_command(name: str, top: Path, port: int, ports: list[int]) -> str:
-    """Write the configuration of deploy/ for a proxy with other ports, and return the command that runs it."""
+def replaced(text: str, addresses: tuple[str, ...]) -> str:
+    """Return a configuration with another address instead of these."""
+    for each in addresses:
+        text = text.replace(each, "192.0.2.1")
+    return text
+
+
+def proxy_command(name: str, top: Path, port: int, ports: list[int], without: tuple[str, ...] = ()) -> str:
+    """Write the configuration of deploy/ for a proxy, and return the command that runs it.
+
+    Args:
+        name: The proxy.
+        top: The folder of its files.
+        port: The port to listen on.
+        ports: Those of the gateways.
+        without: Addresses that are replaced by one that no client has.
+    """
     program = os.environ.get(f"COREGW_TEST_{name.upper()}") or shutil.which(name)
     if program is None:
         pytest.skip(f"{name} is not installed (`make test-proxies` gets it)")
     if name == "nginx":
         site = with_ports(DEPLOY / "nginx" / "gateways.conf", "listen 80;", port, ports)
+        site = replaced(site.replace("/var/cache/nginx/coregw", str(top / "cache")), without)
         return f"{program} -c {nginx_main(top, site)} -g 'daemon off;'"
     if name == "haproxy":
-        (top / "haproxy.cfg").write_text(with_ports(DEPLOY / "haproxy" / "haproxy.cfg", "bind :80", port, ports))
+        text = with_ports(DEPLOY / "haproxy" / "haproxy.cfg", "bind :80", port, ports)
+        (top / "haproxy.cfg").write_text(replaced(text, without))
         return f"{program} -db -f {top / 'haproxy.cfg'}"
-    (top / "Caddyfile").write_text(with_ports(DEPLOY / "caddy" / "Caddyfile", "\n:80 {", port, ports))
+    text = with_ports(DEPLOY / "caddy" / "Caddyfile", "\n:80 {", port, ports)
+    (top / "Caddyfile").write_text(replaced(text, without))
     return f"{program} run --config {top / 'Caddyfile'} --adapter caddyfile"
 
 
@@ -103,7 +152,7 @@ def balanced(
 
     try:
         until(is_ready)
-        yield Balanced(url, ports, process)
+        yield Balanced(request.param, top, url, ports, process)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -146,6 +195,47 @@ def test_names_are_published_through_a_proxy_once(balanced: Balanced) -> None:
         assert statuses[1:] == [409] * 7
         published = httpx2.get(f"{url}/main", headers=AUTHORIZATION).json()
         assert (published["root"], published["revision"]) == (root, 1)
+
+
+def test_queries_by_get_are_cached_by_nginx(balanced: Balanced) -> None:
+    with Client(balanced.url, SETTINGS) as client:
+        root = client.create_root({"cached": "bafkqaaa"})
+    url = f"{balanced.url}/v1/resolve/{root}?path=cached"
+    first, *others = [httpx2.get(url) for _ in range(4)]
+    assert {(each.status_code, each.content, each.headers["etag"]) for each in others} == {
+        (200, first.content, first.headers["etag"])
+    }
+    assert httpx2.get(url, headers={"if-none-match": first.headers["etag"]}).status_code == 304
+    absent = f"{balanced.url}/v1/resolve/{root}?path=absent"
+    if balanced.name == "nginx":
+        assert first.headers["x-cache-status"] == "MISS"
+        assert [each.headers["x-cache-status"] for each in others] == ["HIT"] * 3
+        assert [httpx2.get(absent).headers.get("x-cache-status", "MISS") for _ in range(2)] == ["MISS"] * 2
+    assert httpx2.get(absent).status_code == 404
+
+
+def test_only_writers_write_through_a_proxy(balanced: Balanced) -> None:
+    root = httpx2.post(f"{balanced.url}/v1/roots", json={"arcs": {"a": "bafkqaaa"}}).json()["root"]
+    with balanced.for_readers() as url:
+        batch = {"profile": "cas.has-batch/v0alpha1", "cids": ["bafkqaaa"]}
+        writes = [
+            httpx2.post(f"{url}/v1/cas", content=b"x"),
+            httpx2.post(f"{url}/v1//cas", content=b"x"),
+            httpx2.post(f"{url}/v1/cas/batch", json=batch),
+            httpx2.post(f"{url}/v1/roots", json={"arcs": {}}),
+            httpx2.post(f"{url}/v1/roots/{root}/mutations", json={"deltas": []}),
+            httpx2.post(f"{url}/v1/car", content=b""),
+        ]
+        assert [each.status_code for each in writes] == [403] * 6
+        query = {"profile": "core.scan/v0alpha1", "root": root, "prefix": []}
+        reads = [
+            httpx2.post(f"{url}/v1/scan", json=query),
+            httpx2.post(f"{url}/v1/cas/has", json=batch),
+            httpx2.post(f"{url}/v1/roots/{root}/complete"),
+            httpx2.get(f"{url}/v1/scan/{root}"),
+            httpx2.head(f"{url}/v1/roots/{root}"),
+        ]
+        assert [each.status_code for each in reads] == [200] * 5
 
 
 def test_a_gateway_that_is_killed_is_not_noticed(balanced: Balanced) -> None:

@@ -14,6 +14,7 @@ import pytest
 import serving
 from car_files import TYPE, block, cid, frames, header, split
 from coregw import Cid, payload_cid
+from coregw._core import payload_matches
 from coregw.errors import StorageFull
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
@@ -179,7 +180,7 @@ def test_an_aborted_upload_stores_nothing_and_frees_its_place(client: httpx2.Cli
 
 def test_another_media_type_is_refused_with_415(client: httpx2.Client, expect_refusal: Callable[..., str]) -> None:
     car = header(EMPTY) + block(EMPTY, b"\0")
-    for given in ("", "application/octet-stream", "application/vnd.ipld.car; version=2", "application/vnd.ipld.raw"):
+    for given in ("", "application/octet-stream", "application/vnd.ipld.car; version=3", "application/vnd.ipld.raw"):
         answer = client.post("/v1/car", content=car, headers={"content-type": given} if given else {})
         assert (given or "no Content-Type") in expect_refusal(answer, 415, "unsupported_media_type")
     for given in ("application/vnd.ipld.car", "Application/vnd.ipld.CAR;version=1"):
@@ -310,3 +311,30 @@ def test_root_records_are_stored_last_and_never_in_a_full_store(
         assert store.log[0] == "pages"
         assert store.log.count("roots") == 1
         assert export(session, root) == car
+
+
+def test_cars_of_others_are_taken(client: httpx2.Client) -> None:
+    """Roots that are payloads, several roots, a CIDv0, and a CARv2 with an index, spooled or not."""
+    folder, leaf = b"\x0a\x02\x08\x01", b"a leaf of another DAG"
+    v0, raw = cid(0x70, folder), cid(RAW, leaf)
+    first = header(v0, raw) + block(v0[2:], folder) + block(raw, leaf)
+    begin = 51 + 9
+    offsets = b"".join(each.to_bytes(8, "little") for each in (begin, len(first), begin + len(first)))
+    second = b"\x0a\xa1\x67version\x02" + bytes(16) + offsets + bytes(9) + first + b"an index"
+    roots = [Cid(v0).text, Cid(raw).text]
+    for car in (first, second):
+        for is_spooled in (False, True):
+            answer = take(client, car, is_spooled=is_spooled)
+            assert (answer.status_code, answer.json()) == (201, {"roots": roots, "blocks": 2, "bytes": len(car)})
+    named = client.post("/v1/car", content=second, headers={"content-type": "application/vnd.ipld.car; version=2"})
+    assert named.status_code == 201
+    assert client.get(f"/ipfs/{roots[0]}?format=raw").content == folder
+    assert client.get(f"/v1/cas/{roots[1]}").content == leaf
+
+
+@pytest.mark.parametrize("name", ["sha2-512", "sha3-256", "blake2b-256", "blake3", "identity"])
+def test_payloads_are_stored_under_every_hash_function(client: httpx2.Client, name: str) -> None:
+    for data in (name.encode(), bytes(100_000)) if name != "identity" else (b"identity",):
+        stored = client.post("/v1/cas", params={"hash": name, "codec": "dag-cbor"}, content=data).json()["cid"]
+        assert (Cid(stored).hash_name, payload_cid(data, "dag-cbor", name)) == (name, stored)
+        assert payload_matches(stored, client.get(f"/v1/cas/{stored}").content)

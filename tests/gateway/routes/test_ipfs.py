@@ -16,6 +16,9 @@ import multiformats
 import pytest
 
 import serving
+from car_files import block as a_block
+from car_files import header, varint
+from coregw import Cid
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 RAW = "application/vnd.ipld.raw"
@@ -59,7 +62,7 @@ def test_get_with_format_raw_returns_a_raw_block(block: Block) -> None:
         "Application/Vnd.IPLD.Raw",
         f"{RAW};q=0.5",
         f"{RAW}; foo=bar",
-        f"{CAR}, {RAW};q=0.1",
+        f"{CAR};q=0.1, {RAW}",
         f"text/html , {RAW},*/*",
     ],
 )
@@ -140,9 +143,7 @@ def test_a_large_payload_is_sent_as_one_block(client: httpx2.Client, block: Bloc
 # --- what may be requested --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "accept", [CAR, "*/*", "application/*", "text/html", "", f"{RAW};q=0", f"{RAW}; q=0.000", f"{RAW}x", "nonsense"]
-)
+@pytest.mark.parametrize("accept", ["text/html", "", f"{RAW};q=0", f"{RAW}; q=0.000", f"{RAW}x", "nonsense"])
 def test_request_for_another_format_is_a_bad_request(block: Block, expect_refusal: Refusal, accept: str) -> None:
     assert "format=raw" in expect_refusal(block(query="", accept=accept), 400, "invalid_request")
 
@@ -154,7 +155,7 @@ def test_a_request_without_accept_is_a_bad_request(gateway: str, cid: str) -> No
 
 
 @METHODS
-@pytest.mark.parametrize("wanted", ["car", "ipns-record", "dag-json", "dag-cbor", "json", "cbor", "tar", "RAW", ""])
+@pytest.mark.parametrize("wanted", ["ipns-record", "dag-json", "dag-cbor", "json", "cbor", "tar", "RAW", ""])
 def test_an_unsupported_format_is_a_bad_request(block: Block, method: str, wanted: str) -> None:
     answer = block(method, query=f"format={wanted}", accept=RAW)
     assert answer.status_code == 400
@@ -312,6 +313,83 @@ def test_ipns_is_not_served(client: httpx2.Client, expect_refusal: Refusal) -> N
     expect_refusal(answer, 404, "route_not_found")
 
 
+# --- CARs and files ---------------------------------------------------------------------------------------------------
+
+
+def dag_pb(data: bytes, *links: bytes) -> bytes:
+    """A block of UnixFS: its data, and links to CIDs."""
+    encoded = [b"\x0a" + varint(len(link)) + link for link in links]
+    return b"".join(b"\x12" + varint(len(each)) + each for each in encoded) + b"\x0a" + varint(len(data)) + data
+
+
+FOLDER, FILE, SHARD = b"\x08\x01", b"\x08\x02", b"\x08\x05"
+LINK = b"\x01\x55\x12\x20" + bytes(32)
+ALL = {"block", "entity", "all"}
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "scopes"),
+    [
+        ("raw", DATA, ALL),
+        ("dag-pb", dag_pb(FILE), ALL),
+        ("dag-pb", dag_pb(FOLDER), ALL),
+        ("dag-pb", dag_pb(FOLDER, LINK, LINK), {"block", "entity"}),
+        ("dag-pb", dag_pb(FILE, LINK), {"block"}),
+        ("dag-pb", dag_pb(SHARD, LINK), {"block"}),
+        ("dag-pb", b"\x12\xff", {"block"}),
+        ("dag-pb", b"\x0f", {"block"}),
+        ("dag-cbor", b"\xa0", ALL),
+        ("dag-cbor", b"\xd8\x2a\x58\x25\0" + LINK, {"block", "entity"}),
+        ("dag-json", b'{"/":"bafkqaaa"}', {"block", "entity"}),
+        ("json", b"{}", {"block", "entity"}),
+    ],
+)
+def test_a_car_has_the_block_if_that_is_all(client: httpx2.Client, codec: str, data: bytes, scopes: set[str]) -> None:
+    cid = client.post("/v1/cas", params={"codec": codec}, content=data).json()["cid"]
+    name = bytes(Cid(cid))
+    for scope in ALL:
+        answer = client.get(f"/ipfs/{cid}", params={"format": "car", "dag-scope": scope})
+        if scope not in scopes:
+            assert (answer.status_code, "may be more than one block" in answer.json()["message"]) == (400, True)
+            continue
+        assert (answer.status_code, answer.content) == (200, header(name) + a_block(name, data)), scope
+        assert answer.headers["content-type"] == f"{CAR}; version=1; order=dfs; dups=n"
+        assert answer.headers["etag"] == f'"{cid}.car.{scope}"'
+        assert answer.headers["content-disposition"] == f'attachment; filename="{cid}.car"'
+    by_default = client.get(f"/ipfs/{cid}", headers={"accept": f"{CAR};order=dfs;dups=y"})
+    assert (by_default.status_code == 200) == ("all" in scopes)
+    of_bytes = client.head(f"/ipfs/{cid}", params={"format": "car", "entity-bytes": "0:*", "car-dups": "y"})
+    assert (of_bytes.status_code == 200) == ("entity" in scopes)
+
+
+def test_a_car_is_negotiated_and_cached(client: httpx2.Client, block: Block, cid: str) -> None:
+    answer = block(query="dag-scope=block", accept=f"{CAR};order=dfs;dups=y, {RAW};q=0.5")
+    assert answer.headers["content-type"].endswith("dups=y")
+    assert answer.headers["content-location"] == f"/ipfs/{cid}?format=car&dag-scope=block"
+    assert (answer.headers["vary"], answer.headers["accept-ranges"]) == ("Accept", "none")
+    known = block(query="format=car&dag-scope=block", if_none_match=answer.headers["etag"])
+    assert (known.status_code, known.content) == (304, b"")
+    assert block(query="format=car", range="bytes=0-1").status_code == 200
+    head = block("HEAD", query="format=car")
+    assert (head.headers["content-length"], head.content) == (answer.headers["content-length"], b"")
+    large = client.post("/v1/cas", content=bytes(3 * MIB)).json()["cid"]
+    assert block(name=large, query="format=car").content.endswith(bytes(3 * MIB))
+    for query in ("dag-scope=some", "car-version=2", "car-order=bfs", "car-dups=", "entity-bytes=1"):
+        assert block(query=f"format=car&{query}").status_code == 400, query
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/*", "text/html, */*;q=0.1"])
+def test_raw_payloads_are_files_for_clients_that_take_any_type(
+    client: httpx2.Client, block: Block, cid: str, accept: str
+) -> None:
+    answer = block(query="", accept=accept)
+    assert (answer.status_code, answer.content, answer.headers["etag"]) == (200, DATA, f'"{cid}"')
+    assert (answer.headers["content-type"], answer.headers["vary"]) == ("application/octet-stream", "Accept")
+    assert answer.headers["content-disposition"].startswith("attachment;")
+    other = client.post("/v1/cas", params={"codec": "dag-cbor"}, content=b"\xa0").json()["cid"]
+    assert block(name=other, query="", accept=accept).status_code == 400
+
+
 # --- the probe --------------------------------------------------------------------------------------------------------
 
 
@@ -324,9 +402,9 @@ def test_the_probe_is_an_empty_block(block: Block, method: str, query: str, acce
     assert answer.headers["etag"] == '"bafkqaaa.raw"'
 
 
-@METHODS
-def test_probe_in_another_format_is_a_bad_request(block: Block, method: str) -> None:
-    assert block(method, "bafkqaaa", query="format=car").status_code == 400
+def test_the_probe_in_the_format_car_names_the_empty_block(block: Block) -> None:
+    answer = block(name="bafkqaaa", query="format=car")
+    assert (answer.status_code, answer.content) == (200, header(b"\x01\x55\0\0"))
 
 
 @pytest.mark.parametrize(("name", "data"), [("bafkqaaik", b"\n"), ("f01550000", b""), ("bafyaaaa", b"")])
@@ -344,6 +422,6 @@ def test_document_lists_the_statuses_of_blocks(client: httpx2.Client) -> None:
     common = {"200", "304", "400", "404", "412", "500", "503"}
     assert set(item["get"]["responses"]) == common | {"206", "416"}
     assert set(item["head"]["responses"]) == common
-    assert list(item["get"]["responses"]["200"]["content"]) == [RAW]
+    assert list(item["get"]["responses"]["200"]["content"]) == [RAW, CAR, "application/octet-stream"]
     below = document["paths"]["/ipfs/{cid}/{path}"]
     assert set(below["get"]["responses"]) == {"400", "500", "503"}

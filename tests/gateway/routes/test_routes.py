@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 
+QUERIES = ("resolve", "read", "map-proof", "scan")
+
+
 @pytest.fixture(scope="module")
 def litestar() -> Litestar:
     app = create_app(Gateway.over(Engine(MemoryStore()), Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret"))
@@ -41,6 +44,7 @@ def test_hot_routes_are_queries_payloads_batches_and_objects() -> None:
         ("POST", "/v1/read"),
         ("POST", "/v1/map-proof"),
         ("POST", "/v1/scan"),
+        *((method, f"/v1/{name}/{{root}}") for method in ("GET", "HEAD") for name in QUERIES),
         ("POST", "/v1/cas"),
         ("GET", "/v1/cas/{cid}"),
         ("HEAD", "/v1/cas/{cid}"),
@@ -123,7 +127,7 @@ def test_other_spellings_of_a_path_get_the_same_response(
         assert ask(spelling) == expected, spelling
 
 
-@pytest.mark.parametrize("path", ["/v1/cas/a%2Fb", "/v1/cas/a/b", "/v1/resolve/x", "/V1/resolve"])
+@pytest.mark.parametrize("path", ["/v1/cas/a%2Fb", "/v1/cas/a/b", "/v1/resolve/x/y", "/V1/resolve"])
 def test_a_parameter_is_one_segment(client: httpx2.Client, path: str) -> None:
     assert client.get(path).json()["error"] == "route_not_found"
 

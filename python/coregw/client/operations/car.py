@@ -23,7 +23,7 @@ from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
 from coregw.errors import Conflict, InvalidInput, ProofError, TooLarge
-from coregw.messages.car import CarTaken
+from coregw.messages.car import CAR_V2_START, CarTaken
 
 __all__ = ["ExportedCar", "ImportedCar", "NewCar", "import_car", "put_car"]
 
@@ -129,6 +129,8 @@ class NewCar:
         blocks, size = self._reader.blocks, self._reader.bytes
         self._file.flush()
         with self._new.partial.open("rb") as file:
+            if file.read(len(CAR_V2_START)) == CAR_V2_START:
+                raise ProofError(f"{self._what}: the answer is a CARv2, not a CARv1", check="car")
             try:
                 checked = _check(self._reader, file)
             except InvalidInput as error:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-__all__ = ["CAR", "DESCRIPTION", "JSON_LINES", "OCTETS", "Body", "Description", "Parameter"]
+__all__ = ["CAR", "DESCRIPTION", "JSON", "JSON_LINES", "OCTETS", "Body", "Description", "Parameter", "description_of"]
 
 DESCRIPTION: Final = "coregw_description"
 """The key, in a Litestar handler's ``opt``, of its `Description`, or of one `Description` for each method."""
 
+JSON: Final = "application/json"
 OCTETS: Final = "application/octet-stream"
 CAR: Final = "application/vnd.ipld.car"
 JSON_LINES: Final = "application/x-ndjson"
 
-Body = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
-"""The struct of a JSON body, several structs of which it is one, or a media type."""
+Body = type[msgspec.Struct] | tuple[type[msgspec.Struct] | str, ...] | str
+"""The struct of a JSON body, a media type, or several of them of which a body is one."""
 
 
 class Parameter(NamedTuple):
@@ -46,7 +47,7 @@ class Description:
         summary: One line.
         status: The status of a success.
         request: The request body, or None.
-        streamed: Another media type of the request body, which is streamed; empty for none.
+        streamed: Another media type of the request body, whose examples are text; empty for none.
         answer: The body of a success, or None.
         result: The result of a long operation, whose response is JSON lines (`coregw.gateway.maintenance.operations`).
         structs: Structs that `request` or `answer` refer to by name, besides their fields' types.
@@ -57,6 +58,8 @@ class Description:
         headers: Response headers of a success, and their meaning.
         others: Further statuses without an error body, and their meaning.
         operation_id: The operation's name, if it is not the handler's.
+        writes: Whether it changes what the gateway holds or publishes. A gateway may refuse such requests, or require a
+            token for them.
     """
 
     summary: str
@@ -73,3 +76,15 @@ class Description:
     headers: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[int, str] = field(default_factory=dict)
     operation_id: str = ""
+    writes: bool = False
+
+    @property
+    def is_administration(self) -> bool:
+        """Whether the route always needs the token of administration routes."""
+        return "unauthorized" in self.codes
+
+
+def description_of(opt: Mapping[str, Any], method: str) -> Description | None:
+    """Return what a Litestar handler declares about one of its methods in its `opt`; None for OPTIONS."""
+    described = opt.get(DESCRIPTION)
+    return described.get(method) if isinstance(described, Mapping) else described

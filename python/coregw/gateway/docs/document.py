@@ -17,7 +17,7 @@ from litestar.routes import HTTPRoute
 
 from coregw._core import __version__
 from coregw.errors import ERROR_CODES
-from coregw.gateway.docs.description import DESCRIPTION, JSON_LINES, Body, Description, Parameter
+from coregw.gateway.docs.description import JSON, JSON_LINES, Body, Description, Parameter, description_of
 from coregw.gateway.docs.examples import Example, all_examples
 from coregw.gateway.docs.schemas import body_schema, schemas_of, struct_reference
 from coregw.gateway.http.dispatch import HotRoute
@@ -50,6 +50,7 @@ _REQUEST_HEADERS: Final[Mapping[str, Parameter]] = {
     "Range": Parameter("One range of bytes, such as `bytes=0-99`; several, and other units, get the whole."),
     "If-Range": Parameter("Range is ignored unless this is the ETag."),
     "If-None-Match": Parameter("ETags of what the client has."),
+    "If-Match": Parameter('The ETag of the newest revision, such as `"7"`; another is a 412.'),
     "Cache-Control": Parameter("`only-if-cached` requests a 412 if the block is not held."),
 }
 _ERROR_HEADERS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -106,7 +107,13 @@ def operations_of(hot: Iterable[HotRoute], litestar: Litestar) -> list[Operation
         KeyError: If a route of Litestar has no `Description`.
     """
     found = [
-        Operation(each.method, each.path, each.handle.__name__, each.handle.__module__, each.description)
+        Operation(
+            each.method,
+            each.path,
+            each.description.operation_id or each.handle.__name__,
+            each.handle.__module__,
+            each.description,
+        )
         for each in hot
     ]
     return sorted([*found, *_litestar_operations(litestar)], key=lambda each: (each.path, each.method))
@@ -122,8 +129,9 @@ def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
         for method, (handler, _) in route.route_handler_map.items():
             if method == "OPTIONS":
                 continue
-            described = handler.opt[DESCRIPTION]
-            description: Description = described[method] if isinstance(described, Mapping) else described
+            description = description_of(handler.opt, method)
+            if description is None:
+                raise KeyError(f"{method} {path} has no description")
             name = handler.name or handler.handler_name
             if len(handler.http_methods) > 1:
                 name = f"{method.lower()}_{name.removeprefix('get_')}"
@@ -187,10 +195,11 @@ class _DocumentedOperation:
         self.about_tag = (sys.modules[operation.module].__doc__ or "").partition("\n")[0].replace("``", "`")
         self._examples: list[Example] = [each for each in all_examples() if each.operation == operation.name]
         self._path_parameters = re.findall(r"\{(\w+)\}", operation.path)
-        self.needs_token = "unauthorized" in operation.description.codes
+        self.needs_token = operation.description.is_administration or operation.description.writes
         # A path parameter never contains a slash, except `path`, which is the rest of the URL.
         may_miss = self._path_parameters and "path" not in self._path_parameters
-        codes = (*_CODES_EVERYWHERE, *self._description.codes, *(("route_not_found",) if may_miss else ()))
+        refusals = ("unauthorized", "read_only") if self._description.writes else ()
+        codes = (*_CODES_EVERYWHERE, *self._description.codes, *refusals, *(("route_not_found",) if may_miss else ()))
         self._codes = tuple(dict.fromkeys(codes))
 
     @property
@@ -211,7 +220,8 @@ class _DocumentedOperation:
         if parameters := self._parameters():
             documented["parameters"] = parameters
         if self.needs_token:
-            documented["security"] = [{_BEARER: []}]
+            documented["security"] = [] if self._description.is_administration else [{}]  # {}: also without a token
+            documented["security"].append({_BEARER: []})
         if self._description.request is not None:
             content = self._request_content(self._description.request)
             documented["requestBody"] = {"required": self._description.is_body_required, "content": content}
@@ -306,16 +316,25 @@ def _headers(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _structs_of(body: Body | None) -> tuple[type[msgspec.Struct], ...]:
-    return body if isinstance(body, tuple) else (body,) if isinstance(body, type) else ()
+    alternatives = body if isinstance(body, tuple) else (body,)
+    return tuple(each for each in alternatives if isinstance(each, type))
 
 
-def _content(body: Body, examples: Mapping[str, object]) -> dict[str, Any]:
-    """Return the content of a body: JSON of a struct, or bytes of a media type."""
-    shown = {"examples": examples} if examples else {}
-    if isinstance(body, str):
-        return {body: {"schema": body_schema(body), **shown}}
+def _content(body: Body, examples: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the content of a body: JSON of structs, or bytes of media types, whose examples are text."""
+    alternatives = body if isinstance(body, tuple) else (body,)
+    media_types = [each for each in alternatives if isinstance(each, str)]
     refs = [struct_reference(kind) for kind in _structs_of(body)]
-    return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}, **shown}}
+    if not refs or not media_types:
+        json_schema: dict[str, Any] = refs[0] if len(refs) == 1 else {"oneOf": refs}
+        schemas = {each: body_schema(each) for each in media_types} or {JSON: json_schema}
+        content: dict[str, Any] = {each: {"schema": schema} for each, schema in schemas.items()}
+        if examples:
+            content[next(iter(content))]["examples"] = examples
+        return content
+    text = {name: each for name, each in examples.items() if isinstance(each["value"], str)}
+    json = {name: each for name, each in examples.items() if name not in text}
+    return _content(_structs_of(body), json) | _content(tuple(media_types), text)
 
 
 def _lines(result: type[msgspec.Struct]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
 from coregw.gateway.edge.engine import EdgeEngine, WritingEdgeEngine
 from coregw.gateway.edge.names import UPSTREAM_TOKEN_VARIABLE, UpstreamNames
-from coregw.gateway.edge.writes import UpstreamWrites
+from coregw.gateway.edge.writes import UPSTREAM_WRITE_TOKEN_VARIABLE, UpstreamWrites
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
@@ -33,16 +33,22 @@ def edge_engine(settings: Settings, spool: Path | None, store: Store, **limits: 
         limits: As those of `coregw.engine.Engine`.
 
     Raises:
-        InvalidInput: The upstream is not an address, or its token cannot be sent in a header.
+        InvalidInput: The upstream is not an address, or a token cannot be sent in a header.
     """
-    token = os.environ.get(UPSTREAM_TOKEN_VARIABLE) or None
-    if token is not None:
-        AccessToken(UPSTREAM_TOKEN_VARIABLE, token)  # raises if it cannot be sent
+    token, write_token = _token(UPSTREAM_TOKEN_VARIABLE), _token(UPSTREAM_WRITE_TOKEN_VARIABLE)
     upstream = HttpUpstream(Address.parse(settings.upstream), _SETTINGS)
     takes_writes = settings.upstream_writes == "pass"
     lifetime = settings.upstream_name_seconds
     names = UpstreamNames(store, upstream, token, lifetime, takes_writes=takes_writes and token is not None)
     if not takes_writes:
         return EdgeEngine(store, upstream, names, **limits)
-    writes = UpstreamWrites(upstream, spool, settings.reserve_bytes)
+    writes = UpstreamWrites(upstream, spool, settings.reserve_bytes, write_token)
     return WritingEdgeEngine(store, upstream, names, writes, **limits)
+
+
+def _token(variable: str) -> str | None:
+    """Return the token in an environment variable, if any. Raises `InvalidInput` if it cannot be sent in a header."""
+    token = os.environ.get(variable) or None
+    if token is not None:
+        AccessToken(variable, token)
+    return token

@@ -23,7 +23,9 @@ from coregw.engine.spool import joined
 from coregw.errors import StorageFull
 from coregw.messages import CasCreated
 
-__all__ = ["PassedBuilds", "PassedCars", "PassedPayloads", "UpstreamWrites"]
+__all__ = ["UPSTREAM_WRITE_TOKEN_VARIABLE", "PassedBuilds", "PassedCars", "PassedPayloads", "UpstreamWrites"]
+
+UPSTREAM_WRITE_TOKEN_VARIABLE: Final = "GATEWAY_UPSTREAM_WRITE_TOKEN"  # noqa: S105 - the variable's name
 
 _MAX_ANSWER_BYTES: Final = 48 << 20
 _MEMORY_BYTES: Final = 1 << 20
@@ -36,12 +38,16 @@ class UpstreamWrites:
         upstream: The upstream.
         spool: The folder of spooled bodies; None is the system's folder for temporary files.
         reserve_bytes: Free space on that disk below which nothing more is spooled.
+        token: The bearer token that the upstream requires of writers; None if it requires none.
     """
 
-    def __init__(self, upstream: HttpUpstream, spool: Path | None, reserve_bytes: int) -> None:
+    def __init__(
+        self, upstream: HttpUpstream, spool: Path | None, reserve_bytes: int, token: str | None = None
+    ) -> None:
         self._upstream = upstream
         self._spool = spool
         self._reserve_bytes = reserve_bytes
+        self._token = token
 
     async def send(
         self,
@@ -73,7 +79,16 @@ class UpstreamWrites:
 
     def _call(self, path: str, content: bytes | Body | None, kind: str, params: Mapping[str, str] | None) -> Call:
         what = f"{self._upstream.url}{path}"
-        return Call("POST", path, _MAX_ANSWER_BYTES, what, content=content, content_type=kind, params=params or {})
+        return Call(
+            "POST",
+            path,
+            _MAX_ANSWER_BYTES,
+            what,
+            content=content,
+            content_type=kind,
+            params=params or {},
+            token=self._token,
+        )
 
     def _write(self, body: SpooledBody, data: bytes) -> None:
         if self._spool is not None:
@@ -103,6 +118,10 @@ class PassedPayloads(Payloads):
     async def batch(self, request: bytes, largest: int) -> bytes:
         """Store the payloads of a batch at the upstream, or return which ones are held there."""
         return await self._writes.send("/v1/cas/batch", request)
+
+    async def batch_held(self, request: bytes) -> bytes:
+        """Return which payloads of a batch are held at the upstream."""
+        return await self._writes.send("/v1/cas/has", request)
 
     async def held(self, request: bytes) -> bytes:
         """Return which payloads are held at the upstream, since a client will not send these."""

@@ -60,21 +60,22 @@ def hot_route(method: str, path: str, description: Description) -> Callable[[_Ha
 class _Resource:
     """The hot routes of one path, by method."""
 
-    __slots__ = ("_counts", "allowed", "handlers", "parameter", "path")
+    __slots__ = ("_counts", "allowed", "parameter", "path", "routes")
 
     def __init__(self, path: str, routes: Iterable[HotRoute]) -> None:
-        self.handlers: Mapping[str, _Handler] = {each.method: each.handle for each in routes}
-        self.allowed = sorted({*self.handlers, "OPTIONS"})
+        self.routes: Mapping[str, HotRoute] = {each.method: each for each in routes}
+        self.allowed = sorted({*self.routes, "OPTIONS"})
         self.path = path
         self._counts: Mapping[str, RouteCounts] = {each: counts_of(each, path) for each in self.allowed}
         found = _PARAMETER.search(path)
         self.parameter = None if found is None else found[1]
 
     async def answer(self, gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
-        handler = self.handlers.get(scope["method"])
-        if handler is not None:
+        route = self.routes.get(scope["method"])
+        if route is not None:
             try:
-                return await handler(gateway, scope, receive)
+                gateway.write_access.check(route.description, scope)
+                return await route.handle(gateway, scope, receive)
             except Exception as error:  # noqa: BLE001 - `problem_of` logs what it does not know
                 return problem_of(scope, error).reply()
         if scope["method"] == "OPTIONS":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_content_coding",
     "check_json_type",
+    "check_payload_type",
     "declared_length",
     "header",
     "is_media_type",
@@ -52,6 +53,19 @@ def check_json_type(scope: HTTPScope) -> None:
     given = header(scope, b"content-type")
     if given and given != _JSON and not is_media_type(given, _JSON, "charset", "utf-8"):
         raise InvalidInput(f"Content-Type is {given!r:.200}, expected application/json", code="unsupported_media_type")
+    check_content_coding(scope)
+
+
+def check_payload_type(scope: HTTPScope) -> None:
+    """Check that the body is a payload of any type, as it is: not compressed, and not the parts of a form.
+
+    Raises:
+        InvalidInput: If it is either (code ``unsupported_media_type``).
+    """
+    given = header(scope, b"content-type")
+    if given and given.lstrip().lower().startswith("multipart/"):
+        message = f"Content-Type is {given!r:.200}; a payload is sent as it is, not as a part of a form"
+        raise InvalidInput(message, code="unsupported_media_type")
     check_content_coding(scope)
 
 

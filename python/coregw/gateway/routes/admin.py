@@ -6,6 +6,7 @@ no other response, and no client's accepted root.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,11 +14,11 @@ from litestar import Request, Router, get, post, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 from msgspec import UNSET, Struct
 
-from coregw.errors import InvalidInput
+from coregw.errors import Conflict, InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import query_integer, query_parameters
+from coregw.gateway.http.requests import header, query_integer, query_parameters
 from coregw.messages import MAX_INTEGER, decode, encode
 from coregw.messages.publication import PublicationProof, SignedCheckpoint
 from coregw.messages.record import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
@@ -28,6 +29,27 @@ TOKEN_VARIABLE: Final = "GATEWAY_ADMIN_TOKEN"  # noqa: S105 - the variable's nam
 
 _RECORD: Final = "/scopes/{scope_name:str}/roots/{name:str}"
 _LIMIT: Final = {"limit": Parameter.integer(f"At most this many records; {MAX_RECORDS} if absent.", 1, MAX_RECORDS)}
+_LISTING: Final[Mapping[str, Any]] = {
+    "summary": "Lists the published roots of a scope by name; an unknown scope has none.",
+    "codes": ("unauthorized",),
+    "query": {"after": "Start after this name.", **_LIMIT},
+}
+_ETAG: Final = "The revision, in quotes; that of a frozen record ends with `.frozen`."
+_NEWEST: Final[Mapping[str, Any]] = {
+    "summary": "The newest revision of a published root.",
+    "codes": ("unauthorized", "record_not_found"),
+    "headers": {
+        "ETag": _ETAG,
+        "Age": "On an edge: how many seconds ago the upstream said so.",
+        "Cache-Status": "On an edge: `ttl` is how long that is fresh; a negative one says that it is stale.",
+    },
+}
+_HISTORY: Final[Mapping[str, Any]] = {
+    "summary": "Every revision of a published root, oldest first.",
+    "codes": ("unauthorized", "record_not_found"),
+    "query": {"after": Parameter.integer("Start after this revision.", 0, MAX_INTEGER), **_LIMIT},
+}
+_RECORD_TAG: Final = re.compile(r'"([1-9][0-9]{0,15})(?:\.frozen)?"')
 
 
 def admin_router() -> Router:
@@ -37,20 +59,17 @@ def admin_router() -> Router:
 
 @route(
     "/scopes/{scope_name:str}/roots",
-    http_method=["GET", "POST"],
+    http_method=["GET", "HEAD", "POST"],
     opt={
         DESCRIPTION: {
-            "GET": Description(
-                "Lists the published roots of a scope by name; an unknown scope has none.",
-                answer=PublishedRecords,
-                codes=("unauthorized",),
-                query={"after": "Start after this name.", **_LIMIT},
-                operation_id="list_records",
-            ),
+            "GET": Description(**_LISTING, answer=PublishedRecords, operation_id="list_records"),
+            "HEAD": Description(**_LISTING, operation_id="head_records"),
             "POST": Description(
                 "Publishes a root that this gateway holds, as the next revision of a name.",
                 request=PublishRequest,
                 answer=PublishedRecord,
+                request_headers=("If-Match",),
+                headers={"ETag": _ETAG},
                 codes=(
                     "invalid_cid",
                     "kind_mismatch",
@@ -58,18 +77,20 @@ def admin_router() -> Router:
                     "root_not_found",
                     "revision_mismatch",
                     "record_frozen",
+                    "precondition_failed",
                     "too_large",
                     "unsupported_media_type",
                     "storage_full",
                 ),
                 operation_id="publish",
+                writes=True,
             ),
         }
     },
 )
 async def records_of_scope(request: Request[Any, Any, Any], scope_name: FromPath[str]) -> Reply:
-    """``GET`` and ``POST /admin/v1/scopes/{scope}/roots``."""
-    return await (_list if request.method == "GET" else _publish)(request, scope_name)
+    """``GET``, ``HEAD`` and ``POST /admin/v1/scopes/{scope}/roots``."""
+    return await (_publish if request.method == "POST" else _list)(request, scope_name)
 
 
 async def _list(request: Request[Any, Any, Any], scope: str) -> Reply:
@@ -83,43 +104,68 @@ async def _publish(request: Request[Any, Any, Any], scope: str) -> Reply:
     async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
         wanted = decode(body, PublishRequest)
     expected = None if wanted.expected_revision is UNSET else wanted.expected_revision
-    return _reply(await gateway.engine.publications.publish(scope, wanted.name, wanted.root, expected))
+    required = _required_revision(request)
+    if expected is not None and required not in (None, expected):
+        raise InvalidInput(f"expected_revision is {expected}, but a precondition requires revision {required}")
+    publications = gateway.engine.publications
+    if required is None:
+        return _record_reply(await publications.publish(scope, wanted.name, wanted.root, expected))
+    try:
+        return _record_reply(await publications.publish(scope, wanted.name, wanted.root, required))
+    except Conflict as error:
+        if error.code == "revision_mismatch":
+            raise Conflict(error.message, code="precondition_failed", details=error.details) from None
+        raise
 
 
-@get(
+def _required_revision(request: Request[Any, Any, Any]) -> int | None:
+    """Return the revision that must be the newest by If-Match, 0 by ``If-None-Match: *``; None without a precondition.
+
+    Raises:
+        InvalidInput: If a precondition is not of these forms.
+    """
+    required: int | None = None
+    if (match := header(request.scope, b"if-match")) is not None:
+        found = _RECORD_TAG.fullmatch(match.strip())
+        if found is None:
+            raise InvalidInput(f"If-Match is {match!r:.100}, expected one ETag of a record")
+        required = int(found[1])
+    if (none_match := header(request.scope, b"if-none-match")) is not None:
+        if none_match.strip() != "*" or required is not None:
+            raise InvalidInput(f"If-None-Match is {none_match!r:.100}, expected *, and no If-Match with it")
+        required = 0
+    return required
+
+
+@route(
     _RECORD,
+    http_method=["GET", "HEAD"],
     opt={
-        DESCRIPTION: Description(
-            "The newest revision of a published root.",
-            answer=PublishedRecord,
-            codes=("unauthorized", "record_not_found"),
-            headers={
-                "Age": "On an edge: how many seconds ago the upstream said so.",
-                "Cache-Status": "On an edge: `ttl` is how long that is fresh; a negative one says that it is stale.",
-            },
-        )
+        DESCRIPTION: {
+            "GET": Description(**_NEWEST, answer=PublishedRecord, operation_id="get_record"),
+            "HEAD": Description(**_NEWEST, operation_id="head_record"),
+        }
     },
 )
 async def get_record(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
-    """``GET /admin/v1/scopes/{scope}/roots/{name}``."""
+    """``GET`` and ``HEAD /admin/v1/scopes/{scope}/roots/{name}``."""
     query_parameters(request.scope)
     found = await Gateway.of(request).engine.publications.find(scope_name, name)
-    return _reply(found.record, {} if found.age is None else _age_headers(found.age, found.lifetime))
+    return _record_reply(found.record, {} if found.age is None else _age_headers(found.age, found.lifetime))
 
 
-@get(
+@route(
     f"{_RECORD}/history",
+    http_method=["GET", "HEAD"],
     opt={
-        DESCRIPTION: Description(
-            "Every revision of a published root, oldest first.",
-            answer=RecordHistory,
-            codes=("unauthorized", "record_not_found"),
-            query={"after": Parameter.integer("Start after this revision.", 0, MAX_INTEGER), **_LIMIT},
-        )
+        DESCRIPTION: {
+            "GET": Description(**_HISTORY, answer=RecordHistory, operation_id="history"),
+            "HEAD": Description(**_HISTORY, operation_id="head_history"),
+        }
     },
 )
 async def history(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
-    """``GET /admin/v1/scopes/{scope}/roots/{name}/history``."""
+    """``GET`` and ``HEAD /admin/v1/scopes/{scope}/roots/{name}/history``."""
     given = query_parameters(request.scope, "after", "limit")
     after = query_integer("after", given.get("after", "0"), 0, MAX_INTEGER)
     records, more = await Gateway.of(request).engine.publications.history(scope_name, name, after, _limit(given))
@@ -133,6 +179,8 @@ async def history(request: Request[Any, Any, Any], scope_name: FromPath[str], na
             "Freezes a published root permanently; freezing it again changes nothing. The request has no body.",
             answer=PublishedRecord,
             codes=("unauthorized", "record_not_found", "too_large", "storage_full"),
+            headers={"ETag": _ETAG},
+            writes=True,
         )
     },
 )
@@ -146,7 +194,7 @@ async def freeze(request: Request[Any, Any, Any], scope_name: FromPath[str], nam
     async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
         if body:
             raise InvalidInput("a freeze request has no body; nothing was frozen")
-    return _reply(await gateway.engine.publications.freeze(scope_name, name))
+    return _record_reply(await gateway.engine.publications.freeze(scope_name, name))
 
 
 @get(
@@ -188,6 +236,7 @@ async def prove(request: Request[Any, Any, Any], scope_name: FromPath[str], name
                 "storage_full",
             ),
             operation_id="sign_record",
+            writes=True,
         )
     },
 )
@@ -204,6 +253,11 @@ def _age_headers(age: float, lifetime: float) -> dict[str, str]:
     left = int(lifetime - age) if age <= lifetime else -int(age - lifetime) - 1
     detail = "" if left >= 0 else '; detail="the upstream is away"'
     return {"Age": str(int(age)), "Cache-Status": f"coregw-edge; hit; ttl={left}{detail}"}
+
+
+def _record_reply(record: PublishedRecord, headers: Mapping[str, str] = {}) -> Reply:
+    """Return a response with one record, and its entity tag: freezing changes a record, but not its revision."""
+    return _reply(record, {"ETag": f'"{record.revision}{".frozen" if record.frozen else ""}"', **headers})
 
 
 def _reply(message: Struct, headers: Mapping[str, str] = {}) -> Reply:

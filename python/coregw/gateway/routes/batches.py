@@ -34,6 +34,7 @@ _CODES: Final = ("invalid_cid", "too_large", "unsupported_media_type")
         request=(PutBatchRequest, HasBatchRequest),
         answer=(PutBatchResult, HasBatchResult),
         codes=(*_CODES, "invalid_codec", "unknown_profile", "storage_full"),
+        writes=True,
     ),
 )
 async def cas_batch(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:

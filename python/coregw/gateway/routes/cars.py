@@ -80,11 +80,12 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
     "/v1/car",
     opt={
         DESCRIPTION: Description(
-            "Imports the roots of a CARv1, and its payloads: all of it, checked, or nothing.",
+            "Imports the trees and payloads of a CARv1 or CARv2: all of it, checked, or nothing.",
             status=201,
             request=CAR,
             answer=CarTaken,
             codes=("too_large", "unsupported_media_type", "storage_full"),
+            writes=True,
         )
     },
 )
@@ -122,9 +123,9 @@ def _with_payloads(given: dict[str, str]) -> bool:
 
 
 def _check_type(request: Request[Any, Any, Any]) -> None:
-    """Check that the body is a CARv1. Raises `InvalidInput` (code ``unsupported_media_type``) if it is not."""
+    """Check that the body is a CARv1 or CARv2. Raises `InvalidInput` (code ``unsupported_media_type``) if it is not."""
     given = header(request.scope, b"content-type") or ""
-    if not is_media_type(given, CAR, "version", "1"):
+    if not any(is_media_type(given, CAR, "version", version) for version in ("1", "2")):
         found = f"Content-Type is {given!r:.200}" if given else "no Content-Type"
         message = f"{found}, expected {_TYPE}"
         raise InvalidInput(message, code="unsupported_media_type")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import CAR, OCTETS, Description, Parameter
+from coregw.gateway.docs.description import CAR, JSON, OCTETS, Description, Parameter
 from coregw.gateway.http.content import Representation, described_get, described_head, gated
 from coregw.gateway.http.dispatch import hot_route
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import check_content_coding, declared_length, query_parameters
+from coregw.gateway.http.requests import check_payload_type, declared_length, header, is_media_type, query_parameters
 from coregw.gateway.limits.peers import peer_of
 from coregw.messages import CasCreated, encode
-from coregw.messages.batch import GetBatchRequest
+from coregw.messages.batch import GetBatchRequest, HasBatchRequest, HasBatchResult
 from coregw.store import CHUNK_BYTES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = ["hot"]
 
 _MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a streamed upload in memory
 _MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
-_HASHES: Final = ("sha2-256", "blake3", "identity")
+_HASHES: Final = ("sha2-256", "sha2-512", "sha3-256", "blake2b-256", "blake3", "identity")
 _ETAG: Final = "The requested CID in normalised form, in quotes."
 _GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch and others
 _KNOWN: Final = "If-None-Match names the payload, and it is held."
@@ -42,6 +42,7 @@ _KNOWN: Final = "If-None-Match names the payload, and it is held."
         headers={"Location": "Where the payload is."},
         answer=CasCreated,
         codes=("invalid_codec", "too_large", "unsupported_media_type", "storage_full"),
+        writes=True,
         query={
             "codec": "A multicodec by name or number; `raw` if absent.",
             "hash": Parameter(
@@ -54,7 +55,7 @@ _KNOWN: Final = "If-None-Match names the payload, and it is held."
 async def put_payload(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     """``POST /v1/cas``. Short bodies are hashed and stored in one step, others chunk by chunk as they arrive."""
     parameters = query_parameters(scope, "codec", "hash")
-    check_content_coding(scope)
+    check_payload_type(scope)
     codec, hash_name = parameters.get("codec", "raw"), parameters.get("hash", "sha2-256")
     limit, length = gateway.settings.payload_bytes, declared_length(scope)
     payloads = gateway.engine.payloads
@@ -91,17 +92,22 @@ async def get_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> 
     "POST",
     "/v1/cas/has",
     Description(
-        "Which of up to 16,384 payloads are held: their binary CIDs, answered by a bit for each.",
-        request=OCTETS,
-        answer=OCTETS,
-        codes=("invalid_cid", "too_large", "unsupported_media_type", "storage_full"),
+        "Which of up to 16,384 payloads are held: their binary CIDs, answered by a bit for each; or JSON, up to 4,096.",
+        request=HasBatchRequest,
+        streamed=OCTETS,
+        answer=(HasBatchResult, OCTETS),
+        codes=("invalid_cid", "too_large", "unknown_profile", "unsupported_media_type", "storage_full"),
     ),
 )
 async def has_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
-    """``POST /v1/cas/has``."""
+    """``POST /v1/cas/has``, which never stores anything. Any body that is not declared as JSON is binary."""
+    limit = gateway.settings.json_body_bytes
+    if is_media_type(header(scope, b"content-type") or "", JSON, "charset", "utf-8"):
+        async with gateway.json_body(scope, receive, limit) as body:
+            return json_reply(await gateway.engine.payloads.batch_held(body))
     query_parameters(scope)
-    check_content_coding(scope)
-    async with gateway.bodies.whole(scope, receive, gateway.settings.json_body_bytes) as body:
+    check_payload_type(scope)
+    async with gateway.bodies.whole(scope, receive, limit) as body:
         return Reply(await gateway.engine.payloads.held(body), media_type=OCTETS)
 
 

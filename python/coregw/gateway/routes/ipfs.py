@@ -1,46 +1,70 @@
-"""Blocks for IPFS clients: the raw part of the IPFS Trustless Gateway specification, ``/ipfs/{cid}``.
+"""Blocks for IPFS clients: raw blocks, and CARs of one block, of the IPFS Trustless Gateway specification.
 
-A block is a payload, or the tree node that a root CID names; clients hash it. A request for anything but a raw block is
-refused, never guessed at. CAR streams, paths below a CID, IPNS and deserialised responses are not served.
+A block is a payload, or the tree node that a root CID names; clients hash it. A CAR is served if all that is requested
+is one block. Payloads of codec `raw` are also served to clients that take any type, as files to download. Any other
+request is refused, never guessed at: paths below a CID, IPNS, and CARs of several blocks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, Literal, NamedTuple, cast
 from urllib.parse import quote
 
 from litestar import Request, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
-from coregw._core import Cid
+from coregw._core import Cid, block_head, car_header
+from coregw.engine import StoredPayload
+from coregw.engine.dags import RAW_CODEC, Scope
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
-from coregw.gateway.http.content import IMMUTABLE, Representation
+from coregw.gateway.docs.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
+from coregw.gateway.http.conditions import is_listed
+from coregw.gateway.http.content import IMMUTABLE, Representation, gated
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import header, query_parameters
 
 __all__ = ["handlers"]
 
+_Wanted = Literal["raw", "car", "any"]
 _RAW: Final = "application/vnd.ipld.raw"
-_CAR_PARAMETERS: Final = ("dag-scope", "entity-bytes", "car-version", "car-order", "car-dups")
-"""Query parameters that concern CAR streams only; clients send them with raw requests too."""
-
+_CAR_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "dag-scope": ("block", "entity", "all"),
+    "car-version": ("1",),
+    "car-order": ("dfs", "unk"),
+    "car-dups": ("y", "n"),
+}
+_ENTITY_BYTES: Final = re.compile(r"-?[0-9]{1,19}:(\*|-?[0-9]{1,19})")
+_FORMATS: Final[Mapping[str, _Wanted]] = {_RAW: "raw", CAR: "car"}
+_WILDCARDS: Final = ("*/*", "application/*", OCTETS)
+_NO_FORMAT: Final = f"no format requested; expected ?format=raw, ?format=car, Accept: {_RAW} or Accept: {CAR}"
 _NOT_IN_QUOTES: Final = re.compile(r'[^\x20-\x7e]|["\\]')
-_ZERO_WEIGHT: Final = re.compile(r"q\s*=\s*0(\.0*)?", re.IGNORECASE)
+_WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.[0-9]*)?)", re.ASCII)
 _CODES: Final = ("invalid_cid", "payload_not_found", "root_not_found")
 _QUERY: Final[Mapping[str, str | Parameter]] = {
     "format": Parameter(
-        "May be left out if Accept names `application/vnd.ipld.raw`.", {"type": "string", "enum": ["raw"]}
+        "May be left out if Accept names `application/vnd.ipld.raw` or `application/vnd.ipld.car`.",
+        {"type": "string", "enum": ["raw", "car"]},
     ),
-    "filename": "The name in Content-Disposition; `{cid}.bin` if absent.",
+    "filename": "The name in Content-Disposition; `{cid}.bin` or `{cid}.car` if absent.",
     "download": "Ignored: blocks are always attachments.",
-    **dict.fromkeys(_CAR_PARAMETERS, "Ignored: it concerns CAR streams."),
+    "dag-scope": Parameter(
+        "How much a CAR has: more than one block is refused. `all` if absent.",
+        {"type": "string", "enum": _CAR_CHOICES["dag-scope"]},
+    ),
+    "entity-bytes": Parameter(
+        "The bytes of a file that are needed, `from:to`: then the scope is `entity`.",
+        {"type": "string", "pattern": f"^{_ENTITY_BYTES.pattern}$"},
+    ),
+    "car-version": Parameter("The version of a CAR.", {"type": "string", "enum": ["1"]}),
+    "car-order": Parameter("The order of a CAR's blocks; with one, any.", {"type": "string", "enum": ["dfs", "unk"]}),
+    "car-dups": Parameter("Whether a CAR may repeat blocks; `n` if absent.", {"type": "string", "enum": ["y", "n"]}),
 }
 _HEADERS: Final = {
-    "ETag": "The normalised CID and `.raw`, in quotes.",
+    "ETag": "The normalised CID, and `.raw` or `.car` with the scope, in quotes.",
     "Cache-Control": IMMUTABLE,
     "Content-Disposition": "`attachment` with a file name.",
     "X-Ipfs-Path": "The requested path.",
@@ -64,7 +88,7 @@ _OTHERS: Final = {
             "GET": Description(
                 "The block that a CID names: a payload, or the top node of a held root or stored page; hash it before "
                 "use.",
-                answer=_RAW,
+                answer=(_RAW, CAR, OCTETS),
                 codes=(*_CODES, "range_not_satisfiable"),
                 query=_QUERY,
                 request_headers=("Range", "If-Range", *_CONDITIONS),
@@ -84,52 +108,143 @@ _OTHERS: Final = {
 )
 async def block(request: Request[Any, Any, Any], cid: FromPath[str]) -> Reply:
     """``GET`` and ``HEAD /ipfs/{cid}``."""
-    found = await _find(request, cid)
-    if found is None:
-        return Reply(status=412)
-    if request.method == "HEAD":
-        return found.head(request.scope)
-    return await found.get(Gateway.of(request), request.scope)
-
-
-async def _find(request: Request[Any, Any, Any], requested: str) -> Representation | None:
-    """Look up the block that a request names; None stands for a 412.
-
-    Raises:
-        InvalidInput: If the request is not for a raw block, or `requested` is not a CID.
-        NotFound: If the store does not hold the block.
-    """
-    query = query_parameters(request.scope, *_QUERY)
-    if (header(request.scope, b"service-worker") or "").strip().lower() == "script":
+    gateway, scope = Gateway.of(request), request.scope
+    query = query_parameters(scope, *_QUERY)
+    if (header(scope, b"service-worker") or "").strip().lower() == "script":
         raise InvalidInput("a block cannot be registered as a service worker")
-    _check_format(request, query.get("format"))
-    cid = Cid(requested)
+    wanted = _wanted(request, query)
+    name = Cid(cid)
     try:
-        content = await Gateway.of(request).engine.payloads.find_block(cid)
+        content = await gateway.engine.payloads.find_block(name)
     except NotFound:
         if _only_if_cached(request):
-            return None
+            return Reply(status=412)
         raise
-    return Representation(content, _RAW, f'"{cid.text}.raw"', _headers(requested, cid.text, query))
+    if wanted == "any" and name.codec != RAW_CODEC:
+        raise InvalidInput(f"{_NO_FORMAT}; only payloads of codec raw are served as files")
+    headers = _headers(cid, name.text, query, wanted)
+    if wanted == "car":
+        return await _Car(name, content, query, header(scope, b"accept") or "", headers).reply(gateway, request)
+    media_type, etag = (_RAW, f'"{name.text}.raw"') if wanted == "raw" else (OCTETS, f'"{name.text}"')
+    found = Representation(content, media_type, etag, headers)
+    return found.head(scope) if request.method == "HEAD" else await found.get(gateway, scope)
 
 
-def _check_format(request: Request[Any, Any, Any], wanted: str | None) -> None:
-    """Check that a request names the raw format, in the ``format`` parameter or else in Accept.
+class _Car(NamedTuple):
+    """A CAR of one block.
 
-    A wildcard in Accept does not count: a client that chose no format must not get one by accident.
+    Attributes:
+        cid: The CID of the block, which the header names as the root.
+        content: The block.
+        query: The query parameters.
+        accept: The Accept header.
+        headers: The headers of a success besides those for caching.
+    """
+
+    cid: Cid
+    content: StoredPayload | bytes
+    query: Mapping[str, str]
+    accept: str
+    headers: Mapping[str, str]
+
+    async def reply(self, gateway: Gateway, request: Request[Any, Any, Any]) -> Reply:
+        """Return the response.
+
+        Raises:
+            InvalidInput: If the request is malformed, or for more than this block.
+        """
+        scope = self._scope()
+        payloads = gateway.engine.payloads
+        async with gateway.chunk_reads:
+            is_whole = await payloads.is_one_block(self.cid, self.content, scope)
+        if not is_whole:
+            raise InvalidInput(
+                f"dag-scope {scope} of {self.cid.text} may be more than one block; request its blocks with format=raw"
+            )
+        asked = self.query.get("entity-bytes")
+        etag = f'"{self.cid.text}.car.{scope}{"" if asked is None else f".{asked}"}"'
+        headers = {"ETag": etag, "Cache-Control": IMMUTABLE, "Accept-Ranges": "none", **self.headers}
+        if is_listed(etag, header(request.scope, b"if-none-match") or ""):
+            return Reply(status=304, headers=headers)
+        head, content = car_header(self.cid), self.content
+        if self.cid.hash_name == "identity":
+            content = b""  # the CID contains the block, so the CAR does not
+        else:
+            head += block_head(self.cid, _size(content))
+        headers["Content-Length"] = str(len(head) + _size(content))
+        parts = _parts(gateway, head, content)
+        return Reply(parts, media_type=f"{CAR}; version=1; order=dfs; dups={self._dups()}", headers=headers)
+
+    def _scope(self) -> Scope:
+        for name, allowed in _CAR_CHOICES.items():
+            if (given := self.query.get(name)) is not None and given not in allowed:
+                raise InvalidInput(f"query parameter {name!r} is {given!r:.100}, expected {' or '.join(allowed)}")
+        asked = self.query.get("entity-bytes")
+        if asked is not None and _ENTITY_BYTES.fullmatch(asked) is None:
+            raise InvalidInput(f"query parameter 'entity-bytes' is {asked!r:.100}, expected FROM:TO or FROM:*")
+        return cast("Scope", self.query.get("dag-scope", "all" if asked is None else "entity"))
+
+    def _dups(self) -> str:
+        """Whether blocks may be repeated, as the client prefers: with one block both are true."""
+        wanted = self.query.get("car-dups") or _car_parameters(self.accept).get("dups")
+        return "y" if wanted == "y" else "n"
+
+
+def _size(content: StoredPayload | bytes) -> int:
+    return len(content) if isinstance(content, bytes) else content.size
+
+
+async def _parts(gateway: Gateway, head: bytes, content: StoredPayload | bytes) -> AsyncGenerator[bytes, None]:
+    """Yield a CAR: what precedes the block, and the block."""
+    if isinstance(content, bytes):
+        yield head + content
+        return
+    yield head
+    async with aclosing(gated(gateway.engine.payloads.read(content, 0, content.size), gateway.chunk_reads)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+def _wanted(request: Request[Any, Any, Any], query: Mapping[str, str]) -> _Wanted:
+    """Return what a request names, in the ``format`` parameter or else in Accept: a format, or any type.
 
     Raises:
-        InvalidInput: If it does not.
+        InvalidInput: If it names none.
     """
+    wanted = query.get("format")
     if wanted is not None:
-        if wanted != "raw":
-            raise InvalidInput(f"query parameter 'format' is {wanted!r:.100}, expected raw")
-        return
-    for each in (header(request.scope, b"accept") or "").split(","):
-        media_type, *parameters = (part.strip() for part in each.split(";"))
-        if media_type.lower() == _RAW and not any(_ZERO_WEIGHT.fullmatch(parameter) for parameter in parameters):
-            return
-    raise InvalidInput(f"no format requested; expected ?format=raw or Accept: {_RAW}")
+        if wanted not in ("raw", "car"):
+            raise InvalidInput(f"query parameter 'format' is {wanted!r:.100}, expected raw or car")
+        return cast("_Wanted", wanted)
+    accepted = [media_type for media_type, _ in _accepted(header(request.scope, b"accept") or "")]
+    for media_type in accepted:
+        if media_type in _FORMATS:
+            return _FORMATS[media_type]
+    if any(media_type in _WILDCARDS for media_type in accepted):
+        return "any"
+    raise InvalidInput(_NO_FORMAT)
+
+
+def _accepted(accept: str) -> list[tuple[str, list[str]]]:
+    """Return the media types in Accept with their parameters, the most wanted first; none with a weight of 0."""
+    found = []
+    for each in accept.split(","):
+        media_type, *parameters = (part.strip().lower() for part in each.split(";"))
+        weights = [_WEIGHT.fullmatch(parameter) for parameter in parameters]
+        weight = next((float(match[1]) for match in weights if match), 1.0)
+        if weight > 0:
+            found.append((weight, media_type, parameters))
+    found.sort(key=lambda each: -each[0])
+    return [(media_type, parameters) for _, media_type, parameters in found]
+
+
+def _car_parameters(accept: str) -> dict[str, str]:
+    """Return the parameters of the CAR that Accept names first."""
+    for media_type, parameters in _accepted(accept):
+        if media_type == CAR:
+            pairs = (parameter.partition("=") for parameter in parameters)
+            return {name.strip(): value.strip() for name, _, value in pairs}
+    return {}
 
 
 def _only_if_cached(request: Request[Any, Any, Any]) -> bool:
@@ -137,18 +252,19 @@ def _only_if_cached(request: Request[Any, Any, Any]) -> bool:
     return "only-if-cached" in (directive.strip().lower() for directive in directives)
 
 
-def _headers(requested: str, name: str, query: dict[str, str]) -> dict[str, str]:
+def _headers(requested: str, name: str, query: Mapping[str, str], wanted: _Wanted) -> dict[str, str]:
     """Return a block's headers besides those for caching. `requested` is a CID, so it is plain ASCII."""
+    ending = "car" if wanted == "car" else "bin"
     headers = {
-        "Content-Disposition": _attachment(query.get("filename") or f"{name}.bin"),
+        "Content-Disposition": _attachment(query.get("filename") or f"{name}.{ending}"),
         "X-Ipfs-Path": f"/ipfs/{requested}",
         "X-Ipfs-Roots": requested,
     }
     if "format" not in query:  # Accept decided, which caches must know
-        filename = query.get("filename")
-        parameter = f"&filename={quote(filename, safe='')}" if filename else ""
-        location = f"/ipfs/{quote(requested, safe='')}?format=raw{parameter}"
-        headers |= {"Vary": "Accept", "Content-Location": location}
+        headers["Vary"] = "Accept"
+        if wanted != "any":
+            parameters = "".join(f"&{each}={quote(value, safe='')}" for each, value in query.items() if value)
+            headers["Content-Location"] = f"/ipfs/{quote(requested, safe='')}?format={wanted}{parameters}"
     return headers
 
 

@@ -1,21 +1,36 @@
 """Queries: resolve, read, map-proof, scan, and the two diagnostic verifications.
 
-The extension parses requests and writes results, so their bytes pass through unchanged.
+The extension parses requests and writes results, so their bytes pass through unchanged. By GET, a query is a URL, with
+paths in text form. An answer that is valid for a root is valid for ever, so caches may keep it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from litestar import Request, post
+from msgspec import Struct
 
+from coregw._core import Cid
+from coregw.engine import Engine, Verdict
+from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import DESCRIPTION, Description
-from coregw.gateway.http.dispatch import hot_route
+from coregw.gateway.docs.description import DESCRIPTION, JSON, Description, Parameter
+from coregw.gateway.http.conditions import is_listed
+from coregw.gateway.http.content import IMMUTABLE
+from coregw.gateway.http.dispatch import HotRoute, hot_route
 from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.requests import header, query_parameters
 from coregw.messages import (
+    MAX_INTEGER,
+    ListIndexQuery,
+    ListRangeQuery,
+    MapKeyQuery,
     MapProofRequest,
     MapProofResult,
     ReadNotFound,
@@ -30,6 +45,7 @@ from coregw.messages import (
     VerifyResolveRequest,
     encode,
 )
+from coregw.messages.prooflist import MAX_SCAN_LIMIT
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive
@@ -45,6 +61,10 @@ _QUERY_CODES: Final = (
     "kind_mismatch",
     "root_not_found",
 )
+_CODES_OF_GET: Final = tuple(code for code in _QUERY_CODES if code not in (*_BODY_CODES, "unknown_profile"))
+_INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
+_Ask = Callable[[Engine, str, Mapping[str, str]], "_Query"]
+_ReadQuery = MapKeyQuery | ListIndexQuery | ListRangeQuery
 _ROLE: Final = {"X-Core-Verification-Role": "Always `diagnostic`: no substitute for verifying locally."}
 
 
@@ -131,7 +151,7 @@ async def scan(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
 )
 async def verify_resolve(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/verify/resolve``."""
-    return await _verdict(request, "core.resolve/v0alpha1", Gateway.of(request).engine.verify_resolve)
+    return await _verdict(request, Gateway.of(request).engine.verify_resolve)
 
 
 @post(
@@ -149,21 +169,153 @@ async def verify_resolve(request: Request[Any, Any, Any]) -> Reply:
 )
 async def verify_read(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/verify/read``."""
-    return await _verdict(request, "core.read/v0alpha1", Gateway.of(request).engine.verify_read)
+    return await _verdict(request, Gateway.of(request).engine.verify_read)
 
 
-async def _verdict(
-    request: Request[Any, Any, Any],
-    profile: Literal["core.resolve/v0alpha1", "core.read/v0alpha1"],
-    verify: Callable[[bytes], Awaitable[str | None]],
-) -> Reply:
+async def _verdict(request: Request[Any, Any, Any], verify: Callable[[bytes], Awaitable[Verdict]]) -> Reply:
     """Verify the result in an envelope. A malformed envelope or request is a 400, an invalid result a verdict."""
     gateway = Gateway.of(request)
     async with gateway.json_body(request.scope, request.receive, gateway.settings.verify_body_bytes) as body:
-        error = await verify(body)
-    verdict = Verification(profile=profile, valid=error is None, error=msgspec.UNSET if error is None else error)
-    return json_reply(encode(verdict))
+        profile, reason = await verify(body)
+    error = msgspec.UNSET if reason is None else reason
+    return json_reply(encode(Verification(profile=profile, valid=reason is None, error=error)))
 
 
-hot: Final = (resolve, read, map_proof, scan)
+# --- queries by GET ---------------------------------------------------------------------------------------------------
+
+
+class _Query(NamedTuple):
+    """A query that a URL asks: the request as of a POST, and what answers it."""
+
+    request: Struct
+    run: Callable[[bytes], Awaitable[bytes]]
+
+
+def _get_forms(
+    name: str, about: str, answer: type[Struct], query: Mapping[str, str | Parameter], ask: _Ask
+) -> tuple[HotRoute, HotRoute]:
+    """Return the routes ``GET`` and ``HEAD /v1/{name}/{root}``.
+
+    Args:
+        name: The name of the query.
+        about: What it does.
+        answer: Its result.
+        query: The query parameters.
+        ask: Makes the query from the engine, the root and the query parameters.
+    """
+
+    async def answer_by_get(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
+        given = query_parameters(scope, *query)
+        asked = ask(gateway.engine, Cid(scope["path_params"]["root"]).text, given)
+        body = await asked.run(encode(asked.request))
+        etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
+        headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
+        if is_listed(etag, header(scope, b"if-none-match") or ""):
+            return Reply(status=304, headers=headers)
+        headers["Content-Length"] = str(len(body))
+        return Reply(b"" if scope["method"] == "HEAD" else body, 200, JSON, headers)
+
+    codes = (*_CODES_OF_GET, "path_not_found") if name in ("resolve", "read") else _CODES_OF_GET
+    described = Description(
+        about,
+        codes=(*codes, "method_not_allowed") if name == "resolve" else codes,  # for /v1/resolve/batch
+        query=query,
+        request_headers=("If-None-Match",),
+        headers={"ETag": "A hash of the answer, in quotes.", "Cache-Control": IMMUTABLE},
+        others={304: "If-None-Match names the answer."},
+        operation_id=f"head_{name.replace('-', '_')}",
+    )
+    by_get = replace(described, answer=answer, operation_id=f"get_{name.replace('-', '_')}")
+    path = f"/v1/{name}/{{root}}"
+    return HotRoute("GET", path, answer_by_get, by_get), HotRoute("HEAD", path, answer_by_get, described)
+
+
+def _segments(text: str) -> list[str]:
+    """Return the segments of a path in text form, whose validity the extension checks; none for the empty text."""
+    return text.split("/") if text else []
+
+
+def _integer(name: str, text: str) -> int:
+    """Return a query parameter that is an integer, whose bounds the extension checks."""
+    if _INTEGER.fullmatch(text) is None:
+        raise InvalidInput(f"query parameter {name!r} is {text!r:.100}, expected an integer from 0 to 2^53 - 1")
+    return int(text)
+
+
+def _ask_resolve(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
+    return _Query(ResolveRequest(root=root, segments=_segments(given.get("path", ""))), engine.resolve)
+
+
+def _ask_read(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
+    match sorted(given):
+        case ["path"]:
+            query: _ReadQuery = MapKeyQuery(segments=_segments(given["path"]))
+        case ["index"]:
+            query = ListIndexQuery(index=_integer("index", given["index"]))
+        case ["start"] | ["end", "start"]:
+            end = _integer("end", given["end"]) if "end" in given else msgspec.UNSET
+            query = ListRangeQuery(start=_integer("start", given["start"]), end=end)
+        case _:
+            raise InvalidInput("query parameters: expected path, or index, or start with or without end")
+    return _Query(ReadRequest(root=root, query=query), engine.read)
+
+
+def _ask_map_proof(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
+    return _Query(MapProofRequest(root=root, key=_segments(given.get("path", ""))), engine.map_proof)
+
+
+def _ask_scan(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
+    request = ScanRequest(
+        root=root,
+        prefix=_segments(given.get("prefix", "")),
+        after=_segments(given["after"]) if "after" in given else msgspec.UNSET,
+        limit=_integer("limit", given["limit"]) if "limit" in given else msgspec.UNSET,
+    )
+    return _Query(request, engine.scan)
+
+
+_PATH: Final = {"path": "The path in text form: segments joined by `/`."}
+_OFFSET: Final = Parameter.integer("An offset in the list's measure.", 0, MAX_INTEGER)
+
+_by_get: Final = (
+    *_get_forms(
+        "resolve",
+        "Resolves a path to its target, with proofs, for caches.",
+        ResolveResult,
+        {"path": f"{_PATH['path']} The root itself if absent or empty."},
+        _ask_resolve,
+    ),
+    *_get_forms(
+        "read",
+        "Reads a key by `path`, an element by `index`, or a range by `start` and `end`, with its proof, for caches.",
+        ReadResult,
+        {
+            **_PATH,
+            "index": Parameter.integer("The index of an element, from 0.", 0, MAX_INTEGER),
+            "start": _OFFSET,
+            "end": _OFFSET,
+        },
+        _ask_read,
+    ),
+    *_get_forms(
+        "map-proof",
+        "Proves that a key is present in a map, or absent, for caches.",
+        MapProofResult,
+        _PATH,
+        _ask_map_proof,
+    ),
+    *_get_forms(
+        "scan",
+        "Lists all arcs below a prefix, page by page, with a proof that the listing is complete, for caches.",
+        ScanResult,
+        {
+            "prefix": "Only this path and paths below it, in text form; the whole map if absent or empty.",
+            "after": "Start after this path, in text form.",
+            "limit": Parameter.integer(f"At most this many arcs; {MAX_SCAN_LIMIT} if absent.", 1, MAX_SCAN_LIMIT),
+        },
+        _ask_scan,
+    ),
+)
+
+hot: Final = (resolve, read, map_proof, scan, *_by_get)
 handlers: Final = (verify_resolve, verify_read)

@@ -46,6 +46,7 @@ _CODES: Final = ("invalid_cid", "invalid_path", "too_large", "unsupported_media_
             query=_QUERY,
             answer=RootCreated,
             codes=_CODES,
+            writes=True,
         )
     },
 )
@@ -94,6 +95,7 @@ async def _build(gateway: Gateway, request: Request[Any, Any, Any]) -> bytes:
                 "expected_root_mismatch",
                 "invalid_change",
             ),
+            writes=True,
         )
     },
 )

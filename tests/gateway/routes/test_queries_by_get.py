@@ -1,0 +1,156 @@
+"""Queries by GET: the answers of POST, immutable for caches; and requests in the shapes of MALT clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from coregw import verify_read, verify_resolve
+from coregw.gateway.http.content import IMMUTABLE
+
+Refusal = Callable[[httpx2.Response, int, str], str]
+EMPTY = "bafkqaaa"
+
+
+@pytest.fixture(scope="module")
+def root(client: httpx2.Client) -> str:
+    arcs = {f"docs/{i}": EMPTY for i in range(5)} | {"docs/é a": EMPTY}
+    return str(client.post("/v1/roots", json={"arcs": arcs}).json()["root"])
+
+
+@pytest.fixture(scope="module")
+def chunks(client: httpx2.Client, root: str) -> str:
+    changes = [{"index": i, "after": {"target": EMPTY, "size": 10}} for i in range(4)]
+    deltas = [{"kind": "list", "changes": changes}]
+    return str(client.post(f"/v1/roots/{root}/mutations", json={"deltas": deltas}).json()["new_root"])
+
+
+def post(client: httpx2.Client, name: str, root: str, profile: str = "core", **request: object) -> httpx2.Response:
+    return client.post(f"/v1/{name}", json={"profile": f"{profile}.{name}/v0alpha1", "root": root, **request})
+
+
+def test_queries_by_get_have_the_answers_of_post_and_are_immutable(
+    client: httpx2.Client, root: str, chunks: str
+) -> None:
+    key, range_ = {"kind": "map_key", "segments": ["docs", "1"]}, {"kind": "list_range", "start": 5}
+    for name, of, params, request in (
+        ("resolve", root, {"path": "docs/é a"}, {"segments": ["docs", "é a"]}),
+        ("resolve", root, {}, {"segments": []}),
+        ("resolve", EMPTY, {"path": ""}, {"segments": []}),
+        ("read", root, {"path": "docs/1"}, {"query": key}),
+        ("read", chunks, {"index": "3"}, {"query": {"kind": "list_index", "index": 3}}),
+        ("read", chunks, {"start": "5"}, {"query": range_}),
+        ("read", chunks, {"start": "5", "end": "25"}, {"query": range_ | {"end": 25}}),
+        ("map-proof", root, {"path": "docs/none"}, {"key": ["docs", "none"]}),
+        ("scan", root, {}, {"prefix": []}),
+        (
+            "scan",
+            root,
+            {"prefix": "docs", "after": "docs/1", "limit": "2"},
+            {"prefix": ["docs"], "after": ["docs", "1"], "limit": 2},
+        ),
+    ):
+        url = f"/v1/{name}/{of}"
+        answer = client.get(url, params=params)
+        assert (answer.status_code, answer.content) == (200, post(client, name, of, **request).content), url
+        assert (answer.headers["cache-control"], answer.headers["content-type"]) == (IMMUTABLE, "application/json")
+        head = client.head(url, params=params)
+        same = ("etag", "cache-control", "content-type", "content-length")
+        assert [head.headers[each] for each in same] == [answer.headers[each] for each in same]
+        for ask in (client.get, client.head):
+            known = ask(url, params=params, headers={"if-none-match": f'"other", {answer.headers["etag"]}'})
+            assert (known.status_code, known.content, known.headers["cache-control"]) == (304, b"", IMMUTABLE)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("resolve/hello?path=a", "invalid_cid"),
+        ("resolve/{root}?path=a//b", "invalid_path"),
+        ("resolve/{root}?prefix=a", "invalid_request"),
+        ("resolve/bafkqaaa?path=a", "kind_mismatch"),
+        ("read/{root}", "invalid_request"),
+        ("read/{root}?path=a&index=1", "invalid_request"),
+        ("read/{root}?path=", "invalid_path"),
+        ("read/{root}?index=01", "invalid_request"),
+        ("read/{root}?index=9999999999999999", "invalid_request"),
+        ("read/{root}?index=1", "kind_mismatch"),
+        ("read/{root}?end=1", "invalid_request"),
+        ("map-proof/{root}", "invalid_path"),
+        ("scan/{root}?limit=1001", "invalid_request"),
+        ("scan/{root}?limit=-1", "invalid_request"),
+        ("scan/{root}?prefix=docs&after=other", "invalid_path"),
+    ],
+)
+def test_malformed_queries_by_get_are_refused(
+    client: httpx2.Client, root: str, expect_refusal: Refusal, path: str, code: str
+) -> None:
+    answer = client.get(f"/v1/{path.format(root=root)}")
+    expect_refusal(answer, 400, code)
+    assert "cache-control" not in answer.headers
+
+
+def test_what_is_absent_may_be_there_later_and_is_not_cached(
+    client: httpx2.Client, root: str, expect_refusal: Refusal
+) -> None:
+    absent = root[:-8] + "aaaaaaaa"
+    for path, code in ((f"resolve/{root}?path=x", "path_not_found"), (f"scan/{absent}", "root_not_found")):
+        answer = client.get(f"/v1/{path}")
+        expect_refusal(answer, 404, code)
+        assert "cache-control" not in answer.headers
+    expect_refusal(client.get("/v1/resolve/batch"), 405, "method_not_allowed")
+
+
+def without_members_of_ranges(result: dict[str, Any]) -> dict[str, Any]:
+    """A result as malt-client encodes it again: steps without sizes and offset, and without empty arrays."""
+    step = result["prooflist"]["steps"][0]
+    kept = {name: each for name, each in step.items() if name not in ("sizes", "offset") and each != []}
+    prooflist = result["prooflist"] | {"steps": [kept]}
+    return {name: each for name, each in result.items() if each != []} | {"prooflist": prooflist}
+
+
+def test_requests_of_malt_clients_are_answered_in_kind(
+    client: httpx2.Client, root: str, chunks: str, expect_refusal: Refusal
+) -> None:
+    segments = ["docs", "1"]
+    resolved = post(client, "resolve", root, "malt", segments=segments).json()
+    assert (resolved["profile"], resolved["target"]) == ("malt.resolve/v0alpha1", EMPTY)
+    request: dict[str, Any] = {"profile": "malt.resolve/v0alpha1", "root": root, "segments": segments}
+    assert verify_resolve(request, resolved) == EMPTY
+    verdict = client.post("/v1/verify/resolve", json={"request": request, "result": resolved}).json()
+    assert verdict == {"profile": "malt.resolve/v0alpha1", "valid": True}
+    core = request | {"profile": "core.resolve/v0alpha1"}
+    verdict = client.post("/v1/verify/resolve", json={"request": core, "result": resolved}).json()
+    assert (verdict["profile"], verdict["valid"]) == ("core.resolve/v0alpha1", False)
+    for name, query in (("map-proof", {"key": segments}), ("scan", {"prefix": ["docs"]})):
+        assert post(client, name, root, "malt", **query).json()["profile"] == f"malt.{name}/v0alpha1"
+    for start in (5, 40):  # some elements, and none
+        query = {"kind": "list_range", "start": start}
+        read = post(client, "read", chunks, "malt", query=query).json()
+        request = {"profile": "malt.read/v0alpha1", "root": chunks, "query": query}
+        encoded = without_members_of_ranges(read)
+        assert encoded != read
+        assert verify_read(request, encoded) == verify_read(request, read)
+        verdict = client.post("/v1/verify/read", json={"request": request, "result": encoded}).json()
+        assert verdict == {"profile": "malt.read/v0alpha1", "valid": True}
+        forged = json.loads(json.dumps(encoded))
+        forged["prooflist"]["steps"][0]["sizes"] = [1]
+        assert not client.post("/v1/verify/read", json={"request": request, "result": forged}).json()["valid"]
+    expect_refusal(post(client, "resolve", root, "other", segments=segments), 400, "unknown_profile")
+
+
+def test_json_asks_too_and_stores_nothing(client: httpx2.Client, expect_refusal: Refusal) -> None:
+    held = client.post("/v1/cas", content=b"held").json()["cid"]
+    absent = "bafkreifbsvjq6fxk7zqbmzspcvtttrrattst7drz3va3ug74de3qziszsu"
+    has = {"profile": "cas.has-batch/v0alpha1", "cids": [held, absent, EMPTY]}
+    answer = client.post("/v1/cas/has", json=has)
+    assert answer.json() == client.post("/v1/cas/batch", json=has).json()
+    assert [each["present"] for each in answer.json()["results"]] == [True, False, True]
+    put = {"profile": "cas.put-batch/v0alpha1", "blocks": [{"data": "bm90IHN0b3JlZA=="}]}
+    expect_refusal(client.post("/v1/cas/has", json=put), 400, "unknown_profile")
+    expect_refusal(client.post("/v1/cas/has", json=has | {"cids": ["x"]}), 400, "invalid_cid")
+    expect_refusal(client.post("/v1/cas/has", json=has | {"cids": [EMPTY] * 4097}), 413, "too_large")
