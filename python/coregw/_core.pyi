@@ -1464,6 +1464,8 @@ class Operation:
     """The one key that it looks for in the tree of the root for which it waits; None if it waits for no root, or looks
     for something else. Pages on the way to that key may be read early.
     """
+    tree_bytes: int
+    """The memory of the nodes that the operation has visited and made for its current query, in bytes."""
     @staticmethod
     def resolve(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.

@@ -93,6 +93,7 @@ class Engine:
         worker_threads: int = 4,
         held_roots: int = 65_536,
         heavy_requests: int = 2,
+        change_bytes: int = 1 << 30,
         long_queries: int = 4,
         max_nodes: int = 1_000_000,
         operation_seconds: float = 30.0,
@@ -109,6 +110,7 @@ class Engine:
             worker_threads: Threads for long work.
             held_roots: How many roots known to be held are remembered.
             heavy_requests: Root creations and mutations with large bodies in progress at once.
+            change_bytes: Memory for the trees of all mutations in progress.
             long_queries: Queries and batches in progress at once that need more than a millisecond.
             max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16
                 times as many, and one more for each byte of its request.
@@ -126,6 +128,7 @@ class Engine:
             budget=budget,
             worker_threads=worker_threads,
             heavy_requests=heavy_requests,
+            change_bytes=change_bytes,
             long_queries=long_queries,
             max_nodes=max_nodes,
             seconds=operation_seconds,
@@ -259,7 +262,7 @@ class Engine:
             InvalidInput: If the request is malformed; the message names the arc.
             Unavailable: If the store cannot write (`StorageFull`: it is full).
         """
-        async with self._driver.place_for(request):
+        async with self._driver.changes.place_for(request):
             weight = mutation_weight(request)
             operation = await self._driver.call(weight, Operation.create_root, self._cache, request)
             return await self._driver.drive_to_end(operation, weight)
@@ -271,10 +274,10 @@ class Engine:
             InvalidInput: If the request is malformed, or `base_root` is not a root.
             RootNotFound: If the base root, or an object that a delta names, is not held.
             Conflict: If a delta does not fit; the message names delta and coordinate. No root was stored.
-            TooLarge: If it visits too many nodes.
+            TooLarge: If it visits too many nodes, or needs too much memory.
             Unavailable: If it takes too long, or the store cannot write (`StorageFull`: it is full).
         """
-        async with self._driver.place_for(request):
+        async with self._driver.changes.place_for(request):
             operation = await self._driver.call(len(request), Operation.mutate, self._cache, base_root, request)
             operation.limit_nodes(MUTATION_NODES_FACTOR * self._max_nodes + len(request))
             return await self._driver.drive(operation, mutation_weight(request))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
@@ -25,16 +25,14 @@ from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.pages import PageReads
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.engine.scheduling.callers import require_caller
+from coregw.engine.scheduling.changes import Changes
 from coregw.engine.scheduling.placement import (
-    HEAVY_BODY_BYTES,
-    MAX_CHANGES,
     MAX_KEPT_QUERIES,
     MAX_LOADING_QUERIES,
     MAX_LOOP_BYTES,
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
-    mutation_weight,
 )
 from coregw.engine.scheduling.queries import Query, QueryPlaces
 from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
@@ -65,6 +63,7 @@ class Driver:
         budget: int,
         worker_threads: int,
         heavy_requests: int,
+        change_bytes: int,
         long_queries: int,
         max_nodes: int,
         seconds: float,
@@ -74,8 +73,8 @@ class Driver:
         self._cache = cache
         self._budget = budget
         self._turns = Turns(worker_threads)
-        self._heavy = asyncio.Semaphore(heavy_requests)
-        self._changes = asyncio.Semaphore(MAX_CHANGES)
+        self.changes = Changes(heavy_requests, change_bytes)
+        """Places and memory of root creations and mutations."""
         self._loading = QueryPlaces(MAX_LOADING_QUERIES, 0)
         self._long = QueryPlaces(long_queries, MAX_KEPT_QUERIES)
         self._max_nodes = max_nodes
@@ -96,16 +95,6 @@ class Driver:
     def jobs(self) -> int:
         """How many calls are running in worker threads or waiting for one."""
         return self._turns.jobs
-
-    def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
-        """Return a context that limits the number of changes in progress; small ones, which need no thread, are exempt.
-
-        Without it, turns would let all of them be half done at once. Entering it raises `ClientDisconnected` if the
-        caller leaves meanwhile.
-        """
-        if mutation_weight(request) <= MAX_LOOP_BYTES:
-            return nullcontext()
-        return _occupied(self._heavy if len(request) > HEAVY_BODY_BYTES else self._changes)
 
     async def answer(self, start: Callable[[], Operation], weight: int) -> bytes:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
@@ -163,13 +152,15 @@ class Driver:
                 coordinates at once, so heavy work starts in a worker thread.
 
         Raises:
-            Unavailable: If it takes longer than ``seconds``, writing aside.
+            TooLarge: If it needs too much memory.
+            Unavailable: If it takes longer than ``seconds``, writing aside, or all changes need too much memory.
         """
         on_loop, polled = self._first_poll(operation, weight)
         if isinstance(polled, bytes):
             return polled
         async with self._in_time() as deadline:
-            return _response(await self.advance(operation, polled, on_loop=on_loop, deadline=deadline))
+            with self.changes.holding(operation):
+                return _response(await self.advance(operation, polled, on_loop=on_loop, deadline=deadline))
 
     async def drive_to_end(self, operation: Operation, weight: int = MAX_LOOP_BYTES + 1) -> bytes:
         """Drive a change to its response, however long it takes; otherwise as `drive`."""
@@ -224,6 +215,7 @@ class Driver:
         early: dict[bytes, bytes] = {}
         while isinstance(polled, Need):
             require_caller()
+            self.changes.hold(operation)
             if (roots := polled.roots) is not None:
                 early = await self._open_trees(operation, roots, is_query)
             elif (roots := polled.renewal) is not None:
@@ -383,16 +375,6 @@ class Driver:
         finally:
             # The exception of the call refers to this frame: as a cycle, they would keep what the call used.
             del call
-
-
-@asynccontextmanager
-async def _occupied(places: asyncio.Semaphore) -> AsyncGenerator[None, None]:
-    """Wait for a place, and have it while the context is active."""
-    if places.locked():
-        require_caller()
-    async with places:
-        require_caller()
-        yield
 
 
 def _response(polled: bytes | Need | None) -> bytes:

@@ -124,7 +124,7 @@ class Payloads:
             TooLarge: Too many items or bytes.
             Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
         """
-        async with self._driver.place_for(request):
+        async with self._driver.changes.place_for(request):
             to_store, read = await self._driver.call(len(request), read_cas_batch, request, largest)
             payloads = [BatchPayload(*payload) for payload in read]
             del read

@@ -92,6 +92,7 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
         held_roots=settings.held_roots,
         heavy_requests=settings.heavy_requests,
         max_nodes=settings.max_nodes,
+        change_bytes=settings.change_bytes,
         operation_seconds=settings.operation_seconds,
         long_queries=settings.long_queries,
         batch_answer_bytes=settings.batch_answer_bytes,

@@ -96,6 +96,7 @@ def worker_settings(settings: Settings) -> Settings:
         store_cache_bytes=max(1 << 20, settings.store_cache_bytes // (count + 1)),
         cache_bytes=max(1 << 20, settings.cache_bytes // count),
         buffered_bytes=settings.buffered_bytes // count,
+        change_bytes=max(1 << 20, settings.change_bytes // count),
         unsent_bytes=max(1 << 20, settings.unsent_bytes // count),
         connections=-(-settings.connections // count),
         heavy_requests=-(-settings.heavy_requests // count),

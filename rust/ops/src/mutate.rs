@@ -102,6 +102,7 @@ impl Mutation {
         let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
         self.add_pages(&mut query).await?;
         drop(query);
+        self.trees.slot.set_tree_bytes(0);
         self.check_fixed_list(delta, &object, &result, changed.count).await?;
         delta.check_expected(&result)?;
         if object == self.current {
@@ -133,7 +134,9 @@ impl Mutation {
     /// Cuts the changed tree into pages, and keeps those that are new, or stores them if there are many.
     async fn add_pages(&mut self, query: &mut Query) -> Result<()> {
         loop {
-            match query.new_pages() {
+            let drafted = query.new_pages();
+            self.trees.slot.set_tree_bytes(query.tree_bytes());
+            match drafted {
                 Ok(pages) if pages.is_empty() => return Ok(()),
                 Ok(pages) => {
                     self.made.add(query.root(), pages);

@@ -18,7 +18,7 @@
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -106,6 +106,8 @@ impl Default for Allowance {
 pub(crate) struct Slot {
     /// Nodes that may still be visited during the current poll.
     budget: AtomicU64,
+    /// The memory of the tree of the query that runs.
+    tree_bytes: AtomicUsize,
     allowance: Arc<Allowance>,
     state: Mutex<SlotState>,
 }
@@ -192,6 +194,11 @@ impl Slot {
         self.budget.load(Ordering::Relaxed)
     }
 
+    /// Notes the memory of the tree of the query that runs.
+    pub(crate) fn set_tree_bytes(&self, bytes: usize) {
+        self.tree_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     fn set_budget(&self, nodes: u64) {
         self.budget.store(nodes, Ordering::Relaxed);
     }
@@ -273,6 +280,13 @@ impl Operation {
     /// Its caller may read pages on the way to that key early.
     pub fn key(&self) -> Option<Key> {
         self.slot.lock().key.clone()
+    }
+
+    /// The memory, in bytes, of the nodes that the operation has visited and made for its current query. O(1).
+    ///
+    /// Operations that it joins are not included.
+    pub fn tree_bytes(&self) -> usize {
+        self.slot.tree_bytes.load(Ordering::Relaxed)
     }
 
     /// Runs until the operation ends or waits, visiting about `budget` nodes at most.

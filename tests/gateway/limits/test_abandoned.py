@@ -14,7 +14,7 @@ import pytest
 
 import coregw
 import serving
-from coregw.engine.driver import Driver
+from coregw.engine.scheduling.changes import Changes
 from coregw.engine.scheduling.placement import HEAVY_BODY_BYTES, MAX_CHANGES
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
@@ -64,13 +64,13 @@ def creation(number: int, size: int) -> tuple[bytes, str]:
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Counts the changes that ask for a place."""
-    count, place_for = threading.Semaphore(0), Driver.place_for
+    count, place_for = threading.Semaphore(0), Changes.place_for
 
-    def counted(driver: Driver, request: bytes) -> object:
+    def counted(changes: Changes, request: bytes) -> object:
         count.release()
-        return place_for(driver, request)
+        return place_for(changes, request)
 
-    monkeypatch.setattr(Driver, "place_for", counted)
+    monkeypatch.setattr(Changes, "place_for", counted)
     return count
 
 

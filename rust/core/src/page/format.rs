@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::id::cid::{Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Fault;
-use crate::tree::arena::{Arena, Node, NodeId, State};
+use crate::tree::arena::{Arena, NodeId, State};
 use crate::tree::node;
 use crate::tree::pruned::{self, Form};
 use crate::tree::reader::PrunedReader;
@@ -115,7 +115,7 @@ impl Page {
 
     /// The memory that the page takes, in bytes.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.arena.nodes.capacity() * size_of::<Node>() + self.arena.bytes.capacity()
+        size_of::<Self>() + self.arena.memory()
     }
 }
 

@@ -259,6 +259,14 @@ impl Query {
         }
     }
 
+    /// The bytes of memory that the nodes of its tree take, those that it has made included. 0 for look-ups. O(1).
+    pub fn tree_bytes(&self) -> usize {
+        match &self.nodes {
+            Held::Pages(..) | Held::Union(_) => 0,
+            Held::Tree(held) => held.tree.arena.memory(),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn hold_at_most(&mut self, bytes: usize) {
         if let Held::Tree(held) = &mut self.nodes {

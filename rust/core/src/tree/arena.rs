@@ -112,6 +112,11 @@ impl Arena {
         Self { nodes, bytes, shown: 0 }
     }
 
+    /// The memory of the nodes and their bytes.
+    pub fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.bytes.capacity()
+    }
+
     /// Reserves capacity for more nodes and bytes.
     #[inline]
     pub fn reserve(&mut self, nodes: usize, bytes: usize) {

@@ -290,6 +290,12 @@ impl Operation {
         self.busy.as_secs_f64()
     }
 
+    /// The memory of the nodes that the operation has visited and made for its current query, in bytes.
+    #[getter]
+    fn tree_bytes(&mut self) -> usize {
+        self.operation().tree_bytes()
+    }
+
     /// Supply the pages of the need, in its order; None is a page that the store does not have.
     ///
     /// Raises:

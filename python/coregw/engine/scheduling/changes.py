@@ -1,0 +1,80 @@
+"""Root creations and mutations in progress: their places, and the memory of the trees that they change.
+
+The nodes that a change has visited and made stay in memory until it ends. A body of a few kilobytes may make it visit
+millions, so what all changes hold together is bounded. If it is exceeded, the change that began first goes on, and each
+of the others fails when it needs more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from typing import Final
+
+from coregw._core import Operation
+from coregw.engine.scheduling.callers import require_caller
+from coregw.engine.scheduling.placement import HEAVY_BODY_BYTES, MAX_CHANGES, MAX_LOOP_BYTES, mutation_weight
+from coregw.errors import TooLarge, Unavailable
+
+__all__ = ["Changes"]
+
+
+class Changes:
+    """The changes of one engine. For tasks of one event loop."""
+
+    def __init__(self, heavy_requests: int, max_bytes: int) -> None:
+        """Args: the number of places for changes with large bodies, and the limit on the memory of all trees."""
+        self._heavy: Final = asyncio.Semaphore(heavy_requests)
+        self._others: Final = asyncio.Semaphore(MAX_CHANGES)
+        self._max_bytes = max_bytes
+        self._held: dict[Operation, int] = {}  # by age
+        self.total = 0
+        """The memory of the trees of all changes, as they last told."""
+
+    def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
+        """Return a context that limits the number of changes in progress; small ones, which need no thread, are exempt.
+
+        Without it, turns would let all of them be half done at once. Entering it raises `ClientDisconnected` if the
+        caller leaves meanwhile.
+        """
+        if mutation_weight(request) <= MAX_LOOP_BYTES:
+            return nullcontext()
+        return _occupied(self._heavy if len(request) > HEAVY_BODY_BYTES else self._others)
+
+    @contextmanager
+    def holding(self, operation: Operation) -> Iterator[None]:
+        """Count the memory of a change while the context is active, as `hold` tells."""
+        self._held[operation] = 0
+        try:
+            yield
+        finally:
+            self.total -= self._held.pop(operation)
+
+    def hold(self, operation: Operation) -> None:
+        """Note the memory that a change needs now; for others than changes nothing happens. O(1).
+
+        Raises:
+            TooLarge: If it alone exceeds the limit.
+            Unavailable: If all changes together exceed it, and another one is older.
+        """
+        held = self._held.get(operation)
+        if held is None:
+            return
+        size = operation.tree_bytes
+        self.total += size - held
+        self._held[operation] = size
+        if size > self._max_bytes:
+            raise TooLarge(f"the change needs more than {self._max_bytes:,} bytes of memory; send fewer at once")
+        if size > held and self.total > self._max_bytes and operation is not next(iter(self._held)):
+            raise Unavailable("the changes in progress need too much memory; retry later")
+
+
+@asynccontextmanager
+async def _occupied(places: asyncio.Semaphore) -> AsyncGenerator[None, None]:
+    """Wait for a place, and have it while the context is active."""
+    if places.locked():
+        require_caller()
+    async with places:
+        require_caller()
+        yield
