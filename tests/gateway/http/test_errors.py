@@ -31,7 +31,7 @@ def test_error_table_matches_the_protocol() -> None:
     403 forbidden_origin read_only
     404 root_not_found path_not_found page_not_found payload_not_found record_not_found route_not_found
     405 method_not_allowed
-    409 before_mismatch expected_root_mismatch revision_mismatch record_frozen invalid_change
+    409 before_mismatch expected_root_mismatch revision_mismatch checkpoint_mismatch record_frozen invalid_change
     413 too_large
     415 unsupported_media_type
     416 range_not_satisfiable
