@@ -29,6 +29,7 @@ _EXTRAS = {
 }
 _OTHER_VARIABLES = (
     *("COREGW_GATEWAY", "COREGW_RETRY_SECONDS", "COREGW_DEBUG", "COREGW_CONFIG", "COREGW_TRUST"),
+    *("COREGW_LOG_KEY", "COREGW_LOG_ORIGIN", "COREGW_LOG_POLICY"),
     *("COREGW_ADMIN_TOKEN", "COREGW_FROM_TOKEN", "COREGW_TO_TOKEN", "COREGW_SOURCE_TOKEN"),
 )
 """Variables that are neither settings of a gateway nor of connections."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from coregw.cli.common import json_option, show_result
 from coregw.cli.framework import click
+from coregw.cli.trust.common import signer_of
 
 __all__ = ["command"]
 
@@ -18,7 +20,8 @@ __all__ = ["command"]
     help="Name of the key: the origin of the log, such as example.org/docs/main, or the witness.",
 )
 @click.option("--witness", "is_witness", is_flag=True, help="Print the key of a witness, not of a log.")
-def command(file: Path, name: str, is_witness: bool) -> None:
+@json_option
+def command(file: Path, name: str, is_witness: bool, as_json: bool) -> None:
     """Print the public key (vkey) of the Ed25519 private key in FILE, which is made if it does not exist.
 
     FILE is unencrypted PEM (PKCS #8), and readable by its owner alone. One FILE may sign the logs of several names; a
@@ -26,14 +29,11 @@ def command(file: Path, name: str, is_witness: bool) -> None:
     """
     from coregw.tlog.note import new_private_key
 
-    signer = None
     if not file.exists():
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(new_private_key())
             opened.flush()
             os.fsync(opened.fileno())
-    from coregw.cli.trust.common import signer_of
-
     signer = signer_of(file, name, is_witness=is_witness)
-    click.echo(str(signer.key))
+    show_result(as_json, str(signer.key), key=str(signer.key))
