@@ -49,7 +49,8 @@ def test_a_root_is_copied(run: Run, gateway: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_name_is_followed_until_a_signal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sigint", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background of a script"])
+def test_a_name_is_followed_until_a_signal(tmp_path: Path, sigint: signal.Handlers) -> None:
     with ExitStack() as stack:
         a, b = (stack.enter_context(serving.thread(None, data=tmp_path / name, is_administered=True)) for name in "ab")
         environ = {"GATEWAY_ADMIN_TOKEN": "", "COREGW_FROM_TOKEN": serving.ADMIN_TOKEN}
@@ -71,8 +72,10 @@ def test_a_name_is_followed_until_a_signal(tmp_path: Path) -> None:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, sigint),  # noqa: PLW1509 - no threads use it
             )
         )
+        stack.callback(process.kill)  # or a failure would wait for it
         assert process.stdout is not None
         for root in roots[1:]:
             assert process.stdout.readline()

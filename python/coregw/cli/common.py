@@ -302,6 +302,8 @@ def interruptible() -> Iterator[None]:
     def terminate(number: int, _: object) -> None:
         nonlocal received
         received = signal.Signals(number)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell's script
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGTERM, terminate)
