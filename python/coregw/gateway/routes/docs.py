@@ -128,11 +128,10 @@ def _explorer_page() -> HTTPRouteHandler:
     """Return the route of ``/``: the explorer, or for clients that accept JSON and no HTML what serves it."""
     description = Description(
         "The explorer: a page that verifies proofs in the browser. As JSON, if only that is accepted: what this is.",
-        answer=_HTML,
+        answer=(_HTML, Service),
         headers=_DESCRIBED_HEADERS,
         request_headers=("If-None-Match",),
         others=_NOT_MODIFIED,
-        structs=(Service,),
     )
 
     @route(_EXPLORER_PATH, http_method=["GET", "HEAD"], name="explorer_index", opt={DESCRIPTION: description})
