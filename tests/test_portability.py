@@ -35,7 +35,7 @@ import importlib
 import coregw, coregw.client, coregw.cli, coregw.filesystem, coregw.trust.store, coregw.verify
 for name in coregw.__all__:
     getattr(coregw, name)
-for name in ("add", "cat", "diff", "ls", "resolve", "update", "offline.verify", "offline.hash", "transfer.export"):
+for name in ("add", "cat", "diff", "ls", "resolve", "edit.put", "offline.verify", "offline.hash", "transfer.export"):
     importlib.import_module(f"coregw.cli.{name}")
 """
 

@@ -133,6 +133,7 @@ CALLS: dict[str, Callable[[As], object]] = {
         _core.payload_matches(HELLO, b(b"hello")),
         _core.payload_matches(b(bytes(Cid(HELLO))), b"x"),
     ),
+    "page_guides": lambda b: _core.page_guides([(b(bytes(32)), b(b"no page"))]),
     "FolderUpload.answer": folder_answer,
     "PayloadBatch.car": batch_car,
     "verify_key": lambda b: _core.verify_key(b(bytes(Cid(M.root))), "a", b(PROOF)),

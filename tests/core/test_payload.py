@@ -114,7 +114,7 @@ def test_the_top_node_of_a_tree_matches_its_root() -> None:
         ({"codec": 0x303110}, "invalid_codec"),
         ({"codec": 1 << 63}, "invalid_codec"),
         ({"codec": -1}, "invalid_codec"),
-        ({"hash": "sha2-512"}, "invalid_request"),
+        ({"hash": "sha2-384"}, "invalid_request"),
         ({"hash": ""}, "invalid_request"),
     ],
 )

@@ -137,6 +137,18 @@ def test_result_without_one_of_its_members_or_items_is_refused(exchanges: dict[s
     assert left_out == MAY_BE_LEFT_OUT
 
 
+def test_result_has_the_spelling_of_its_request(exchanges: dict[str, Exchange]) -> None:
+    spelled = [each for each in exchanges.values() if "profile" in each.request and "profile" in each.result]
+    assert {each.request["profile"] for each in spelled} >= {CORE.format("resolve"), CORE.format("read")}
+    for exchange in spelled:
+        asked, answered = json.dumps(exchange.request), json.dumps(exchange.result)
+        malt = [text.replace('"core.', '"malt.', 1) for text in (asked, answered)]
+        assert exchange.verify(malt[0], malt[1]) == exchange.verify(asked, answered)
+        exchange.refuses(malt[1])
+        with pytest.raises(ProofError):
+            exchange.verify(malt[0], answered)
+
+
 def others(value: object) -> list[object]:
     match value:
         case bool():

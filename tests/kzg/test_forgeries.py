@@ -353,7 +353,7 @@ def test_requests_that_are_refused(setup: Known) -> None:
         ({"segments": ["a", ""]}, "empty"),
         ({"root": ipa}, "IPA"),
         ({"root": root.text[:-2]}, "CID|profile"),
-        ({"root": PRESENT}, "KZG"),
+        ({"root": PRESENT}, "KZG|not proven"),
         ({"root": root._replace(version=4).text}, "version"),
         ({"profile": "core.resolve/v0alpha1"}, "profile"),
         ({"more": 1}, "more"),

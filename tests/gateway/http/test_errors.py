@@ -32,6 +32,7 @@ def test_error_table_matches_the_protocol() -> None:
     404 root_not_found path_not_found page_not_found payload_not_found record_not_found route_not_found
     405 method_not_allowed
     409 before_mismatch expected_root_mismatch revision_mismatch checkpoint_mismatch record_frozen invalid_change
+    412 precondition_failed
     413 too_large
     415 unsupported_media_type
     416 range_not_satisfiable

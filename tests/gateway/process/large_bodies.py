@@ -185,6 +185,8 @@ def _others() -> Iterator[LargeBody]:
     yield LargeBody(publish, "unknown members", short_names("{", '"%s":0', "}"), 400, admin)
     yield LargeBody(publish, "a long name", f'{{"name":"{escaped}","root":""}}'.encode(), 400, admin)
     yield LargeBody("/admin/v1/scopes/s/roots/n/freeze", "bytes", bytes(SIZE), 400, admin)
+    note = f'{{"checkpoint":"{escaped}"}}'.encode()
+    yield LargeBody("/admin/v1/scopes/s/roots/n/checkpoint", "a long checkpoint", note, 400, admin)
     yield LargeBody("/plants", "a long name", f'{{"id":1,"name":"{escaped}"}}'.encode(), 413, admin)
     yield LargeBody("/v1/cas", "bytes", bytes(SIZE), 201)
     car_type = tuple(TYPE.items())

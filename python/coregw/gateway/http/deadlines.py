@@ -110,8 +110,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arm(self.settings.header_seconds, self._on_head_overdue)
 
     def _on_head_overdue(self) -> None:
-        """Close the connection, unless the gateway itself has stopped reading."""
-        if self.flow.read_paused:
+        """Close the connection, unless the client waits: reading has stopped, or a response is due."""
+        if self.flow.read_paused or self._unanswered() is not None:
             self._arm_head()
         else:
             self._close()
