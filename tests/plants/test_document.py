@@ -99,7 +99,7 @@ def test_every_status_of_the_route_is_documented(
     ]
     assert [answer.status_code for answer in answers] == [400, 401, 413, 415]
     documented = set(document["paths"]["/plants"]["post"]["responses"])
-    assert documented == {"200", "400", "401", "413", "415", "500", "503", "507"}
+    assert documented == {"200", "400", "401", "403", "413", "415", "500", "503", "507"}
 
 
 def test_the_document_refuses_a_query(client: httpx2.Client, path: str, expect_error: ExpectError) -> None:
