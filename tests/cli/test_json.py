@@ -56,6 +56,9 @@ def test_copies(as_json: Callable[..., Any], run: Run, folder: Path, tmp_path: P
     mirrored = as_json("mirror", root, "--from", gateway, "--to", gateway)
     assert mirrored["root"] == root
     assert run("export", root, "-", "--json").exit_code == 2
+    restored = as_json("get", root, tmp_path / "copy")
+    assert restored == {"files": 1, "bytes": 1, "kept": 0, "deleted": 0, "skipped": {}}
+    assert as_json("get", root, tmp_path / "copy")["kept"] == 1
 
 
 def test_a_saved_proof(as_json: Callable[..., Any], run: Run, folder: Path, tmp_path: Path) -> None:
@@ -76,4 +79,4 @@ def test_every_command_has_q_and_v(run: Run) -> None:
         names = {each.name for each in command.params}
         if name not in {"serve", "serve-plants", "witness"} and not hasattr(command, "commands"):
             assert {"quiet", "verbose"} <= names, name
-            assert {"as_json", "json_file"} & names or name in {"cat", "tree", "get"}, name
+            assert {"as_json", "json_file"} & names or name in {"cat", "tree"}, name

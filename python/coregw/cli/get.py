@@ -12,9 +12,11 @@ from coregw.cli.common import (
     few_collections,
     gateway_option,
     interruptible,
+    json_option,
     printable,
     progress,
     root_of,
+    show_result,
 )
 from coregw.cli.framework import click, note
 
@@ -38,8 +40,9 @@ __all__ = ["command"]
 @click.option("--owner", is_flag=True, help="Restore owners, and set-uid and set-gid bits.")
 @click.option("--xattrs", is_flag=True, help="Restore extended attributes.")
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
+@json_option
 @gateway_option
-def command(root: str, dest: Path, gateway: GatewayChoice, **options: bool) -> None:
+def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **options: bool) -> None:
     """Write the tree of ROOT to the folder DEST.
 
     The listing and every byte are verified. Paths that can't be files here are refused by name: "." and "..", NUL and
@@ -63,6 +66,10 @@ def command(root: str, dest: Path, gateway: GatewayChoice, **options: bool) -> N
     deleted = f", deleted {counted(done.deleted, 'item')}" if done.deleted else ""
     wrote = f"wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}"
     note(f"{wrote}{kept}{deleted}")
+    skipped = {str(each.file): each.why for each in done.skipped}
+    show_result(
+        as_json, None, files=done.files, bytes=done.bytes, kept=done.kept, deleted=done.deleted, skipped=skipped
+    )
 
 
 async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:

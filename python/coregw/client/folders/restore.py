@@ -128,14 +128,6 @@ async def restore_folder(
 _WHY_SKIPPED = "the link leads out of the folder"
 
 
-async def _tree(client: PayloadSource, root: _core.Cid) -> _Tree:
-    entries = await list_folder(client, root)
-    check_names(entries)
-    links, outside = restorable_links(entries)
-    folders = [entry for entry in entries if entry.kind in ("folder", "map")]
-    return _Tree(await list_parts(client, entries), links, folders, outside)
-
-
 class _Restore:
     """One restore."""
 
