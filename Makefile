@@ -57,29 +57,10 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml Cargo.toml Cargo.lock $(rust_sour
 		--config-settings=build-args="--locked" --editable .
 	@touch $@
 
-$(VENV)/.bench-locked: requirements-bench.lock $(VENV)/.built
-	@echo "installing the locked requirements of the benches"
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-bench.lock
-	@touch $@
-
-$(VENV)/.stores-locked: requirements-stores.lock $(VENV)/.built
-	@echo "installing the locked servers for tests of shared stores"
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-stores.lock
-	@touch $@
-
-$(VENV)/.openapi-locked: requirements-openapi.lock $(VENV)/.built
-	@echo "installing the locked generator of Python clients"
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-openapi.lock
-	@touch $@
-
-$(VENV)/.files-locked: requirements-files.lock $(VENV)/.built
-	@echo "installing the locked programs that read files by fsspec"
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-files.lock
-	@touch $@
-
-$(VENV)/.ipfs-locked: requirements-ipfs.lock $(VENV)/.built
-	@echo "installing the locked IPFS clients"
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-ipfs.lock
+# The requirements of a dependency group, for the targets that need it.
+$(VENV)/.%-locked: requirements-%.lock $(VENV)/.built
+	@echo "installing the locked requirements of $*"
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $<
 	@touch $@
 
 $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked

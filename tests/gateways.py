@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NoReturn
@@ -176,3 +176,23 @@ def read_head(connection: socket.socket) -> bytes:
     while b"\r\n\r\n" not in received:
         received += connection.recv(1 << 16) or aborted()
     return received.partition(b"\r\n\r\n")[2]
+
+
+@dataclass
+class Counted:
+    """What a gateway was asked for through `lying_gateway`, and the bytes of its answers."""
+
+    url: str = ""
+    replies: list[Reply] = field(default_factory=list)
+
+    def __call__(self, reply: Reply) -> Reply:
+        self.replies.append(reply)
+        return reply
+
+    @property
+    def paths(self) -> list[str]:
+        return [reply.path.partition("?")[0].removeprefix("/v1/") for reply in self.replies]
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(reply.body) for reply in self.replies)

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from coregw.client import AsyncClient, Client, ClientSettings, File
 from coregw.client.opened.cache import WeighedCache
 from coregw.client.static.export import export_static
 from coregw.errors import CoregwError, InvalidInput, PayloadNotFound, ProofError, UnprovenAbsence
-from gateways import Liar, Reply, lying_gateway
+from gateways import Counted, Liar, Reply, lying_gateway
 from static_trees import python_server
 
 DATA = random.Random(5).randbytes(3_000_000)
@@ -50,25 +50,6 @@ def roots(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Roots:
         parts = [DATA[start:end] for start, end in pairwise(cuts)]
         uneven = client.create_list(client.put_payloads(parts), sizes)
         return Roots(client.add(folder, use_cache=False).root, uneven, client.put_payload(b"plain payload"))
-
-
-@dataclass
-class Counted:
-    """What a gateway was asked for, and the bytes of its answers."""
-
-    replies: list[Reply] = field(default_factory=list)
-
-    def __call__(self, reply: Reply) -> Reply:
-        self.replies.append(reply)
-        return reply
-
-    @property
-    def paths(self) -> list[str]:
-        return [reply.path.partition("?")[0].removeprefix("/v1/") for reply in self.replies]
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(reply.body) for reply in self.replies)
 
 
 @pytest.fixture

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from coregw.client import Client
-from gateways import Reply, honest_gateway, lying_gateway
-
-
-@dataclass
-class Counted:
-    """What a gateway was asked for, and the bytes of its answers."""
-
-    url: str = ""
-    replies: list[Reply] = field(default_factory=list)
-
-    def __call__(self, reply: Reply) -> Reply:
-        self.replies.append(reply)
-        return reply
-
-    @property
-    def paths(self) -> list[str]:
-        return [reply.path.partition("?")[0].removeprefix("/v1/") for reply in self.replies]
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(reply.body) for reply in self.replies)
+from gateways import Counted, honest_gateway, lying_gateway
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ import pytest
 from coregw.client import Client
 from coregw.errors import ProofError
 from coregw.filesystem import CoregwFileSystem
-from filesystem.conftest import Counted, added
-from gateways import Reply, lying_gateway
+from filesystem.conftest import added
+from gateways import Counted, Reply, lying_gateway
 
 if os.environ.get("COREGW_TEST_FILES") != "required":
     for name in ("duckdb", "h5netcdf", "pandas", "pyarrow", "xarray", "zarr"):

@@ -22,8 +22,8 @@ from coregw.client import Client
 from coregw.client.static.export import export_static
 from coregw.errors import InvalidInput, ProofError, RootNotFound
 from coregw.filesystem import CoregwFileSystem, OpenFile
-from filesystem.conftest import Counted, added
-from gateways import Reply, lying_gateway
+from filesystem.conftest import added
+from gateways import Counted, Reply, lying_gateway
 from static_trees import python_server
 
 LARGE = random.Random(8).randbytes(1_500_000)

@@ -14,6 +14,7 @@ from coregw.cli.common import (
     interruptible,
     json_option,
     progress,
+    reasons,
     report_skipped,
     show_result,
     suite_option,
@@ -62,15 +63,15 @@ def command(
     error. Every CID and the root are computed locally and compared with the gateway's.
     """
     from coregw.folders.tree import Recorded
-    from coregw.text import display_name
 
     recorded = Recorded(attributes, owner, xattrs)
     added = send(path, gateway, suite, recorded, exclude, gitignore, use_cache=use_cache)
     report_skipped(path, added.skipped)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
     note(f"added {counted(added.files, 'file')}, {counted(added.bytes, 'byte')}{left_out}")
-    skipped = {display_name(each.file): each.why for each in added.skipped}
-    show_result(as_json, added.root, root=added.root, files=added.files, bytes=added.bytes, skipped=skipped)
+    show_result(
+        as_json, added.root, root=added.root, files=added.files, bytes=added.bytes, skipped=reasons(added.skipped)
+    )
 
 
 def send(

@@ -38,6 +38,7 @@ __all__ = [
     "path_of",
     "printable",
     "progress",
+    "reasons",
     "report_skipped",
     "root_of",
     "show_result",
@@ -236,6 +237,13 @@ def survey_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def reasons(skipped: Sequence[Skipped]) -> dict[str, str]:
+    """Return why files of a folder were skipped, by their names, for JSON."""
+    from coregw.text import display_name
+
+    return {display_name(each.file): each.why for each in skipped}
 
 
 def report_skipped(path: Path, skipped: Sequence[Skipped]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from coregw.cli.common import (
     root_of,
     survey_options,
 )
+from coregw.cli.entries import modified_exactly
 from coregw.cli.framework import click
 from coregw.errors import InvalidInput
 
@@ -145,8 +145,7 @@ def _change(change: AttributeChange) -> str:
 def _value(name: str, value: object) -> str:
     if isinstance(value, int):
         if name == "mtime":
-            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value // 1000)
-            return f"{moment:%Y-%m-%d %H:%M:%S}.{value % 1_000_000_000:09}"
+            return modified_exactly(value)
         return f"{value:04o}" if name == "mode" else str(value)
     if isinstance(value, tuple):
         return ":".join(map(str, value))

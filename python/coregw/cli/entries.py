@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coregw.client import Client
     from coregw.folders.attributes import FolderEntry
 
-__all__ = ["file_mode", "link_target", "listed", "members", "modified", "size_of", "tree_of"]
+__all__ = ["file_mode", "link_target", "listed", "members", "modified", "modified_exactly", "size_of", "tree_of"]
 
 _TYPES = {"file": stat.S_IFREG, "link": stat.S_IFLNK, "folder": stat.S_IFDIR, "map": stat.S_IFDIR}
 _MAX_NESTING = 16
@@ -111,6 +111,11 @@ def modified(mtime_ns: int) -> str:
     """Return a time in UTC, to the second."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=mtime_ns // 1000)
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def modified_exactly(mtime_ns: int) -> str:
+    """Return a time in UTC, to the nanosecond."""
+    return f"{modified(mtime_ns)}.{mtime_ns % 1_000_000_000:09}"
 
 
 def link_target(link: bytes) -> str:

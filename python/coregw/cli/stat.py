@@ -26,7 +26,7 @@ def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None
     """
     import msgspec
 
-    from coregw.cli.entries import file_mode, members, modified
+    from coregw.cli.entries import file_mode, members, modified_exactly
 
     with client(gateway) as opened:
         base = root_of(root)
@@ -41,7 +41,8 @@ def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None
     if "mode" in shown:
         shown["mode"] = f"{shown['mode']} ({file_mode(entry)})"
     if entry.attributes is not None and entry.attributes.mtime_ns is not None:
-        shown["mtime"] = f"{modified(entry.attributes.mtime_ns)}.{shown.pop('mtime_ns') % 1_000_000_000:09} UTC"  # type: ignore[operator]
+        del shown["mtime_ns"]
+        shown["mtime"] = f"{modified_exactly(entry.attributes.mtime_ns)} UTC"
     shown["path"] = printable(str(shown["path"])) or "(the root)"
     width = max(map(len, shown))
     for name, value in shown.items():

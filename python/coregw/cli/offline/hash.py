@@ -11,6 +11,7 @@ from coregw.cli.common import (
     interruptible,
     json_option,
     progress,
+    reasons,
     report_skipped,
     show_result,
     suite_option,
@@ -48,7 +49,6 @@ def command(
     """
     from coregw.folders.survey import survey
     from coregw.folders.tree import Recorded, hash_survey
-    from coregw.text import display_name
 
     recorded = Recorded(attributes, owner, xattrs)
     found = survey(path, exclude, gitignore)
@@ -57,5 +57,6 @@ def command(
         hashed = hash_survey(found, suite, recorded, advance)
     report_skipped(path, hashed.skipped)
     note(f"hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}")
-    skipped = {display_name(each.file): each.why for each in hashed.skipped}
-    show_result(as_json, hashed.root, root=hashed.root, files=hashed.files, bytes=hashed.bytes, skipped=skipped)
+    show_result(
+        as_json, hashed.root, root=hashed.root, files=hashed.files, bytes=hashed.bytes, skipped=reasons(hashed.skipped)
+    )

@@ -9,15 +9,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from coregw.gateway.http.origins import BROWSER_HEADERS, Fault, Origins
 
-__all__ = [
-    "HEAD_END",
-    "SHORTEST_HEAD",
-    "HeldFlow",
-    "Rejected",
-    "Trailers",
-    "check_head",
-    "head_without_upgrade",
-]
+__all__ = ["HEAD_END", "SHORTEST_HEAD", "HeldFlow", "Rejected", "Trailers", "check_head", "head_without_upgrade"]
 
 HEAD_END: Final = b"\r\n\r\n"
 """What every head ends with; the parser accepts no other line ends."""
