@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from coregw._core import Cid, Map, decode_attributes, encode_attributes
-from coregw.client.folders.levels import folder_tree
+from coregw._core import Cid, Map, encode_attributes
+from coregw.client.folders.levels import decoded_record, folder_tree
 from coregw.client.sync import Client
 from coregw.errors import Conflict, InvalidInput, PathNotFound
 from coregw.folders.attributes import ATTRIBUTES_PATH, RESERVED_NAME, FolderEntry, attributes_root
@@ -200,10 +200,8 @@ def _check_parents(client: Client, root: str, path: Sequence[str]) -> None:
     if records is None:
         return
     for at, target in zip(above, client.prove_keys(records, above), strict=True):
-        if target is not None:
-            payload = None if Cid(target).hash_name == "identity" else client.get_payload(target)
-            if decode_attributes(target, payload).kind == "link":
-                _refuse_parent(at, "a symbolic link")
+        if target is not None and decoded_record(client, target).kind == "link":
+            _refuse_parent(at, "a symbolic link")
 
 
 def _refuse_parent(path: Path, what: str) -> NoReturn:

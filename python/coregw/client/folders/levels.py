@@ -9,7 +9,7 @@ from coregw.client.query import map_proof
 from coregw.client.sync import Client
 from coregw.folders.attributes import ATTRIBUTES_PATH, FolderEntry, attributes_root, join_folder
 
-__all__ = ["folder_level", "folder_record", "folder_tree"]
+__all__ = ["decoded_record", "folder_level", "folder_record", "folder_tree"]
 
 
 def folder_record(client: Client, root: str, path: Sequence[str]) -> Attributes | None:
@@ -20,7 +20,7 @@ def folder_record(client: Client, root: str, path: Sequence[str]) -> Attributes 
     """
     known = _attributes_map(client, root)
     target = client.query(map_proof(known, path)).value if known is not None else None
-    return None if target is None else _record(client, target)
+    return None if target is None else decoded_record(client, target)
 
 
 def folder_tree(client: Client, root: str, prefix: Sequence[str] = ()) -> Iterator[FolderEntry]:
@@ -32,7 +32,7 @@ def folder_tree(client: Client, root: str, prefix: Sequence[str] = ()) -> Iterat
     """
     known = _attributes_map(client, root)
     records = client.entries(known, prefix) if known is not None else ()
-    decoded = ((segments, _record(client, target)) for segments, target in records)
+    decoded = ((segments, decoded_record(client, target)) for segments, target in records)
     return join_folder(client.entries(root, prefix), decoded)
 
 
@@ -58,7 +58,7 @@ def folder_level(client: Client, root: str, prefix: Sequence[str] = ()) -> Itera
         if entry.target is None:
             folders.add(entry.name)
         else:
-            records[entry.name] = _record(client, entry.target)
+            records[entry.name] = decoded_record(client, entry.target)
     files: dict[str, str] = {}
     for entry in client.children(root, prefix):
         if entry.target is None:
@@ -87,6 +87,7 @@ def _attributes_map(client: Client, root: str) -> str | None:
     return attributes_root(root, client.query(map_proof(root, ATTRIBUTES_PATH)).value)
 
 
-def _record(client: Client, target: str) -> Attributes:
+def decoded_record(client: Client, target: str) -> Attributes:
+    """Return the attributes that a target of a map of attributes names. A record that is a payload is fetched."""
     payload = None if Cid(target).hash_name == "identity" else client.get_payload(target)
     return decode_attributes(target, payload)
