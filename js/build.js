@@ -28,12 +28,14 @@ async function tests() {
 }
 
 const PAGE = "../python/coregw/gateway/explorer";
-const LICENCE = readFileSync("node_modules/@noble/hashes/LICENSE", "utf8").trim();
+const LICENCES = ["@noble/hashes", "@noble/ed25519"].map(
+  (name) => `${name}:\n${readFileSync(`node_modules/${name}/LICENSE`, "utf8").trim()}`,
+);
 
 /** The files of the page by name. */
 export async function pageFiles() {
   const options = { ...common, minify: true, write: false, outdir: "out", legalComments: "none" };
-  const banner = { js: `/*! coregw explorer, with @noble/hashes:\n${LICENCE}\n*/` };
+  const banner = { js: `/*! coregw explorer, with ${LICENCES.join("\n\nand ")}\n*/` };
   const script = await build({ ...options, banner, entryPoints: { explorer: "explorer/main.ts" } });
   const style = await build({ ...options, entryPoints: { "explorer-style": "explorer/explorer-style.css" } });
   return {

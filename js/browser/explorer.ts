@@ -16,6 +16,10 @@ interface Given {
   readonly root: string;
   readonly before: string;
   readonly name: string;
+  /** A published name whose history is signed, the key of its log, and a note with another history by the same key. */
+  readonly signed: string;
+  readonly key: string;
+  readonly fork: string;
   readonly token: string;
   readonly chromium: string;
 }
@@ -173,6 +177,41 @@ async function showsNames(browser: Browser): Promise<void> {
   await files.close();
 }
 
+async function verifiesSignedNames(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.gateway}#/name/${given.signed}`);
+  const verify = async (policy: string) => {
+    await page.fill("#policy", policy);
+    await page.getByRole("button", { name: "Verify the history" }).click();
+  };
+  await page.getByRole("link", { name: "what changed" }).waitFor();
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await verify("no key");
+  await page.getByText("Not verified: policy, line 1").waitFor();
+  await verify(given.key);
+  await page.getByText("This browser had not verified this log before.").waitFor();
+  assert.match(await text(page, "#verified"), /revision 2: signed by/);
+  assert.doesNotMatch(await text(page, "#told"), /says so/);
+  await verify("no key");
+  await page.getByText("Not verified: policy, line 1").waitFor();
+  assert.equal(await page.locator("#verified li").count(), 0);
+  assert.match(await text(page, "#told"), /only whoever serves this page says so/);
+  await verify(given.key);
+  await page.getByText("It continues the 2 entries that this browser verified before.").waitFor();
+  assert.equal(await page.locator("#verified li").count(), 1);
+  await assertAccessible(page, "signed history");
+  await shoot(page, "signed-history");
+  await page.reload();
+  await page.getByText("It continues the 2 entries that this browser verified before.").waitFor();
+  await page.evaluate((note) => {
+    const kept = Object.keys(localStorage).find((key) => key.startsWith("coregw checkpoint"));
+    localStorage.setItem(kept ?? "", note);
+  }, given.fork);
+  await page.reload();
+  await page.getByText(/Not verified: .* a fork/).waitFor();
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await page.close();
+}
+
 async function rejectsLies(browser: Browser): Promise<void> {
   const page = await open(browser, `${given.spoilt}#/root/${given.root}`);
   assert.match(await text(page, "main"), /Rejected[\s\S]*Nothing of it is shown/);
@@ -224,6 +263,7 @@ try {
     await compares(browser, base);
   }
   await showsNames(browser);
+  await verifiesSignedNames(browser);
   await rejectsLies(browser);
   await keyboardWorks(browser);
   await looksRight(browser);

@@ -40,6 +40,6 @@ export function bytesText(size: number): string {
 }
 
 /** A counted noun. */
-export function plural(count: number, noun: string): string {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+export function plural(count: number, noun: string, nouns = `${noun}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : nouns}`;
 }

@@ -1,112 +1,161 @@
-/** The views of diffs and of published names. */
+/** The view of a published name: its history, and its verification against a policy. */
 
-import { parseRoot } from "../src/cid.ts";
-import { type Diff, verifyDiff } from "../src/verify.ts";
-import { derivation } from "./derivation.ts";
+import {
+  type Checkpoint,
+  Policy,
+  type PublishedRecord,
+  parseNote,
+  readCheckpoint,
+  verifyHistory,
+} from "../src/publications.ts";
 import { h, plural, short } from "./dom.ts";
 import type { View } from "./ledger.ts";
 import { hashOf } from "./place.ts";
-import type { PublishedRecord } from "./source.ts";
+import type { SignedHistory } from "./source.ts";
 
-const PAGE_ENTRIES = 200;
-
-/** Show the differences between two maps. */
-export async function showDiff(view: View, a: string, b: string): Promise<void> {
-  const roots = { a, b };
-  const rows = h("tbody");
-  const rest = h("div");
-  let [after, count] = [null as readonly string[] | null, 0];
-  const page = async (): Promise<void> => {
-    const options = { limit: PAGE_ENTRIES, ...(after === null ? {} : { after }) };
-    const proofs = await view.source.proveDiff(a, b, options);
-    const { entries, more } = verifyDiff(roots, options, proofs);
-    rows.append(...entries.map(differenceRow));
-    [after, count] = [entries.at(-1)?.segments ?? null, count + entries.length];
-    view.ledger.verified(
-      `${plural(count, "difference")}${more ? " so far, without a gap" : ": all there are"} (diff proof).`,
-    );
-    rest.replaceChildren(
-      ...(more ? [h("button", { type: "button", click: () => void page() }, "Show more")] : []),
-      h("p", {}, "Nodes of the first map that the comparison visited:"),
-      derivation(parseRoot(a), proofs.a, (bytes) => verifyDiff(roots, options, { ...proofs, a: bytes })),
-      h("p", {}, "Nodes of the second map:"),
-      derivation(parseRoot(b), proofs.b, (bytes) => verifyDiff(roots, options, { ...proofs, b: bytes })),
-    );
-  };
-  await page();
-  const header = h("tr", {}, ...["Change", "Path", "Before", "After"].map((each) => h("th", { scope: "col" }, each)));
-  view.main.append(
-    h("h2", {}, "Differences"),
-    h(
-      "p",
-      {},
-      "From ",
-      short(a),
-      " to ",
-      short(b),
-      ": ",
-      count === 0 ? "none; the two maps are the same." : `${plural(count, "difference")}.`,
-    ),
-    h(
-      "div",
-      { class: "table", tabindex: "0", role: "region", "aria-label": "Differences" },
-      h("table", {}, h("thead", {}, header), rows),
-    ),
-    rest,
-  );
-}
-
-function differenceRow({ segments, before, after }: Diff["entries"][number]): HTMLElement {
-  const [mark, word] = before === null ? ["+", "added"] : after === null ? ["−", "removed"] : ["±", "changed"];
-  const target = (cid: string | null) => h("td", {}, cid === null ? "" : short(cid));
-  return h(
-    "tr",
-    { class: word },
-    h("td", {}, `${mark} ${word}`),
-    h("td", {}, segments.join("/")),
-    target(before),
-    target(after),
-  );
-}
-
-/** Show the history of a name, and which of its claims hold together. The records are what the operator says. */
+/** Show the history of a name. If its operator signs it, a policy of the reader's verifies it; otherwise it is hearsay. */
 export async function showName(view: View, scope: string, name: string): Promise<void> {
-  view.main.append(h("h2", {}, `${scope}/${name}`));
   const place = h("div");
-  view.main.append(place);
+  view.main.append(h("h2", {}, `${scope}/${name}`), place);
+  const signed = await view.source.signedHistory(scope, name);
+  if (signed !== null) return showSigned(view, place, { scope, name, ...signed });
   const load = async (token: string): Promise<void> => {
     const records = await view.source.records(scope, name, token);
-    place.replaceChildren(history(records));
-    view.ledger.told(
-      `${scope}/${name} is the root `,
-      short(records.at(-1)?.root ?? "none"),
-      ": only whoever serves this page says so.",
-    );
+    place.replaceChildren(table(records), consistency(records));
+    told(view, scope, name, records);
   };
   if (view.source.about.kind === "static") return load("");
+  place.append(tokenForm(load));
+}
+
+function told({ ledger }: View, scope: string, name: string, records: readonly PublishedRecord[]): HTMLElement {
+  const root = short(records.at(-1)?.root ?? "none");
+  return ledger.told(`${scope}/${name} is the root `, root, ": only whoever serves this page says so.");
+}
+
+function tokenForm(load: (token: string) => Promise<void>): HTMLElement {
   const input = h("input", { id: "token", type: "password", autocomplete: "off" });
   const problem = h("p", { class: "bad", role: "alert" });
   const submit = (event: Event) => {
     event.preventDefault();
     load(input.value).catch((error: Error) => problem.replaceChildren(error.message));
   };
-  place.append(
+  return h(
+    "form",
+    { submit },
     h(
-      "form",
-      { submit },
-      h(
-        "p",
-        {},
-        "A gateway shows names to operators only. The token is kept in this page’s memory alone, and sent to this gateway alone.",
-      ),
-      h("label", { for: "token" }, "Operator’s token"),
-      h("div", { class: "row" }, input, h("button", {}, "Show the history")),
-      problem,
+      "p",
+      {},
+      "This name is not signed, and a gateway shows such names to operators only. The token is kept in this page’s memory alone, and sent to this gateway alone.",
     ),
+    h("label", { for: "token" }, "Operator’s token"),
+    h("div", { class: "row" }, input, h("button", {}, "Show the history")),
+    problem,
   );
 }
 
-function history(records: readonly PublishedRecord[]): HTMLElement {
+interface Signed extends SignedHistory {
+  readonly scope: string;
+  readonly name: string;
+}
+
+function showSigned(view: View, place: HTMLElement, signed: Signed): void {
+  const { scope, name, records } = signed;
+  const result = h("div", { id: "signed", "aria-live": "polite" });
+  const input = h("textarea", { id: "policy", rows: "4", spellcheck: "false", autocomplete: "off", required: true });
+  const problem = h("p", { class: "bad", role: "alert" });
+  let claim = told(view, scope, name, records);
+  const verify = (): void => {
+    claim.remove(); // what the last attempt said of the name
+    claim = told(view, scope, name, records);
+    try {
+      const { facts, entry } = verifySigned(view, signed, input.value.trim());
+      claim.remove();
+      claim = entry;
+      result.replaceChildren(h("ul", { class: "good" }, ...facts.map((fact) => h("li", {}, fact))));
+      problem.replaceChildren();
+    } catch (error) {
+      result.replaceChildren();
+      problem.replaceChildren(`Not verified: ${(error as Error).message}`);
+    }
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    verify();
+  };
+  const form = h(
+    "form",
+    { submit },
+    h("label", { for: "policy" }, "Key of the log (vkey), or a policy with its witnesses, from the operator"),
+    input,
+    h("button", {}, "Verify the history"),
+    problem,
+  );
+  place.append(table(records), consistency(records), h("h3", {}, "Signatures"), form, result);
+  const kept = recall(policyKey(scope, name));
+  if (kept === null) return;
+  input.value = kept;
+  verify();
+}
+
+/** Verify a signed history by a policy, and by what this browser verified before. Then both are kept. */
+function verifySigned({ ledger }: View, { scope, name, note: text, records }: Signed, given: string) {
+  const policy = new Policy(/^\S+$/.test(given) ? `log ${given}\nquorum none` : given);
+  const note = parseNote(text);
+  const checkpoint = policy.verify(note);
+  const before = lastCheckpoint(checkpoint.origin);
+  verifyHistory(scope, name, records, checkpoint, before);
+  keep(policyKey(scope, name), given);
+  keep(checkpointKey(checkpoint.origin), text);
+  const newest = records.at(-1);
+  const witnesses = policy.cosigners(note);
+  const entry = ledger.verified(
+    `${scope}/${name} is the root `,
+    short(newest?.root ?? "none"),
+    `, revision ${records.length}${newest?.frozen ? ", frozen" : ""}: signed by ${checkpoint.origin}.`,
+  );
+  const facts = [
+    `${checkpoint.origin} signed a log of ${plural(checkpoint.size, "entry", "entries")}; they are exactly the revisions above${newest?.frozen ? ", and the freeze" : ""}.`,
+    witnesses.length === 0
+      ? "No witness of your policy cosigned it: others might be shown another history."
+      : `Cosigned by ${witnesses.map(({ name: who, seconds }) => `${who} at ${timeText(seconds)}`).join(", ")}.`,
+    before === undefined
+      ? "This browser had not verified this log before."
+      : `It continues the ${plural(before.size, "entry", "entries")} that this browser verified before.`,
+  ];
+  return { facts, entry };
+}
+
+function timeText(seconds: number): string {
+  return new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
+}
+
+const policyKey = (scope: string, name: string) => `coregw policy ${scope}/${name}`;
+const checkpointKey = (origin: string) => `coregw checkpoint ${origin}`;
+
+function lastCheckpoint(origin: string): Checkpoint | undefined {
+  const note = recall(checkpointKey(origin));
+  return note === null ? undefined : readCheckpoint(parseNote(note));
+}
+
+/** What this browser kept for this page, or null; also if it keeps nothing. */
+function recall(key: string): string | null {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function keep(key: string, value: string): void {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // A browser that keeps nothing forgets what it verified; the next visit says so.
+  }
+}
+
+function table(records: readonly PublishedRecord[]): HTMLElement {
   const rows = records.map((record, i) => {
     const previous = records[i - 1];
     const link = hashOf({ view: "root", root: record.root, path: [] });
@@ -130,25 +179,21 @@ function history(records: readonly PublishedRecord[]): HTMLElement {
     {},
     ...["Revision", "Root", "Published", "", "Compare"].map((each) => h("th", { scope: "col" }, each || "State")),
   );
-  const problems = checkHistory(records);
   return h(
     "div",
-    {},
-    h(
-      "div",
-      { class: "table", tabindex: "0", role: "region", "aria-label": "Revisions" },
-      h("table", {}, h("thead", {}, header), h("tbody", {}, ...rows)),
-    ),
-    problems.length === 0
-      ? h(
-          "p",
-          { class: "good" },
-          records.length === 1
-            ? "✓ The record is complete in itself; its history is not here."
-            : "✓ The revisions follow each other, and each names the root before it. (An operator could still show others another history.)",
-        )
-      : h("ul", { class: "bad" }, ...problems.map((each) => h("li", {}, each))),
+    { class: "table", tabindex: "0", role: "region", "aria-label": "Revisions" },
+    h("table", {}, h("thead", {}, header), h("tbody", {}, ...rows)),
   );
+}
+
+/** Whether the records agree with each other, which anybody's records may. */
+function consistency(records: readonly PublishedRecord[]): HTMLElement {
+  const problems = checkHistory(records);
+  if (problems.length > 0) return h("ul", { class: "bad" }, ...problems.map((each) => h("li", {}, each)));
+  const single = "✓ The record is complete in itself; its history is not here.";
+  const several =
+    "✓ The revisions follow each other, and each names the root before it. (An operator could still show others another history.)";
+  return h("p", { class: "good" }, records.length === 1 ? single : several);
 }
 
 /** What is inconsistent in a history. That it is consistent does not prove it: the operator could show another one. */

@@ -10,14 +10,14 @@ export class Ledger {
   readonly verifiedList = h("ul", { id: "verified", "aria-live": "polite" });
   readonly toldList = h("ul", { id: "told", "aria-live": "polite" });
 
-  /** Note a statement that a proof or a digest showed to be true of the root or CID. */
-  verified(...items: Item[]): void {
-    this.verifiedList.append(h("li", {}, ...items));
+  /** Note a statement that a proof or a digest showed to be true of the root or CID. Returns its entry. */
+  verified(...items: Item[]): HTMLElement {
+    return this.verifiedList.appendChild(h("li", {}, ...items));
   }
 
-  /** Note a statement that nothing proves. */
-  told(...items: Item[]): void {
-    this.toldList.append(h("li", {}, ...items));
+  /** Note a statement that nothing proves. Returns its entry. */
+  told(...items: Item[]): HTMLElement {
+    return this.toldList.appendChild(h("li", {}, ...items));
   }
 }
 

@@ -3,8 +3,9 @@
 import "../src/all-hashes.ts";
 import { Cid } from "../src/cid.ts";
 import { ProofError } from "../src/errors.ts";
+import { showDiff } from "./differences.ts";
 import { byId, h, short } from "./dom.ts";
-import { showDiff, showName } from "./history.ts";
+import { showName } from "./history.ts";
 import { Ledger, type View } from "./ledger.ts";
 import { hashOf, type Place, placeOf } from "./place.ts";
 import { findSource, type Source, SourceError } from "./source.ts";

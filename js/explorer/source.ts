@@ -4,17 +4,13 @@ import { toHex } from "../src/bytes.ts";
 import { identityPayload, verifyPayload } from "../src/cid.ts";
 import { fromBase64 } from "../src/multibase.ts";
 import { MAX_PAGE, PagedTree } from "../src/pages.ts";
+import type { PublishedRecord } from "../src/publications.ts";
 import type { WindowOptions } from "../src/verify.ts";
 
-/** A record of a published name. Nothing proves it. */
-export interface PublishedRecord {
-  readonly scope: string;
-  readonly name: string;
-  readonly root: string;
-  readonly revision: number;
-  readonly previous_root: string | null;
-  readonly published_at: string;
-  readonly frozen: boolean;
+/** The history of a name whose operator signs it: all revisions, and a signed note for them. Nothing in it is verified. */
+export interface SignedHistory {
+  readonly note: string;
+  readonly records: readonly PublishedRecord[];
 }
 
 /** A failure that the source reports; what it says is not proven. */
@@ -36,10 +32,13 @@ export interface Source {
   proveDiff(a: string, b: string, options: WindowOptions): Promise<{ a: Uint8Array; b: Uint8Array }>;
   /** The newest record of a name, or all of its records if the source has its history. */
   records(scope: string, name: string, token: string): Promise<PublishedRecord[]>;
+  /** The history of a name with its signed checkpoint, or null if the source has none. */
+  signedHistory(scope: string, name: string): Promise<SignedHistory | null>;
 }
 
 const MAX_RESPONSE_BYTES = 80 * 2 ** 20;
 const MAX_RECORD_BYTES = 4096;
+const MAX_REVISIONS = 10_000;
 
 /** Fetch at most `limit` bytes of a response, whatever its headers say. */
 async function fetchBytes(
@@ -152,8 +151,29 @@ class GatewaySource implements Source {
     const init = { headers: { authorization: `Bearer ${token}` } };
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
     if (status !== 200) throw new SourceError(status, `${json?.error}: ${json?.message}`);
-    return (Array.isArray(json?.records) ? json.records : []).map(parseRecord);
+    return parseRecords(json);
   }
+
+  async signedHistory(scope: string, name: string): Promise<SignedHistory | null> {
+    const url = `v1/publications/${encodeURIComponent(scope)}/${encodeURIComponent(name)}`;
+    const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES);
+    if (status === 404) return null;
+    if (status !== 200) throw new SourceError(status, `${json?.error}: ${json?.message}`);
+    const records: PublishedRecord[] = [];
+    for (let next: string | null = "0"; next !== null; ) {
+      const page: Any = await this.#ask(`${url}/entries?after=${next}`);
+      const found = parseRecords(page);
+      records.push(...found);
+      if (found.length === 0 || records.length > MAX_REVISIONS)
+        throw new SourceError(200, `the history is not one of 1 to ${MAX_REVISIONS} revisions`);
+      next = page.next === undefined ? null : String(records.length);
+    }
+    return { note: String(json?.checkpoint), records };
+  }
+}
+
+function parseRecords(json: Any): PublishedRecord[] {
+  return (Array.isArray(json?.records) ? json.records : []).map(parseRecord);
 }
 
 function joined(path: string | readonly string[]): string {
@@ -165,7 +185,7 @@ function recordUrl(scope: string, name: string): string {
 }
 
 function parseRecord(json: Any): PublishedRecord {
-  if (typeof json?.root !== "string" || !Number.isSafeInteger(json.revision))
+  if (typeof json?.root !== "string" || typeof json.published_at !== "string" || !Number.isSafeInteger(json.revision))
     throw new SourceError(200, "the response is not a record of a published name");
   return json;
 }
@@ -222,6 +242,10 @@ class StaticSource implements Source {
     const { status, json } = await fetchJson(recordUrl(scope, name), MAX_RECORD_BYTES);
     if (status !== 200) throw new SourceError(status, "the name is not among these files");
     return [parseRecord(json)];
+  }
+
+  async signedHistory(): Promise<null> {
+    return null;
   }
 }
 

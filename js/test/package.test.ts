@@ -25,11 +25,12 @@ test("a bundle of everything in the main entry has at most 15 kB with gzip", asy
   const size = gzipSync(await bundle("./dist/index.js"), { level: 9 }).length;
   console.log(`# bundle: ${size} bytes with gzip`);
   assert.ok(size <= MAX_BUNDLE_BYTES, `${size} bytes`);
+  assert.ok(!new TextDecoder().decode(await bundle("./dist/index.js")).includes("zip215"));
 });
 
-test("the only dependency at run time is the hash library", () => {
+test("the only dependencies at run time are the libraries of hashes and signatures", () => {
   const { dependencies } = JSON.parse(readFileSync(join(HOME, "package.json"), "utf8"));
-  assert.deepEqual(Object.keys(dependencies), ["@noble/hashes"]);
+  assert.deepEqual(Object.keys(dependencies), ["@noble/ed25519", "@noble/hashes"]);
   const { packages } = JSON.parse(readFileSync(join(HOME, "package-lock.json"), "utf8"));
   for (const [name, locked] of Object.entries<{ resolved?: string; integrity?: string }>(packages)) {
     assert.equal(locked.resolved, undefined, name);

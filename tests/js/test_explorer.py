@@ -17,6 +17,9 @@ import httpx2
 import pytest
 
 import serving
+from coregw.tlog.checkpoint import Checkpoint
+from coregw.tlog.note import Note, Signer, load_private_key
+from coregw.tlog.tree import leaf_hash
 from static_trees import python_server
 
 HOME = Path(__file__).parents[2]
@@ -65,10 +68,21 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield process.url
 
 
-def publish(gateway: str, root: str) -> None:
-    body = {"name": "latest", "root": root}
+def publish(gateway: str, root: str, name: str = "latest") -> None:
+    body = {"name": name, "root": root}
     url = f"{gateway}/admin/v1/scopes/docs/roots"
     assert httpx2.post(url, json=body, headers=AUTHORIZATION).status_code == 200
+
+
+def sign(gateway: str, folder: Path) -> tuple[str, str]:
+    """Sign docs/signed. Gives the key, and a note by it for a history of the same length with other entries."""
+    key = folder / "log.pem"
+    vkey = coregw("key", key, "--name", "example.org/docs/signed")
+    options = ("--key", key, "--origin", "example.org", "--gateway", gateway, "--token", serving.ADMIN_TOKEN)
+    coregw("sign", "docs/signed", *options)
+    signer = Signer("example.org/docs/signed", load_private_key(key.read_bytes(), "the key"))
+    other = Checkpoint(signer.key.name, 2, leaf_hash(b"another history")).text()
+    return vkey, Note(other, (signer.sign(other),)).encode()
 
 
 def spoil(tree: Path) -> None:
@@ -87,6 +101,9 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     before = coregw("add", tmp_path / "folder", "--gateway", gateway)
     publish(gateway, before)
     publish(gateway, root)
+    for each in (before, root):
+        publish(gateway, each, "signed")
+    key, fork = sign(gateway, tmp_path)
     tree = tmp_path / "tree"
     for each in (before, root):
         coregw("export", each, "--static", tree, "--gateway", gateway)
@@ -101,6 +118,7 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     with python_server(tree) as static, python_server(tmp_path / "spoilt") as spoilt:
         given = {"gateway": f"{gateway}/", "root": root, "before": before, "name": "docs/latest"}
         given |= {"static": f"{static.removeprefix('static+')}/", "spoilt": f"{spoilt.removeprefix('static+')}/"}
+        given |= {"signed": "docs/signed", "key": key, "fork": fork}
         given |= {"token": serving.ADMIN_TOKEN, "chromium": CHROMIUM}
         command = ["node", HOME / "js/build/explorer.js", json.dumps(given), shots]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
