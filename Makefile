@@ -77,6 +77,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --group stores --constraint requirements.lock $(ARGS) --output-file requirements-stores.lock
 	$(pip_compile) --group files --constraint requirements.lock $(ARGS) --output-file requirements-files.lock
 	$(pip_compile) --group openapi --constraint requirements.lock $(ARGS) --output-file requirements-openapi.lock
+	$(pip_compile) --group docs --constraint requirements.lock $(ARGS) --output-file requirements-docs.lock
 	$(pip_compile) --group ipfs --constraint requirements.lock $(ARGS) --output-file requirements-ipfs.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
@@ -213,9 +214,10 @@ lint-python: install
 	$(BIN)/python -m pip check
 
 .PHONY: docs
-docs: install ## build the API documentation in target/pdoc and target/doc
+docs: $(VENV)/.docs-locked ## build the documentation in target/site, with that of the Python and Rust interfaces
 	$(pdoc)
 	cargo doc --workspace --no-deps --locked --quiet
+	$(BIN)/python -m website.build
 
 .PHONY: dist
 dist: install ## build a wheel and a source distribution in dist/ (ARGS='--zig --compatibility manylinux2014', with ziglang)

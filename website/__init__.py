@@ -1,0 +1,1 @@
+"""The site of the documentation: its pages, the reference that is made of code, and the build."""
