@@ -93,8 +93,8 @@ def _route(document: Json, method: str, path: str, operation: Json) -> str:
         lines.append(table(("parameter", "in", "type", "meaning"), rows))
     for media_type, body in operation.get("requestBody", {}).get("content", {}).items():
         lines.append(f"Body: `{media_type}`, {_type(body.get('schema', {}))}\n")
-    rows = [(status, _types(answer), answer["description"]) for status, answer in operation["responses"].items()]
-    lines.append(table(("status", "body", "meaning"), rows))
+    answers = [(status, _types(answer), answer["description"]) for status, answer in operation["responses"].items()]
+    lines.append(table(("status", "body", "meaning"), answers))
     lines += _example(operation)
     return "\n".join(lines)
 
