@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -16,7 +16,8 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 from coregw.text import printable
 
-__all__ = ["Answer", "Attempt", "Body", "Call", "Sink", "decode", "error_from", "is_retryable", "unproven"]
+__all__ = ["Answer", "Attempt", "Body", "Call", "Memory", "Partial", "Sink"]
+__all__ += ["decode", "error_from", "is_retryable", "unproven"]
 
 _MAX_NUMBER = 20
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -61,6 +62,23 @@ class Sink(Protocol):
         """Write the next chunk."""
 
 
+class Partial(Sink, Protocol):
+    """What attempts at a call have received of its answer, which the next attempt continues.
+
+    Attributes:
+        senders: The addresses of the gateways that sent it.
+    """
+
+    senders: set[str]
+
+    @property
+    def size(self) -> int:
+        """Number of bytes received."""
+
+    def restarted(self) -> Sink:
+        """Discard them, and return where the answer begins anew."""
+
+
 class Body(Protocol):
     """A streamed request body; every attempt calls `chunks` again."""
 
@@ -81,6 +99,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         params: Query parameters.
         may_be_absent: Whether the protocol defines a 404 ``path_not_found`` for the call.
         sink: Returns the destination of a successful answer; called once per attempt. None keeps it in memory.
+        partial: What was received before an answer was truncated, if the route honours ``Range`` and its answers never
+            change: the next attempt requests the rest.
         token: The bearer token that the route takes, if any.
     """
 
@@ -92,6 +112,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     content_type: str = "application/json"
     params: Mapping[str, str] = {}
     sink: Callable[[], Sink] | None = None
+    partial: Partial | None = None
     may_be_absent: bool = False
     token: str | None = None
 
@@ -100,26 +121,44 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         return f"Call({self.method} {self.path}: {self.what})"
 
     @property
+    def received(self) -> int:
+        """Number of bytes that the next attempt need not request."""
+        return self.partial.size if self.partial is not None else 0
+
+    @property
     def headers(self) -> dict[str, str]:
         """The request headers. They forbid compression, so that limits on bytes are limits on memory."""
         headers = {"accept": "*/*", "accept-encoding": "identity"}
         if self.content is not None:
             headers["content-type"] = self.content_type
+        if received := self.received:
+            headers["range"] = f"bytes={received}-"
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
         return headers
 
 
-class _Memory:
-    """A sink that keeps the body in memory."""
+class Memory:
+    """A `Partial` that keeps the body in memory."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
+        self.size = 0
+        self.senders: set[str] = set()
+
+    def restarted(self) -> Self:
+        """Discard what an earlier attempt received."""
+        self._chunks.clear()
+        self.size = 0
+        return self
 
     def write(self, chunk: bytes) -> None:
+        """Keep the next chunk."""
         self._chunks.append(chunk)
+        self.size += len(chunk)
 
     def value(self) -> bytes:
+        """Return the bytes received. O(bytes)."""
         return b"".join(self._chunks)
 
 
@@ -148,7 +187,6 @@ class Attempt:
         self._streamed = 0
         self._count = 0
         self._length: int | None = None
-        self._memory = _Memory()
 
     def chunks(self, body: Body) -> Generator[bytes, None, None]:
         """Yield the chunks of the call's streamed body, and note whether all of them were sent."""
@@ -175,7 +213,8 @@ class Attempt:
 
         Raises:
             ProofError: The answer is compressed, though the request forbids it; or it is a success, though the gateway
-                did not wait for the whole body: what it stored is not what was to be sent.
+                did not wait for the whole body: what it stored is not what was to be sent; or it is not the rest that
+                was requested.
             TooLarge: Its content length exceeds the limit.
         """
         call = self._call
@@ -185,7 +224,7 @@ class Attempt:
         self._limit = call.max_bytes if self._success else self._settings.max_result_bytes
         if self._success and not self._is_sent:
             raise ProofError(f"{call.what}: the gateway answered before everything was sent", check="answer")
-        self._sink: Sink = call.sink() if self._success and call.sink is not None else self._memory
+        self._sink = self._destination(headers) if self._success else Memory()
         if headers.get("content-encoding", "identity") != "identity":
             raise ProofError(f"{call.what}: the answer is compressed, which the request forbids", check="answer")
         declared = headers.get("content-length", "")
@@ -209,12 +248,31 @@ class Attempt:
 
     def end(self) -> Answer:
         """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
+        body = self._sink.value() if isinstance(self._sink, Memory) else b""
         if self._success:
-            return Answer(self._status, self._memory.value(), self._length, self._gateway)
-        error = error_from(self._call, self._status, self._memory.value())
+            return Answer(self._status, body, self._length, self._gateway)
+        partial = self._call.partial
+        if self._status == 416 and partial is not None and partial.size:  # what was received may be too long
+            partial.restarted()
+            raise Unavailable(f"{self._call.what}: the gateway does not continue its answer")
+        error = error_from(self._call, self._status, body)
         if isinstance(error, Unavailable):
             error.retry_after = _delay(self._retry_after)
         raise error
+
+    def _destination(self, headers: Mapping[str, str]) -> Sink:
+        """Return where a successful answer goes, after what it continues."""
+        call, partial = self._call, self._call.partial
+        if partial is None:
+            return call.sink() if call.sink is not None else Memory()
+        if self._status == 206 and (received := partial.size):
+            if not headers.get("content-range", "").startswith(f"bytes {received}-"):
+                raise ProofError(f"{call.what}: the answer is not what follows byte {received}", check="answer")
+            self._limit -= received
+            partial.senders.add(self._gateway)
+            return partial
+        partial.senders = {self._gateway}
+        return partial.restarted()
 
     def overdue(self) -> Unavailable:
         """Return the exception to raise after the deadline."""

@@ -116,11 +116,16 @@ class Download:
     """A payload that is streamed into an open file. The written bytes are unverified until `matches` is true."""
 
     def __init__(self, cid: _core.Cid, file: BinaryIO) -> None:
-        """Start at the file's position; the file must be seekable and truncatable for a second attempt."""
+        """Start at the file's position; the file must be seekable and truncatable to begin anew.
+
+        Attributes:
+            senders: The addresses of the gateways that sent the bytes.
+        """
         self._cid = cid
         self._file = file
         self._start = file.tell()
         self._hash = new_hash(cid.hash_name)
+        self.senders: set[str] = set()
 
     def restarted(self) -> Self:
         """Discard what an earlier attempt wrote."""

@@ -117,7 +117,7 @@ class AsyncDriver(Driver):
             try:
                 return await self._transport.exchange(call)
             except CoregwError as error:
-                wait = retries.wait_seconds(error)
+                wait = retries.wait_seconds(error, call.received)
                 if wait is None:
                     return error
             await asyncio.sleep(wait)

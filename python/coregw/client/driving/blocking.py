@@ -105,7 +105,7 @@ class BlockingDriver(Driver):
             try:
                 return self._transport.exchange(call)
             except CoregwError as error:
-                wait = retries.wait_seconds(error)
+                wait = retries.wait_seconds(error, call.received)
                 if wait is None:
                     return error
             time.sleep(wait)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec.structs import replace
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, Sink, decode
+from coregw.client.exchange import Answer, Call, Memory, Sink, decode
 from coregw.client.files import Download, NewFile, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
@@ -56,13 +56,19 @@ def put_payload(
 def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = None) -> Steps[bytes]:
     """Return the bytes of a payload, after comparing their hash with the CID.
 
+    After a truncated answer, only the rest is requested, from any gateway of the client.
+
     Raises:
         PayloadNotFound: The gateway says that it does not hold the payload.
         ProofError: The bytes do not have the CID's hash.
         TooLarge: The payload has more bytes than `max_bytes`, by default ``max_payload_bytes``.
     """
-    call = _get_call(settings, cid, max_bytes)
+    received = Memory()
+    call = replace(_get_call(settings, cid, max_bytes), partial=received)
     answer: Answer = yield call
+    if len(received.senders) > 1 and not _core.payload_matches(cid, answer.body):
+        call = replace(call, partial=None)  # which of them sent something else is unknown: one has to send all of it
+        answer = yield call
     if not _core.payload_matches(cid, answer.body):
         raise _wrong_hash(call)
     return answer.body
@@ -105,6 +111,8 @@ def get_car(
 def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:
     """Stream a payload into an open file, in constant memory, and return its size in bytes.
 
+    After a truncated answer, only the rest is requested, as by `get_payload`.
+
     The hash is known only at the end: after an exception, discard what was written.
 
     Raises:
@@ -113,8 +121,11 @@ def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: 
         TooLarge: As for `get_payload`.
     """
     incoming = Download(_core.Cid(cid), file)
-    call = replace(_get_call(settings, cid, max_bytes), sink=incoming.restarted)
+    call = replace(_get_call(settings, cid, max_bytes), sink=incoming.restarted, partial=incoming)
     yield call
+    if len(incoming.senders) > 1 and not incoming.matches():
+        call = replace(call, partial=None)
+        yield call
     if not incoming.matches():
         raise _wrong_hash(call)
     return incoming.size

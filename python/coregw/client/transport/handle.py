@@ -55,7 +55,9 @@ _GATHERED_BYTES: Final = 256 << 10
 
 _BLANK: Final = frozenset((b"\r\n", b"\n"))
 
-_READ_HEADERS: Final = {name.encode(): name for name in ("content-encoding", "content-length", "retry-after")}
+_READ_HEADERS: Final = {
+    name.encode(): name for name in ("content-encoding", "content-length", "content-range", "retry-after")
+}
 
 # Failures of a callback: it keeps its exception, or a signal handler raised before the callback's first instruction.
 _CALLBACK_FAILED: Final = frozenset({pycurl.E_WRITE_ERROR, pycurl.E_READ_ERROR, pycurl.E_ABORTED_BY_CALLBACK})

@@ -19,7 +19,9 @@ _SILENT_SECONDS = 1.0
 class Retries:
     """The retries of one call.
 
-    Every gateway is tried once without a wait in between; then the client waits, and tries all again.
+    Every gateway is tried once without a wait in between; then the client waits, and tries all again. A call that
+    continues where its answer was truncated has ``retry_seconds`` from each failure before which it received more, and
+    altogether the time of one exchange, ``answer_seconds``.
 
     Args:
         settings: The client's settings.
@@ -33,11 +35,17 @@ class Retries:
         self._tried = 0
         self._rounds = 0
         self._has_hope = False
-        self._until = 0.0
+        self._began = self._until = 0.0
+        self._received = 0
         self._has_warned = False
 
-    def wait_seconds(self, error: CoregwError) -> float | None:
-        """Return how long to wait before the next attempt, or None if the call has failed."""
+    def wait_seconds(self, error: CoregwError, received: int = 0) -> float | None:
+        """Return how long to wait before the next attempt, or None if the call has failed.
+
+        Args:
+            error: The error of the last attempt.
+            received: Number of bytes that the next attempt continues.
+        """
         settings = self._settings
         self._failed += 1
         self._tried += 1
@@ -46,7 +54,11 @@ class Retries:
             return None
         now = time.monotonic()
         if self._failed == 1:
-            self._until = now + settings.retry_seconds
+            self._began, self._until = now, now + settings.retry_seconds
+        elif received > self._received:
+            self._until = min(now + settings.retry_seconds, self._began + settings.answer_seconds)
+            self._rounds = 0
+        self._received = max(self._received, received)
         wait = self._gateways.asked_seconds()
         if self._tried >= len(self._gateways):
             if not self._has_hope:
