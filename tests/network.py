@@ -24,6 +24,7 @@ class Proxy:
         port: Where it listens.
         target: The port that it connects to.
         cuts: How many connections it has cut.
+        rounds: How often the server has answered, of all connections: what it sends without being asked is no answer.
         cut_every: Cut each connection after about so many seconds; 0 for never.
         cut_before_answer_to: Cut a connection when the server answers after the client has sent these bytes, and forget
             them.
@@ -36,6 +37,7 @@ class Proxy:
     port: int
     target: int
     cuts: int = 0
+    rounds: int = 0
     cut_every: float = 0.0
     cut_before_answer_to: bytes = b""
     cut_answers: float = 0.0
@@ -56,8 +58,9 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        is_due = asyncio.Event()
-        calls = (self._up(reader, there, is_due), self._down(there_reader, writer, is_due), self._limit())
+        is_due, is_asked = asyncio.Event(), asyncio.Event()
+        up, down = self._up(reader, there, is_due, is_asked), self._down(there_reader, writer, is_due, is_asked)
+        calls = (up, down, self._limit())
         tasks = [asyncio.ensure_future(call) for call in calls]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -74,9 +77,12 @@ class Proxy:
         while self.is_silent:
             await asyncio.sleep(0.05)
 
-    async def _up(self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
+    async def _up(
+        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, is_due: asyncio.Event, is_asked: asyncio.Event
+    ) -> None:
         seen = b""
         while data := await reader.read(_PIECE_BYTES):
+            is_asked.set()
             if self.cut_before_answer_to:
                 seen = (seen + data)[-_SEEN_BYTES:]
                 if self.cut_before_answer_to in seen:
@@ -85,8 +91,12 @@ class Proxy:
             there.write(data)
             await there.drain()
 
-    async def _down(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter, is_due: asyncio.Event) -> None:
+    async def _down(
+        self, there: asyncio.StreamReader, writer: asyncio.StreamWriter, is_due: asyncio.Event, is_asked: asyncio.Event
+    ) -> None:
         while data := await there.read(_PIECE_BYTES):
+            self.rounds += is_asked.is_set()
+            is_asked.clear()
             if is_due.is_set() or (self.cut_answers and self.rng.random() < self.cut_answers):
                 if is_due.is_set():
                     self.cut_before_answer_to = b""

@@ -303,8 +303,9 @@ def bucket() -> Iterator[Bucket]:
         ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "s3.port")}
         grpc = {f"{name}.grpc": free_port() for name in ports}
         options = [f"-{name}={port}" for name, port in (ports | grpc).items()]
+        # Volumes grow when they are written to. A bucket begins with seven, and without room for more it is full then.
         command = [weed, "server", f"-dir={path}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
-        command += [f"-s3.config={config}", "-master.volumeSizeLimitMB=64", "-volume.max=8", *options]
+        command += [f"-s3.config={config}", "-master.volumeSizeLimitMB=64", "-volume.max=200", *options]
         command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # their ports are fixed: two servers could not run
         url = f"s3://{_BUCKET}?endpoint=http://127.0.0.1:{ports['s3.port']}&region=us-east-1"
         server = Bucket(url, dict(_KEYS), command, path)

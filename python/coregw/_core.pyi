@@ -1460,9 +1460,9 @@ class Operation:
     """The store's time when its first pages were put without a root record; the driver sets it."""
     busy_seconds: float
     """The time that `poll` has taken so far, in seconds, without waiting for the GIL."""
-    key: bytes | None
-    """The one key that it looks for in the tree of the root for which it waits; None if it waits for no root, or looks
-    for something else. Pages on the way to that key may be read early.
+    ways: list[tuple[bytes, list[bytes]]]
+    """What it will look for in the trees of roots for which it waits, as far as it knows: for each such root (a binary
+    CID) the keys, as bytes, or where a listing begins. Pages on the way to them may be read early.
     """
     tree_bytes: int
     """The memory of the nodes that the operation has visited and made for its current query, in bytes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_right
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -79,16 +80,26 @@ class GuidedDistantStore(DistantStore):
         self.guides.update((guide.page, guide) for guide in guides)
         return await super().put(rows, durable, requires, since)
 
-    async def get_way(self, page: bytes, key: bytes) -> dict[bytes, bytes]:
-        way = [page]
-        while (guide := self.guides.get(way[-1])) and (number := bisect_right(guide.firsts, key)):
-            way.append(guide.below[number - 1])
-        pages = await self.get(Table.PAGES, way)
-        return {digest: page for digest, page in zip(way, pages, strict=True) if page is not None}
+    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        digests = set(ways)
+        for page, keys in ways.items():
+            for key in keys:
+                at = page
+                while guide := self.guides.get(at):
+                    at = guide.below[max(bisect_right(guide.firsts, key), 1) - 1]
+                    digests.add(at)
+        pages = await self.get(Table.PAGES, list(digests))
+        return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
+
+    async def list_guides(self, after: bytes | None, limit: int) -> list[Guide]:
+        raise NotImplementedError
+
+    async def set_guides(self, pages: Sequence[bytes], guides: Sequence[Guide]) -> None:
+        raise NotImplementedError
 
 
-def lookup(root: str, key: str) -> bytes:
-    return json.dumps({"profile": "core.resolve/v0alpha1", "root": root, "segments": [key]}).encode()
+def lookup(root: str, *path: str) -> bytes:
+    return json.dumps({"profile": "core.resolve/v0alpha1", "root": root, "segments": path}).encode()
 
 
 @pytest.mark.parametrize("kind", [DistantStore, GuidedDistantStore])
@@ -114,6 +125,42 @@ async def test_a_cold_look_up_takes_one_round_for_each_level_of_pages_or_two_wit
         assert await store.count(Engine(store).map_proof(proof)) <= rounds
     warm = [await store.count(engine.resolve(lookup(root, name))) for name in names[::37]][-20:]
     assert max(warm) <= 1  # inner pages are cached
+
+
+@pytest.mark.parametrize("kind", [DistantStore, GuidedDistantStore])
+async def test_batches_proofs_listings_and_nested_maps_on_an_empty_gateway_take_fewer_rounds_with_guides(
+    kind: type[DistantStore],
+) -> None:
+    store = kind()
+    maker = Engine(store)
+    names = [f"{i:04}" * 100 for i in range(6_000)]
+
+    async def create(arcs: dict[str, str]) -> str:
+        return str(json.loads(await maker.create_root(json.dumps({"arcs": arcs}).encode()))["root"])
+
+    root = await create(dict.fromkeys(names, LEAF))
+    other = await create(dict.fromkeys(names, LEAF) | {names[4321]: payload_cid(b"other")})
+    outer = await create({"inside": root})
+
+    async def rounds(call: Callable[[Engine], Coroutine[object, object, bytes]]) -> int:
+        return await store.count(call(Engine(store)))  # nothing is cached
+
+    some = names[::113]
+    fewer = 1 if kind is GuidedDistantStore else 0  # three levels of pages
+    batch = json.dumps({"root": root, "paths": [[name] for name in some]}).encode()
+    assert await rounds(lambda engine: engine.resolve_batch(batch)) == 3 - fewer
+    assert await rounds(lambda engine: engine.resolve(lookup(outer, "inside", some[7]))) == 4 - fewer
+    nested = json.dumps({"root": outer, "paths": [["inside", name] for name in some]}).encode()
+    assert await rounds(lambda engine: engine.resolve_batch(nested)) == 4 - fewer
+    proof = {"profile": "core.map-proof/v0alpha1", "root": root, "keys": [[name] for name in some]}
+    assert await rounds(lambda engine: engine.map_proof(json.dumps(proof).encode())) == 3 - fewer
+    scan = {"profile": "core.scan/v0alpha1", "root": root, "prefix": [], "limit": 2}
+    pages = [scan, *(scan | {"after": [name]} for name in some[::9])]
+    taken = [await rounds(partial(Engine.scan, request=json.dumps(page).encode())) for page in pages]
+    assert set(taken) == {3 - fewer, 4 - fewer}  # some end in the next leaf page
+    for prefix, after, expected in ("", names[4320], 3 - fewer), (names[4321], None, 3 - fewer), ("", None, 3):
+        diff = partial(Engine.diff, a=root, b=other, prefix=prefix, after=after, limit=1)
+        assert await rounds(diff) == expected
 
 
 async def test_a_look_up_in_a_root_that_is_not_held_takes_one_round() -> None:

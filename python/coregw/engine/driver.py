@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
@@ -123,7 +123,7 @@ class Driver:
                 query.drop()
         async with self._in_time():
             await self._resume(query, on_loop, max_level=0, max_pages=MAX_LOOP_PAGES)
-            if isinstance(query.polled, Need) and query.polled.pages is not None:
+            if isinstance(query.polled, Need) and not query.polled.budget:
                 async with self._loading.occupy(query):
                     await self._resume(query, on_loop, max_level=0)
             if isinstance(query.polled, Need):
@@ -203,7 +203,7 @@ class Driver:
             deadline: Cleared when something is written: a write is not given up halfway.
             read: Reads spans of the CAR that is imported.
             max_level: The need for a budget is returned when the operation has run for longer than this level.
-            max_pages: The need for more pages than these is returned.
+            max_pages: The need for more pages than these is returned, and that for roots before it looks for more keys.
             is_query: Whether it reads the trees of the roots about which it asks.
 
         Raises:
@@ -217,7 +217,10 @@ class Driver:
             require_caller()
             self.changes.hold(operation)
             if (roots := polled.roots) is not None:
-                early = await self._open_trees(operation, roots, is_query)
+                ways = self._ways_of(operation, roots) if is_query else {}
+                if sum(map(len, ways.values())) > max_pages:
+                    return polled
+                early = await self._open_trees(operation, roots, ways)
             elif (roots := polled.renewal) is not None:
                 sizes = await self._store.renew(Stored.ROOTS, roots)
                 pairs = zip(roots, sizes, strict=True)
@@ -245,18 +248,20 @@ class Driver:
             return await self._turns.run(partial(operation.poll, budget, slice_seconds(level)), level)
         return await self._to_end(self._turns.run(partial(_poll_reading, operation, budget, read), level))
 
-    async def _open_trees(self, operation: Operation, roots: Sequence[bytes], is_query: bool) -> dict[bytes, bytes]:
-        """Supply whether each root is held; for a query return pages by digest that it will ask for next.
+    def _ways_of(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """Return the top pages of roots that are read together with their records, and what is looked for below."""
+        unknown = [root for root in roots if not self._cache.is_held(root)]
+        return self._ways.of(operation, unknown) if len(unknown) <= _MAX_OPENED_TOGETHER else {}
 
-        Reading both at once saves a round trip to a store on another machine. These are the top pages, and if it looks
-        for one key, the inner pages on the way, as far as the store can tell.
+    async def _open_trees(
+        self, operation: Operation, roots: Sequence[bytes], ways: Mapping[bytes, Sequence[bytes]]
+    ) -> dict[bytes, bytes]:
+        """Supply whether each root is held; return pages by digest that it will ask for next, if ways are given.
+
+        Reading both at once saves a round trip to a store on another machine. These are the top pages, and the inner
+        pages on the ways, as far as the store can tell.
         """
-        unknown = [root for root in roots if not self._cache.is_held(root)] if is_query else []
-        if not 0 < len(unknown) <= _MAX_OPENED_TOGETHER:
-            operation.supply_roots(await self.are_held(roots))
-            return {}
-        digests = [Cid(root).digest for root in unknown]
-        held, pages = await asyncio.gather(self.are_held(roots), self._ways.read_early(digests, operation.key))
+        held, pages = await asyncio.gather(self.are_held(roots), self._ways.read_early(ways))
         operation.supply_roots(held)
         return pages
 

@@ -1,10 +1,11 @@
-"""Pages that are read before an operation asks for them, on its way to a key, and what stores need to know for that."""
+"""Pages that are read before an operation asks for them, on its ways to keys, and what stores need to know for that."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
-from coregw._core import page_guides
+from coregw._core import Cid, Operation, page_guides
 from coregw.engine.pages import PageReads
 from coregw.errors import CoregwError
 from coregw.store import Store, Table
@@ -33,24 +34,46 @@ class Ways:
             return await self._store.put(rows, durable, requires, since)
         return await self._guided.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])
 
-    async def read_early(self, digests: Sequence[bytes], key: bytes | None) -> dict[bytes, bytes]:
-        """Read pages that may not be needed, and in one round those on the way to a key, if the store can tell.
-
-        A failure counts only when they are needed, so it is not raised.
+    def of(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """Return what an operation looks for in the trees of roots, if the store can tell the ways.
 
         Args:
-            digests: The digests of top pages.
-            key: What is looked for below the only one of them, or None.
+            operation: The operation.
+            roots: Binary CIDs of some of the roots for which it waits.
+
+        Returns:
+            Keys, or none, by the digests of the top pages.
+        """
+        keys = dict(operation.ways) if self._guided is not None else {}
+        return {Cid(root).digest: keys.get(root, []) for root in roots}
+
+    async def read_early(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        """Read top pages, and the inner pages on the ways that `of` has returned, in one round.
+
+        They may not be needed, so a failure counts only when they are. It is not raised.
 
         Returns:
             What was found, by digest.
         """
+        guided = {digest: keys for digest, keys in ways.items() if keys}
+        found = await asyncio.gather(
+            self._read_ways(guided), self._read([digest for digest in ways if digest not in guided])
+        )
+        return found[0] | found[1]
+
+    async def _read_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        if self._guided is None or not ways:
+            return {}
         try:
-            if self._guided is not None and key is not None:
-                way = await self._guided.get_way(digests[0], key)
-                self._page_reads.pages_read += len(way)
-                return way
-            pages = await self._page_reads.get(digests)
+            pages = await self._guided.get_ways(ways)
+        except CoregwError:
+            return {}
+        self._page_reads.pages_read += len(pages)
+        return pages
+
+    async def _read(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        try:
+            pages = await self._page_reads.get(digests) if digests else []
         except CoregwError:
             return {}
         return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}

@@ -27,6 +27,11 @@ class Guide(NamedTuple):
     firsts: Sequence[bytes]
     below: Sequence[bytes]
 
+    @property
+    def size(self) -> int:
+        """What it takes in a store, in bytes; part of what a quota limits."""
+        return len(self.page) + sum(map(len, self.firsts)) + sum(map(len, self.below))
+
 
 @runtime_checkable
 class GuidedStore(Store, Protocol):
@@ -42,13 +47,19 @@ class GuidedStore(Store, Protocol):
     ) -> int:
         """As `Store.put`, with guides of pages that are put. A guide lasts as long as its page."""
 
-    async def get_way(self, page: bytes, key: bytes) -> dict[bytes, bytes]:
-        """Read a page, and the inner pages below it on the way to a key, as far as guides lead, in one round trip.
+    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        """Read pages, and the inner pages below each on the ways to keys, as far as guides lead, in one round trip.
 
         Args:
-            page: The digest of the page.
-            key: The key, as bytes of a map's key (protocol section 2).
+            ways: For the digest of each page at least one key, as bytes of a map's key (protocol section 2), or where a
+                listing begins: with the empty key at the first one.
 
         Returns:
             The pages that the store has, by digest. O(pages) look-ups.
         """
+
+    async def list_guides(self, after: bytes | None, limit: int) -> list[Guide]:
+        """Return guides in the order of their pages' digests, from the first one after `after` on. O(limit)."""
+
+    async def set_guides(self, pages: Sequence[bytes], guides: Sequence[Guide]) -> None:
+        """Replace the guides of pages by those that are given, durably, if it has the pages."""

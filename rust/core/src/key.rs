@@ -206,6 +206,11 @@ impl Window {
         }
         Ok(Self { lo, hi, skip_lo })
     }
+
+    /// No key of the window is less than this; empty without a lower bound.
+    pub fn start(&self) -> &[u8] {
+        self.lo.as_deref().unwrap_or_default()
+    }
 }
 
 /// Checks that `key` is the key of a path; the error says what is wrong.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use coregw_core::{Digest, Error, Result, RootCid};
 
-use crate::run::{Need, Operation, Progress, Slot, WantedPage};
+use crate::run::{Need, Operation, Progress, Slot, WantedPage, Way};
 
 /// Calls a closure with each index below a count, possibly on several threads, and returns when all calls have.
 ///
@@ -83,8 +83,9 @@ pub(crate) async fn join<R: Send>(
         if waiting.any_runnable {
             slot.more_budget().await;
         } else if !waiting.roots.is_empty() {
-            let held = slot.roots(waiting.roots.clone()).await;
-            known_roots.extend(waiting.roots.into_iter().zip(held));
+            let (roots, ways) = waiting.roots_and_ways();
+            let held = slot.roots_before(roots.clone(), ways).await;
+            known_roots.extend(roots.into_iter().zip(held));
         } else if !waiting.pages.is_empty() {
             let pages = slot.pages(waiting.pages).await;
             let pages: HashMap<Digest, _> = pages.into_iter().map(|page| (page.digest(), page)).collect();
@@ -137,6 +138,8 @@ fn responses<R>(children: Vec<Mutex<Child<R>>>) -> Vec<String> {
 struct Waiting {
     any_runnable: bool,
     roots: Vec<RootCid>,
+    /// What the children look for in the trees of these roots.
+    keys: HashMap<RootCid, Vec<Vec<u8>>>,
     pages: Vec<WantedPage>,
 }
 
@@ -147,8 +150,9 @@ impl Waiting {
         for child in children {
             match &*lock(child) {
                 Child::New(_) | Child::Runnable(_) => all.any_runnable = true,
-                Child::Waiting(_, Need::Roots(wanted)) => {
+                Child::Waiting(operation, Need::Roots(wanted)) => {
                     all.roots.extend(wanted.iter().filter(|root| roots.insert(**root)));
+                    operation.ways().into_iter().for_each(|way| all.keys.entry(way.root).or_default().extend(way.keys));
                 }
                 Child::Waiting(_, Need::Pages(wanted)) => {
                     all.pages.extend(wanted.iter().filter(|page| pages.insert(page.digest)).cloned());
@@ -159,5 +163,15 @@ impl Waiting {
             }
         }
         Ok(all)
+    }
+
+    /// The roots, and what all children look for in their trees, each key once.
+    fn roots_and_ways(self) -> (Vec<RootCid>, Vec<Way>) {
+        let way = |(root, mut keys): (RootCid, Vec<Vec<u8>>)| {
+            keys.sort_unstable();
+            keys.dedup();
+            Way { root, keys }
+        };
+        (self.roots, self.keys.into_iter().map(way).collect())
     }
 }

@@ -117,7 +117,7 @@ impl Operation {
 
 async fn map_proof(trees: Trees, request: MapProof) -> Result<String> {
     let MapProof { profile, root, question, ask } = request;
-    trees.check_held_before(&root, || ask.key().cloned()).await?;
+    trees.check_held_before(&[root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&root, ask).await?;
     let bytes = proof.len() / 3 * 4 + answer_bytes(&answer);
     let prooflist = question.prooflist(&root, &answer, proof);

@@ -170,7 +170,7 @@ impl Operation {
 
 async fn read(trees: Trees, request: Read) -> Result<String> {
     let ask = request.question.ask()?;
-    trees.check_held_before(&request.root, || ask.key().cloned()).await?;
+    trees.check_held_before(&[request.root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&request.root, ask).await?;
     request.response(&answer, proof)
 }

@@ -140,8 +140,8 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveRes
         return Ok(write(request.result(&request.root, Vec::new())));
     }
     let root = first_root(&request.root)?;
-    let longest = || (root.kind == Kind::Map).then(|| path.key().ok()).flatten();
-    trees.check_held_before(&root, longest).await?;
+    let longest = || path.key().ok().filter(|_| root.kind == Kind::Map).map(|key| key.as_bytes().to_vec());
+    trees.check_held_before(&[root], || longest().into_iter().collect()).await?;
     trees.spend(path.len() as u64 / SEGMENTS_PER_NODE).await?;
     let keys = PathKeys::new(&path.segments())?;
     let mut tried = HashSet::from([(root, 0)]);
@@ -169,7 +169,11 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveRes
         }
         let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
         let step = place.step(arc_len, path, &answer, &mut query);
-        if trees.is_held(&nested).await {
+        let rest = || match nested.kind {
+            Kind::Map if end < path.len() => vec![keys.key(end, path.len() - end).as_bytes().to_vec()],
+            _ => Vec::new(),
+        };
+        if trees.is_held_before(&nested, rest).await {
             tried.insert((nested, end));
             places.push(Place::new(nested, end, path.len(), Some(step)));
         }

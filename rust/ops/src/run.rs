@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use coregw_core::{Cid, Digest, Error, InputCode, Key, Page, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Page, Result, RootCid};
 
 /// What an operation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,15 @@ impl WantedPage {
     }
 }
 
+/// What an operation will look for in the tree of a root for which it waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// The root of a map.
+    pub root: RootCid,
+    /// Keys of the map, or where its listing begins: with the empty one, at the first key.
+    pub keys: Vec<Vec<u8>>,
+}
+
 /// The result of [`Operation::poll`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -119,7 +128,7 @@ struct SlotState {
     pages: Vec<Arc<Page>>,
     held: Vec<bool>,
     bytes: Vec<u8>,
-    key: Option<Key>,
+    ways: Vec<Way>,
 }
 
 impl Slot {
@@ -149,12 +158,12 @@ impl Slot {
         std::mem::take(&mut self.lock().held)
     }
 
-    /// As [`Slot::roots`], for one root, in whose tree the operation then looks for `key`, if for one key.
-    pub(crate) async fn root_of_key(&self, root: RootCid, key: Option<Key>) -> bool {
-        self.lock().key = key;
-        let held = self.roots(vec![root]).await;
-        self.lock().key = None;
-        held == [true]
+    /// As [`Slot::roots`], before the operation goes these ways.
+    pub(crate) async fn roots_before(&self, roots: Vec<RootCid>, ways: Vec<Way>) -> Vec<bool> {
+        self.lock().ways = ways;
+        let held = self.roots(roots).await;
+        self.lock().ways = Vec::new();
+        held
     }
 
     /// Waits until the store has renewed `roots`, and to learn which of them it holds.
@@ -275,11 +284,11 @@ impl Operation {
         self.slot.allowance.left.store(nodes, Ordering::Relaxed);
     }
 
-    /// The key that the operation looks for in the tree of the root for which it waits, if it waits for a root and knows.
+    /// What the operation will look for in the trees of the roots for which it waits, as far as it knows.
     ///
-    /// Its caller may read pages on the way to that key early.
-    pub fn key(&self) -> Option<Key> {
-        self.slot.lock().key.clone()
+    /// Its caller may read pages on the way early.
+    pub fn ways(&self) -> Vec<Way> {
+        self.slot.lock().ways.clone()
     }
 
     /// The memory, in bytes, of the nodes that the operation has visited and made for its current query. O(1).

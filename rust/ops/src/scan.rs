@@ -103,8 +103,9 @@ impl Operation {
 }
 
 async fn scan(trees: Trees, request: Scan) -> Result<String> {
-    trees.check_held(&[request.root]).await?;
-    let (answer, proof) = trees.answer(&request.root, request.question.ask()?).await?;
+    let ask = request.question.ask()?;
+    trees.check_held_before(&[request.root], || ask.starts()).await?;
+    let (answer, proof) = trees.answer(&request.root, ask).await?;
     let prooflist = request.question.prooflist(&request.root, &answer, proof);
     let Answer::Listing(listing) = answer else {
         return Err(Error::damaged("a scan ended without a listing"));

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coregw_core::{
-    Answer, Ask, Digest, Error, Interrupt, Key, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
+    Answer, Ask, Digest, Error, Interrupt, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
 };
 
-use crate::run::{Slot, WantedPage};
+use crate::run::{Slot, WantedPage, Way};
 
 /// The trees of one store.
 #[derive(Clone)]
@@ -23,18 +23,33 @@ impl Trees {
 
     /// Whether the store has a record of `root`.
     pub(crate) async fn is_held(&self, root: &RootCid) -> bool {
+        self.is_held_before(root, Vec::new).await
+    }
+
+    /// As [`Trees::is_held`], before the operation looks for `keys` in the tree of `root`.
+    pub(crate) async fn is_held_before(&self, root: &RootCid, keys: impl FnOnce() -> Vec<Vec<u8>>) -> bool {
         if let Some(is_held) = self.cache.is_held(root) {
             return is_held;
         }
-        self.slot.roots(vec![*root]).await == [true]
+        let way = Way { root: *root, keys: keys() };
+        self.slot.roots_before(vec![*root], vec![way]).await == [true]
     }
 
     /// The first of `roots` that the store has no record of.
     pub(crate) async fn first_not_held<'a>(&self, roots: &'a [RootCid]) -> Option<&'a RootCid> {
+        self.first_not_held_before(roots, Vec::new).await
+    }
+
+    async fn first_not_held_before<'a>(
+        &self,
+        roots: &'a [RootCid],
+        keys: impl Fn() -> Vec<Vec<u8>>,
+    ) -> Option<&'a RootCid> {
         if roots.iter().all(|root| self.cache.is_held(root) == Some(true)) {
             return None;
         }
-        let held = self.slot.roots(roots.to_vec()).await;
+        let ways = roots.iter().map(|root| Way { root: *root, keys: keys() }).collect();
+        let held = self.slot.roots_before(roots.to_vec(), ways).await;
         roots.iter().zip(held).find(|(_, is_held)| !is_held).map(|(root, _)| root)
     }
 
@@ -46,19 +61,15 @@ impl Trees {
     /// # Errors
     /// [`Error::NotFound`] if the store has no record of one of `roots`.
     pub(crate) async fn check_held(&self, roots: &[RootCid]) -> Result<()> {
-        match self.first_not_held(roots).await {
+        self.check_held_before(roots, Vec::new).await
+    }
+
+    /// As [`Trees::check_held`], before the operation looks for `keys` in the tree of each.
+    pub(crate) async fn check_held_before(&self, roots: &[RootCid], keys: impl Fn() -> Vec<Vec<u8>>) -> Result<()> {
+        match self.first_not_held_before(roots, keys).await {
             None => Ok(()),
             Some(root) => Err(not_held(root)),
         }
-    }
-
-    /// As [`Trees::check_held`], before the operation looks for a key in the tree of `root`, if it does.
-    pub(crate) async fn check_held_before(&self, root: &RootCid, key: impl FnOnce() -> Option<Key>) -> Result<()> {
-        let is_held = match self.cache.is_held(root) {
-            Some(is_held) => is_held,
-            None => self.slot.root_of_key(*root, key()).await,
-        };
-        if is_held { Ok(()) } else { Err(not_held(root)) }
     }
 
     /// Answers a question about the tree of a held root, with the proof.

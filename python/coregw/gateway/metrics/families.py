@@ -91,7 +91,7 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_store_background_errors": _gauge("RocksDB's failed flushes and compactions."),
         "coregw_disk_free_bytes": _gauge("Free space on the disk of the data directory."),
         "coregw_disk_reserve_bytes": _gauge("Free space below which nothing is stored."),
-        "coregw_database_data_bytes": _gauge("Rows and payloads in a shared store; what a quota limits."),
+        "coregw_database_data_bytes": _gauge("Rows, guides and payloads in a shared store; what a quota limits."),
         "coregw_database_bytes": _gauge("Size of tables and indexes of a shared store.", "table"),
         "coregw_database_rows": _gauge("Rows of a shared store, as the database estimates it.", "table"),
         "coregw_database_uploads": _gauge("Uploads in progress or being dropped in a shared store."),

@@ -33,7 +33,7 @@ _LIST: Final = {
     Stored.PAYLOADS: "SELECT multihash AS key, size, dated FROM payloads",
 }
 _KEY: Final = {Stored.PAGES: "key", Stored.ROOTS: "key", Stored.PAYLOADS: "multihash"}
-_TABLES: Final = {Stored.PAGES: ("pages",), Stored.ROOTS: ("roots",), Stored.PAYLOADS: ("payloads", "chunks")}
+_TABLES: Final = {Stored.PAGES: ("pages", "guides"), Stored.ROOTS: ("roots",), Stored.PAYLOADS: ("payloads", "chunks")}
 
 
 class PostgresCollection:

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from coregw.errors import InvalidInput
 from coregw.store import Table
+from coregw.store.postgres.guides import COUNTED_GUIDES, GUIDES
 
 __all__ = ["VERSION", "migrate"]
 
@@ -340,30 +341,7 @@ def _first_version() -> str:
     return "\n".join([*parts, _CALLS, _COLLECTION])
 
 
-_GUIDES: Final = """
-CREATE TABLE guides (
-  page bytea PRIMARY KEY REFERENCES pages ON DELETE CASCADE, firsts bytea[] NOT NULL, below bytea[] NOT NULL);
-
--- As coregw_put, with a row for each inner page below one of the pages.
-CREATE FUNCTION coregw_put_guided(
-  page_keys bytea[], page_values bytea[], root_keys bytea[], root_values bytea[], record_keys bytea[],
-  record_values bytea[], given_required bytea[], given_since bigint, given_attempt uuid,
-  guide_pages bytea[], guide_firsts bytea[], guide_below bytea[],
-  OUT outcome text, OUT missing bytea, OUT at bigint, OUT expiries bigint)
-LANGUAGE plpgsql AS $$
-BEGIN
-  SELECT p.outcome, p.missing, p.at, p.expiries INTO outcome, missing, at, expiries
-    FROM coregw_put(page_keys, page_values, root_keys, root_values, record_keys, record_values, given_required,
-      given_since, given_attempt) p;
-  IF outcome = 'written' THEN  -- so the pages are locked, and stay until the end of the transaction
-    INSERT INTO guides SELECT g.page, array_agg(g.first ORDER BY g.first), array_agg(g.below ORDER BY g.first)
-      FROM unnest(guide_pages, guide_firsts, guide_below) AS g (page, first, below) GROUP BY g.page ORDER BY g.page
-      ON CONFLICT DO NOTHING;
-  END IF;
-END $$;
-"""
-
-_MIGRATIONS: Final = (_first_version(), _GUIDES)
+_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES)
 """Each brings a database from the version of its index to the next. A migration that was released never changes."""
 
 VERSION: Final = len(_MIGRATIONS)

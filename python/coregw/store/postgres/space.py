@@ -17,7 +17,8 @@ FILES: Final = "SELECT ({})::bigint".format(" + ".join(f"pg_total_relation_size(
 
 FIGURES: Final = """
 SELECT (SELECT coalesce(sum(change), 0)::bigint FROM sizes),
-  pg_total_relation_size('pages'), pg_total_relation_size('payloads') + pg_total_relation_size('chunks'),
+  pg_total_relation_size('pages') + pg_total_relation_size('guides'),
+  pg_total_relation_size('payloads') + pg_total_relation_size('chunks'),
   (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'pages'::regclass),
   (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'payloads'::regclass),
   (SELECT count(*) FROM uploads), (SELECT count(*) FROM pg_stat_replication)
@@ -29,8 +30,8 @@ class PostgresFigures(NamedTuple):
     """What a store's database and this process's connections to it are doing.
 
     Attributes:
-        data_bytes: Rows and payloads; what a quota limits.
-        page_bytes: Files of the table of pages and its index.
+        data_bytes: Rows, guides and payloads; what a quota limits.
+        page_bytes: Files of the tables of pages and guides, and of their indexes.
         payload_bytes: Files of payloads and chunks in the database.
         pages: The number of pages, as the database estimates it.
         payloads: The number of payloads, as the database estimates it.

@@ -18,8 +18,9 @@ from coregw.store.guides import Guide
 from coregw.store.postgres.checks import check_server
 from coregw.store.postgres.chunks import Chunks, RowChunks
 from coregw.store.postgres.collection import PostgresCollection
-from coregw.store.postgres.connections.database import Database, columns
+from coregw.store.postgres.connections.database import Database, Query, columns
 from coregw.store.postgres.connections.replicas import Replicas
+from coregw.store.postgres.guides import WAYS_OF_PRIMARY, Guides, guide_columns
 from coregw.store.postgres.payloads import Payloads, PostgresPayloadWriter
 from coregw.store.postgres.schema import migrate
 from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
@@ -40,14 +41,8 @@ _GET: Final = {
 }
 _GET_PAGES: Final = f"{_GET[Table.PAGES]} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
 """Pages, and without a key how often roots have expired: a page may be missing since its root has expired."""
-_WAY: Final = """
-WITH RECURSIVE way (digest, length) AS (
-  SELECT $1::bytea, 0 UNION ALL
-  SELECT g.below[width_bucket($2::bytea, g.firsts)], way.length + 1 FROM way JOIN guides g ON g.page = way.digest
-  WHERE way.length < 32)
-SELECT key, value FROM pages JOIN way ON key = digest"""
-_WAY_OF_PRIMARY: Final = f"{_WAY} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
-"""A page and those on the way to a key. A bucket before the first one has the number 0, and there is no such page."""
+_READS: Final[tuple[Query, ...]] = ((_GET_PAGES, []), (_GET[Table.ROOTS], []), (WAYS_OF_PRIMARY, [], []))
+"""What a look-up reads; prepared on the first connections."""
 _LIST: Final = {
     Table.PAGES: "SELECT key, value FROM pages WHERE",
     Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",
@@ -102,6 +97,7 @@ async def open_store(
         if bucket_chunks is not None:
             await bucket_chunks.check()
         await database.write(_SLICE, int(slice_seconds * 1000))
+        await database.warm(*_READS)
         store = PostgresStore(database, url, bucket_chunks or RowChunks(database), Room(quota_bytes))
         await store.refresh()
     except BaseException:
@@ -120,7 +116,8 @@ class PostgresStore:
         self._database = database
         self._room = room
         self._payloads = Payloads(database, chunks, room)
-        self._replicas = Replicas(url)
+        self._replicas = Replicas(url, _READS)
+        self._guides = Guides(database, self._replicas)
         self._expiries = 0
         self._upkeep: Upkeep | None = Upkeep(self._payloads, self.refresh)
         self.address: Final = masked(url)
@@ -176,14 +173,19 @@ class PostgresStore:
                 found.update(await self._database.read(_GET[table], asked))
         return [found.get(key) for key in keys]
 
-    async def get_way(self, page: bytes, key: bytes) -> dict[bytes, bytes]:
-        """See `coregw.store.guides.GuidedStore.get_way`."""
+    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
         self._database.require_open()
-        found: dict[bytes | None, bytes] = dict(await self._replicas.read(_WAY, page, key))
-        if page not in found:
-            found = dict(await self._database.read(_WAY_OF_PRIMARY, page, key))
-            self._note_expiries(int(found.pop(None)))
-        return {digest: value for digest, value in found.items() if digest is not None}
+        found, expiries = await self._guides.get_ways(ways)
+        self._note_expiries(expiries)
+        return found
+
+    async def list_guides(self, after: bytes | None, limit: int) -> list[Guide]:
+        self._database.require_open()
+        return await self._guides.list(after, limit)
+
+    async def set_guides(self, pages: Sequence[bytes], guides: Sequence[Guide]) -> None:
+        self._database.require_open()
+        await self._room.watch(self._guides.set(pages, guides))
 
     async def put(
         self,
@@ -197,14 +199,15 @@ class PostgresStore:
         arguments: list[object] = []
         for table in (Table.PAGES, Table.ROOTS, Table.RECORDS):
             arguments += columns(rows.get(table, ()))
-        self._room.require(sum(len(key) + len(value) for pairs in rows.values() for key, value in pairs))
+        size = sum(len(key) + len(value) for pairs in rows.values() for key, value in pairs)
+        self._room.require(size + sum(guide.size for guide in guides))
         # Pages and roots may be put twice. A record may have been replaced by another call in between.
         attempt = uuid4() if rows.get(Table.RECORDS) else None
         arguments += [list(requires), since, attempt]
         call = "coregw_put($1, $2, $3, $4, $5, $6, $7, $8, $9)"
         if guides:
             call = "coregw_put_guided($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-            arguments += map(list, zip(*_guide_rows(guides), strict=True))
+            arguments += guide_columns(guides)
         (row,) = await self._room.watch(self._database.write(f"SELECT * FROM {call}", *arguments))  # noqa: S608
         self._note_expiries(row["expiries"])
         _require_held(row["outcome"], row["missing"])
@@ -345,13 +348,6 @@ def _open_bucket(url: str) -> BucketChunks:
     from coregw.store.postgres.bucket import BucketChunks  # noqa: PLC0415 - needs an extra of its own
 
     return BucketChunks(url)
-
-
-def _guide_rows(guides: Sequence[Guide]) -> list[tuple[bytes, bytes, bytes]]:
-    """Return a row for each inner page: the page above it, where its keys begin, and its digest."""
-    return [
-        (guide.page, first, digest) for guide in guides for first, digest in zip(guide.firsts, guide.below, strict=True)
-    ]
 
 
 def _require_held(outcome: str, missing: bytes | None) -> None:

@@ -144,9 +144,11 @@ class StoreCheck:
             unnamed=[_unnamed(damage) for damage in damages if damage.has_rows and damage.family in _NAMING],
             incomplete_roots=[Cid(key).text for key, value in self.roots() if value == INCOMPLETE],
             lost=list(self._noted_as_lost()),
+            damaged_guides=self._damaged_guides(),
         )
         found = (damages, damaged_pages, missing_pages, self._payloads, lost, result.affected_roots, result.lost)
-        is_sound = not any((*found, result.affected_records, result.lost_records, result.lost_pins))
+        further = (result.affected_records, result.lost_records, result.lost_pins, result.damaged_guides)
+        is_sound = not any((*found, *further))
         return msgspec.structs.replace(result, is_sound=is_sound)
 
     # --- payloads -----------------------------------------------------------------------------------------------------
@@ -272,6 +274,9 @@ class StoreCheck:
             )
             for digest, what in self.pages.damaged.items()
         ]
+
+    def _damaged_guides(self) -> list[DamagedObject]:
+        return []  # a database of files has none
 
     def _missing_pages(self) -> list[DamagedObject]:
         """The missing pages that a held root needs: an upload that was not finished may lack others."""

@@ -104,6 +104,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
         damaged_files: Damaged parts of files.
         damaged_pages: Pages that do not match their digest, or whose file is damaged around them.
         missing_pages: Pages that a held root needs and that are nowhere.
+        damaged_guides: Pages whose guides lead elsewhere than to their inner pages: look-ups take longer.
         damaged_payloads: Payloads that do not match their multihash, or of which a part is missing.
         lost_payloads: Payloads whose rows are lost; a repair finds those whose bytes are there.
         lost_records: Rows of records of which only the key is readable.
@@ -134,6 +135,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
     unnamed: list[str]
     incomplete_roots: list[str]
     lost: list[str]
+    damaged_guides: list[DamagedObject]
 
     def lines(self) -> Iterator[str]:
         """Iterate over what was found, as lines for a person."""
@@ -143,6 +145,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
         for kind, objects in (
             ("damaged page", self.damaged_pages),
             ("missing page", self.missing_pages),
+            ("damaged guide", self.damaged_guides),
             ("damaged payload", self.damaged_payloads),
             ("lost payload", self.lost_payloads),
         ):
@@ -165,6 +168,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
             "damaged_files": len(self.damaged_files),
             "damaged_pages": len(self.damaged_pages),
             "missing_pages": len(self.missing_pages),
+            "damaged_guides": len(self.damaged_guides),
             "damaged_payloads": len(self.damaged_payloads),
             "lost_payloads": len(self.lost_payloads) + len(self.lost),
             "affected_roots": len(self.affected_roots),

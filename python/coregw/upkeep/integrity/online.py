@@ -5,6 +5,7 @@ database's own tools check these. Nothing is locked, and rows that come or go me
 is asked for again, and belongs to a root that is still held.
 
 A repair removes what does not match its name, so that it can be stored again, and notes what is lost for `coregw heal`.
+It derives all guides (`coregw.store.guides`) from the pages again, also those that were never there.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final, TypeVar
 
-from coregw._core import Cid, page_links
+from coregw._core import Cid, page_guides, page_links
 from coregw.engine.roots import INCOMPLETE
 from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
 from coregw.messages.progress import Progress
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, Stored, Table
 from coregw.store.collection import CollectableStore, Item
+from coregw.store.guides import Guide, GuidedStore
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.coding import Damage, Entry
 from coregw.store.rocksdb.raw.database import RawRow
 from coregw.upkeep.integrity.check import Known, Report, StoreCheck
-from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairResult, payload_cid
+from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairResult, page_cid, payload_cid
 from coregw.upkeep.integrity.pages import Harm
 from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.integrity.records import lost_key
@@ -38,6 +40,7 @@ OnRead = Callable[[int], None]
 
 _TABLES: Final = {Family.PAGES: Table.PAGES, Family.RECORDS: Table.RECORDS, Family.ROOTS: Table.ROOTS}
 _LISTED_AT_ONCE: Final = 256
+_GUIDES_AT_ONCE: Final = 64
 _ITEMS_AT_ONCE: Final = 10_000
 _BUSY_SECONDS: Final = 1.0
 _BUSY_ATTEMPTS: Final = 600
@@ -117,18 +120,31 @@ class StoreRows:
                 await asyncio.sleep(_BUSY_SECONDS)
         raise AssertionError
 
+    def guides(self) -> Iterator[list[Guide]]:
+        """Iterate over the guides, if the store keeps some."""
+        after: bytes | None = None
+        while isinstance(self.store, GuidedStore) and (
+            guides := self.call(
+                self.store.list_guides(after, _GUIDES_AT_ONCE), lambda guides: sum(guide.size for guide in guides)
+            )
+        ):
+            after = guides[-1].page
+            yield guides
+
     def damages(self) -> list[Damage]:
         """Damaged files: the database's own tools find them."""
         return []
 
 
 class OnlineCheck(StoreCheck):
-    """A check of the rows of a store."""
+    """A check of the rows of a store, and of its guides."""
 
     def __init__(self, rows: StoreRows, report: Report) -> None:
         super().__init__(rows, report)
         self._rows = rows
         self._held: list[bytes] = []
+        self.misguiding: list[bytes] = []
+        """Pages whose guides are wrong."""
 
     def _check_payloads(self) -> None:
         self._begin("checking payloads", "payloads")
@@ -206,6 +222,22 @@ class OnlineCheck(StoreCheck):
                 if links is not None:  # it was stored after its place in the order was read
                     del self.pages.missing[digest], self.pages.harms[digest]
 
+    def _damaged_guides(self) -> list[DamagedObject]:
+        self._begin("checking guides", "guides")
+        found: list[DamagedObject] = []
+        for guides in self._rows.guides():
+            stored = self._rows.call(self._rows.store.get(Table.PAGES, [guide.page for guide in guides]))
+            pages = [(guide.page, page or b"") for guide, page in zip(guides, stored, strict=True)]
+            derived = {guide[0]: Guide(*guide) for guide in page_guides(pages)}
+            for guide, links in zip(guides, page_links(pages), strict=True):
+                self._advance()
+                if links is not None and derived.get(guide.page) != guide:  # a damaged page is named already
+                    self.misguiding.append(guide.page)
+                    cid = page_cid(links.root, guide.page)
+                    what = "its guide leads to others than its inner pages"
+                    found.append(DamagedObject(cid=cid, what=what, is_recoverable=True))
+        return found
+
     def held_payloads(self) -> Known:
         """See `StoreCheck.held_payloads`."""
         if not self._held:
@@ -265,8 +297,21 @@ async def repair_online(store: CollectableStore, report: Report) -> RepairResult
         (value,) = await store.get(Table.ROOTS, [root])
         if value is not None:
             await store.compare_and_set(Table.ROOTS, root, value, INCOMPLETE)
+    if isinstance(store, GuidedStore):
+        await rows.in_thread(lambda: _guide_again(rows, check))
     repaired = await check_online(store, report)
     return RepairResult(found=found, repaired=repaired, kept="", recovered_payloads=[], recovered_roots=[])
+
+
+def _guide_again(rows: StoreRows, check: OnlineCheck) -> None:
+    """Set the guides of all pages. O(bytes)."""
+    assert isinstance(rows.store, GuidedStore)  # noqa: S101 - its caller has looked
+    if check.misguiding:
+        rows.call(rows.store.set_guides(check.misguiding, []))
+    pages = check.pages.pages()
+    while batch := list(islice(pages, _LISTED_AT_ONCE)):
+        if guides := [Guide(*guide) for guide in page_guides(batch)]:
+            rows.call(rows.store.set_guides([guide.page for guide in guides], guides))
 
 
 async def _next(pieces: Any) -> bytes:  # noqa: ANN401 - an asynchronous iterator

@@ -53,11 +53,15 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The key, if one key is asked for.
-    pub fn key(&self) -> Option<&Key> {
+    /// Where the search in a map begins: at the keys, or at the start of the listing, which is empty for all keys.
+    ///
+    /// Nothing of a list, and nothing for changes. O(bytes of the keys).
+    pub fn starts(&self) -> Vec<Vec<u8>> {
         match self {
-            Self::Key(key) => Some(key),
-            _ => None,
+            Self::Key(key) => vec![key.as_bytes().to_vec()],
+            Self::Keys(keys) => keys.iter().map(|key| key.as_bytes().to_vec()).collect(),
+            Self::Scan(window, _) => vec![window.start().to_vec()],
+            Self::Index(_) | Self::Range { .. } | Self::ChangeMap(_) | Self::ChangeList(_) => Vec::new(),
         }
     }
 }

@@ -62,6 +62,11 @@ impl Keys {
         self.keys.len()
     }
 
+    /// The keys, in key order.
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.sorted.iter().map(|&place| &self.keys[place as usize])
+    }
+
     /// Always false: [`Keys::new`] rejects an empty list.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()

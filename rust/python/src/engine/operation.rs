@@ -12,13 +12,16 @@ use crate::cid::CidLike;
 use crate::convert::{BytesLike, Items};
 use crate::detach::{self, MAX_ATTACHED_NODES, Work};
 use crate::engine::batch::batch_exception;
-use crate::engine::cache::{PageCache, root_of};
+use crate::engine::cache::{PageCache, root_bytes, root_of};
 use crate::engine::car::CarReader;
 use crate::engine::need::Polled;
 use crate::errors::call;
 use crate::parallel::{self, Cores};
 use crate::results;
 use crate::sorting::ArcSorter;
+
+/// A root, and what is looked for in its tree.
+type Way<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>);
 
 /// A query, batch, diff, mutation, import or export on stored trees. Does no I/O.
 ///
@@ -89,11 +92,12 @@ impl Operation {
 
 #[pymethods]
 impl Operation {
-    /// The one key that it looks for in the tree of the root for which it waits; None if it waits for no root, or looks
-    /// for something else. Pages on the way to that key may be read early.
+    /// What it will look for in the trees of roots for which it waits, as far as it knows: for each such root (a binary
+    /// CID) the keys, as bytes, or where a listing begins. Pages on the way to them may be read early.
     #[getter]
-    fn key<'py>(&mut self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        self.operation().key().map(|key| PyBytes::new(py, key.as_bytes()))
+    fn ways<'py>(&mut self, py: Python<'py>) -> Vec<Way<'py>> {
+        let keys = |keys: &[Vec<u8>]| keys.iter().map(|key| PyBytes::new(py, key)).collect();
+        self.operation().ways().iter().map(|way| (root_bytes(py, &way.root), keys(&way.keys))).collect()
     }
 
     /// Return an operation for a `core.resolve` request. Its response is the result.

@@ -22,18 +22,22 @@ from coregw.errors import Unavailable
 from coregw.store.postgres.connections.errors import Retry, UnconfirmedWrite, retry_of, translated
 from coregw.store.postgres.connections.hosts import Hosts, hosts_of
 
-__all__ = ["Connection", "Database", "Row", "columns"]
+__all__ = ["Connection", "Database", "Query", "Row", "columns"]
 
 T = TypeVar("T")
 Connection = Any
 """A connection of asyncpg, which has no types."""
 Row = Any
 """A row of asyncpg: a tuple that is also indexed by names."""
+Query = tuple[str, *tuple[object, ...]]
+"""A query and its arguments."""
 
 READ_SECONDS: Final = 5.0
 """How long a read is repeated, and how long one takes at most."""
 WRITE_SECONDS: Final = 10.0
 """How long a write is repeated after its connection was lost. Waiting for a standby has no limit."""
+_WARM_CONNECTIONS: Final = 3
+"""A request reads on up to two connections at once, and another may write."""
 _ATTEMPT_SHARE: Final = 0.45
 """The share of a read's time after which it is repeated."""
 _CONNECT_SECONDS: Final = 5.0
@@ -91,6 +95,7 @@ class Database:
                 url, timeout=_CONNECT_SECONDS, server_settings=session, target_session_attrs=attributes, **host
             )
             _detect_loss(connection)
+            _know_arrays(connection)
             return connection
 
         async def connect(*_: object, **_classes: object) -> Connection:
@@ -99,7 +104,10 @@ class Database:
         try:
             hosts = Hosts(hosts_of(url), connect_to)
             # Without a minimum, since the pool would log each attempt to keep it while the database is away.
-            pool = await asyncpg.create_pool(min_size=0, max_size=size, connect=connect, reset=_leave)
+            # Idle ones stay: they are probed, and a new one costs the database some 10 ms.
+            pool = await asyncpg.create_pool(
+                min_size=0, max_size=size, max_inactive_connection_lifetime=0, connect=connect, reset=_leave
+            )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
             raise Unavailable(f"no connection to the database: {error}") from None
         database = cls(pool, size, connect)
@@ -109,6 +117,31 @@ class Database:
             await database.close()
             raise
         return database
+
+    async def warm(self, *queries: Query) -> None:
+        """Open connections, and make queries on each, with their arguments: the first ones of a connection take longer.
+
+        Raises `Unavailable` if the database does not answer.
+        """
+        count = min(self.size, _WARM_CONNECTIONS)
+        are_open = asyncio.Barrier(count)
+
+        async def warm_one() -> None:
+            async with self._pool.acquire() as connection:
+                await are_open.wait()  # or one connection would do for all
+                for query, *arguments in queries:
+                    await connection.fetch(query, *arguments)
+
+        tasks = [asyncio.ensure_future(warm_one()) for _ in range(count)]
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await asyncio.gather(*tasks)
+        except Exception as error:
+            raise translated(error) from error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def close(self) -> None:
         """Wait for writes in progress, and close the connections. Idempotent."""
@@ -265,6 +298,19 @@ def _detect_loss(connection: Connection) -> None:
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _LOST_AFTER_SECONDS)
+
+
+def _know_arrays(connection: Connection) -> None:
+    """Tell asyncpg of the array types of our arguments. It would ask the database, which takes several round trips."""
+    numbers = {"bytea": (1001, 17), "int4": (1007, 23), "int8": (1016, 20), "uuid": (2951, 2950)}
+    absent = dict.fromkeys(("basetype", "range_subtype", "attrtypoids"))
+    types = [
+        {"oid": array, "ns": "pg_catalog", "name": f"_{name}", "kind": b"b", "elemtype": element, "elemdelim": ","}
+        | absent
+        for name, (array, element) in numbers.items()  # the numbers of built-in types never change
+    ]
+    # asyncpg has no public way to do that; pyproject.toml bounds its version.
+    connection._protocol.get_settings().register_data_types(types)  # noqa: SLF001
 
 
 def columns(rows: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:

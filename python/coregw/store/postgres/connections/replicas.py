@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from coregw.errors import CoregwError
-from coregw.store.postgres.connections.database import Database, Row
+from coregw.store.postgres.connections.database import Database, Query, Row
 
 __all__ = ["Replicas"]
 
@@ -25,10 +26,12 @@ class Replicas:
 
     Args:
         url: The address of the store.
+        queries: Queries that are prepared on its connections, with arguments.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, queries: Sequence[Query]) -> None:
         self._url = url
+        self._queries = queries
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2] or dict(parse_qsl(parts.query)).get("host", "")
         self.is_used: Final = "," in hosts
@@ -68,7 +71,13 @@ class Replicas:
 
     async def _connect(self) -> None:
         try:
-            self._database = await Database.connect(self._url, _CONNECTIONS, attributes="standby")
+            database = await Database.connect(self._url, _CONNECTIONS, attributes="standby")
+            try:
+                await database.warm(*self._queries)
+            except BaseException:
+                await database.close()
+                raise
+            self._database = database
         except CoregwError as error:
             logger.info("no standby answers, so reads go to the primary: %s", error)
             self._next_attempt = time.monotonic() + _RETRY_SECONDS
