@@ -284,9 +284,7 @@ impl Operation {
         self.slot.allowance.left.store(nodes, Ordering::Relaxed);
     }
 
-    /// What the operation will look for in the trees of the roots for which it waits, as far as it knows.
-    ///
-    /// Its caller may read pages on the way early.
+    /// What it will look for in the trees of the roots for which it waits, as far as it knows: pages to read early.
     pub fn ways(&self) -> Vec<Way> {
         self.slot.lock().ways.clone()
     }
