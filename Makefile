@@ -186,8 +186,17 @@ test-interop: install ## verify and cosign checkpoints with implementations of o
 	COREGW_TEST_INTEROP=required $(BIN)/python -m pytest tests/interop $(ARGS)
 
 .PHONY: test-ipfs
-test-ipfs: $(VENV)/.ipfs-locked ## read from a gateway by ipfsspec and boxo (needs Go)
-	COREGW_TEST_IPFS=required $(BIN)/python -m pytest tests/ipfs $(ARGS)
+test-ipfs: $(VENV)/.ipfs-locked ## read from a gateway by ipfsspec, boxo and Helia's verified-fetch (needs Go and npm)
+	mkdir -p target/ipfs && cp tests/ipfs/fetch/package.json tests/ipfs/fetch/package-lock.json target/ipfs
+	@# Without peer dependencies, which are React Native, and without scripts, which would build WebRTC.
+	cd target/ipfs && npm ci --legacy-peer-deps --ignore-scripts --no-audit --no-fund --silent
+	COREGW_TEST_IPFS=$(CURDIR)/target/ipfs $(BIN)/python -m pytest tests/ipfs/test_clients.py $(ARGS)
+
+.PHONY: test-conformance
+test-conformance: install ## run IPFS gateway-conformance (needs its source in target/gateway-conformance, and Go)
+	@[ -d target/gateway-conformance/fixtures ] || { \
+		echo "no source: git clone https://github.com/ipfs/gateway-conformance target/gateway-conformance" >&2; exit 1; }
+	COREGW_TEST_CONFORMANCE=$(CURDIR)/target/gateway-conformance $(BIN)/python -m pytest tests/ipfs/test_conformance.py $(ARGS)
 
 .PHONY: test-malt
 test-malt: install ## use a gateway by the transport of malt-client, with its source in target/ (needs Go)
