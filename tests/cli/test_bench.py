@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from coregw import payload_cid
 from coregw.bench.figures import percentiles
-from coregw.client import Client
+from coregw.bench.service import service_figures
+from coregw.client import AsyncClient, Client
 
 Run = Callable[..., Result]
 
@@ -66,6 +68,13 @@ def test_a_gateway_of_its_own_leaves_nothing_behind(coregw: Callable[..., subpro
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["figures"]) == len(CORE | HTTP)
     assert {*Path("/tmp").glob("coregw-bench-*")} <= before  # noqa: S108
+
+
+def test_every_task_looks_something_up_however_little_time_there_is(gateway: str) -> None:
+    with Client(gateway) as client:
+        root = client.create_root({"a": payload_cid(b"1")})
+        *_, tasks = service_figures(client, lambda: AsyncClient(gateway), root, ["a"], 0)
+    assert tasks.latency_us["50"] > 0
 
 
 @pytest.mark.parametrize(("content", "expected"), [("\n", "no keys"), ("a//b\n", "a//b")], ids=["none", "no path"])

@@ -92,7 +92,9 @@ def test_a_gateway_that_ends_before_the_operation_is_a_failure(tmp_path: Path, a
 def test_without_a_gateway_there_is_no_connection(tmp_path: Path) -> None:
     assert find_control(tmp_path) is None
     assert find_control(tmp_path / "missing") is None
-    with pytest.raises(Unavailable, match=f"^no gateway is running on {tmp_path}$"):
+    with pytest.raises(
+        Unavailable, match=f"^no gateway is running on {tmp_path}; coregw serve --data {tmp_path} starts one$"
+    ):
         Control(tmp_path)
 
 

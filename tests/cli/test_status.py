@@ -27,4 +27,5 @@ def test_status_shows_the_gateway_that_runs_on_a_directory(tmp_path: Path) -> No
 
 def test_status_without_a_gateway_is_a_failure_that_says_so(tmp_path: Path) -> None:
     shown = status(tmp_path)
-    assert (shown.returncode, shown.stderr) == (1, f"coregw: no gateway is running on {tmp_path}\n")
+    said = f"coregw: no gateway is running on {tmp_path}; coregw serve --data {tmp_path} starts one\n"
+    assert (shown.returncode, shown.stderr) == (1, said)

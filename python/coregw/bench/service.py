@@ -81,7 +81,7 @@ async def _many_tasks(open_client: Callable[[], AsyncClient], root: str, keys: S
 
         async def look_up(first: int) -> None:
             i = first
-            while (begin := perf_counter()) - start < seconds:
+            while (begin := perf_counter()) - start < seconds or i == first:
                 await client.resolve(root, keys[i % len(keys)])
                 times.append(int((perf_counter() - begin) * 1e9))
                 i += TASKS

@@ -16,7 +16,7 @@ from click.exceptions import Exit
 
 from coregw import __version__
 from coregw.cli.framework import CommandGroup, click, with_verbosity
-from coregw.errors import CoregwError, ProofError
+from coregw.errors import CoregwError, ProofError, Unavailable
 from coregw.extras import missing_extra
 
 __all__ = ["EXIT_DAMAGED", "EXIT_DIFFERENT", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]
@@ -74,6 +74,13 @@ _EPILOG = (
 )
 
 
+_NEXT_STEPS = {
+    "root_not_found": "send it there with coregw add, import or mirror, or ask another gateway (--gateway)",
+    "unauthorized": "give the token that the gateway was started with (--token, or in COREGW_ADMIN_TOKEN)",
+}
+"""What a person can do about an error of a gateway, by its code."""
+
+
 class _Commands(CommandGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
@@ -97,7 +104,7 @@ class _Commands(CommandGroup):
         except ProofError as error:
             _fail(f"not proven: {error.message}", EXIT_NOT_PROVEN)
         except CoregwError as error:
-            _fail(error.message, EXIT_FAILURE)
+            _fail(f"{error.message}{_next_step(error)}", EXIT_FAILURE)
         except ModuleNotFoundError as error:
             command = ctx.invoked_subcommand or ""
             extra = "server" if command in _SERVER_COMMANDS else "cli"
@@ -111,6 +118,14 @@ class _Commands(CommandGroup):
             raise
         except Exception as error:  # noqa: BLE001 - a bug: one line as well, unless COREGW_DEBUG is set
             _fail(f"internal error, please report it: {type(error).__name__}: {error}", EXIT_FAILURE)
+
+
+def _next_step(error: CoregwError) -> str:
+    """Return what a person can do about an error, as the end of its line."""
+    if isinstance(error, Unavailable) and error.gateway is not None:
+        return "; coregw doctor says what is wrong with the connection"
+    step = _NEXT_STEPS.get(error.code)
+    return f"; {step}" if step else ""
 
 
 def _fail(message: str, code: int) -> NoReturn:

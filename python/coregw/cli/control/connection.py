@@ -139,7 +139,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
         connection = connect_to_control(self._data)
         if connection is None:
-            raise Unavailable(f"no gateway is running on {self._data}")
+            raise Unavailable(f"no gateway is running on {self._data}; coregw serve --data {self._data} starts one")
         self.sock = connection
 
 
