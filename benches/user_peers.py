@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+
+import coregw
 
 __all__ = ["TOOLS", "Coregw", "Tool"]
 
@@ -74,6 +77,8 @@ class Coregw(Tool):
     name, program = "coregw", sys.executable
 
     def prepare(self) -> None:
+        # As pip does for an installed package: a run must not compile 80 modules, whatever this environment says.
+        compileall.compile_dir(Path(coregw.__file__).parent, quiet=2)
         command = [sys.executable, "-m", "coregw", "serve", "--port", "0", "--set", "log_level=error"]
         self.gateway = subprocess.Popen(
             [*command, "--data", self.folder / "data"], stdout=subprocess.PIPE, text=True, process_group=0

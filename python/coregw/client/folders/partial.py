@@ -19,7 +19,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -115,7 +114,7 @@ def _make(folder: Path, destination: Path) -> tuple[Path, int]:
         if lock is not None:
             return folder, lock
         if os.path.lexists(folder):
-            folder = folder.with_name(f".coregw-{secrets.token_hex(8)}.partial")
+            folder = folder.with_name(f".coregw-{os.urandom(8).hex()}.partial")
     raise InvalidInput(f"{folder}: is made and removed again and again", code="invalid_path")
 
 

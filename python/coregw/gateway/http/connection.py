@@ -15,8 +15,9 @@ Besides this module and its parts, `coregw.gateway.http.deadlines` and `coregw.g
   ``app_state`` (copied into each scope), ``client``, ``cycle``, ``flow``, ``headers`` (to which `on_header` appends),
   ``loop``, ``parser``, ``pipeline``, ``scope``, ``transport`` and ``url``;
 - ``FlowControl`` (subclassed);
-- ``RequestResponseCycle``: ``disconnected``, ``flow``, ``keep_alive``, ``message_event``, ``response_complete``,
-  ``response_started``, ``scope`` and ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
+- ``RequestResponseCycle`` (subclassed): `send`, ``chunked_encoding``, ``disconnected``, ``flow``, ``keep_alive``,
+  ``message_event``, ``response_complete``, ``response_started``, ``scope``, ``transport`` and
+  ``waiting_for_100_continue``; and that it passes ``scope`` on as it is;
 - ``STATUS_LINE``;
 - ``uvicorn.Server``: `startup`, `shutdown`, `capture_signals`, `handle_exit`, ``lifespan`` and ``server_state`` (in
   `coregw.gateway.http.server`).
@@ -35,6 +36,7 @@ from coregw.gateway.http.deadlines import LimitedProtocol
 from coregw.gateway.http.framing import (
     HEAD_END,
     SHORTEST_HEAD,
+    Cycle,
     Rejected,
     Trailers,
     check_head,
@@ -294,6 +296,7 @@ class GatewayProtocol(LimitedProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - as uvicorn's
         """Begin a request, but only when the responses before it have been read: its own would be held as well."""
+        cycle.__class__ = Cycle  # uvicorn names the class that it makes, and asks nobody for another
         super()._start_asgi_task(cycle, _after_draining(cycle, app) if self.flow.write_paused else app)
 
     def _refusing(self, fault: Fault) -> Any:  # noqa: ANN401 - an ASGI application

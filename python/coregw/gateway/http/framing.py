@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from coregw.gateway.http.origins import BROWSER_HEADERS, Fault, Origins
 
-__all__ = ["HEAD_END", "SHORTEST_HEAD", "HeldFlow", "Rejected", "Trailers", "check_head", "head_without_upgrade"]
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
+
+__all__ = [
+    "HEAD_END",
+    "SHORTEST_HEAD",
+    "Cycle",
+    "HeldFlow",
+    "Rejected",
+    "Trailers",
+    "check_head",
+    "head_without_upgrade",
+]
 
 HEAD_END: Final = b"\r\n\r\n"
 """What every head ends with; the parser accepts no other line ends."""
@@ -23,6 +37,9 @@ _CHECKED: Final = BROWSER_HEADERS | {b"host", b"content-length", b"transfer-enco
 """The headers that `check_head` looks at."""
 
 _MAX_DIGITS: Final = 20  # of a Content-Length; the parser accepts values below 2^64, with any number of zeros before
+
+_UNJOINED_BYTES: Final = 16 << 10
+"""A part of a body from this size on is not copied to be sent with its chunk head."""
 
 _Headers = list[tuple[bytes, bytes]]
 
@@ -44,6 +61,24 @@ class Trailers(_Headers):
         self.size += len(field[0]) + len(field[1])
         if self.size > self._max_bytes:
             raise Rejected(f"the trailers are longer than the limit of {self._max_bytes} bytes")
+
+
+class Cycle(RequestResponseCycle):
+    """uvicorn's, but that long parts of a chunked body are sent without a copy."""
+
+    def send(self, message: ASGISendEvent) -> Awaitable[None]:  # type: ignore[override]
+        """ASGI send."""
+        if message["type"] == "http.response.body" and message.get("more_body") and self.chunked_encoding:
+            body = message.get("body", b"")
+            if len(body) >= _UNJOINED_BYTES and self.scope["method"] != "HEAD":
+                return self._send_chunk(body)
+        return super().send(message)
+
+    async def _send_chunk(self, body: bytes) -> None:
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if not self.disconnected and not self.response_complete:
+            self.transport.writelines((b"%x\r\n" % len(body), body, b"\r\n"))
 
 
 class HeldFlow(FlowControl):
