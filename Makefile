@@ -130,7 +130,8 @@ test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProx
 
 .PHONY: test-files
 test-files: $(VENV)/.files-locked ## read files of a gateway by pandas, pyarrow, DuckDB, xarray and zarr
-	COREGW_TEST_FILES=required $(BIN)/python -m pytest tests/filesystem $(ARGS)
+	COREGW_TEST_FILES=required $(BIN)/python -m pytest tests/filesystem $(addprefix \
+		tests/documentation/test_examples.py::test_the_examples_of_a_page_work,[docs/files.md] [docs/how-to/pandas.md]) $(ARGS)
 
 reference := target/malt-core
 
