@@ -1464,8 +1464,10 @@ class Operation:
     """What it will look for in the trees of roots for which it waits, as far as it knows: for each such root (a binary
     CID) the keys, as bytes, or where a listing begins. Pages on the way to them may be read early.
     """
-    tree_bytes: int
-    """The memory of the nodes that the operation has visited and made for its current query, in bytes."""
+    held_bytes: int
+    """The memory of what the operation holds, in bytes: the nodes that its current query has visited and made, the arcs
+    of a new map and the pages that are made of them, or the index of a CAR.
+    """
     @staticmethod
     def resolve(cache: PageCache, request: Buffer) -> Operation:
         """Return an operation for a `core.resolve` request. Its response is the result.
@@ -1727,6 +1729,9 @@ class CarReader:
     @property
     def bytes(self) -> int:
         """Bytes so far."""
+    @property
+    def held_bytes(self) -> int:
+        """The memory of what is noted about the blocks, in bytes."""
     def check_end(self) -> None:
         """Check that the bytes so far end after a whole block.
 

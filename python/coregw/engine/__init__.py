@@ -110,7 +110,7 @@ class Engine:
             worker_threads: Threads for long work.
             held_roots: How many roots known to be held are remembered.
             heavy_requests: Root creations and mutations with large bodies in progress at once.
-            change_bytes: Memory for the trees of all mutations in progress.
+            change_bytes: Memory for all root creations, imports and mutations in progress.
             long_queries: Queries and batches in progress at once that need more than a millisecond.
             max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16
                 times as many, and one more for each byte of its request.
@@ -260,7 +260,8 @@ class Engine:
 
         Raises:
             InvalidInput: If the request is malformed; the message names the arc.
-            Unavailable: If the store cannot write (`StorageFull`: it is full).
+            TooLarge: If it needs too much memory.
+            Unavailable: If the store cannot write (`StorageFull`: it is full), or all changes need too much memory.
         """
         async with self._driver.changes.place_for(request):
             weight = mutation_weight(request)

@@ -130,15 +130,14 @@ class Cars:
         Raises:
             InvalidInput: If it is not a CAR, a block has another hash, or the nodes do not form whole trees; the
                 message names the block.
-            TooLarge: If a payload, or the number of blocks, exceeds its limit.
-            Unavailable: If the store cannot write (`StorageFull`: it is full).
+            TooLarge: If a payload, the number of blocks, or the memory for their positions exceeds its limit.
+            Unavailable: If the store cannot write (`StorageFull`: it is full), or all changes need too much memory.
         """
         limits = self._limits
         with Spool(limits.spool, limits.reserve_bytes, limits.payload_bytes, limits.blocks) as spool:
             await self._receive(chunks, spool)
             async with self._imports:
-                while await self._driver.in_worker_to_end(spool.check_more):
-                    pass
+                await self._check(spool)
                 return await self._store_all(spool)
 
     async def import_whole(self, body: bytes) -> bytes:
@@ -156,10 +155,18 @@ class Cars:
     async def _store_all(self, car: ReceivedCar) -> bytes:
         """Check the trees of a CAR whose blocks are checked, and store everything; return the response."""
         operation = Operation.import_car(self._cache, car.reader)
-        operation.since = await self._store.put({}, durable=False)  # its payloads are older than its roots
-        while isinstance(polled := await self._driver.advance(operation, read=car.read), Need):
-            await self._store_payloads(car, polled.payloads or [])
-        return polled
+        with self._driver.changes.holding(operation):
+            operation.since = await self._store.put({}, durable=False)  # its payloads are older than its roots
+            while isinstance(polled := await self._driver.advance(operation, read=car.read), Need):
+                await self._store_payloads(car, polled.payloads or [])
+            return polled
+
+    async def _check(self, spool: Spool) -> None:
+        """Check the blocks that were not checked when they arrived."""
+        changes = self._driver.changes
+        with changes.holding(spool.reader):
+            while await self._driver.in_worker_to_end(spool.check_more):
+                changes.hold(spool.reader)
 
     async def _receive(self, chunks: AsyncIterator[bytes], spool: Spool) -> None:
         async with aclosing(joined(chunks)) as parts:

@@ -74,7 +74,7 @@ class Driver:
         self._budget = budget
         self._turns = Turns(worker_threads)
         self.changes = Changes(heavy_requests, change_bytes)
-        """Places and memory of root creations and mutations."""
+        """Places and memory of root creations, imports and mutations."""
         self._loading = QueryPlaces(MAX_LOADING_QUERIES, 0)
         self._long = QueryPlaces(long_queries, MAX_KEPT_QUERIES)
         self._max_nodes = max_nodes
@@ -165,7 +165,10 @@ class Driver:
     async def drive_to_end(self, operation: Operation, weight: int = MAX_LOOP_BYTES + 1) -> bytes:
         """Drive a change to its response, however long it takes; otherwise as `drive`."""
         on_loop, polled = self._first_poll(operation, weight)
-        return _response(await self.advance(operation, polled, on_loop=on_loop))
+        if isinstance(polled, bytes):
+            return polled
+        with self.changes.holding(operation):
+            return _response(await self.advance(operation, polled, on_loop=on_loop))
 
     def _first_poll(self, operation: Operation, weight: int) -> tuple[bool, bytes | Need | None]:
         """Return whether an operation runs on the event loop, and if so, what it returned there."""

@@ -117,7 +117,9 @@ class Settings:
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
     heavy_requests: int = _setting(2, "Concurrent root creations and mutations over 1 MiB.", least=1)
     long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
-    change_bytes: int = _setting(GIB, "Memory for the trees of mutations in progress; more get 503.", least=MIB)
+    change_bytes: int = _setting(
+        GIB, "Memory for root creations, imports and mutations in progress; more get 503.", least=MIB
+    )
     max_nodes: int = _setting(
         1_000_000, "Tree nodes that a query, or all of a batch, may visit; mutations: 16 times.", least=1
     )

@@ -16,6 +16,9 @@ pub trait SortedArcs: Send {
     /// # Errors
     /// The builder's errors; [`coregw_core::Error::Damaged`] if the arcs cannot be read.
     fn push_next(&mut self, builder: &mut MapBuilder, count: usize) -> Result<bool>;
+
+    /// The bytes of memory that this takes. O(runs) if they are merged from sorted runs.
+    fn held_bytes(&self) -> usize;
 }
 
 /// Arcs that are built into a tree between two checks of the budget.
@@ -38,7 +41,13 @@ impl Operation {
     /// [`coregw_core::Error::Input`], naming the arc, if the request is malformed.
     pub fn create_root(cache: Arc<PageCache>, request: &[u8], workers: &'static dyn Workers) -> Result<Self> {
         let (arcs, suite) = json::create_root(request)?;
-        Ok(Self::new(|slot| create_root(Trees { cache, slot }, arcs, suite, workers)))
+        // The pages of all arcs are in memory at the same time, and take about as much as keys, targets and a few bytes for
+        // each node.
+        let held = 2 * arcs.held_bytes();
+        Ok(Self::new(|slot| {
+            slot.set_held_bytes(held);
+            create_root(Trees { cache, slot }, arcs, suite, workers)
+        }))
     }
 
     /// Stores the map of sorted arcs, in memory for some pages: its pages as they are complete, and its record at the end.
@@ -47,7 +56,10 @@ impl Operation {
     /// The operation fails with [`coregw_core::Error::Input`], naming the path, if two arcs have the same one; pages may
     /// be stored then, but no record.
     pub fn build_root(cache: Arc<PageCache>, suite: Suite, arcs: Box<dyn SortedArcs>) -> Self {
-        Self::new(|slot| build_root(Trees { cache, slot }, suite, arcs))
+        Self::new(|slot| {
+            slot.set_held_bytes(arcs.held_bytes());
+            build_root(Trees { cache, slot }, suite, arcs)
+        })
     }
 }
 
@@ -62,6 +74,7 @@ async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -
             trees.slot.store(std::mem::take(&mut pages), Vec::new(), Vec::new()).await;
             bytes = 0;
         }
+        trees.slot.set_held_bytes(arcs.held_bytes() + builder.held_bytes() + bytes);
         trees.spend(2 * ARCS_AT_ONCE as u64).await?;
     }
     let map::NewMap { root, pages: last, .. } = builder.finish()?;

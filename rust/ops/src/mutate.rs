@@ -102,7 +102,7 @@ impl Mutation {
         let proof = if self.prove { Some(encode_proof(&query.proof())?) } else { None };
         self.add_pages(&mut query).await?;
         drop(query);
-        self.trees.slot.set_tree_bytes(0);
+        self.trees.slot.set_held_bytes(0);
         self.check_fixed_list(delta, &object, &result, changed.count).await?;
         delta.check_expected(&result)?;
         if object == self.current {
@@ -135,7 +135,7 @@ impl Mutation {
     async fn add_pages(&mut self, query: &mut Query) -> Result<()> {
         loop {
             let drafted = query.new_pages();
-            self.trees.slot.set_tree_bytes(query.tree_bytes());
+            self.trees.slot.set_held_bytes(query.tree_bytes());
             match drafted {
                 Ok(pages) if pages.is_empty() => return Ok(()),
                 Ok(pages) => {

@@ -115,8 +115,8 @@ impl Default for Allowance {
 pub(crate) struct Slot {
     /// Nodes that may still be visited during the current poll.
     budget: AtomicU64,
-    /// The memory of the tree of the query that runs.
-    tree_bytes: AtomicUsize,
+    /// The memory of what the operation holds; see [`Operation::held_bytes`].
+    held_bytes: AtomicUsize,
     allowance: Arc<Allowance>,
     state: Mutex<SlotState>,
 }
@@ -203,9 +203,9 @@ impl Slot {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Notes the memory of the tree of the query that runs.
-    pub(crate) fn set_tree_bytes(&self, bytes: usize) {
-        self.tree_bytes.store(bytes, Ordering::Relaxed);
+    /// Notes the memory of what the operation holds.
+    pub(crate) fn set_held_bytes(&self, bytes: usize) {
+        self.held_bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn set_budget(&self, nodes: u64) {
@@ -289,11 +289,12 @@ impl Operation {
         self.slot.lock().ways.clone()
     }
 
-    /// The memory, in bytes, of the nodes that the operation has visited and made for its current query. O(1).
+    /// The memory, in bytes, of what the operation holds: the nodes that its current query has visited and made, the arcs
+    /// of a new map and the pages that are made of them, or the index of a CAR. O(1).
     ///
     /// Operations that it joins are not included.
-    pub fn tree_bytes(&self) -> usize {
-        self.slot.tree_bytes.load(Ordering::Relaxed)
+    pub fn held_bytes(&self) -> usize {
+        self.slot.held_bytes.load(Ordering::Relaxed)
     }
 
     /// Runs until the operation ends or waits, visiting about `budget` nodes at most.

@@ -86,7 +86,7 @@ impl Trees {
             let before = self.slot.budget();
             let mut budget = before;
             let outcome = query.run(&mut budget);
-            self.slot.set_tree_bytes(query.tree_bytes());
+            self.slot.set_held_bytes(query.tree_bytes());
             self.slot.take(before.saturating_sub(budget))?;
             match outcome {
                 Ok(answer) => return Ok(answer),

@@ -1,8 +1,9 @@
-"""Root creations and mutations in progress: their places, and the memory of the trees that they change.
+"""Root creations, imports and mutations in progress: their places, and the memory that they hold.
 
-The nodes that a change has visited and made stay in memory until it ends. A body of a few kilobytes may make it visit
-millions, so what all changes hold together is bounded. If it is exceeded, the change that began first goes on, and each
-of the others fails when it needs more.
+The nodes that a mutation has visited and made stay in memory until it ends, and a body of a few kilobytes may make it
+visit millions. A new root has its arcs and pages in memory, an import the positions of all blocks. So what all of them
+hold together is bounded. If it is exceeded, the change that began first goes on, and each of the others fails when it
+needs more.
 """
 
 from __future__ import annotations
@@ -10,27 +11,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from typing import Final
+from typing import Final, Protocol
 
-from coregw._core import Operation
 from coregw.engine.scheduling.callers import require_caller
 from coregw.engine.scheduling.placement import HEAVY_BODY_BYTES, MAX_CHANGES, MAX_LOOP_BYTES, mutation_weight
 from coregw.errors import TooLarge, Unavailable
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "Holder"]
+
+
+class Holder(Protocol):
+    """A change, or a part of one, such as an `Operation` or the reader of a CAR."""
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of what it holds. O(1)."""
 
 
 class Changes:
     """The changes of one engine. For tasks of one event loop."""
 
     def __init__(self, heavy_requests: int, max_bytes: int) -> None:
-        """Args: the number of places for changes with large bodies, and the limit on the memory of all trees."""
+        """Args: the number of places for changes with large bodies, and the limit on the memory of all changes."""
         self._heavy: Final = asyncio.Semaphore(heavy_requests)
         self._others: Final = asyncio.Semaphore(MAX_CHANGES)
         self._max_bytes = max_bytes
-        self._held: dict[Operation, int] = {}  # by age
+        self._held: dict[Holder, int] = {}  # by age
         self.total = 0
-        """The memory of the trees of all changes, as they last told."""
+        """The memory of all changes, as they last told."""
 
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
         """Return a context that limits the number of changes in progress; small ones, which need no thread, are exempt.
@@ -43,30 +51,35 @@ class Changes:
         return _occupied(self._heavy if len(request) > HEAVY_BODY_BYTES else self._others)
 
     @contextmanager
-    def holding(self, operation: Operation) -> Iterator[None]:
-        """Count the memory of a change while the context is active, as `hold` tells."""
-        self._held[operation] = 0
+    def holding(self, holder: Holder) -> Iterator[None]:
+        """Count the memory of a change while the context is active: what it holds now, and what `hold` is told.
+
+        Raises:
+            TooLarge, Unavailable: As `hold`.
+        """
+        self._held[holder] = 0
         try:
+            self.hold(holder)
             yield
         finally:
-            self.total -= self._held.pop(operation)
+            self.total -= self._held.pop(holder)
 
-    def hold(self, operation: Operation) -> None:
+    def hold(self, holder: Holder) -> None:
         """Note the memory that a change needs now; for others than changes nothing happens. O(1).
 
         Raises:
             TooLarge: If it alone exceeds the limit.
             Unavailable: If all changes together exceed it, and another one is older.
         """
-        held = self._held.get(operation)
+        held = self._held.get(holder)
         if held is None:
             return
-        size = operation.tree_bytes
+        size = holder.held_bytes
         self.total += size - held
-        self._held[operation] = size
+        self._held[holder] = size
         if size > self._max_bytes:
             raise TooLarge(f"the change needs more than {self._max_bytes:,} bytes of memory; send fewer at once")
-        if size > held and self.total > self._max_bytes and operation is not next(iter(self._held)):
+        if size > held and self.total > self._max_bytes and holder is not next(iter(self._held)):
             raise Unavailable("the changes in progress need too much memory; retry later")
 
 

@@ -46,7 +46,10 @@ impl Operation {
     /// The operation fails with [`Error::Input`], naming the block and having stored nothing, if the CAR is truncated or
     /// its nodes do not form complete trees.
     pub fn import_car(cache: Arc<PageCache>, reader: CarReader) -> Self {
-        Self::new(|slot| import(Trees { cache, slot }, reader))
+        Self::new(|slot| {
+            slot.set_held_bytes(reader.held_bytes());
+            import(Trees { cache, slot }, reader)
+        })
     }
 
     /// Checks a CAR whose bytes `reader` has read, and stores nothing: `{roots, missing_payloads, missing_roots}` as

@@ -91,6 +91,11 @@ impl Index {
         self.payloads.dedup_by(|again, first| again.key == first.key);
     }
 
+    /// The bytes of memory that the records take.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<NodeRecord>() + self.payloads.capacity() * size_of::<PayloadRecord>()
+    }
+
     pub(super) fn node(&self, root: &RootCid) -> Option<u32> {
         let at = self.nodes.binary_search_by(|record| record.digest.cmp(&root.digest)).ok()?;
         (self.nodes[at].root() == *root).then_some(at as u32)

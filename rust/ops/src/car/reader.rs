@@ -94,6 +94,11 @@ impl CarReader {
         self.at
     }
 
+    /// The bytes of memory that the positions of the blocks take. O(1).
+    pub fn held_bytes(&self) -> usize {
+        self.index.held_bytes()
+    }
+
     /// Reads the next bytes. O(bytes) hashing.
     ///
     /// # Errors

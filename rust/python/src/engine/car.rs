@@ -71,6 +71,12 @@ impl CarReader {
         self.reader.bytes()
     }
 
+    /// The memory of what is noted about the blocks, in bytes.
+    #[getter]
+    fn held_bytes(&self) -> usize {
+        self.reader.held_bytes()
+    }
+
     /// Check that the bytes so far end after a whole block.
     ///
     /// Raises:

@@ -294,10 +294,11 @@ impl Operation {
         self.busy.as_secs_f64()
     }
 
-    /// The memory of the nodes that the operation has visited and made for its current query, in bytes.
+    /// The memory of what the operation holds, in bytes: the nodes that its current query has visited and made, the arcs
+    /// of a new map and the pages that are made of them, or the index of a CAR.
     #[getter]
-    fn tree_bytes(&mut self) -> usize {
-        self.operation().tree_bytes()
+    fn held_bytes(&mut self) -> usize {
+        self.operation().held_bytes()
     }
 
     /// Supply the pages of the need, in its order; None is a page that the store does not have.

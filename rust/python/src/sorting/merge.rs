@@ -67,6 +67,13 @@ impl SortedArcs for SortedReader {
     fn push_next(&mut self, builder: &mut MapBuilder, count: usize) -> Result<bool> {
         self.next(count, |key, target| builder.push(key, target))
     }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Memory { arcs, .. } => arcs.held_bytes(),
+            Self::Merge(merge) => merge.heap.iter().map(|source| source.reader.held_bytes()).sum(),
+        }
+    }
 }
 
 fn unreadable(error: io::Error) -> Error {

@@ -146,6 +146,11 @@ impl RunReader {
         Ok(())
     }
 
+    /// The bytes of memory of its block.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// The key of the current arc.
     pub fn key(&self) -> &[u8] {
         &self.key
