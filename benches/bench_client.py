@@ -135,6 +135,12 @@ def add_figures(args: object, best: dict[str, float], count: int, arcs: int) -> 
     figures.add("coregw cat / bare interpreter", best["cat"] / best["bare"], better="lower", guarded=True)
     figures.add("coregw cat", 1000 * best["cat"], "ms", better="lower", bar=120, recorded=False)
     figures.add("bare interpreter", 1000 * best["bare"], "ms", recorded=False)
+    sent = "requests through http.client, not verified"
+    names = {sent: bare, "Client": resolve, "AsyncClient": best["async"] / count, "on uvloop": best["uvloop"] / count}
+    rates = {name: 1 / each for name, each in names.items()}
+    figures.chart("Verified look-ups/s with one core for the client", "1/s", rates, better="higher", floors={sent})
+    figures.headline("look-ups with `Client`, verified", rates["Client"], "1/s", sent, rates[sent])
+    figures.headline(f"keys with `Client`, {BATCH:,} in a multiproof, verified", BATCH / best["multiproof"], "1/s")
     figures.finish()
 
 

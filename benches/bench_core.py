@@ -23,18 +23,8 @@ QUICK, FULL, HUGE = (100_000,), (1_000, 100_000, 1_000_000), (10_000_000,)
 GUARDED_FROM = 100_000
 """Verifying in a smaller tree takes about a microsecond, little of which is hashing."""
 LOOKUPS = 2_000
-PANELS = {
-    "verify one key / hash the same strings": "ratio",
-    "verify one key": "µs",
-    "prove one key": "µs",
-    "proof of one key": "bytes",
-    "build, per arc": "µs per arc",
-    "memory per arc": "bytes per arc",
-    "stored bytes per arc": "bytes per arc",
-}
-"""What the picture plots against the number of arcs, with units. Times are those of the recording machine."""
-LIST = {"key": "element", "per arc": "per element"}
-"""Words of the rows of lists that correspond to those of maps, so that both share a panel of the picture."""
+PICTURED = "random hex"
+"""The keys whose times the picture shows. Times are those of the recording machine."""
 
 Measured = dict[str, Any]
 
@@ -77,13 +67,25 @@ def add(figures: report.Report, measured: list[Measured]) -> None:
 
 
 def draw(figures: report.Report, measured: list[Measured]) -> None:
-    """Plot the figures against the number of arcs."""
-    for what, unit in PANELS.items():
-        figures.panel(what, "arcs or elements", unit, logarithmic=True)
-        names = {what, *(what.replace(ours, theirs) for ours, theirs in LIST.items())}
-        for keys in dict.fromkeys(one["keys"] for one in measured):
-            points = [(one["arcs"], one["value"]) for one in measured if one["keys"] == keys and one["what"] in names]
-            figures.line(what, keys, [float(x) for x, _ in points], [y for _, y in points])
+    """Plot the times for one key against the number of keys, and name the figures that the README shows."""
+    one = {(each["what"], each["arcs"]): each["value"] for each in measured if each["keys"] == PICTURED}
+    sizes = sorted({arcs for _, arcs in one})
+
+    def floor(arcs: int) -> float:
+        value: float = one["verify one key", arcs] / one["verify one key / hash the same strings", arcs]
+        return value
+
+    title = f"Time for one key ({PICTURED})"
+    figures.panel(title, "keys in the map", "µs", logarithmic=True)
+    xs = [float(arcs) for arcs in sizes]
+    figures.line(title, "verify its proof", xs, [one["verify one key", arcs] for arcs in sizes])
+    figures.line(title, "hash the same bytes", xs, [floor(arcs) for arcs in sizes])
+    figures.line(title, "prove it", xs, [one["prove one key", arcs] for arcs in sizes])
+    arcs = FULL[-1]
+    of = f"key of a map of {arcs:,}, one thread"
+    figures.headline(f"prove a {of}", one["prove one key", arcs], "µs")
+    figures.headline(f"verify a {of}", one["verify one key", arcs], "µs", "hashing the same bytes", floor(arcs))
+    figures.headline(f"build a map of {arcs:,} keys, one thread, per key", one["build, per arc", arcs], "µs")
 
 
 def best(work: Callable[[], object], rounds: int = 15) -> float:
@@ -145,7 +147,7 @@ def from_python(figures: report.Report, arcs: int, one_thread: float) -> None:
 def main() -> None:
     """Measure, print and record."""
     parser = report.parser(__doc__)
-    parser.add_argument("--huge", action="store_true", help=f"also {HUGE[0]:,} arcs; takes many minutes and 12 GiB")
+    parser.add_argument("--huge", action="store_true", help=f"also {HUGE[0]:,} arcs; takes some six minutes and 10 GiB")
     args: argparse.Namespace = parser.parse_args()
     sizes = QUICK if args.quick else FULL + (HUGE if args.huge else ())
     notes = (

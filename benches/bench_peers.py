@@ -204,16 +204,17 @@ def compare(figures: report.Report, peer: Peer, count: int, ours: Running, their
 
 
 def picture(figures: report.Report) -> None:
-    """Plot a line per peer: its time divided by coregw's, by the number of keys."""
-    for what in ("prove", "verify"):
-        title = f"{what}: the peer's time / coregw's"
-        figures.panel(title, "keys", "ratio", logarithmic=True)
-        counts = sorted({*SIZES, *SLOW_SIZES})
-        figures.line(title, "coregw", [float(count) for count in counts], [1.0 for _ in counts])
+    """Draw a bar per peer: its time divided by coregw's, for the largest number of keys that it was measured with."""
+    for what in ("verify", "prove"):
+        found = {}
         for series in figures.series():
-            at = [(count, figures.figures.get(f"{series}: {what}, {count:,} keys")) for count in counts]
-            points = [(float(count), figure.value) for count, figure in at if figure is not None]
-            figures.line(title, series, [count for count, _ in points], [value for _, value in points])
+            for count in sorted({*SLOW_SIZES, *SIZES}, reverse=True):
+                figure = figures.figures.get(f"{series}: {what}, {count:,} keys")
+                if figure is not None:
+                    found[f"{series} ({count:,} keys)"] = figure.value
+                    break
+        ordered = dict(sorted(found.items(), key=lambda each: each[1]))
+        figures.chart(f"{what} one key: the peer's time / coregw's", "x", {"coregw": 1.0, **ordered}, better="lower")
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The picture of a bench as SVG: bars for its recorded figures, or the curves that it plots itself.
+"""The picture of a bench as SVG: bars of one unit and the floor below them, curves, or the figures that have a bar.
 
 Colours are readable on white and on black, since the background is the page's. Output is deterministic.
 """
@@ -14,16 +14,18 @@ import matplotlib as mpl
 mpl.use("svg")
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from report import show
+from report import quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Drawing
 
-    from report import Curves, Figure, Report
+    from report import Bars, Curves, Figure, Report
 
-INK, FAINT, BAR = "#6e7781", "#6e778155", "#d1242f"
+INK, FAINT, BOUND, FLOOR, ONE = "#6e7781", "#6e778155", "#d1242f", "#7d8590", "#2f81f7"
 COLOURS = (
     *("#2f81f7", "#e0823d", "#2da44e", "#a475f9", "#c99400", "#e5534b"),
     *("#1b9e9e", "#d56bb0", "#8c6d4f", "#7d8590", "#6a8f00", "#5561c9"),
@@ -51,14 +53,24 @@ STYLE: dict[Any, Any] = {
 }
 WIDE = 50
 """The largest by the smallest value from which an axis is logarithmic."""
+ROOM = 1.35
+"""The end of an axis by the longest bar, so that there is room for the number after it."""
+BAR_INCHES, GAP_INCHES, TITLE_INCHES = 0.26, 0.12, 0.75
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draws the bench's lines if it has any, else its recorded figures, a panel for each unit."""
+    """Draw a report's charts, else its curves, else its figures."""
     with mpl.rc_context(STYLE):
-        figure = lines(list(report.panels.values())) if report.panels else bars(report)
-        if figure is None:
-            return
+        if report.charts:
+            figure = charts(report.charts)
+        elif report.panels:
+            figure = lines(list(report.panels.values()))
+        else:
+            shown = [each for each in report.figures.values() if each.recorded]
+            shown = [each for each in shown if each.bar is not None] or shown
+            if not shown:
+                return
+            figure = bars(shown)
         figure.suptitle(
             f"{report.title}{'' if report.run == 'full' else ' (quick run)'}", x=0.01, ha="left", weight="bold"
         )
@@ -66,53 +78,82 @@ def draw(report: Report, path: Path) -> None:
         plt.close(figure)
 
 
-def bars(report: Report) -> Drawing | None:
-    """Draw a panel per unit, a row per name, a bar per series, and a mark where the target is."""
-    shown = [figure for figure in report.figures.values() if figure.recorded]
-    if not shown:
-        return None
-    colours = dict(zip(report.series(), cycle(COLOURS), strict=False))
-    units = {unit: [f for f in shown if f.unit == unit] for unit in dict.fromkeys(f.unit for f in shown)}
-    heights = [0.3 * len(of) + 0.35 * len({f.name for f in of}) + 0.5 for of in units.values()]
+def number(value: float, _: object = None) -> str:
+    """Format the value of a tick: 0.9, 20 or 1,000,000, and never a power of ten."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.6f}".rstrip("0")
+
+
+def plain(axis: Axis, *, logarithmic: bool) -> None:
+    """Label the ticks with numbers; on a short logarithmic axis, also those of 2 and 5 times powers of ten."""
+    axis.set_major_formatter(FuncFormatter(number))
+    axis.set_minor_formatter(NullFormatter())
+    if logarithmic:
+        low, high = axis.get_view_interval()
+        steps = (1.0,) if high > WIDE * low else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(MaxNLocator(6))
+
+
+def charts(all_bars: list[Bars]) -> Drawing:
+    """Draw a panel per chart, with the floor in grey."""
+    heights = [TITLE_INCHES + (BAR_INCHES + GAP_INCHES) * len(each.bars) for each in all_bars]
     figure, axes = plt.subplots(
-        len(units), 1, figsize=(9, sum(heights) + 0.6), squeeze=False, gridspec_kw={"height_ratios": heights}
+        len(heights), 1, figsize=(9, sum(heights) + 0.4), squeeze=False, gridspec_kw={"height_ratios": heights}
     )
-    for axis, (unit, of) in zip(axes[:, 0], units.items(), strict=True):
-        panel_of_bars(axis, of, "ratio" if unit == "x" else unit, colours)
+    for axis, each in zip(axes[:, 0], all_bars, strict=True):
+        for at, (name, value) in enumerate(each.bars.items()):
+            axis.barh(at, value, height=0.7, color=FLOOR if name in each.floors else ONE)
+            beside(axis, at, value, quantity(value, each.unit))
+        unit = "per second" if each.unit == "1/s" else "ratio" if each.unit == "x" else each.unit
+        label = f"{unit} ({each.better} is better{'; grey: the floor' if each.floors else ''})"
+        axis.set_title(each.title)
+        scale(axis, list(each.bars.values()), list(enumerate(each.bars)), label)
     return figure
 
 
-def panel_of_bars(axis: Axes, figures: list[Figure], label: str, colours: dict[str, str]) -> None:
-    at, ticks, named = 0.0, {}, set()
-    for name in dict.fromkeys(f.name for f in figures):
-        row = [f for f in figures if f.name == name]
-        ticks[name] = at + (len(row) - 1) / 2
-        for figure in row:
-            label_once = figure.series if figure.series not in named else None
-            named.add(figure.series)
-            axis.barh(at, figure.value, height=0.8, color=colours[figure.series], label=label_once)
-            axis.annotate(
-                show(figure.value), (figure.value, at), (3, 0), textcoords="offset points", va="center", fontsize=8
-            )
-            if figure.bar is not None:
-                axis.plot([figure.bar] * 2, [at - 0.48, at + 0.48], color=BAR, linewidth=2, solid_capstyle="butt")
-                direction = "at most" if figure.better == "lower" else "at least"
-                axis.annotate(
-                    f"{direction} {figure.bar:g}", (figure.bar, at - 0.45), (2, 1), textcoords="offset points",
-                    fontsize=6, color=BAR,
-                )  # fmt: skip
-            at += 1
-        at += 0.6
-    values = [f.value for f in figures if f.value > 0]
-    if values and max(values) > WIDE * min(values):
+def bars(shown: list[Figure]) -> Drawing:
+    """Draw a panel per unit, a row per figure, and a mark where its bound is."""
+    units = {unit: [each for each in shown if each.unit == unit] for unit in dict.fromkeys(each.unit for each in shown)}
+    heights = [0.6 + (BAR_INCHES + GAP_INCHES) * len(of) for of in units.values()]
+    figure, axes = plt.subplots(
+        len(units), 1, figsize=(9, sum(heights) + 0.4), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    for axis, (unit, of) in zip(axes[:, 0], units.items(), strict=True):
+        for at, each in enumerate(of):
+            axis.barh(at, each.value, height=0.7, color=ONE)
+            end, text = each.value, quantity(each.value, unit)
+            if each.bar is not None:
+                axis.plot([each.bar] * 2, [at - 0.45, at + 0.45], color=BOUND, linewidth=2, solid_capstyle="butt")
+                end = max(end, each.bar)
+                text += f"  ({'at most' if each.better == 'lower' else 'at least'} {each.bar:,g})"
+            beside(axis, at, end, text)
+        ends = [value for each in of for value in (each.value, each.bar) if value is not None]
+        scale(axis, ends, [(at, each.key) for at, each in enumerate(of)], "ratio" if unit == "x" else unit)
+    return figure
+
+
+def beside(axis: Axes, at: float, end: float, text: str) -> None:
+    """Write a number after the end of a bar, where nothing is drawn."""
+    axis.annotate(text, (max(end, 0), at), (5, 0), textcoords="offset points", va="center", fontsize=8)
+
+
+def scale(axis: Axes, values: list[float], names: list[tuple[int, str]], label: str) -> None:
+    """Set the axes of horizontal bars."""
+    positive = [value for value in values if value > 0]
+    is_wide = len(positive) == len(values) and max(positive) > WIDE * min(positive)
+    if is_wide:
         axis.set_xscale("log")
-    axis.set_yticks(list(ticks.values()), list(ticks))
+        low = 10.0 ** int(f"{min(positive) / 2:e}".partition("e")[2])
+        axis.set_xlim(low, max(positive) * (max(positive) / low) ** (ROOM - 1))
+    else:
+        axis.set_xlim(min(0.0, *values) * ROOM, max(positive, default=1.0) * ROOM)
+    plain(axis.xaxis, logarithmic=is_wide)
+    axis.set_yticks([at for at, _ in names], [name for _, name in names])
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
     axis.set_xlabel(label)
-    axis.margins(x=0.12)
-    if named - {""}:
-        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
 
 
 def lines(panels: list[Curves]) -> Drawing:
@@ -124,9 +165,16 @@ def lines(panels: list[Curves]) -> Drawing:
         few = max((len(line.xs) for line in panel.lines), default=0) <= 12
         for line in panel.lines:
             axis.plot(line.xs, line.ys, color=colours[line.label], marker="o" if few else None, ms=4, label=line.label)
+        ys = [y for line in panel.lines for y in line.ys if y > 0]
+        is_wide = panel.logarithmic and bool(ys) and max(ys) > WIDE * min(ys)
         if panel.logarithmic:
             axis.set_xscale("log")
+        if is_wide:
             axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=0)
+        plain(axis.xaxis, logarithmic=panel.logarithmic)
+        plain(axis.yaxis, logarithmic=is_wide)
         axis.set_title(panel.title)
         axis.set_xlabel(panel.x)
         axis.set_ylabel(panel.y)

@@ -8,9 +8,10 @@ A bench is a script ``bench_<name>.py`` that takes the common arguments, collect
     figures.finish()
 
 The record is ``<name>.json`` beside ``<name>.svg``: in docs/benchmarks/ with ``--write``, else in target/benchmarks/.
-The README of docs/benchmarks/, which shows the pictures, is generated from the records. A record keeps the last full
-run and the last quick run separately, since they measure different amounts of work. Times and rates of one machine
-are shown but not recorded. ``check.py`` compares runs with records; ``picture.py`` draws.
+The README of docs/benchmarks/, which shows the pictures, is generated from the records, and so is the table of figures
+in the README. A record keeps the last full run and the last quick run separately, since they measure different amounts
+of work. Times and rates of one machine are shown but not recorded, except headlines, which the README's table shows.
+``check.py`` compares runs with records; ``picture.py`` draws.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +36,8 @@ Better = Literal["lower", "higher"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDED, SCRATCH = REPOSITORY / "docs" / "benchmarks", REPOSITORY / "target" / "benchmarks"
+README = REPOSITORY / "README.md"
+HEADLINES_BEGIN, HEADLINES_END = "<!-- figures: written by the benches -->", "<!-- end of figures -->"
 
 GALLERY = """# Benchmark results
 
@@ -43,7 +47,7 @@ in [benches/README.md](../../benches/README.md); what profiling showed is in [pr
 
 A value without a unit is a ratio of two sides of one run, which its row names. Below each picture are the figures that
 have a bar: an upper (≤) or lower (≥) bound. Times and rates, which are meaningful for one machine only, are in
-the pictures or printed by the bench, and not recorded.
+the pictures or printed by the bench; a few of them are in the table of the [README](../../README.md#figures).
 """
 
 
@@ -80,6 +84,30 @@ class Figure:
 def is_met(value: float, better: Better | None, bar: float) -> bool:
     """Return whether a value meets a bar."""
     return value <= bar if better == "lower" else value >= bar
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A row of the README's table of figures: a value of the machine that it was measured on."""
+
+    what: str
+    value: float
+    unit: str
+    """"1/s" for rates."""
+    against: str
+    """What it is to be compared with, such as the floor that no implementation is below; may be empty."""
+    against_value: float | None
+
+
+@dataclass
+class Bars:
+    """Bars of one unit, of which those of the floor are marked."""
+
+    title: str
+    unit: str
+    better: Better
+    bars: dict[str, float] = field(default_factory=dict)
+    floors: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -142,6 +170,8 @@ class Report:
         self.is_draft = args.quick and args.write  # a recorded picture shows a full run
         self.figures: dict[str, Figure] = {}
         self.panels: dict[str, Curves] = {}
+        self.charts: list[Bars] = []
+        self.headlines: list[Headline] = []
         self.versions: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
 
@@ -170,8 +200,23 @@ class Report:
         """Record that a series cannot be measured on this machine, which is not a regression."""
         self.skipped[series] = reason
 
+    def headline(
+        self, what: str, value: float, unit: str, against: str = "", against_value: float | None = None
+    ) -> None:
+        """Add a row to the table of figures in the README, which shows it with the date and the machine."""
+        self.headlines.append(Headline(what, value, unit, against, against_value))
+
+    def chart(
+        self, title: str, unit: str, bars: Mapping[str, float], *, better: Better, floors: Collection[str] = ()
+    ) -> None:
+        """Add bars to the picture; `floors` are the names of those that no implementation is better than.
+
+        Without charts and panels, the picture shows the figures that have a bar, or else all recorded ones.
+        """
+        self.charts.append(Bars(title, unit, better, dict(bars), set(floors)))
+
     def panel(self, title: str, x: str, y: str, *, logarithmic: bool = False) -> None:
-        """Add a panel of curves to the picture. Without panels, the picture shows the recorded figures as bars."""
+        """Add a panel of curves to the picture."""
         self.panels[title] = Curves(title, x, y, logarithmic)
 
     def line(self, panel: str, label: str, xs: list[float], ys: list[float]) -> None:
@@ -194,6 +239,7 @@ class Report:
             picture.draw(self, self.folder / f"{self.name}.svg")
         if self.folder == RECORDED:
             (self.folder / "README.md").write_text(gallery(self.folder))
+            README.write_text(with_headlines(README.read_text(), self.folder))
 
     def table(self) -> Table:
         """Return a table of all figures with their bars."""
@@ -231,7 +277,9 @@ class Report:
             if figure.recorded
         }
         context = machine() | self.versions
-        return {"context": context, "notes": self.notes, "skipped": self.skipped, "figures": figures}
+        record = {"context": context, "notes": self.notes, "skipped": self.skipped, "figures": figures}
+        headlines = [{**asdict(headline), "value": float(f"{headline.value:.4g}")} for headline in self.headlines]
+        return record | ({"headlines": headlines} if headlines else {})
 
 
 def gallery(folder: Path) -> str:
@@ -243,7 +291,7 @@ def gallery(folder: Path) -> str:
         if full is None or not path.with_suffix(".svg").exists():
             continue
         sentences = [record["about"], *full["notes"]]
-        ran_on = f"On {full['context']['cpu']}, {full['context']['cores']} cores."
+        ran_on = f"On {measured_on(full['context'])}."
         text = " ".join([*sentences, ran_on])
         parts.append(f"## {record['title']}\n\n{text}\n\n![{record['title']}]({path.stem}.svg)\n")
         rows = [_row(key, figure) for key, figure in full["figures"].items() if "bar" in figure]
@@ -252,10 +300,50 @@ def gallery(folder: Path) -> str:
     return "\n".join(parts)
 
 
+def measured_on(context: Mapping[str, str]) -> str:
+    """Return the machine of a run, and its date if that was recorded."""
+    machine = f"{context['cpu']}, {context['cores']} cores"
+    return f"{machine}, {context['date']}" if "date" in context else machine
+
+
+def headlines(folder: Path) -> str:
+    """Return the README's table of figures: those of all recorded full runs, with their dates and machines."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        full = json.loads(path.read_text())["runs"].get("full", {})
+        for each in full.get("headlines", []):
+            against = each["against"]
+            if each["against_value"] is not None:
+                against += f": {quantity(each['against_value'], each['unit'])}"
+            row = (each["what"], f"**{quantity(each['value'], each['unit'])}**", against, measured_on(full["context"]))
+            rows.append(f"| {' | '.join(row)} |")
+    if not rows:
+        return "No full run is recorded yet."
+    return "\n".join(["| what | figure | compared with | measured on |", "|---|---|---|---|", *rows])
+
+
+def with_headlines(text: str, folder: Path) -> str:
+    """Return the README with the table of figures of the records in this folder.
+
+    Raises:
+        ValueError: If its markers are missing.
+    """
+    before, begin, rest = text.partition(HEADLINES_BEGIN)
+    _, end, after = rest.partition(HEADLINES_END)
+    if not begin or not end:
+        raise ValueError(f"{HEADLINES_BEGIN!r} and {HEADLINES_END!r} are not in the README")
+    return f"{before}{begin}\n{headlines(folder)}\n{end}{after}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Format a value with its unit, as in 12,345/s, 1.2 µs and 1.35."""
+    return show(value) if unit == "x" else f"{show(value)}/s" if unit == "1/s" else f"{show(value)} {unit}"
+
+
 def _row(key: str, figure: Mapping[str, Any]) -> str:
     """Format a recorded figure with a bar as a table row."""
     value, better, bar, unit = figure["value"], figure["better"], figure["bar"], figure.get("unit", "x")
-    shown = show(value) if unit == "x" else f"{show(value)} {unit}"
+    shown = quantity(value, unit)
     missed = "" if is_met(value, better, bar) else ", **missed**"
     return f"| {key} | {shown} | {'≤' if better == 'lower' else '≥'} {bar:,g}{missed} |"
 
@@ -270,6 +358,7 @@ def machine() -> dict[str, str]:
     return {
         "cpu": names[0] if names else platform.processor() or platform.machine(),
         "cores": str(os.cpu_count()),
+        "date": datetime.now(UTC).date().isoformat(),
         "system": platform.system(),
         "python": platform.python_version(),
         "coregw": version("coregw"),

@@ -16,6 +16,8 @@ import report
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> report.Report:
     """A quick run that records in a temporary folder and draws nothing."""
     monkeypatch.setattr(report, "RECORDED", tmp_path)
+    monkeypatch.setattr(report, "README", tmp_path / "README-of-all.md")
+    report.README.write_text(f"before\n{report.HEADLINES_BEGIN}\nold\n{report.HEADLINES_END}\nafter\n")
     return new_run("--quick")
 
 
@@ -96,10 +98,40 @@ def test_gallery_shows_full_runs_with_their_bars(run: report.Report, tmp_path: P
     (tmp_path / "sample.json").write_text(json.dumps(record))
     (tmp_path / "sample.svg").write_text("<svg/>")
     page = report.gallery(tmp_path)
-    assert re.search(r"## A sample\n\nA sample\. On .+, \d+ cores\.\n\n!\[A sample\]\(sample\.svg\)", page)
+    assert re.search(
+        r"## A sample\n\nA sample\. On .+, \d+ cores, \d{4}-\d\d-\d\d\.\n\n!\[A sample\]\(sample\.svg\)", page
+    )
     rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
     assert rows == ["| a peer: ratio | 1.5 | ≥ 2, **missed** |", "| time | 2 ms | ≤ 2 |"]
 
 
 def test_recorded_gallery_is_up_to_date() -> None:
     assert (report.RECORDED / "README.md").read_text("utf-8") == report.gallery(report.RECORDED)
+
+
+def test_readme_has_the_headlines_of_full_runs(run: report.Report, tmp_path: Path) -> None:
+    run.headline("look-ups", 12345.6, "1/s", "a constant", 23456.7)
+    run.headline("verify", 1.234, "µs")
+    run.finish()
+    assert report.headlines(tmp_path) == "No full run is recorded yet.", "quick runs are not shown"
+    record = json.loads((tmp_path / "sample.json").read_text())
+    record["runs"]["full"] = record["runs"]["quick"]
+    record["runs"]["full"]["context"] |= {"cpu": "A CPU", "cores": "2", "date": "2026-01-02"}
+    (tmp_path / "sample.json").write_text(json.dumps(record))
+    run.finish()
+    lines = report.README.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert lines[4:6] == [
+        "| look-ups | **12,350/s** | a constant: 23,457/s | A CPU, 2 cores, 2026-01-02 |",
+        "| verify | **1.23 µs** |  | A CPU, 2 cores, 2026-01-02 |",
+    ]
+
+
+def test_readme_without_markers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not in the README"):
+        report.with_headlines("no table", tmp_path)
+
+
+def test_readme_has_what_is_recorded() -> None:
+    text = report.README.read_text("utf-8")
+    assert text == report.with_headlines(text, report.RECORDED)
