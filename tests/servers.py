@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import pwd
+import select
 import shutil
 import signal
 import socket
@@ -41,6 +42,7 @@ SMALL = {
     "max_wal_size": "128MB",
     "max_connections": "60",
     "autovacuum_naptime": "10min",
+    "dynamic_shared_memory_type": "mmap",  # a file of its folder: a killed server leaves others behind
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
 }
@@ -187,12 +189,28 @@ class Postgres:
         return in_thread(run())
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """Stop the server: SIGINT rolls back and checkpoints, SIGQUIT aborts, SIGKILL kills."""
+        """Stop the server: SIGINT rolls back and checkpoints, SIGQUIT aborts, SIGKILL kills all of its processes."""
         if self.process is None:
             return
+        # Without their parent, they would send to the standbys for a while.
+        children = _children(self.process.pid) if number == signal.SIGKILL else []
         self.process.send_signal(number)
         self.process.wait(_SECONDS)
         self.process = None
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(child, number)
+            assert select.select([child], [], [], _SECONDS)[0], "a process of the server does not end"
+            os.close(child)
+
+
+def _children(pid: int) -> list[int]:
+    """Open descriptors of the child processes of a process."""
+    found: list[int] = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split():
+        with contextlib.suppress(ProcessLookupError):
+            found.append(os.pidfd_open(int(child)))
+    return found
 
 
 def in_thread(call: Coroutine[object, object, T]) -> T:
