@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coregw_core::codec::Codec;
-use coregw_core::{Cid, Key, Suite, payload};
+use coregw_core::{Cid, Error, Key, Suite, payload};
 use coregw_ops::folder::{self, Attributes, Entry, attributes};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -127,6 +127,33 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn lengths_are_accepted_up_to_their_limits() {
+    let of_values = |last: usize| {
+        let mut xattrs: BTreeMap<_, _> =
+            ('a'..='o').map(|name| (name.to_string(), vec![7; attributes::MAX_XATTR_BYTES])).collect();
+        xattrs.insert("z".repeat(attributes::MAX_XATTR_NAME_BYTES), vec![7; last]);
+        Attributes { xattrs, ..Attributes::default() }
+    };
+    let short = of_values(300).record().expect("a short record").bytes.len();
+    let last = 300 + attributes::MAX_RECORD_BYTES - short;
+    let longest = of_values(last);
+    let mut record = longest.record().expect("the longest record").bytes;
+    assert_eq!((record.len(), Attributes::decode(&record)), (attributes::MAX_RECORD_BYTES, Ok(longest)));
+
+    let too_long = |refused: Option<Error>| refused.is_some_and(|error| error.to_string().contains("takes more than"));
+    assert!(too_long(of_values(last + 1).record().err()));
+    // The same record with one byte more in its last value, whose length is in the two bytes before it.
+    let at = record.len() - last;
+    record[at - 2..at].copy_from_slice(&(last as u16 + 1).to_be_bytes());
+    record.push(7);
+    assert!(too_long(Attributes::decode(&record).err()));
+
+    let long_value = vec![7; attributes::MAX_XATTR_BYTES + 1];
+    let long = Attributes { xattrs: BTreeMap::from([("a".to_owned(), long_value)]), ..Attributes::default() };
+    assert!(long.record().is_err());
 }
 
 #[test]

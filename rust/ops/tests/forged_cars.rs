@@ -5,6 +5,7 @@ mod store;
 
 use std::sync::Arc;
 
+use coregw_core::internals::block::MAX_BLOCK;
 use coregw_core::{Error, Kind, RootCid, Snapshot, Suite};
 use coregw_ops::Operation;
 use coregw_ops::car::{CarLimits, CarReader, block_head};
@@ -130,5 +131,59 @@ fn car_with_another_header_is_refused() {
             forged[at] ^= flip;
             assert!(import(&forged).is_err(), "byte {at}");
         }
+    }
+}
+
+/// The result of reading these bytes with the limits of most tests.
+fn feed(car: &[u8]) -> Result<(), Error> {
+    CarReader::new(CarLimits { payload_bytes: 1 << 20, blocks: 100 }).feed(car)
+}
+
+#[test]
+fn lengths_in_a_car_are_accepted_up_to_their_limits() {
+    assert_eq!(feed(&[0x80, 0x80, 0x04]), Ok(()));
+    assert!(matches!(feed(&[0x81, 0x80, 0x04]), Err(Error::Input { what, .. }) if what.contains("longer than 64 KiB")));
+    let (root, top) = block(Kind::List, &leaf(1));
+    let header = car(&root, &[]);
+    for (cid, longest, why) in
+        [(root.cid(), MAX_BLOCK as u64, "no tree node has more than"), (payload(1), 1 << 20, "1048576 is the limit")]
+    {
+        let start = |len| [&header[..], &block_head(&cid, len), &[0; 200]].concat();
+        assert_eq!(feed(&start(longest)), Ok(()));
+        assert!(matches!(feed(&start(longest + 1)), Err(Error::Input { what, .. }) if what.contains(why)), "{why}");
+    }
+    // A block of 2^32 - 1 bytes with its CID is the longest that the index can describe.
+    let start = |len| [&header[..], &block_head(&payload(1), len), &[0; 200]].concat();
+    let feed_long = |len| CarReader::new(CarLimits { payload_bytes: u32::MAX, blocks: 100 }).feed(&start(len));
+    assert_eq!(feed_long(u64::from(u32::MAX) - 36), Ok(()));
+    let refused = feed_long(u64::from(u32::MAX) - 35);
+    assert!(
+        matches!(&refused, Err(Error::Input { what, .. }) if what.contains("4294967259 is the limit")),
+        "{refused:?}"
+    );
+    // A length whose varint is not complete, and a CARv2 that ends between two of its blocks.
+    assert!(import(&[&car(&root, &[&top])[..], &[0x80]].concat()).is_err());
+    let first = car(&root, &[&top, &top]);
+    let offsets = [51, first.len() as u64, 0].map(u64::to_le_bytes).concat();
+    let second = [b"\x0a\xa1\x67version\x02", &[0; 16][..], &offsets, &first].concat();
+    assert_eq!(import(&second), Ok(vec![root]));
+    assert!(import(&second[..second.len() - top.len()]).is_err());
+}
+
+#[test]
+fn check_counts_targets_that_are_not_among_the_blocks() {
+    let unheld = RootCid { kind: Kind::Map, suite: Suite::Blake3, digest: Suite::Blake3.digest(b"") }.cid();
+    let to_root = [&[0x11, 1, unheld.as_bytes().len() as u8], unheld.as_bytes()].concat();
+    let ((a, first), (b, second)) = (block(Kind::List, &to_root), block(Kind::List, &leaf(1)));
+    let (root, top) = block(Kind::List, &pair([1, 1], [1, 1], [&a, &b]));
+    let payload_block = [block_head(&payload(1), 8), 1u64.to_be_bytes().to_vec()].concat();
+    for (blocks, missing_payloads) in [(vec![], 1), (vec![&payload_block[..]], 0)] {
+        let mut store = Store::new(0, 100);
+        store.car = car(&root, &[&[&top[..], &first, &second], &blocks[..]].concat());
+        let mut reader = CarReader::new(CarLimits { payload_bytes: 1 << 20, blocks: 100 });
+        reader.feed(&store.car).expect("blocks");
+        let result = store.serve(Operation::check_car(reader)).expect("a complete tree");
+        let counts = format!("\"missing_payloads\":{missing_payloads},\"missing_roots\":1}}");
+        assert!(result.ends_with(&counts), "{result}");
     }
 }
