@@ -70,3 +70,36 @@ fn the_top_of_a_page_is_the_block_that_its_root_names() {
         }
     }
 }
+
+#[test]
+fn requests_with_members_of_other_queries_or_numbers_past_2_to_the_53_are_refused() {
+    let cache = Store::new(0, 0).cache;
+    let list = Snapshot::list(Suite::Sha2_256, &[(payload(1), 1)]).expect("a list").root().cid().text();
+    let map = Snapshot::map(Suite::Sha2_256, Arcs::default()).expect("a map").root().cid().text();
+    let read = |query: &str| {
+        let root = if query.contains("map_key") { &map } else { &list };
+        let request = format!("{{\"profile\":\"core.read/v0alpha1\",\"root\":\"{root}\",\"query\":{query}}}");
+        Operation::read(Arc::clone(&cache), request.as_bytes()).map(drop)
+    };
+    for query in [
+        r#"{"kind":"map_key","segments":["a"]}"#,
+        r#"{"kind":"list_index","index":9007199254740991}"#,
+        r#"{"kind":"list_range","start":0}"#,
+        r#"{"kind":"list_range","start":0,"end":9007199254740991}"#,
+    ] {
+        assert_eq!(read(query), Ok(()), "{query}");
+    }
+    for (query, why) in [
+        (r#"{"kind":"map_key","segments":["a"],"index":0}"#, "has no member \"index\""),
+        (r#"{"kind":"list_index","index":0,"start":0}"#, "has no member \"start\""),
+        (r#"{"kind":"list_index","index":0,"segments":["a"]}"#, "has no member \"segments\""),
+        (r#"{"kind":"list_range","start":0,"index":0}"#, "has no member \"index\""),
+        (r#"{"kind":"list_index","index":9007199254740992}"#, "an integer from 0 to 2^53 - 1"),
+        (r#"{"kind":"list_index","index":-1}"#, "an integer from 0 to 2^53 - 1"),
+        (r#"{"kind":"list_index","index":1.0}"#, "an integer from 0 to 2^53 - 1"),
+        (r#"{"kind":"map_key","segments":[]}"#, "query"),
+    ] {
+        let refused = read(query);
+        assert!(matches!(&refused, Err(Error::Input { what, .. }) if what.contains(why)), "{query}: {refused:?}");
+    }
+}

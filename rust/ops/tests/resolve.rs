@@ -204,3 +204,38 @@ fn a_cold_look_up_loads_few_pages() {
         assert!(store.loads <= 3, "{} pages", store.loads);
     }
 }
+
+#[test]
+fn only_canonical_indices_are_segments_of_a_list() {
+    let mut store = Store::new(1 << 20, u64::MAX);
+    let empty = store.build(Suite::Sha2_256, &BTreeMap::new());
+    let changes: Vec<_> = (0..12).map(store::chunk).collect();
+    let receipt = store.mutate(&empty, &json!({"deltas": [{"kind": "list", "changes": changes}]})).expect("a list");
+    let list = store::root_of(&receipt["new_root"]);
+    let root = store.build(Suite::Sha2_256, &[("list".to_owned(), list.cid())].into());
+    for index in [0, 4, 10] {
+        let (request, result) = store.resolve(&root, &["list", &index.to_string()]).expect("an element");
+        assert_eq!(verify_resolve(request.as_bytes(), result.as_bytes()), Ok(payload(index)));
+    }
+    let (_, honest) = store.resolve(&root, &["list", "4"]).expect("an element");
+    for segment in ["04", "00", "+4", "-4", "4a", " 4", "\u{664}", "9007199254740992", "18446744073709551620"] {
+        let absent = store.resolve(&root, &["list", segment]);
+        assert!(matches!(absent, Err(Error::NotFound { missing: Missing::Path, .. })), "{segment}: {absent:?}");
+        let forged = honest.replace("\"list/4\"", &format!("\"list/{segment}\""));
+        let request =
+            json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": ["list", segment]});
+        let refused = verify_resolve(request.to_string().as_bytes(), forged.as_bytes()).map_err(|e| e.to_string());
+        assert!(refused.as_ref().is_err_and(|why| why.contains("is not an index of a list")), "{segment}: {refused:?}");
+    }
+    // Steps after the path, and a step of another coordinate.
+    let (request, _) = store.resolve(&root, &["list"]).expect("the list");
+    let refused = verify_resolve(request.as_bytes(), honest.replace("\"list/4\"", "\"list\"").as_bytes());
+    assert!(refused.as_ref().is_err_and(|e| e.to_string().contains("continue after the path")), "{refused:?}");
+    let (request, result) = store.resolve(&root, &["list"]).expect("the list");
+    let refused =
+        verify_resolve(request.as_bytes(), result.replace("\"path\":\"list\"", "\"path\":\"lost\"").as_bytes());
+    assert!(refused.as_ref().is_err_and(|e| e.to_string().contains("is not what follows")), "{refused:?}");
+    // The empty path is that of the root.
+    let (request, result) = store.resolve(&root, &[]).expect("the root");
+    assert_eq!(verify_resolve(request.as_bytes(), result.as_bytes()), Ok(root.cid()));
+}
