@@ -161,8 +161,15 @@ fn invalid_mutations_are_refused_by_delta_and_coordinate() {
     let receipt = store.mutate(&base, &json!({"deltas": [fixed]})).expect("sizes follow");
     let elements = [(payload(0), 4), (payload(1), 4), (payload(2), 2)];
     assert_eq!(root_of(&receipt["new_root"]), Snapshot::list(Suite::Sha2_256, &elements).expect("a list").root());
-    let kind = json!({"kind": "map", "changes": [{"path": "a", "after": {"target": payload(0).text(), "target_kind": "map"}}]});
-    assert!(matches!(store.mutate(&base, &json!({"deltas": [kind]})), Err(Error::Input { .. })));
+    for after in
+        [json!({"target": payload(0).text(), "target_kind": "map"}), json!({"target": payload(0).text(), "size": 1})]
+    {
+        let delta = json!({"kind": "map", "changes": [{"path": "a", "after": after}]});
+        assert!(matches!(store.mutate(&base, &json!({"deltas": [delta]})), Err(Error::Input { .. })));
+    }
+    let given = json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
+        "commit": {"fixed_list": {"total_size": 3, "chunk_size": 4}}});
+    store.mutate(&base, &json!({"deltas": [given]})).expect("the size that follows");
 }
 
 proptest! {
