@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -136,6 +137,16 @@ def test_names_are_read_through_and_published(stack: ExitStack, tmp_path: Path) 
     assert answer.json()["root"] == roots[1]
     assert answer.headers["cache-status"].startswith("coregw-edge; hit; ttl=-")
     assert b.get(f"{RECORDS}/other").status_code == 503
+    for killed, data, root, workers in ((edge, "edge", roots[1], 1), (reading, "reading", roots[0], 2)):
+        killed.end(signal.SIGKILL)  # what was served is served after a restart, with its age
+        with serving.process(tmp_path / data, tokens, **common, workers=workers) as again:
+            answer = httpx2.get(f"{again.url}{RECORDS}/main", headers=b.headers)
+            assert (answer.status_code, answer.json()["root"]) == (200, root)
+            assert answer.headers["cache-status"].startswith("coregw-edge; hit; ttl=-")
+            assert httpx2.get(f"{again.url}{RECORDS}/other", headers=b.headers).status_code == 503
+    elsewhere = {**common, "upstream": wrong.url}
+    with serving.process(tmp_path / "edge", tokens, **elsewhere) as other:  # what another upstream said is not known
+        assert httpx2.get(f"{other.url}{RECORDS}/main", headers=b.headers).status_code == 503
 
 
 def test_names_of_a_static_tree_are_read(stack: ExitStack, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from coregw.client.operations.record import check_name
 from coregw.client.static.upstream import HttpUpstream
 from coregw.engine.publications import FoundRecord, Publications
 from coregw.errors import InvalidInput, RecordNotFound, Unauthorized, Unavailable, UpstreamDamaged
+from coregw.gateway.edge.lasting import LastingNames
 from coregw.messages import encode
 from coregw.messages.publication import PublicationProof, SignedCheckpoint
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
@@ -36,7 +37,7 @@ class UpstreamNames(Publications):
     """The published records of an upstream, ``engine.publications`` of an edge.
 
     A record is asked for again when its lifetime is over. If the upstream does not answer then, the old one is returned
-    with its age. Nothing survives the process.
+    with its age, also if an earlier process was told (`coregw.gateway.edge.lasting`).
 
     Args:
         store: The edge's store.
@@ -54,6 +55,8 @@ class UpstreamNames(Publications):
         self._token = token
         self._lifetime = lifetime
         self._takes_writes = takes_writes
+        self._lasting = LastingNames(store, upstream.url)
+        self._written: dict[tuple[str, str], tuple[float, PublishedRecord]] = {}  # of names that are known
         self._known: OrderedDict[tuple[str, str], tuple[float, PublishedRecord]] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Future[tuple[float, PublishedRecord]]] = {}
 
@@ -76,12 +79,21 @@ class UpstreamNames(Publications):
             try:
                 known = await self._asked(key)
             except Unavailable:
-                if known is None:
+                if known is None and (known := await self._known_before(key)) is None:
                     raise
             except RecordNotFound:
                 self._known.pop(key, None)
+                self._written.pop(key, None)
+                await self._lasting.forget(scope, name)
                 raise
         return FoundRecord(known[1], time.monotonic() - known[0], self._lifetime)
+
+    async def _known_before(self, key: tuple[str, str]) -> tuple[float, PublishedRecord] | None:
+        """Return what an earlier process was told, as stale, and when, by this process's clock; None if unknown."""
+        if (lasting := await self._lasting.find(*key)) is None:
+            return None
+        age, record = lasting
+        return time.monotonic() - max(age, self._lifetime), record
 
     async def _asked(self, key: tuple[str, str]) -> tuple[float, PublishedRecord]:
         """Ask the upstream for a record, once for all who wait for it."""
@@ -96,9 +108,9 @@ class UpstreamNames(Publications):
             asking.exception()  # retrieved, or asyncio would log it if nobody waits any more
 
     async def _ask(self, scope: str, name: str) -> tuple[float, PublishedRecord]:
-        return self._note(scope, name, await self._send(PublishedRecord, "GET", scope, f"/{name}"))
+        return await self._note(scope, name, await self._send(PublishedRecord, "GET", scope, f"/{name}"))
 
-    def _note(self, scope: str, name: str, record: PublishedRecord) -> tuple[float, PublishedRecord]:
+    async def _note(self, scope: str, name: str, record: PublishedRecord) -> tuple[float, PublishedRecord]:
         """Keep a record as what is known from now on; of those that were asked for longest ago, one is dropped."""
         if (record.scope, record.name) != (scope, name):
             said = f"{record.scope:.200}/{record.name:.200}"
@@ -106,7 +118,11 @@ class UpstreamNames(Publications):
         known = self._known[scope, name] = time.monotonic(), record
         self._known.move_to_end((scope, name))
         if len(self._known) > _MAX_NAMES:
-            self._known.popitem(last=False)
+            self._written.pop(self._known.popitem(last=False)[0], None)
+        written = self._written.get((scope, name))
+        before = None if written is None else (known[0] - written[0], written[1])
+        if await self._lasting.note(record, before) and (scope, name) in self._known:
+            self._written[scope, name] = known
         return known
 
     async def publish(self, scope: str, name: str, root: str, expected_revision: int | None) -> PublishedRecord:
@@ -117,7 +133,7 @@ class UpstreamNames(Publications):
         wanted = UNSET if expected_revision is None else expected_revision
         body = encode(PublishRequest(name=name, root=root, expected_revision=wanted))
         record = await self._send(PublishedRecord, "POST", scope, "", body, is_repeatable=wanted is not UNSET)
-        self._note(scope, name, record)
+        await self._note(scope, name, record)
         return record
 
     async def freeze(self, scope: str, name: str) -> PublishedRecord:
@@ -126,7 +142,7 @@ class UpstreamNames(Publications):
             self._refuse()
         check_name(scope, name)
         record = await self._send(PublishedRecord, "POST", scope, f"/{name}/freeze")
-        self._note(scope, name, record)
+        await self._note(scope, name, record)
         return record
 
     async def in_scope(self, scope: str, after: str | None, limit: int) -> tuple[list[PublishedRecord], bool]:

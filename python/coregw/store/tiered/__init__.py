@@ -13,13 +13,14 @@ What it promises, of the contract of `coregw.store.Store`:
 - **Nothing is linearizable or dated.** A root or payload that the upstream does not have now may be there a moment
   later, and the reverse; `renew` looks payloads up, and dates nothing. What was stored at the upstream before is read
   here as `coregw.store.testing.PayloadContract` says.
-- **It takes no writes** (code ``read_only``), and has no rows of `Table.RECORDS` but its own.
+- **It takes no writes** (code ``read_only``), and has no rows of `Table.RECORDS` but its own. What begins with `NAME`
+  may be put, and is not counted.
 - **While the upstream is away** it answers with what it has; the rest is `Unavailable`.
 - **What was used least recently is removed** when it holds more than `max_bytes`, a tenth at a time. The order of use
   is written to a file now and then, and read at the start: what was used after that counts as used last.
 """
 
-from coregw.store.tiered.kept import TierFigures
+from coregw.store.tiered.kept import NAME, TierFigures
 from coregw.store.tiered.store import TieredStore, open_tiered
 
-__all__ = ["TierFigures", "TieredStore", "open_tiered"]
+__all__ = ["NAME", "TierFigures", "TieredStore", "open_tiered"]

@@ -13,12 +13,15 @@ from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection
 from coregw.store.tiered.order import UseOrder
 
-__all__ = ["PAGE", "PAYLOAD", "ROOT", "ROOT_BYTES", "Kept", "TierFigures"]
+__all__ = ["NAME", "PAGE", "PAYLOAD", "ROOT", "ROOT_BYTES", "Kept", "TierFigures"]
 
 _log = logging.getLogger("coregw.store.tiered")
 
 ROOT: Final = b"e"
 """The first byte of the keys of `Table.RECORDS` that say that the upstream holds a root."""
+
+NAME: Final = b"u"
+"""The first byte of the keys of `Table.RECORDS` in which an edge keeps what its upstream has said of names."""
 
 PAGE: Final = b"p"
 PAYLOAD: Final = b"c"

@@ -16,7 +16,7 @@ from coregw.store.arguments import check_range
 from coregw.store.collection import CollectableStore
 from coregw.store.origin import OriginStore
 from coregw.store.reading import ReadingStore, for_each, range_of, whole_of
-from coregw.store.tiered.kept import PAGE, PAYLOAD, ROOT, ROOT_BYTES, Kept, TierFigures
+from coregw.store.tiered.kept import NAME, PAGE, PAYLOAD, ROOT, ROOT_BYTES, Kept, TierFigures
 from coregw.store.tiered.order import UseOrder
 
 __all__ = ["TieredStore", "open_tiered"]
@@ -71,6 +71,17 @@ class TieredStore(ReadingStore):
         if table is Table.ROOTS:
             return await self._rows(ROOT, keys, self._load_roots)
         return await self._local.get(table, keys)
+
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+    ) -> int:
+        if rows.keys() != {Table.RECORDS} or not all(key.startswith(NAME) for key, _ in rows[Table.RECORDS]):
+            self._refuse()
+        return await self._local.put(rows, durable, requires, since)
 
     async def list_rows(
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
