@@ -925,6 +925,9 @@ class PayloadSink:
             OSError: If the system refuses something.
         """
 
+    def writelines(self, chunks: Sequence[Buffer]) -> None:
+        """Take the next bytes of the answer as several chunks. O(chunks). Waits and raises as `write`."""
+
     def restart(self) -> None:
         """Forget what has been taken: the answer is sent again from its start."""
 

@@ -49,8 +49,9 @@ class Answers:
             sinks.append((sink, car(*(self.datas[each] for each in sink.cids))))
         for at in range(0, max(len(answer) for _, answer in sinks), chunk):
             for sink, answer in sinks:  # all at once, turn by turn
-                if at < len(answer):
-                    sink.write(answer[at : at + chunk])
+                if at < len(answer):  # what libcurl gathers, and what it has at once
+                    part = answer[at : at + chunk]
+                    sink.writelines([part[start : start + 16_384] for start in range(0, len(part), 16_384)])
         for sink, _ in sinks:
             assert sink.finish() == []
 
@@ -175,6 +176,21 @@ def test_an_answer_that_was_cut_off_is_taken_again_from_its_start(tmp_path: Path
     assert sink.finish() == []
     writer.close()
     assert [(tmp_path / name).read_bytes() for name in ("a", "long", "b")] == [A, LONG, B]
+
+
+def test_folders_of_any_depth_are_written_to_in_any_order(tmp_path: Path) -> None:
+    deep = ["/".join(f"{level}" for level in range(depth)) for depth in (1, 40, 2, 17, 16, 39, 18, 40, 3)]
+    files = {f"{folder}/{name}": f"{folder} {name}".encode() for name in "abc" for folder in deep}
+    writer = new_writer(tmp_path, files)
+    Answers([*files.values()]).serve(writer, LIMIT, MIB)
+    for depth in range(40, 0, -1):
+        writer.add_folder([f"{level}" for level in range(depth)], mode=0o700 + depth)
+    writer.finish()
+    writer.close()
+    assert {path: (tmp_path / path).read_bytes() for path in files} == files
+    for depth in range(1, 41):
+        folder = tmp_path.joinpath(*(f"{level}" for level in range(depth)))
+        assert folder.stat().st_mode & 0o777 == 0o700 + depth
 
 
 def test_a_payload_of_another_size_than_its_file_says_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import mmap
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def link(b: As) -> object:
         return Path(folder, "link").readlink()
 
 
-def sink(b: As) -> object:
+def sink(b: As, *, method: str = "write") -> object:
     with tempfile.TemporaryDirectory() as folder:
         writer = _core.FolderWriter(folder)
         writer.add_file(["file"], [(HELLO, None)])
@@ -83,7 +84,10 @@ def sink(b: As) -> object:
         request = writer.request(1 << 20, 1 << 20)
         assert request is not None
         car = _core.payload_car_header() + _core.block_head(Cid(HELLO), 5) + b"hello"
-        request.write(b(car))
+        if method == "write":
+            request.write(b(car))
+        else:
+            request.writelines([b(car[:30]), b(car[30:])])
         missing = request.finish()
         writer.finish()
         return missing, Path(folder, "file").read_bytes()
@@ -148,6 +152,7 @@ CALLS: dict[str, Callable[[As], object]] = {
     "FolderListing.supply_record": lambda b: _core.FolderListing(M.root).supply_record(HELLO, b(b"record")),
     "FolderWriter.add_link": link,
     "PayloadSink.write": sink,
+    "PayloadSink.writelines": partial(sink, method="writelines"),
     "chunk_sizes": lambda b: _core.chunk_sizes(b(bytes(300_000))),
     "verify_keys": lambda b: _core.verify_keys(M.root, ["a", "c"], b(M.prove_keys(["a", "c"]))),
     "verify_index": lambda b: _core.verify_index(L.root, 0, b(L.prove(0))),

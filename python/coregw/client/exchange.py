@@ -7,7 +7,7 @@ it becomes part of a message.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
@@ -56,7 +56,10 @@ class Answer(NamedTuple):
 
 
 class Sink(Protocol):
-    """A destination for the body of a successful answer, instead of memory."""
+    """A destination for the body of a successful answer, instead of memory.
+
+    It may have `writelines` as well, as files do: it gets several chunks then, which are joined for others.
+    """
 
     def write(self, chunk: bytes) -> None:
         """Write the next chunk."""
@@ -157,6 +160,11 @@ class Memory:
         self._chunks.append(chunk)
         self.size += len(chunk)
 
+    def writelines(self, chunks: Sequence[bytes]) -> None:
+        """Keep the next chunks."""
+        self._chunks += chunks
+        self.size += sum(map(len, chunks))
+
     def value(self) -> bytes:
         """Return the bytes received. O(bytes)."""
         return b"".join(self._chunks)
@@ -191,7 +199,7 @@ class Attempt:
     def chunks(self, body: Body) -> Generator[bytes, None, None]:
         """Yield the chunks of the call's streamed body, and note whether all of them were sent."""
         for chunk in body.chunks():
-            self._allow_time_for(chunk)
+            self._allow_time_for(len(chunk))
             self._streamed += len(chunk)
             yield chunk
         self._is_sent = True
@@ -233,18 +241,24 @@ class Attempt:
             if self._length > self._limit:
                 raise self._too_large()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take the next chunk of the body.
+    def feed(self, *chunks: bytes) -> None:
+        """Take the next chunks of the body.
 
         Raises:
             TooLarge: The answer exceeds its limit in bytes.
         """
-        self._count += len(chunk)
+        size = sum(map(len, chunks))
+        self._count += size
         if self._count > self._limit:
             raise self._too_large()
         if self._call.sink is not None:
-            self._allow_time_for(chunk)
-        self._sink.write(chunk)
+            self._allow_time_for(size)
+        if len(chunks) == 1:
+            self._sink.write(chunks[0])
+        elif (writelines := getattr(self._sink, "writelines", None)) is not None:
+            writelines(chunks)
+        else:
+            self._sink.write(b"".join(chunks))
 
     def end(self) -> Answer:
         """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
@@ -279,8 +293,8 @@ class Attempt:
         seconds = self._settings.answer_seconds
         return Unavailable(f"{self._call.what}: the exchange took longer than {seconds:g} s")
 
-    def _allow_time_for(self, chunk: bytes) -> None:
-        self.deadline += len(chunk) / self._settings.stream_bytes_per_second
+    def _allow_time_for(self, size: int) -> None:
+        self.deadline += size / self._settings.stream_bytes_per_second
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"{self._call.what}: the answer is longer than {self._limit} bytes")

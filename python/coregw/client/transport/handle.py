@@ -135,10 +135,7 @@ class Handle:
             chunks = self._received[:]
             self._received.clear()
             self._gathered = 0
-            if self._call.sink is not None and len(chunks) > 1:  # libcurl's chunks have 16 KiB
-                chunks = [b"".join(chunks)]
-            for chunk in chunks:
-                self._attempt.feed(chunk)
+            self._attempt.feed(*chunks)
 
     def end(self) -> Answer:
         """Return the answer of a transfer that libcurl reports as complete.
@@ -277,7 +274,7 @@ class Handle:
     def _on_received(self, chunk: bytes) -> int | None:
         self._received.append(chunk)
         if self._call.sink is not None:
-            # A chunk has at most 16 KiB, and passing it on costs more than copying it.
+            # A chunk has at most 16 KiB, and passing on each of them costs more than copying it.
             self._gathered += len(chunk)
             if self._gathered < _GATHERED_BYTES:
                 return None

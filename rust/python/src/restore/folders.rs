@@ -26,9 +26,13 @@ pub(super) struct Top {
     incomplete: Option<OwnedFd>,
 }
 
-/// The folder that was opened last: files of one folder mostly follow each other.
+/// Folders that stay open between two calls, at most; deeper ones would exhaust the descriptors of a process.
+const MAX_OPEN_FOLDERS: usize = 16;
+
+/// The folder that was opened last, and those above it, the outermost first: files of one folder mostly follow each
+/// other, and the next folder mostly has some of the same folders above it.
 #[derive(Default)]
-pub(super) struct LastFolder(Option<(u32, OwnedFd)>);
+pub(super) struct LastFolder(Vec<(u32, OwnedFd)>);
 
 impl Top {
     /// Opens both. The paths themselves are the caller's own, and may lead through links.
@@ -47,30 +51,31 @@ impl Top {
         number: u32,
         last: &'a mut LastFolder,
     ) -> Result<BorrowedFd<'a>, RestoreFailure> {
-        if number == TOP {
-            return Ok(self.top.as_fd());
-        }
-        if last.0.as_ref().is_none_or(|(cached, _)| *cached != number) {
-            last.0 = Some((number, self.open_folder(plan, number)?));
-        }
-        Ok(last.0.as_ref().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd()))
-    }
-
-    fn open_folder(&self, plan: &Plan, number: u32) -> Result<OwnedFd, RestoreFailure> {
         let mut below = Vec::new();
         let mut at = number;
-        while at != TOP {
+        let open = loop {
+            if at == TOP {
+                break 0;
+            }
+            if let Some(place) = last.0.iter().position(|(opened, _)| *opened == at) {
+                break place + 1;
+            }
             below.push(at);
             at = plan.folders[at as usize].parent;
-        }
-        let mut opened: Option<OwnedFd> = None;
+        };
+        // Of folders too deep to stay open, the last one is below one that was closed: so it is no use to others.
+        last.0.truncate(open);
         for &each in below.iter().rev() {
             let Folder { parent, name, .. } = &plan.folders[each as usize];
-            let parent_folder = opened.as_ref().map_or(self.top.as_fd(), |folder| folder.as_fd());
-            let folder = fs::openat(parent_folder, name, OPEN_FOLDER, Mode::empty());
-            opened = Some(folder.map_err(|error| failure(plan, *parent, name, error))?);
+            let above = last.0.last().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd());
+            let folder = fs::openat(above, name, OPEN_FOLDER, Mode::empty())
+                .map_err(|error| failure(plan, *parent, name, error))?;
+            if last.0.len() == MAX_OPEN_FOLDERS {
+                last.0.pop();
+            }
+            last.0.push((each, folder));
         }
-        opened.map_or_else(|| self.top.try_clone().map_err(|error| RestoreFailure::os(&error, "")), Ok)
+        Ok(last.0.last().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd()))
     }
 
     /// Makes the folders of a plan that do not exist and have not been made.
@@ -90,9 +95,10 @@ impl Top {
 
     /// Sets the attributes of folders: those below others first, since a change inside a folder changes its time.
     pub fn finish_folders(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+        let mut last = LastFolder::default();
         for (number, folder) in plan.folders.iter().enumerate().rev() {
             if !folder.attributes.is_empty() {
-                let opened = self.open_folder(plan, number as u32)?;
+                let opened = self.folder(plan, number as u32, &mut last)?;
                 folder.attributes.set(opened).map_err(|error| failure(plan, folder.parent, &folder.name, error))?;
             }
         }

@@ -18,8 +18,10 @@ use super::lock::locked;
 use super::write::{check_size, write, write_identities};
 use super::writing::{Job, Writing};
 
-/// Payloads up to this size are collected, and written in one call; longer ones are written as they come.
+/// Payloads up to this size are collected, and written in one call; longer ones are written as they come,
 const COLLECTED_BYTES: u64 = 1 << 20;
+/// so many bytes at a time, at least.
+const WRITTEN_BYTES: usize = 256 << 10;
 
 /// One answer.
 pub(super) struct Lane {
@@ -57,13 +59,13 @@ impl Lane {
     }
 
     /// Takes the next bytes of the answer. They are worked on in a thread.
-    pub fn push(self: &Arc<Self>, chunk: PyBackedBytes, work: &Writing) {
+    pub fn push(self: &Arc<Self>, chunks: Vec<PyBackedBytes>, work: &Writing) {
         if work.is_stopped() {
             return;
         }
-        work.waiting.fetch_add(chunk.len(), Ordering::Relaxed);
+        work.waiting.fetch_add(chunks.iter().map(|chunk| chunk.len()).sum(), Ordering::Relaxed);
         let mut inbox = locked(&self.inbox);
-        inbox.chunks.push_back(chunk);
+        inbox.chunks.extend(chunks);
         if !inbox.is_scheduled {
             inbox.is_scheduled = true;
             work.schedule(self.clone());
@@ -137,12 +139,14 @@ fn take(
     if part.start == 0 {
         check_size(batch, payload, part.size, work)?;
     }
-    if part.size > COLLECTED_BYTES || part.start == 0 && part.is_last {
+    let is_long = part.size > COLLECTED_BYTES;
+    if collected.is_empty() && (part.start == 0 && part.is_last || is_long && part.bytes.len() >= WRITTEN_BYTES) {
         return write(batch, payload, (part.start, part.bytes, part.is_last), last, work);
     }
     collected.extend_from_slice(part.bytes);
-    if part.is_last {
-        write(batch, payload, (0, collected, true), last, work)?;
+    if part.is_last || is_long && collected.len() >= WRITTEN_BYTES {
+        let start = part.start + part.bytes.len() as u64 - collected.len() as u64;
+        write(batch, payload, (start, collected, part.is_last), last, work)?;
         collected.clear();
     }
     Ok(())

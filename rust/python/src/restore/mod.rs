@@ -355,7 +355,12 @@ impl PayloadSink {
     ///     InvalidInput: If a path can't be made here, or a file's parts have other sizes; the message names the path.
     ///     OSError: If the system refuses something.
     fn write(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
-        self.lane.push(chunk.0, &self.work);
+        self.writelines(py, vec![chunk])
+    }
+
+    /// Take the next bytes of the answer as several chunks. O(chunks). Waits and raises as `write`.
+    fn writelines(&self, py: Python<'_>, chunks: Vec<BytesLike>) -> PyResult<()> {
+        self.lane.push(chunks.into_iter().map(|chunk| chunk.0).collect(), &self.work);
         if self.work.is_full() {
             py.detach(|| self.work.wait_for_room());
         }
