@@ -1,4 +1,4 @@
-"""Checkpoints, policies and cosignatures against the implementations of others, in Go.
+"""Checkpoints, policies and cosignatures against the implementations of others, in Go, and against litewitness.
 
 Skipped unless ``make test-interop`` runs them; its first run downloads the pinned modules.
 """
@@ -6,9 +6,16 @@ Skipped unless ``make test-interop`` runs them; its first run downloads the pinn
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
+import re
+import socket
+import sqlite3
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -18,10 +25,11 @@ import serving
 from coregw import Client, TrustStore, messages
 from coregw._core import Cid
 from coregw.client.signing import sign_published
+from coregw.errors import ProofError
 from coregw.messages.publication import PublicationProof
 from coregw.store.memory import MemoryStore
 from coregw.tlog.entry import publication_entry
-from coregw.tlog.note import Note, Signer, load_private_key, new_private_key
+from coregw.tlog.note import Note, Signer, VerifierKey, load_private_key, new_private_key
 from coregw.tlog.policy import Policy
 from coregw.witness.app import witness_service
 from coregw.witness.cosigning import Witness
@@ -34,9 +42,54 @@ SOURCE = Path(__file__).parent / "witness"
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.environ.get("COREGW_TEST_INTEROP") != "required":
         pytest.skip("make test-interop runs it; it needs Go")
-    target = tmp_path_factory.mktemp("go") / "witness"
-    subprocess.run(["go", "build", "-o", target, "."], cwd=SOURCE, check=True)
+    return built(tmp_path_factory.mktemp("go") / "witness", ".")
+
+
+def built(target: Path, package: str) -> Path:
+    subprocess.run(["go", "build", "-mod=readonly", "-o", target, package], cwd=SOURCE, check=True)
     return target
+
+
+@contextmanager
+def litewitness(folder: Path, name: str, log: VerifierKey) -> Iterator[tuple[str, str]]:
+    """Run litewitness for one log. Gives the verifier key, and the address, of the witness.
+
+    Its key is in an agent of its own. witnessctl, which adds logs, requires a module that the proxy does not serve; so
+    the log is added to the database here.
+    """
+    program = built(folder / "litewitness", "filippo.io/torchwood/cmd/litewitness")
+    key, database = folder / "key", folder / "litewitness.db"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key], check=True)
+    fingerprint = subprocess.check_output(["ssh-keygen", "-lf", key], text=True).split()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    with ExitStack() as stack:
+
+        def start(*command: object) -> subprocess.Popen[str]:
+            running = subprocess.Popen([str(each) for each in command], stderr=subprocess.PIPE, text=True, cwd=folder)
+            stack.callback(running.communicate)
+            stack.callback(running.kill)
+            return running
+
+        start("ssh-agent", "-D", "-a", "agent")  # a short path: that of a socket has at most 107 bytes
+        environ = os.environ | {"SSH_AUTH_SOCK": "agent"}
+        while not (folder / "agent").exists():
+            time.sleep(0.01)
+        subprocess.run(["ssh-add", "-q", key], cwd=folder, env=environ, check=True)
+        options = ["-ssh-agent", "agent", "-name", name, "-key", fingerprint, "-db", database, "-listen", address]
+        running = start(program, *options)
+        assert running.stderr is not None
+        said = ""
+        while "msg=listening" not in said:
+            line = running.stderr.readline()
+            assert line, said
+            said += line
+        [found] = re.findall(r"vkey=(\S+)", said)
+        with closing(sqlite3.connect(database)) as connection, connection:
+            empty = base64.b64encode(hashlib.sha256(b"").digest()).decode()
+            connection.execute("INSERT INTO log VALUES (?, 0, ?)", (log.name, empty))
+            connection.execute("INSERT INTO key VALUES (?, ?)", (log.name, str(log)))
+        yield found, f"http://{address}"
 
 
 def test_others_verify_our_checkpoints_and_cosign_them(program: Path, tmp_path: Path) -> None:
@@ -107,3 +160,25 @@ def test_others_verify_our_checkpoints_and_cosign_them(program: Path, tmp_path: 
 def verified(program: Path, case: dict[str, object]) -> str:
     command = [program, "verify"]
     return subprocess.run(command, input=json.dumps(case), capture_output=True, text=True, check=False).stdout
+
+
+def test_litewitness_cosigns_our_checkpoints(program: Path, tmp_path: Path) -> None:
+    assert program.is_file()
+    log = Signer(ORIGIN, load_private_key(new_private_key(), "log"))
+    trust = TrustStore(tmp_path / "trust.json")
+    with (
+        litewitness(tmp_path, "lite.example/witness", log.key) as (key, url),
+        serving.thread(MemoryStore(), is_administered=True) as gateway,
+        Client(gateway, trust=trust) as client,
+    ):
+        policy = Policy.parse(f"log {log.key}\nwitness lite {key} {url}\nquorum lite\n")
+        for count in (2, 3):  # the second one with a consistency proof
+            for number in range(count):
+                root = client.create_root({f"{count}/{number}": client.put_payload(b"x")})
+                client.publications.publish("docs", "main", root, token=serving.ADMIN_TOKEN)
+            signed = sign_published(client, "docs", "main", log, trust, policy=policy, token=serving.ADMIN_TOKEN)
+            note = Note.parse(signed.note)
+            assert [each.name for each in note.signatures] == [ORIGIN, "lite.example/witness"]
+            assert policy.verify(note).size == (2 if count == 2 else 5)
+            with pytest.raises(ProofError):
+                policy.verify(note._replace(signatures=note.signatures[:1]))
