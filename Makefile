@@ -78,6 +78,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --group files --constraint requirements.lock $(ARGS) --output-file requirements-files.lock
 	$(pip_compile) --group openapi --constraint requirements.lock $(ARGS) --output-file requirements-openapi.lock
 	$(pip_compile) --group docs --constraint requirements.lock $(ARGS) --output-file requirements-docs.lock
+	$(pip_compile) --group release --constraint requirements.lock $(ARGS) --output-file requirements-release.lock
 	$(pip_compile) --group ipfs --constraint requirements.lock $(ARGS) --output-file requirements-ipfs.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
 
@@ -230,8 +231,13 @@ docs: $(VENV)/.docs-locked ## build the documentation in target/site, with that 
 	$(BIN)/python -m website.build
 
 .PHONY: dist
-dist: install ## build a wheel and a source distribution in dist/ (ARGS='--zig --compatibility manylinux2014', with ziglang)
-	$(BIN)/maturin build --release --locked --features abi3 --sdist --out dist $(ARGS)
+dist: $(VENV)/.release-locked ## build a source distribution and wheels for Linux in dist/ (ARGS='--target x86_64-unknown-linux-gnu')
+	$(BIN)/python deploy/release/wheels.py $(ARGS)
+
+.PHONY: release
+release: $(VENV)/.release-locked ## commit, build and tag a version, with checksums and SBOMs; uploads nothing (VERSION=x.y.z)
+	@[ -n "$(VERSION)" ] || { echo "which version? make release VERSION=x.y.z" >&2; exit 1; }
+	$(BIN)/python deploy/release/release.py $(VERSION) $(ARGS)
 
 .PHONY: test-wheel
 test-wheel: install ## install the newest wheel of dist/ into a clean environment, and use its client and gateway

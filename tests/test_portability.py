@@ -67,6 +67,22 @@ main()
 """
 
 
+REFUSED = """
+import sys
+from coregw import Client
+from coregw.cli import main
+address, folder, *arguments = sys.argv[1:]
+if arguments:
+    sys.argv = ["coregw", *arguments]
+    main()
+try:
+    with Client(address) as client:
+        client.get(client.add(folder).root, folder + "-got")
+except ModuleNotFoundError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-c", HIDE + code, *arguments], capture_output=True, check=False)
 
@@ -86,3 +102,25 @@ def test_the_client_works_without_unix_modules(tmp_path: Path) -> None:
         found = run(USE, address, str(folder))
     assert found.returncode == 0, found.stderr.decode()
     assert found.stdout == b"small"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], b"UnsupportedPlatformError: writing a folder needs a Unix: this platform has no fcntl\n"),
+        (["get", "ROOT", "DEST"], b"coregw: coregw get needs a Unix: this platform has no fcntl\n"),
+        (["export", "ROOT", "--static", "DEST"], b"coregw: coregw export needs a Unix: this platform has no fcntl\n"),
+        (["serve"], b"coregw: coregw serve needs a Unix: this platform has no "),
+    ],
+    ids=["Client.get", "get", "export", "serve"],
+)
+def test_what_needs_a_unix_says_so(arguments: list[str], message: bytes, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(b"data")
+    root = "bafkr4ict25fynajzxafwlbevbzlbtqbxaqfv4xsb5ymwxujnokjhq5pnoi"
+    given = [each.replace("ROOT", root).replace("DEST", str(tmp_path / "new")) for each in arguments]
+    with honest_gateway(tmp_path / "data") as address:
+        if given and given[0] in {"get", "export"}:
+            given += ["--gateway", address]
+        found = run(REFUSED, address, str(tmp_path / "folder"), *given)
+    assert (found.returncode, found.stderr[: len(message)]) == (1, message), found.stderr.decode()

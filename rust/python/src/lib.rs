@@ -3,6 +3,8 @@
 //! A function here converts its arguments, releases the GIL for long work (`detach`), calls a crate, and converts the
 //! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.
 #![forbid(unsafe_code)]
+// What only folders use is not used where they are not supported.
+#![cfg_attr(not(unix), allow(dead_code, unused_imports))]
 
 mod change;
 mod cid;
@@ -16,6 +18,7 @@ mod map;
 mod parallel;
 mod path;
 mod payload;
+#[cfg(unix)]
 mod restore;
 mod results;
 mod sorting;
@@ -52,10 +55,13 @@ mod _core {
     use crate::files::attributes::{decode_attributes, encode_attributes};
     #[pymodule_export]
     use crate::files::chunks::chunk_sizes;
+    #[cfg(unix)]
     #[pymodule_export]
     use crate::files::folder::{HashedFolder, hash_survey};
+    #[cfg(unix)]
     #[pymodule_export]
     use crate::files::survey::{Survey, survey};
+    #[cfg(unix)]
     #[pymodule_export]
     use crate::files::upload::{FolderLines, FolderUpload, PayloadBatch};
     #[pymodule_export]
@@ -66,6 +72,7 @@ mod _core {
     use crate::path::encode_key;
     #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
+    #[cfg(unix)]
     #[pymodule_export]
     use crate::restore::{FolderListing, FolderWriter, PayloadSink, files_match};
     #[pymodule_export]
@@ -93,6 +100,8 @@ mod _core {
         for tuple in tuples::ALL {
             module.add(tuple.name, tuple.class(py)?)?;
         }
+        #[cfg(not(unix))]
+        crate::files::unsupported::add(module)?;
         Ok(())
     }
 }

@@ -16,7 +16,6 @@ parent/dest/.coregw.partial/tree       or the content, if dest is empty
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -27,6 +26,12 @@ from typing import Final
 
 from coregw.client.files import reported_as
 from coregw.errors import InvalidInput
+from coregw.extras import missing_extra
+
+try:
+    import fcntl
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "writing a folder", "client") from None
 
 __all__ = ["INSIDE", "Partial", "discard_abandoned", "partial_folder"]
 

@@ -7,7 +7,6 @@ in which files were written, and the files themselves, so the next export reads 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +16,13 @@ from typing import IO, Final, Self
 
 from coregw.client.static.tree import NO_PAYLOADS, TreeState
 from coregw.errors import InvalidInput
+from coregw.extras import missing_extra
 from coregw.syncing import sync_path
+
+try:
+    import fcntl
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "writing a static tree to a folder", "client") from None
 
 __all__ = ["MARK", "TEMPORARY", "StaticFolder"]
 

@@ -1,0 +1,107 @@
+"""`make release` on a clone: version, changelog, commit and tag; and what it refuses. Nothing is built."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+ENVIRONMENT = os.environ | {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    **{f"GIT_{who}_{what}": "release@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+}
+
+pytestmark = pytest.mark.skipif(not (TOP / ".git").exists(), reason="needs the history of a clone")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone of this repository with the scripts and the changelog of the working tree, committed."""
+    folder = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", "--shared", str(TOP), str(folder))
+    for name in ("deploy/release/release.py", "Cargo.toml", "rust/ops/Cargo.toml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((TOP / name).read_bytes())
+    changelog = folder / "CHANGELOG.md"
+    changelog.write_text(
+        changelog.read_text().replace("## [Unreleased]\n", "## [Unreleased]\n\n### Added\n\n- News.\n")
+    )
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "Prepare")
+    return folder
+
+
+def release(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "deploy/release/release.py", version, "--no-dist"]
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+def test_a_release_is_committed_and_tagged(clone: Path) -> None:
+    before = git(clone, "rev-parse", "HEAD")
+    done = release(clone, "7.8.9")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "rev-parse", "v7.8.9^{commit}^") == before
+    assert git(clone, "cat-file", "-t", "v7.8.9") == "tag"
+    message = git(clone, "tag", "--list", "--format=%(contents)", "v7.8.9")
+    assert message.startswith("coregw 7.8.9\n\n### Added\n\n- News.\n")
+    assert "\n## [" not in message
+    assert re.search(
+        r"## \[Unreleased\]\n\n## \[7\.8\.9\] - \d{4}-\d\d-\d\d\n\n### Added\n\n- News\.\n",
+        (clone / "CHANGELOG.md").read_text(),
+    )
+    assert tomllib.loads((clone / "Cargo.toml").read_text())["workspace"]["package"]["version"] == "7.8.9"
+    locks = {"Cargo.lock", "rust/fuzz/Cargo.lock", "benches/peers/rust/Cargo.lock"}
+    for lock in locks:
+        packages = tomllib.loads((clone / lock).read_text())["package"]
+        ours = {each["name"]: each["version"] for each in packages if each["name"] in {"coregw-core", "coregw-ops"}}
+        assert set(ours.values()) == {"7.8.9"}
+    changed = git(clone, "show", "--name-only", "--format=", "HEAD").split()
+    assert set(changed) == {"CHANGELOG.md", "Cargo.toml", "rust/ops/Cargo.toml"} | locks
+
+    for version, why in {
+        "7.8.9": "v7.8.9 is tagged already",
+        "7.8.8": "7.8.8 is not above 7.8.9, which is tagged",
+        "7.9": "'7.9' is not a version x.y.z",
+        "8.0.0": "CHANGELOG.md has nothing under [Unreleased]",
+    }.items():
+        refused = release(clone, version)
+        assert refused.returncode == 1
+        assert why in refused.stderr
+        assert git(clone, "status", "--porcelain") == ""
+    (clone / "README.md").write_text("changed")
+    assert "the working tree has changes" in release(clone, "8.0.0").stderr
+
+
+def test_checksums_and_components_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("release", TOP / "deploy" / "release" / "release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    commands: list[tuple[object, ...]] = []
+    monkeypatch.setattr(script, "run", lambda *command, **_: commands.append(command))
+    with zipfile.ZipFile(tmp_path / "coregw-1.2.3-cp311-abi3-any.whl", "w") as wheel:
+        wheel.writestr("coregw-1.2.3.dist-info/sboms/coregw-python.cyclonedx.json", '{"bomFormat": "CycloneDX"}')
+    script.write_sboms(tmp_path)
+    rust = tmp_path / "coregw-1.2.3-rust.cyclonedx.json"
+    assert json.loads(rust.read_text()) == {"bomFormat": "CycloneDX"}
+    assert commands[0][-1] == TOP / "deploy" / "requirements.lock"
+    script.write_checksums(tmp_path)
+    checked = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True, check=True)
+    assert checked.stdout.count(b": OK\n") == 2
