@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
 use crate::message::path::Segments;
-use crate::message::prooflist::{ProofList, keys};
+use crate::message::prooflist::{CidText, ProofList, keys};
 use crate::message::question::Question;
 use crate::message::{self, Profile, check_member, present, root_of_kind};
 use crate::run::Operation;
@@ -37,8 +37,8 @@ struct MapProofResult<'a> {
     present: Option<bool>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    #[serde(default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
-    targets: Option<Vec<Option<String>>>,
+    #[serde(borrow, default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
+    targets: Option<Vec<Option<CidText<'a>>>>,
     #[serde(borrow)]
     prooflist: ProofList<'a>,
 }
@@ -50,10 +50,10 @@ objects! {
 
 impl<'a> MapProofResult<'a> {
     /// The result that states an answer.
-    fn new(profile: &'static str, answer: &Answer, prooflist: ProofList<'a>) -> Self {
+    fn new(profile: &'static str, answer: &'a Answer, prooflist: ProofList<'a>) -> Self {
         let (mut present, mut target, mut targets) = (None, None, None);
         match answer {
-            Answer::Keys(found) => targets = Some(found.iter().map(|cid| cid.map(|cid| cid.text())).collect()),
+            Answer::Keys(found) => targets = Some(found.iter().map(|cid| cid.as_ref().map(CidText::Cid)).collect()),
             Answer::Key(found) => {
                 present = Some(found.is_some());
                 target = found.map(|cid| cid.text());
@@ -65,7 +65,7 @@ impl<'a> MapProofResult<'a> {
 
     /// Checks that this result, which was received, states `answer`.
     fn check(&self, profile: &'static str, answer: &Answer) -> Result<()> {
-        let proven = Self::new(profile, answer, ProofList::default());
+        let proven = MapProofResult::new(profile, answer, ProofList::default());
         check_member("profile", &self.profile, &proven.profile)?;
         check_member("present", &self.present, &proven.present)?;
         check_member("target", &self.target, &proven.target)?;

@@ -107,10 +107,10 @@ async fn scan(trees: Trees, request: Scan) -> Result<String> {
     trees.check_held_before(&[request.root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&request.root, ask).await?;
     let prooflist = request.question.prooflist(&request.root, &answer, proof);
-    let Answer::Listing(listing) = answer else {
+    let Answer::Listing(listing) = &answer else {
         return Err(Error::damaged("a scan ended without a listing"));
     };
-    let (entries, more) = (entries(&listing), listing.more);
+    let (entries, more) = (entries(listing), listing.more);
     Ok(json::write(&ScanResult { profile: request.profile.into(), entries, more, prooflist }))
 }
 

@@ -25,7 +25,7 @@ use crate::id::varint;
 /// The length of the longest binary CID, in bytes: an identity CID with a codec of 9 bytes.
 pub const MAX_LEN: usize = 1 + varint::MAX_LEN + 1 + 2 + MAX_IDENTITY_BYTES;
 /// The length of the longest text that is decoded, in bytes: a prefix and base 16.
-const MAX_TEXT: usize = 1 + 2 * MAX_LEN;
+pub const MAX_TEXT: usize = 1 + 2 * MAX_LEN;
 /// Codecs in this range are valid in root CIDs only.
 pub const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
 
@@ -237,10 +237,15 @@ impl Cid {
 
     /// Encodes the CID as lower-case base32 (`b...`).
     pub fn text(&self) -> String {
-        let mut out = String::with_capacity(1 + usize::from(self.len) * 8 / 5 + 1);
-        out.push('b');
-        BASE32.encode_append(self.as_bytes(), &mut out);
-        out
+        self.write_text(&mut [0; MAX_TEXT]).to_owned()
+    }
+
+    /// Encodes the CID as [`Cid::text`] does, into a buffer.
+    pub fn write_text<'a>(&self, buffer: &'a mut [u8; MAX_TEXT]) -> &'a str {
+        let end = 1 + BASE32.encode_len(self.as_bytes().len());
+        buffer[0] = b'b';
+        BASE32.encode_mut(self.as_bytes(), &mut buffer[1..end]);
+        str::from_utf8(&buffer[..end]).expect("base32 is ASCII")
     }
 
     fn parts(&self) -> Parts {

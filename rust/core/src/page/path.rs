@@ -44,7 +44,7 @@ impl<'a> Finder<&'a Page> for Linked<'a> {
 }
 
 /// A node of a page; pages are numbered from the top down.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OnPage {
     pub(crate) page: u32,
     pub(crate) node: NodeId,

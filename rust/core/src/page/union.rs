@@ -5,13 +5,14 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
+use crate::bits;
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
 use crate::page::partial::MAX_MISSING_PAGES;
 use crate::page::path::{Finder, OnPage};
-use crate::query::keys::{Branch, Keys, Preorder};
+use crate::query::keys::{Branch, Keys, MAX_APPROACHED, Preorder};
 use crate::tree::arena::{Node, State};
 use crate::tree::descent::Shape;
 use crate::tree::writer;
@@ -35,6 +36,8 @@ pub(crate) struct UnionNodes<P, F> {
     /// The number of nodes that may still be visited.
     pub(crate) budget: u64,
     pages: Vec<P>,
+    /// Stubs and their pages, found on the approach and not visited yet.
+    found: Vec<(OnPage, Attempt<u32>)>,
     /// The node that was visited last.
     last: OnPage,
     /// The proof: first these pieces, then the bytes that are being written.
@@ -61,6 +64,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
             finder,
             budget: u64::MAX,
             pages: Vec::new(),
+            found: Vec::new(),
             last: TOP,
             pieces: vec![Piece::Branch(keys.all(TOP))],
             bytes: Vec::with_capacity(BYTES_PER_KEY * keys.len()),
@@ -74,6 +78,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
         let Self { nodes, keys, targets } = self;
         // What was written last follows the branches that were put off.
         nodes.cut();
+        // Pages that were missing may be there now.
+        nodes.found.clear();
         for piece in std::mem::take(&mut nodes.pieces) {
             match piece {
                 Piece::Branch(branch) if !nodes.is_stopped() => keys.get(nodes, branch, targets)?,
@@ -126,18 +132,73 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     /// Finds the node itself: if it is a stub of its page, or the top, the first node of the page that this stands for.
     #[inline(always)]
     fn resolve(&mut self, id: OnPage) -> Attempt<OnPage> {
-        let (link, digest) = match self.pages.get(id.page as usize) {
-            None => (None, &self.top),
-            Some(page) => match page.arena.node(id.node) {
-                Node { state: State::Stub { ordinal, .. }, sum, .. } => (Some((page, *ordinal)), &sum.digest),
-                _ => return Ok(id),
-            },
+        let is_on_page = self.pages.get(id.page as usize).is_some_and(|page| !is_stub(&page.arena.node(id.node).state));
+        if is_on_page {
+            return Ok(id);
+        }
+        let page = match self.found.iter().position(|(stub, _)| *stub == id) {
+            Some(at) => self.found.swap_remove(at).1,
+            None => self.find(id),
+        };
+        Ok(OnPage { page: page?, node: Page::TOP })
+    }
+
+    /// Loads what a visit of the node needs, and returns the child to which `key` leads. Adds some bytes to `loaded`.
+    #[inline(always)]
+    fn go_ahead(&mut self, id: OnPage, key: &[u8], loaded: &mut u64) -> Option<OnPage> {
+        let Some(page) = self.pages.get(id.page as usize) else {
+            return self.find_ahead(id);
+        };
+        let arena = &page.arena;
+        let byte = |at: u32| arena.bytes.get(at as usize).map_or(0, |byte| u64::from(*byte));
+        match arena.node(id.node).state {
+            State::Inner { bit, label, left, right, .. } => {
+                let [next, sibling] = if bits::bit(key, bit) { [right, left] } else { [left, right] };
+                let sum = &arena.node(sibling).sum;
+                *loaded ^= sum.count ^ u64::from(sum.digest.0[31]) ^ byte(label);
+                Some(OnPage { node: next, ..id })
+            }
+            State::Stub { .. } => self.find_ahead(id),
+            State::Leaf { tail, target, .. } => {
+                *loaded ^= byte(tail.offset) ^ byte(target);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds the page that a stub stands for, and keeps it for the visit.
+    fn find_ahead(&mut self, stub: OnPage) -> Option<OnPage> {
+        let page = match self.found.iter().find(|(id, _)| *id == stub) {
+            Some((_, page)) => page.as_ref().ok().copied(),
+            None => {
+                let page = self.find(stub);
+                let number = page.as_ref().ok().copied();
+                self.found.push((stub, page));
+                number
+            }
+        };
+        page.map(|page| OnPage { page, node: Page::TOP })
+    }
+
+    /// Finds the page that a stub, or the top, stands for, and numbers it.
+    fn find(&mut self, id: OnPage) -> Attempt<u32> {
+        let (link, digest) = match self.pages.get(id.page as usize).map(|page| (page, page.arena.node(id.node))) {
+            Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
+            _ => (None, &self.top),
         };
         let page = self.finder.find(link, digest)?;
         page.check_is_of(Kind::Map, self.suite).map_err(Failure::Damaged)?;
         self.pages.push(page);
-        Ok(OnPage { page: self.pages.len() as u32 - 1, node: Page::TOP })
+        Ok(self.pages.len() as u32 - 1)
     }
+}
+
+/// The levels of nodes that are loaded ahead: enough for most maps.
+const MAX_LEVELS_AHEAD: usize = 40;
+
+fn is_stub(state: &State) -> bool {
+    matches!(state, State::Stub { .. })
 }
 
 impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
@@ -169,6 +230,27 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
             Shape::Leaf { tail, key_len } => Shape::Leaf { tail, key_len },
             Shape::Empty => Shape::Empty,
         }))
+    }
+
+    /// Goes ahead to a few keys, one level of all of them at a time, so that their nodes are loaded to the processor's
+    /// caches at the same time. The visits, which follow one path after the other, would wait for each node.
+    fn approach(&mut self, keys: &Keys, branch: &Branch<OnPage>) {
+        self.found.clear();
+        if self.is_stopped() {
+            return;
+        }
+        let mut scouts = [None; MAX_APPROACHED];
+        scouts.iter_mut().zip(branch.keys.clone()).for_each(|(scout, _)| *scout = Some(branch.id));
+        let mut loaded = 0;
+        for _ in 0..MAX_LEVELS_AHEAD {
+            for (scout, place) in scouts.iter_mut().zip(branch.keys.clone()) {
+                if let Some(id) = *scout {
+                    *scout = self.go_ahead(id, keys.key(place), &mut loaded);
+                }
+            }
+        }
+        // Without a use of what was loaded, the compiler would leave the loads out.
+        std::hint::black_box(loaded);
     }
 
     fn target(&self) -> Cid {

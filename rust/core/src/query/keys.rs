@@ -30,6 +30,9 @@ pub const MAX_KEYS: usize = 10_000;
 /// The initial capacity for inner nodes above the current one: enough for most maps.
 const FORKS: usize = 64;
 
+/// The maximum number of keys whose nodes are read ahead together: about as many reads as a processor has in flight.
+pub(crate) const MAX_APPROACHED: usize = 16;
+
 /// Distinct keys of a map: at least one, at most [`MAX_KEYS`].
 #[derive(Debug, Clone)]
 pub struct Keys {
@@ -109,6 +112,10 @@ pub(crate) trait Preorder {
     /// the query is not answered yet.
     fn visit(&mut self, branch: &Branch<Self::Id>) -> Attempt<Option<Shape<'_, Self::Id>>>;
 
+    /// Announces the branch with at most [`MAX_APPROACHED`] keys that is visited next. Changes no answer and no proof.
+    #[inline(always)]
+    fn approach(&mut self, _keys: &Keys, _branch: &Branch<Self::Id>) {}
+
     /// The target of the leaf that was visited last.
     fn target(&self) -> Cid;
 
@@ -141,8 +148,9 @@ impl Keys {
         Branch { id: top, floor: 0, keys: 0..self.len() }
     }
 
+    /// The key at this place in key order.
     #[inline(always)]
-    fn key(&self, place: usize) -> &[u8] {
+    pub(crate) fn key(&self, place: usize) -> &[u8] {
         self.keys[self.sorted[place] as usize].as_bytes()
     }
 
@@ -156,7 +164,13 @@ impl Keys {
         targets: &mut [Option<Cid>],
     ) -> Attempt<()> {
         let mut forks: Vec<Fork<N::Id>> = Vec::with_capacity(FORKS);
+        // The place of the first key that was not approached.
+        let mut near = 0;
         loop {
+            if branch.keys.start >= near && (2..=MAX_APPROACHED).contains(&branch.keys.len()) {
+                nodes.approach(self, &branch);
+                near = branch.keys.end;
+            }
             if branch.keys.is_empty() {
                 nodes.pass(branch.id)?;
             } else if let Some(shape) = nodes.visit(&branch)? {

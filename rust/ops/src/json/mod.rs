@@ -21,7 +21,7 @@ pub(crate) use object::{ObjectsOnly, object, objects};
 pub(crate) use part::read_part;
 pub(crate) use refusal::request_error;
 pub(crate) use strict::read;
-pub(crate) use text::{Text, decode_base64, shown};
+pub(crate) use text::{MessageText, Text, decode_base64, shown};
 pub(crate) use writer::{write, write_long};
 
 use serde_json::value::RawValue;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use data_encoding::{BASE64, DecodeError, DecodeKind};
-use serde::de::{DeserializeSeed, Deserializer, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// Characters of a caller's text that an error message repeats.
 const SHOWN_CHARS: usize = 80;
@@ -38,6 +39,22 @@ impl<'de> Visitor<'de> for Text {
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
         Ok(text.to_owned().into())
+    }
+}
+
+/// A string of a message, borrowed if it contains no escapes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct MessageText<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MessageText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Text.deserialize(deserializer).map(Self)
+    }
+}
+
+impl Serialize for MessageText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

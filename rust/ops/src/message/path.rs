@@ -15,8 +15,8 @@ pub(crate) const MAX_SEGMENTS: usize = MAX_TEXT.div_ceil(2);
 pub(crate) struct Path {
     /// The segments, joined by `/`, which none of them contains.
     text: String,
-    /// Where each segment ends.
-    ends: Vec<u16>,
+    /// The number of segments.
+    len: usize,
 }
 
 impl Path {
@@ -33,7 +33,7 @@ impl Path {
 
     fn push(&mut self, segment: &str) -> Result<()> {
         let invalid = |what: String| Err(Error::input(InputCode::InvalidPath, what));
-        let index = self.len();
+        let index = self.len;
         if segment.is_empty() {
             return invalid(format!("segment {index}: empty segment"));
         }
@@ -47,17 +47,17 @@ impl Path {
             self.text.push('/');
         }
         self.text.push_str(segment);
-        self.ends.push(self.text.len() as u16);
+        self.len += 1;
         Ok(())
     }
 
     /// The number of segments.
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.len
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len == 0
     }
 
     /// The text form: the segments, joined by `/`.
@@ -74,26 +74,32 @@ impl Path {
         if self.is_empty() { Key::from_segments(&self.segments()) } else { Key::from_text(&self.text) }
     }
 
-    /// The segments.
+    /// The segments. O(bytes).
     pub(crate) fn segments(&self) -> Vec<&str> {
-        (0..self.len()).map(|index| self.segment(index)).collect()
+        // The empty text would be split into one segment.
+        self.text.split('/').take(self.len).collect()
     }
 
-    /// The segment `index`, which the path has.
+    /// The segment `index`; empty if the path has fewer. O(bytes).
     pub(crate) fn segment(&self, index: usize) -> &str {
-        &self.text[self.start(index)..usize::from(self.ends[index])]
+        self.text.split('/').nth(index).unwrap_or_default()
     }
 
-    fn start(&self, index: usize) -> usize {
-        index.checked_sub(1).map_or(0, |before| usize::from(self.ends[before]) + 1)
-    }
-
-    /// The path of the `len` segments from `first` on; None if there are fewer.
+    /// The path of the `len` segments from `first` on; None if there are fewer. O(bytes).
     pub(crate) fn part(&self, first: usize, len: usize) -> Option<Self> {
-        let ends = self.ends.get(first..)?.get(..len)?;
-        let (start, end) = (self.start(first), ends.last().map_or(0, |end| usize::from(*end)));
-        let ends = ends.iter().map(|end| end - start as u16).collect();
-        Some(Self { text: self.text.get(start..end).unwrap_or_default().to_owned(), ends })
+        if len > self.len.checked_sub(first)? {
+            return None;
+        }
+        let text = &self.text[self.start(first)..];
+        let end = memchr::memchr_iter(b'/', text.as_bytes()).nth(len.saturating_sub(1)).unwrap_or(text.len());
+        let text = if len == 0 { "" } else { &text[..end] };
+        Some(Self { text: text.to_owned(), len })
+    }
+
+    /// Where a segment starts, or the text ends.
+    fn start(&self, index: usize) -> usize {
+        let mut separators = memchr::memchr_iter(b'/', self.text.as_bytes());
+        index.checked_sub(1).map_or(0, |before| separators.nth(before).map_or(self.text.len(), |at| at + 1))
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 
-use coregw_core::{Cid, Error, InputCode, MAX_KEYS, Result};
+use coregw_core::{Cid, Error, InputCode, MAX_KEYS, Result, cid};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
 use super::path::{self, Path};
 use super::{Int, present};
-use crate::json::{Text, array, decode_base64, objects};
+use crate::json::{MessageText, Text, array, decode_base64, objects};
 
 /// The limit on the segments of one range.
 pub(crate) const MAX_SEGMENTS: usize = 10_000;
@@ -54,17 +54,65 @@ impl Serialize for Proof<'_> {
     }
 }
 
+/// A CID as text. That of many CIDs is made where it is written or compared, without an allocation for each.
+#[derive(Debug, Clone)]
+pub(crate) enum CidText<'a> {
+    /// As it was received, or a copy.
+    Text(MessageText<'a>),
+    Cid(&'a Cid),
+}
+
+impl CidText<'_> {
+    fn with<R>(&self, use_text: impl FnOnce(&str) -> R) -> R {
+        match self {
+            Self::Text(text) => use_text(&text.0),
+            Self::Cid(cid) => use_text(cid.write_text(&mut [0; cid::MAX_TEXT])),
+        }
+    }
+}
+
+impl PartialEq for CidText<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.with(|text| other.with(|other| text == other))
+    }
+}
+
+impl Eq for CidText<'_> {}
+
+impl<'de: 'a, 'a> Deserialize<'de> for CidText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        MessageText::deserialize(deserializer).map(Self::Text)
+    }
+}
+
+impl Serialize for CidText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.with(|text| serializer.serialize_str(text))
+    }
+}
+
 /// A CID as a link, `{"/": cid}`.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub(crate) struct Link<'a> {
     #[serde(rename = "/", borrow)]
-    pub(crate) cid: Cow<'a, str>,
+    pub(crate) cid: CidText<'a>,
 }
 
-impl Link<'_> {
+impl<'a> Link<'a> {
+    /// A link that does not borrow the CID.
     pub(crate) fn to(cid: &Cid) -> Self {
-        Self { cid: Cow::Owned(cid.text()) }
+        Self { cid: CidText::Text(MessageText(Cow::Owned(cid.text()))) }
+    }
+
+    pub(crate) fn of(cid: &'a Cid) -> Self {
+        Self { cid: CidText::Cid(cid) }
+    }
+}
+
+impl Default for Link<'_> {
+    fn default() -> Self {
+        Self { cid: CidText::Text(MessageText::default()) }
     }
 }
 
@@ -81,8 +129,8 @@ pub(crate) struct Step<'a> {
     pub(crate) target: Option<Option<Link<'a>>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
-    #[serde(default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
-    pub(crate) keys: Option<Vec<String>>,
+    #[serde(borrow, default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
+    pub(crate) keys: Option<Vec<MessageText<'a>>>,
     #[serde(borrow, default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
     pub(crate) targets: Option<Vec<Option<Link<'a>>>>,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -208,7 +256,7 @@ impl<'a> ProofList<'a> {
 
     /// Checks the root and the query.
     pub(crate) fn check_frame(&self, root: &Cid, query: &str) -> Result<()> {
-        if self.root.cid != root.text() {
+        if self.root != Link::of(root) {
             return Err(Error::proof("the prooflist is of another root"));
         }
         if self.query.as_deref().unwrap_or_default() != query || self.query.as_deref() == Some("") {

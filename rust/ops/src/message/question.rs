@@ -7,6 +7,7 @@ use coregw_core::{Cid, Error, Keys, Kind, Result, RootCid, Window};
 use super::Int;
 use super::path::Path;
 use super::prooflist::{Link, MAX_SEGMENTS, Proof, ProofList, Step};
+use crate::json::MessageText;
 
 /// The coordinate whose step is a `payload_binding`.
 const PAYLOAD: &str = "@payload";
@@ -74,12 +75,48 @@ impl Question {
     }
 
     /// The prooflist whose only step answers this question.
-    pub(crate) fn prooflist(&self, root: &RootCid, answer: &Answer, proof: Vec<u8>) -> ProofList<'static> {
+    pub(crate) fn prooflist<'a>(&'a self, root: &RootCid, answer: &'a Answer, proof: Vec<u8>) -> ProofList<'a> {
         ProofList::new(&root.cid(), self.text(), vec![self.step(root, answer, Proof::Bytes(proof))])
     }
 
     /// The step that answers this question.
-    pub(crate) fn step<'a>(&self, root: &RootCid, answer: &Answer, proof: Proof<'a>) -> Step<'a> {
+    pub(crate) fn step<'a>(&'a self, root: &RootCid, answer: &'a Answer, proof: Proof<'a>) -> Step<'a> {
+        let new = |kind, proof| Step::new(kind, &root.cid(), root.suite.name(), proof);
+        match (self, answer) {
+            (Self::Keys(keys), Answer::Keys(targets)) => {
+                let mut step = new("map_keys", proof);
+                step.target = Some(Some(step.from.clone()));
+                step.keys = Some(keys.iter().map(|path| MessageText(path.text().into())).collect());
+                step.targets = Some(targets.iter().map(|target| target.as_ref().map(Link::of)).collect());
+                step
+            }
+            (Self::Range { start, end }, Answer::Span(span)) => {
+                let mut step = new("list_range", proof);
+                step.target = Some(Some(step.from.clone()));
+                step.start = Some(Int(*start));
+                step.end = end.map(Int);
+                step.length = Some(Int(span.length));
+                step.total_size = Some(Int(span.total_size));
+                step.segments = Some(span.segments.iter().map(Link::of).collect());
+                step.sizes = Some(span.sizes.iter().map(|&size| Int(size)).collect());
+                step.offset = Some(span.offset.map(Int));
+                step
+            }
+            (Self::Scan { prefix, after, limit }, Answer::Listing(listing)) => {
+                let mut step = new("map_scan", proof);
+                step.target = Some(Some(step.from.clone()));
+                step.prefix = Some(prefix.clone());
+                step.after = after.clone();
+                step.limit = Some(Int(*limit));
+                step.more = Some(listing.more);
+                step
+            }
+            _ => self.step_to_one(root, answer, proof),
+        }
+    }
+
+    /// The step that answers a question about one key or index. It borrows neither the question nor the answer.
+    pub(crate) fn step_to_one<'a>(&self, root: &RootCid, answer: &Answer, proof: Proof<'a>) -> Step<'a> {
         let new = |kind, proof| Step::new(kind, &root.cid(), root.suite.name(), proof);
         let link = |cid: Option<&Cid>| Some(cid.map(Link::to));
         match (self, answer) {
@@ -94,39 +131,11 @@ impl Question {
                 step.path = Some(path.text().to_owned());
                 step
             }
-            (Self::Keys(keys), Answer::Keys(targets)) => {
-                let mut step = new("map_keys", proof);
-                step.target = Some(Some(step.from.clone()));
-                step.keys = Some(keys.iter().map(|path| path.text().to_owned()).collect());
-                step.targets = Some(targets.iter().map(|target| target.as_ref().map(Link::to)).collect());
-                step
-            }
             (Self::Index(index), Answer::Element(element)) => {
                 let mut step = new("list_index", proof);
                 step.target = link(element.target.as_ref());
                 step.index = Some(Int(*index));
                 step.length = Some(Int(element.length));
-                step
-            }
-            (Self::Range { start, end }, Answer::Span(span)) => {
-                let mut step = new("list_range", proof);
-                step.target = Some(Some(step.from.clone()));
-                step.start = Some(Int(*start));
-                step.end = end.map(Int);
-                step.length = Some(Int(span.length));
-                step.total_size = Some(Int(span.total_size));
-                step.segments = Some(span.segments.iter().map(Link::to).collect());
-                step.sizes = Some(span.sizes.iter().map(|&size| Int(size)).collect());
-                step.offset = Some(span.offset.map(Int));
-                step
-            }
-            (Self::Scan { prefix, after, limit }, Answer::Listing(listing)) => {
-                let mut step = new("map_scan", proof);
-                step.target = Some(Some(step.from.clone()));
-                step.prefix = Some(prefix.clone());
-                step.after = after.clone();
-                step.limit = Some(Int(*limit));
-                step.more = Some(listing.more);
                 step
             }
             // `ask` never yields an answer of another kind; no verifier accepts this step.
