@@ -168,8 +168,9 @@ fn invalid_mutations_are_refused_by_delta_and_coordinate() {
         assert!(matches!(store.mutate(&base, &json!({"deltas": [delta]})), Err(Error::Input { .. })));
     }
     let given = json!({"kind": "list", "changes": [{"index": 0, "after": {"target": payload(0).text(), "size": 3}}],
-        "commit": {"fixed_list": {"total_size": 3, "chunk_size": 4}}});
-    store.mutate(&base, &json!({"deltas": [given]})).expect("the size that follows");
+        "commit": {"fixed_list": {"total_size": 3, "chunk_size": 4}},
+        "expected_root": Snapshot::list(Suite::Sha2_256, &[(payload(0), 3)]).expect("a list").root().cid().text()});
+    store.mutate(&base, &json!({"deltas": [given]})).expect("the size and the root that follow");
 }
 
 proptest! {

@@ -194,6 +194,9 @@ mod tests {
             (LineFormat::Json, format!("{{\"a\":\"{CID}\"}}"), InputCode::InvalidRequest, "expected [path, CID]"),
             (LineFormat::Json, format!("[\"a\",\"{CID}\"] []"), InputCode::InvalidRequest, "expected [path, CID]"),
             (LineFormat::Json, "[\"a\u{1}\",\"b\"]".to_owned(), InputCode::InvalidRequest, "control character"),
+            (LineFormat::Json, "[\"\u{1}\",\"\u{1}\"]".to_owned(), InputCode::InvalidRequest, "control character"),
+            (LineFormat::Json, "[\"\"\",\"\"\"]".to_owned(), InputCode::InvalidRequest, "expected [path, CID]"),
+            (LineFormat::Json, r#"["\\","\\"]"#.to_owned(), InputCode::InvalidCid, r#"arc "\\": CID"#),
             (LineFormat::Json, "[\"a\",\"x\"]".to_owned(), InputCode::InvalidCid, "arc \"a\": CID \"x\""),
             (LineFormat::Json, format!("[\"a//b\",\"{CID}\"]"), InputCode::InvalidPath, "path \"a//b\": empty segment"),
             (LineFormat::Json, long, InputCode::InvalidRequest, "longer than 32,768 bytes"),
@@ -214,6 +217,35 @@ mod tests {
         }
         let Err(Error::Input { what, .. }) = read(LineFormat::Json, b"\xff", 1) else { panic!("not UTF-8") };
         assert_eq!(what, "line 1: not UTF-8");
+    }
+
+    #[test]
+    fn escapes_are_read_where_nothing_else_is_unusual() {
+        for (text, path) in [(r#"a\"b"#, "a\"b"), (r"a\\b", "a\\b"), (r"\u0061", "a"), (r"a\/b", "a/b")] {
+            assert_eq!(paths(LineFormat::Json, &format!("[\"{text}\",\"{CID}\"]")), [path]);
+        }
+        let cid = format!("\\u0062{}", &CID[1..]);
+        assert_eq!(paths(LineFormat::Json, &format!("[\"a\",\"{cid}\"]")), ["a"]);
+    }
+
+    #[test]
+    fn lines_are_read_up_to_the_longest_and_no_more_is_kept() {
+        let line = |len: usize| format!("{:len$}\n", format!("[\"a\",\"{CID}\"]"));
+        for chunk in [1000, MAX_LINE_BYTES, 1 << 20] {
+            let longest = read(LineFormat::Json, line(MAX_LINE_BYTES).repeat(2).as_bytes(), chunk);
+            assert_eq!(longest.map(|arcs| arcs.len()), Ok(2));
+            assert!(read(LineFormat::Json, line(MAX_LINE_BYTES + 1).as_bytes(), chunk).is_err());
+        }
+        let (mut lines, mut arcs) = (ArcLines::new(LineFormat::Json), Arcs::default());
+        assert_eq!(lines.feed(line(100).repeat(3).as_bytes(), &mut arcs), Ok(()));
+        assert_eq!((lines.lines(), arcs.len()), (3, 3));
+        // The rest of a line that is too long is not waited for.
+        for (first, second) in [(0, 100_000), (1, 100_000), (MAX_LINE_BYTES, 2), (100, MAX_LINE_BYTES - 98)] {
+            let (mut lines, mut arcs) = (ArcLines::new(LineFormat::Json), Arcs::default());
+            assert_eq!(lines.feed(&vec![b' '; first], &mut arcs), Ok(()));
+            assert!(lines.feed(&vec![b' '; second], &mut arcs).is_err());
+            assert_eq!(lines.lines(), 1);
+        }
     }
 
     proptest! {

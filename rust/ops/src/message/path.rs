@@ -209,6 +209,22 @@ mod tests {
     }
 
     #[test]
+    fn a_path_has_up_to_4096_bytes_with_its_separators() {
+        let longest = "x".repeat(MAX_TEXT);
+        for (segments, fits) in [
+            (vec![&longest[..]], true),
+            (vec![&longest[2..], "y"], true),
+            (vec![&longest[3..], "y", "z"], false),
+            (vec![&longest[1..], "y"], false),
+            (vec!["y", &longest[1..]], false),
+            (vec!["y", "z", &longest[4..]], true),
+        ] {
+            assert_eq!(Path::of(&segments).map(|path| path.text().len()).ok(), fits.then_some(MAX_TEXT));
+        }
+        assert!(Path::of(&[&format!("{longest}x")]).is_err());
+    }
+
+    #[test]
     fn every_segment_is_a_string() {
         for text in [r#"["", 1]"#, r#"[1]"#, r#"["a", null]"#, "{}", "\"a\""] {
             assert!(serde_json::from_str::<Segments>(text).is_err(), "{text}");
