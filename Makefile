@@ -224,6 +224,15 @@ lint-python: install
 	$(pdoc)
 	$(BIN)/python -m pip check
 
+PLATFORMS := x86_64-pc-windows-gnu x86_64-apple-darwin
+
+.PHONY: check-platforms
+check-platforms: install ## type-check the extension for Windows and macOS (needs rustup; mingw-w64 for its C code)
+	rustup target add $(PLATFORMS)
+	@# Nothing is linked, so the C of dependencies need not be compiled for macOS.
+	export CC_x86_64_apple_darwin=true AR_x86_64_apple_darwin=true && for target in $(PLATFORMS); do \
+		cargo check --quiet --package coregw-python --features abi3 --locked --target $$target || exit 1; done
+
 .PHONY: docs
 docs: $(VENV)/.docs-locked ## build the documentation in target/site, with that of the Python and Rust interfaces
 	$(pdoc)

@@ -137,10 +137,11 @@ def test_every_answer_but_the_requested_payloads_is_refused(tmp_path: Path, answ
                 sink.write(answer[at : at + chunk])
             sink.finish()
 
-        with pytest.raises(ProofError):
+        with pytest.raises(ProofError) as first:
             take()
-        with pytest.raises(InvalidInput, match="stopped"):
+        with pytest.raises(ProofError) as again:  # another task may be the one that is heard
             writer.finish()
+        assert str(again.value) == str(first.value)
         writer.close()
 
 

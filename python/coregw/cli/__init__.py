@@ -122,7 +122,9 @@ class _Commands(CommandGroup):
 
 def _next_step(error: CoregwError) -> str:
     """Return what a person can do about an error, as the end of its line."""
-    if isinstance(error, Unavailable) and error.gateway is not None:
+    if error.gateway is None:
+        return ""
+    if isinstance(error, Unavailable):
         return "; coregw doctor says what is wrong with the connection"
     step = _NEXT_STEPS.get(error.code)
     return f"; {step}" if step else ""

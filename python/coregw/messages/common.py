@@ -88,7 +88,7 @@ class Health(Message, frozen=True, kw_only=True):
     protocol: str = PROTOCOL_VERSION
 
 
-class Service(Message, frozen=True, kw_only=True):
+class About(Message, frozen=True, kw_only=True):
     """The answer to ``GET /`` for clients that accept JSON only: what this is, and where its description is."""
 
     service: Literal["coregw"] = "coregw"

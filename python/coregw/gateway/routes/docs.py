@@ -21,7 +21,7 @@ from coregw.gateway.http.conditions import is_listed
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import header, query_parameters
 from coregw.messages import encode
-from coregw.messages.common import Service
+from coregw.messages.common import About
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
@@ -128,7 +128,7 @@ def _explorer_page() -> HTTPRouteHandler:
     """Return the route of ``/``: the explorer, or for clients that accept JSON and no HTML what serves it."""
     description = Description(
         "The explorer: a page that verifies proofs in the browser. As JSON, if only that is accepted: what this is.",
-        answer=(_HTML, Service),
+        answer=(_HTML, About),
         headers=_DESCRIBED_HEADERS,
         request_headers=("If-None-Match",),
         others=_NOT_MODIFIED,
@@ -139,7 +139,7 @@ def _explorer_page() -> HTTPRouteHandler:
         query_parameters(request.scope)
         accepted = header(request.scope, b"accept") or ""
         if _JSON in accepted and _HTML not in accepted:
-            service = Service(version=__version__)
+            service = About(version=__version__)
             return json_reply(encode(service), headers={"Cache-Control": "no-cache", "Vary": "Accept"})
         return _send(_EXPLORER, "index.html", _HTML, request, {"Vary": "Accept"})
 

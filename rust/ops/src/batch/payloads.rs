@@ -38,7 +38,7 @@ struct CasBatchRequest<'a> {
     #[serde(borrow, default, deserialize_with = "blocks")]
     blocks: Option<Vec<Block<'a>>>,
     #[serde(borrow, default, deserialize_with = "cids")]
-    cids: Option<Vec<CidText<'a>>>,
+    cids: Option<Vec<TextMember<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,8 +57,6 @@ objects! {
 /// A string, borrowed if it contains no escapes.
 #[derive(Debug)]
 struct TextMember<'a>(Cow<'a, str>);
-
-type CidText<'a> = TextMember<'a>;
 
 impl<'de: 'a, 'a> Deserialize<'de> for TextMember<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -105,7 +103,7 @@ fn blocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Block
     array(deserializer, "blocks", MAX_BLOCKS, InputCode::TooLarge).map(Some)
 }
 
-fn cids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CidText<'de>>>, D::Error> {
+fn cids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<TextMember<'de>>>, D::Error> {
     array(deserializer, "cids", MAX_BLOCKS, InputCode::TooLarge).map(Some)
 }
 
@@ -153,8 +151,8 @@ pub fn read_get_batch(body: &[u8]) -> Result<Vec<Cid>, BatchError> {
     }
 }
 
-fn parsed(cids: &[CidText<'_>]) -> Result<Vec<Cid>, BatchError> {
-    let cid = |(index, TextMember(text)): (usize, &CidText<'_>)| {
+fn parsed(cids: &[TextMember<'_>]) -> Result<Vec<Cid>, BatchError> {
+    let cid = |(index, TextMember(text)): (usize, &TextMember<'_>)| {
         Cid::from_text(text).map_err(|error| BatchError::of_item("cids", index, error))
     };
     cids.iter().enumerate().map(cid).collect()

@@ -2,11 +2,16 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{self, Mode, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, Mode, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Result;
 
 /// The bits of a mode that are set: permissions, without set-uid, set-gid and sticky.
-const PERMISSIONS: u32 = 0o777;
+const PERMISSIONS: Mode = Mode::from_bits_retain(0o777);
+
+/// The permissions of a recorded mode, for a system whose type of modes may be smaller.
+fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode as RawMode) & PERMISSIONS
+}
 
 /// What is known of a file, folder or link, beside its content. What is not known stays as the system made it.
 #[derive(Clone, Copy, Default)]
@@ -20,7 +25,7 @@ pub(super) struct Attributes {
 impl Attributes {
     /// The mode to create a file with: no more permissions than it has in the end.
     pub fn creation_mode(self) -> Mode {
-        Mode::from_raw_mode(self.mode.map_or(0o666, |mode| mode & PERMISSIONS | 0o600))
+        permissions(self.mode.map_or(0o666, |mode| mode | 0o600))
     }
 
     /// Sets what is known of a new file, and returns the state that it has then.
@@ -31,10 +36,10 @@ impl Attributes {
             fs::futimens(&file, &times)?;
         }
         let found = fs::fstat(&file)?;
-        match self.mode.map(|mode| mode & PERMISSIONS).filter(|mode| *mode != found.st_mode & PERMISSIONS) {
+        match self.mode.map(permissions).filter(|mode| *mode != Mode::from_raw_mode(found.st_mode) & PERMISSIONS) {
             None => Ok(FileStat::from(found)),
             Some(mode) => {
-                fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+                fs::fchmod(&file, mode)?;
                 FileStat::of(file)
             }
         }
@@ -43,7 +48,7 @@ impl Attributes {
     /// Sets what is known.
     pub fn set(self, file: impl AsFd) -> Result<()> {
         if let Some(mode) = self.mode {
-            fs::fchmod(&file, Mode::from_raw_mode(mode & PERMISSIONS))?;
+            fs::fchmod(&file, permissions(mode))?;
         }
         if let Some(times) = self.times() {
             fs::futimens(&file, &times)?;
@@ -54,7 +59,7 @@ impl Attributes {
     /// Sets what differs.
     pub fn update(self, file: impl AsFd) -> Result<()> {
         let found = fs::fstat(&file)?;
-        let is_same = |mode: u32| mode & PERMISSIONS == found.st_mode & PERMISSIONS;
+        let is_same = |mode: u32| permissions(mode) == Mode::from_raw_mode(found.st_mode) & PERMISSIONS;
         let found_mtime = FileStat::from(found).mtime;
         let mode = self.mode.filter(|&mode| !is_same(mode));
         let mtime = self.mtime.filter(|&mtime| i128::from(mtime) != found_mtime);

@@ -393,8 +393,6 @@ fn raised(py: Python<'_>, work: &Writing) -> PyResult<()> {
     if !work.is_stopped() {
         return Ok(());
     }
-    Err(work.failure().map_or_else(
-        || invalid(core::InputCode::InvalidRequest, "the writer has been stopped"),
-        |failure| failure.into_exception(py),
-    ))
+    let stopped = || invalid(core::InputCode::InvalidRequest, "the writer has been stopped");
+    Err(work.exception(py).unwrap_or_else(stopped))
 }

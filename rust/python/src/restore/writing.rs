@@ -9,6 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLoc
 use std::thread::{self, JoinHandle};
 
 use coregw_core::{Cid, Result};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use super::attributes::{Attributes, FileStat};
 use super::batch::{self, Files, NewFile, PlannedPayload};
@@ -49,6 +51,7 @@ pub(super) struct Writing {
     wake: Condvar,
     room: Condvar,
     failure: Mutex<Option<RestoreFailure>>,
+    exception: PyOnceLock<Option<PyErr>>,
     is_stopped: AtomicBool,
 }
 
@@ -77,6 +80,7 @@ impl Writing {
             wake: Condvar::new(),
             room: Condvar::new(),
             failure: Mutex::new(None),
+            exception: PyOnceLock::new(),
             is_stopped: AtomicBool::new(false),
         }
     }
@@ -151,9 +155,13 @@ impl Writing {
         self.stop();
     }
 
-    /// The first failure, once.
-    pub fn failure(&self) -> Option<RestoreFailure> {
-        locked(&self.failure).take()
+    /// The first failure as an exception, the same one for all who ask: whoever is told first may be heard last.
+    pub fn exception(&self, py: Python<'_>) -> Option<PyErr> {
+        let taken = || {
+            let failure = locked(&self.failure).take();
+            failure.map(|failure| failure.into_exception(py))
+        };
+        self.exception.get_or_init(py, taken).as_ref().map(|error| error.clone_ref(py))
     }
 
     /// Nothing more is written; what has come is dropped.
