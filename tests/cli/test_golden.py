@@ -21,6 +21,7 @@ from click.testing import CliRunner
 import serving
 from coregw import payload_cid
 from coregw.cli import cli
+from documentation.shell import commands_of
 
 GOLDEN = Path(__file__).parent / "golden"
 SESSIONS = sorted(GOLDEN.glob("*.txt"))
@@ -78,7 +79,7 @@ def masked(command: str, text: str, folder: Path) -> str:
 
 
 def commands(session: Path) -> list[str]:
-    return [line.removeprefix("$ ") for line in session.read_text().splitlines() if line.startswith("$ ")]
+    return [command for _, command, _ in commands_of(session.read_text())]
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.stem)

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _YOUNG_THRESHOLD = 1_000_000
-"""Net allocations that start a collection, instead of 700."""
+"""Net allocations that start a collection, instead of those of `coregw.__main__`."""
 
 _SIGNALLED = 128
 """Shells report a command that a signal has ended as this and the signal's number."""
