@@ -401,3 +401,20 @@ def test_a_command_takes_several_gateways_and_options_of_connections(
     assert (malformed.exit_code, malformed.stderr) == (1, "coregw: headers[0]: expected Name: value\n")
     missing = run("cat", root, "file", "--ca-cert", "/no/such")
     assert (missing.exit_code, missing.stderr) == (1, "coregw: ca_cert: /no/such is not a readable file\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [
+        (["/usr/bin/coregw"], "rich_click"),
+        (["C:/Scripts/coregw.exe", "ls", "-h"], "rich_click"),
+        (["/site-packages/coregw/__main__.py", "--help"], "rich_click"),
+        (["/usr/bin/coregw", "ls"], "click"),
+        (["/site-packages/pytest/__main__.py"], "click"),
+        (["/usr/bin/program", "-h"], "click"),
+        ([], "click"),
+    ],
+)
+def test_only_the_command_that_prints_a_help_text_loads_rich(arguments: list[str], loaded: str) -> None:
+    code = f"import sys; sys.argv[:] = {arguments!r}; from coregw.cli.framework import click; print(click.__name__)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{loaded}\n"

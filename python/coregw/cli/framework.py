@@ -6,11 +6,21 @@ Loading rich-click takes as long as all that a short command loads besides it.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 __all__ = ["CommandGroup", "click", "is_quiet", "note", "with_verbosity"]
 
-if TYPE_CHECKING or len(sys.argv) < 2 or {"-h", "--help"} & {*sys.argv}:
+
+
+def _prints_help(arguments: list[str]) -> bool:
+    """Whether ``sys.argv`` is that of the command `coregw`, and asks it for a help text."""
+    program = Path(arguments[0] if arguments else "")
+    is_command = "coregw" in (program.stem, program.parent.name)  # ``coregw``, ``coregw.exe``, ``coregw/__main__.py``
+    return is_command and (len(arguments) < 2 or "-h" in arguments or "--help" in arguments)
+
+
+if TYPE_CHECKING or _prints_help(sys.argv):
     import rich_click as click
     from rich_click import RichGroup as CommandGroup
 else:
