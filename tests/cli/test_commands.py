@@ -270,7 +270,8 @@ SERVER_MODULES = {"httpx2", "litestar", "rocksdict", "uvicorn", "uvloop"}
 def loaded_by(*arguments: str) -> set[str]:
     """The modules that a command has loaded when it ends."""
     code = (
-        "import atexit, sys; atexit.register(lambda: print('', *sys.modules)); from coregw.__main__ import main; main()"
+        "import atexit, sys; sys.argv[0] = 'coregw'; atexit.register(lambda: print('', *sys.modules))\n"
+        "from coregw.__main__ import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())

@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work runs on the event loop: what a busy machine delays would else ask in a round of its own."""
 
-    async def run(_self: Turns, work: Callable[[], R], level: int = 0) -> R:  # noqa: ARG001 - the signature of Turns.run
+    async def run(_self: Turns, work: Callable[[], R], level: int = 0) -> R:
         return work()
 
     monkeypatch.setattr(Turns, "run", run)

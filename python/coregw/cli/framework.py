@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 __all__ = ["CommandGroup", "click", "is_quiet", "note", "with_verbosity"]
 
 
-
 def _prints_help(arguments: list[str]) -> bool:
     """Whether ``sys.argv`` is that of the command `coregw`, and asks it for a help text."""
     program = Path(arguments[0] if arguments else "")
