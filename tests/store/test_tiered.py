@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -19,6 +20,7 @@ from coregw.store.rocksdb import open_store
 from coregw.store.testing import PayloadContract
 from coregw.store.testing.support import multihash_of, random_bytes, read
 from coregw.store.tiered import TieredStore, open_tiered
+from coregw.store.tiered.kept import Kept
 from page_model import Tree, varint
 
 pytestmark = pytest.mark.anyio
@@ -236,6 +238,25 @@ async def test_what_was_used_least_recently_is_removed(local: CollectableStore, 
     assert await store.get_payloads([multihash_of(datas[0])]) == [datas[0]]
     with pytest.raises(Unavailable):
         await store.get_payloads([multihash_of(datas[1])])
+    await store.close()
+
+
+async def test_what_could_not_be_removed_is_still_counted(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    datas = [random_bytes(30_000, seed) for seed in range(6)]
+    names = [multihash_of(data) for data in datas]
+    await upstream.store.put_payloads(list(zip(names, datas, strict=True)))
+    refused = asyncio.Event()
+
+    async def refuse(*_: object) -> NoReturn:
+        refused.set()
+        raise Unavailable("the disk is away")
+
+    store = await open_tiered(MemoryStore(), _origin(upstream), 130_000)
+    monkeypatch.setattr(Kept, "_remove", refuse)
+    await store.get_payloads(names)
+    await refused.wait()
+    await asyncio.sleep(0)
+    assert store.figures().bytes == 180_000
     await store.close()
 
 

@@ -134,11 +134,12 @@ class Kept:
             await asyncio.to_thread(order.save, list(self._sizes))
 
     async def _evict(self) -> None:
-        """Remove what was used least recently, until there is room again."""
+        """Remove what was used least recently, until there is room again. What cannot be removed stays on the list."""
+        oldest: dict[bytes, int] = {}
         try:
             async with self._local.collect(0) as collection:
                 while self._total > self.max_bytes * _KEPT_AFTER_EVICTION and self._sizes:
-                    oldest: dict[bytes, int] = {}
+                    oldest = {}
                     excess = self._total - self.max_bytes * _KEPT_AFTER_EVICTION
                     taken = 0
                     while self._sizes and len(oldest) < _ITEMS_AT_ONCE and taken < excess:
@@ -146,10 +147,14 @@ class Kept:
                         self._total -= size
                         taken += size
                         oldest[name] = size
-                    if not await self._remove(collection, oldest):
+                    removed = await self._remove(collection, oldest)
+                    oldest = {}
+                    if not removed:
                         break
         except Unavailable as error:
             _log.warning("what is not used any more cannot be removed: %s", error.message)
+            for name, size in oldest.items():
+                self.note(name, size)
 
     async def _remove(self, collection: Collection, oldest: Mapping[bytes, int]) -> int:
         """Remove objects by kind and key; return how many. Those that the local store does not remove stay."""
