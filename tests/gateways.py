@@ -65,6 +65,8 @@ class Reply:
     status: int
     body: bytes
     headers: dict[str, str]
+    received: dict[str, str] = field(default_factory=dict)
+    """The headers of the request, with lower-case names."""
 
     def with_body(self, body: bytes, status: int | None = None) -> Reply:
         return replace(self, body=body, status=self.status if status is None else status)
@@ -90,7 +92,8 @@ def lying_gateway(lie: Lie, honest: str | None = None) -> Iterator[str]:
 
         def answer(self) -> None:
             request = self.body()
-            reply = lie(self.honest_reply(request))
+            received = {name.lower(): value for name, value in self.headers.items()}
+            reply = lie(replace(self.honest_reply(request), received=received))
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
@@ -137,6 +140,17 @@ def lying_gateway(lie: Lie, honest: str | None = None) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def guarded_gateway(honest: str, key: str) -> Iterator[str]:
+    """Pass on requests that have the header ``x-key`` with this value, and answer all others with 401."""
+
+    def check(reply: Reply) -> Reply:
+        return reply if reply.received.get("x-key") == key else Reply("", "", b"", 401, b"", {})
+
+    with lying_gateway(check, honest) as url:
+        yield url
 
 
 @contextmanager

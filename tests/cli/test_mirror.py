@@ -15,7 +15,7 @@ from click.testing import Result
 
 import serving
 from coregw.client import Client
-from gateways import honest_gateway
+from gateways import guarded_gateway, honest_gateway
 
 Run = Callable[..., Result]
 
@@ -46,6 +46,32 @@ def test_a_root_is_copied(run: Run, gateway: str, tmp_path: Path) -> None:
             refused = run("mirror", *wrong, *sides)
             assert refused.exit_code == 2
             assert message in refused.stderr
+
+
+def test_each_side_has_connection_options_of_its_own(
+    run: Run, gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each side checks its header, which has the other's value if options are mixed up."""
+    with Client(gateway) as client:
+        first = client.create_root({f"a/{i}": client.put_payload(b"%d" % i) for i in range(5)})
+        second = client.update(first, {"b": client.put_payload(b"b")})
+    with ExitStack() as stack:
+        destination = stack.enter_context(honest_gateway(tmp_path / "data"))
+        a = stack.enter_context(guarded_gateway(gateway, "source"))
+        b = stack.enter_context(guarded_gateway(destination, "destination"))
+        sides = ["--from", a, "--to", b]
+        monkeypatch.setenv("COREGW_HEADERS", "x-key: of --gateway")
+        for given in ([], ["--from-header", "x-key: source"], ["--to-header", "x-key: destination"]):
+            assert run("mirror", first, *sides, *given).exit_code != 0
+        monkeypatch.setenv("COREGW_FROM_HEADERS", "x-key: source")
+        done = run("mirror", first, *sides, "--to-header", "x-key: destination")  # reads pages of both sides
+        assert (done.exit_code, done.stdout) == (0, f"{first}\n"), done.stderr
+        (tmp_path / "headers").write_text("x-key: destination\n", "utf-8")
+        done = run("mirror", second, *sides, "--to-header", f"@{tmp_path / 'headers'}")
+        assert (done.exit_code, done.stdout) == (0, f"{second}\n"), done.stderr
+        refused = run("mirror", first, *sides, "--to-ca-cert", tmp_path / "absent")
+        assert refused.exit_code != 0
+        assert "ca_cert: " in refused.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -151,6 +151,62 @@ def test_without_a_base_at_the_source_equal_subtrees_are_not_sent(source: str, d
     assert moved() < 60_000
 
 
+def test_a_list_is_copied_by_its_elements_that_differ(source: str, destination: str) -> None:
+    first, *new = (payload_cid(b"%d" % i) for i in range(9))
+    elements = [first] * 3000
+    with Client(source, SETTINGS) as a, Client(destination, SETTINGS) as b:
+        base = a.create_list(elements, [5] * 3000)
+        longer = a.create_list([new[0], *elements[1:], *new], [7, *[5] * 2999, *[1] * 8])
+        shorter = a.create_list([*elements[:1000], new[1], *elements[:999]], [5] * 2000)
+        other = a.create_list(new * 200)
+        maps = [a.create_root({"list": root}) for root in (base, longer)]
+        settings = ClientSettings(list_changes=600)  # so that it takes several mutations
+        with Client(source, settings) as c, Client(destination, settings) as d:
+            assert c.mirror(base, d, payloads=False).arcs == 3000
+            done = c.mirror(longer, d, payloads=False, bases=[base])
+            assert (done.base, done.roots, done.arcs) == (base, 1, 9)
+            assert done.sent < 3000
+            done = c.mirror(shorter, d, payloads=False, bases=[longer])
+            assert (done.base, done.arcs) == (longer, 1 + 1 + 1008)  # the first, the one in the middle, and the end
+            done = c.mirror(other, d, payloads=False, bases=[shorter])
+            assert done.arcs == 2000
+        for root in (base, longer, shorter, other):
+            assert b.list_elements(root) == a.list_elements(root)
+        assert a.mirror(maps[0], b, payloads=False).roots == 1
+        done = a.mirror(maps[1], b, payloads=False, bases=[maps[0]])
+        assert (done.base, done.roots, done.arcs) == (maps[0], 1, 1)
+
+
+def test_a_map_without_a_base_is_continued(
+    source: str, destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a copy has read before it is interrupted, the next one does not ask the source for."""
+    monkeypatch.setattr("coregw.client.mirror.copy._PART_SECONDS", -1)
+    with Client(source, SETTINGS) as client:
+        root = client.build({f"{i:06}/continued": payload_cid(b"%d" % i) for i in range(30_000)})
+    builds = 0
+
+    def counts(reply: Reply) -> Reply:
+        nonlocal builds
+        builds += reply.path.startswith("/v1/roots?")
+        return reply
+
+    def fails_later(reply: Reply) -> Reply:
+        return reply if builds < 2 else reply.with_body(b"", 401)
+
+    with lying_gateway(counts, destination) as to:
+        with counted(source) as (url, moved), lying_gateway(fails_later, url) as failing:
+            with pytest.raises(Unauthorized):
+                copy(failing, to, root, payloads=False)
+            assert builds == 2
+            before = moved()
+        with counted(source) as (url, moved):
+            done = copy(url, to, root, payloads=False)
+            assert (done.base, done.arcs) == (None, 30_000)
+            assert moved() < 0.7 * before  # a third of the arcs, after two thirds
+    assert is_held(destination, root)
+
+
 def test_a_guessed_base_is_given_up_if_it_is_of_no_use(source: str, destination: str) -> None:
     cid = payload_cid(b"one")
     with Client(source, SETTINGS) as a:

@@ -22,6 +22,7 @@ from coregw.messages.record import PublishedRecord
 from coregw.store.rocksdb import CACHE_BYTES, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family, payload_date
+from gateways import guarded_gateway
 from upkeep.damage_support import Truth, fill, served
 
 Base = tuple[Path, Truth]
@@ -61,7 +62,7 @@ def damaged(base: Base, data: Path) -> None:
 
 @pytest.mark.parametrize("is_running", [False, True])
 def test_everything_that_was_named_comes_back_from_another_gateway(
-    is_running: bool, base: Base, source: str, tmp_path: Path
+    is_running: bool, base: Base, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
     damaged(base, data)
@@ -71,7 +72,9 @@ def test_everything_that_was_named_comes_back_from_another_gateway(
         with serving.process(data):
             healed = coregw("heal", "--from", source, "--data", str(data), "--json")
     else:
-        healed = coregw("heal", "--from", source, "--data", str(data), "--json")
+        monkeypatch.setenv("COREGW_FROM_HEADERS", "x-key: source")
+        with guarded_gateway(source, "source") as url:
+            healed = coregw("heal", "--from", url, "--data", str(data), "--json")
     assert healed.returncode == 0, healed
     result = json.loads(healed.stdout)
     assert result["missing"] == {"roots": [], "payloads": []}

@@ -42,6 +42,7 @@ __all__ = [
     "report_skipped",
     "root_of",
     "show_result",
+    "side_option",
     "suite_option",
     "survey_options",
 ]
@@ -73,11 +74,13 @@ class GatewayChoice:
         addresses: Their addresses, the preferred one first.
         headers: Lines ``Name: value``.
         options: Options of `coregw.client.ConnectionOptions` as text.
+        side: Whose variables apply: one of `coregw.client.connection.SIDES`, or nothing.
     """
 
     addresses: list[str]
     headers: list[str] = field(repr=False)
     options: dict[str, str | None] = field(repr=False)
+    side: str = ""
 
     @property
     def only_address(self) -> str:
@@ -90,51 +93,75 @@ class GatewayChoice:
         """Return how the gateways are reached. Raises `InvalidInput` if an option or variable is malformed."""
         from coregw.client import ConnectionOptions
 
-        return ConnectionOptions.from_environment(self.options, self.headers)
+        return ConnectionOptions.from_environment(self.options, self.headers, side=self.side)
 
 
 def gateway_option(command: F) -> F:
     """Add the option ``--gateway URL`` and those of connections; the command gets a `GatewayChoice` as `gateway`."""
 
     @wraps(command)
-    def chosen(*args: object, gateway: Sequence[str], header: Sequence[str], **others: object) -> object:
+    def chosen(*args: object, gateway: Sequence[str], **others: object) -> object:
         from coregw.client.transport.address import addresses_in
 
-        options = {name: cast("str | None", others.pop(name)) for name in (*_FILE_OPTIONS, "proxy")}
         given = gateway or [os.environ.get("COREGW_GATEWAY") or _DEFAULT_GATEWAY]
         addresses = [address for text in given for address in addresses_in(text)]
-        return command(*args, gateway=GatewayChoice(addresses, _header_lines(header), options), **others)
+        return command(*args, gateway=_choice(addresses, "", others), **others)
 
+    gateways = click.option(
+        "--gateway",
+        metavar="URL",
+        multiple=True,
+        help="Address of the gateway (repeatable: the next one is used if one fails). "
+        f"[env var: COREGW_GATEWAY, separated by commas; default: {_DEFAULT_GATEWAY}]",
+    )
+    return cast("F", gateways(_with_connection_options(chosen, "")))
+
+
+def side_option(side: str, parameter: str, metavar: str, about: str) -> Callable[[F], F]:
+    """Add the option ``--from URL``, and as ``--from-header`` etc. those of its connections, for the side ``from``.
+
+    Args:
+        side: One of `coregw.client.connection.SIDES`.
+        parameter: As what the command gets a `GatewayChoice`.
+        metavar: What the option takes.
+        about: The option's help.
+    """
+
+    def decorated(command: F) -> F:
+        @wraps(command)
+        def chosen(*args: object, **others: object) -> object:
+            address = cast("str", others.pop(parameter))
+            return command(*args, **{parameter: _choice([address], side, others)}, **others)
+
+        named = click.option(f"--{side}", parameter, metavar=metavar, required=True, help=about)
+        return cast("F", named(_with_connection_options(chosen, side)))
+
+    return decorated
+
+
+def _choice(addresses: list[str], side: str, given: dict[str, object]) -> GatewayChoice:
+    """Return gateways with the options of connections, which are removed from `given`."""
+    prefix = f"{side}_" if side else ""
+    options = {name: cast("str | None", given.pop(prefix + name)) for name in (*_FILE_OPTIONS, "proxy")}
+    return GatewayChoice(addresses, _header_lines(cast("Sequence[str]", given.pop(f"{prefix}header"))), options, side)
+
+
+def _with_connection_options(command: Callable[..., object], side: str) -> Callable[..., object]:
+    dashes, variables = (f"{side}-", f"COREGW_{side.upper()}_") if side else ("", "COREGW_")
+    about_header = "A header of every request, Name: value, or a file with a line for each (repeatable)."
+    about_header += f" [env var: {variables}HEADERS]"
+    about_proxy = f"An http, https or socks5h proxy, or none. [env var: {variables}PROXY; default: https_proxy etc., "
+    about_proxy += "none for loopback]"
     added = [
-        click.option(
-            "--gateway",
-            metavar="URL",
-            multiple=True,
-            help="Address of the gateway (repeatable: the next one is used if one fails). "
-            f"[env var: COREGW_GATEWAY, separated by commas; default: {_DEFAULT_GATEWAY}]",
-        ),
-        click.option(
-            "--header",
-            metavar="LINE|@FILE",
-            multiple=True,
-            help="A header of every request, Name: value, or a file with a line for each (repeatable). "
-            "[env var: COREGW_HEADERS]",
-        ),
-        click.option(
-            "--proxy",
-            metavar="URL",
-            help="An http, https or socks5h proxy, or none. [env var: COREGW_PROXY; default: https_proxy etc., none "
-            "for loopback]",
-        ),
+        click.option(f"--{dashes}header", metavar="LINE|@FILE", multiple=True, help=about_header),
+        click.option(f"--{dashes}proxy", metavar="URL", help=about_proxy),
     ]
     for name, what in _FILE_OPTIONS.items():
-        variable = f"COREGW_{name.upper()}"
-        added.append(
-            click.option(f"--{name.replace('_', '-')}", metavar="FILE", help=f"{what} [env var: {variable}]"),
-        )
+        about = f"{what.replace('COREGW_', variables)} [env var: {variables}{name.upper()}]"
+        added.append(click.option(f"--{dashes}{name.replace('_', '-')}", metavar="FILE", help=about))
     for option in reversed(added):
-        chosen = option(chosen)
-    return cast("F", chosen)
+        command = option(command)
+    return command
 
 
 def _header_lines(given: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from coregw.errors import InvalidInput
 from coregw.text import printable
 
-__all__ = ["ENVIRONMENT", "ConnectionOptions"]
+__all__ = ["ENVIRONMENT", "SIDES", "ConnectionOptions", "variables_of"]
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e]{0,8192}")
@@ -39,6 +39,15 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "proxy": "COREGW_PROXY",
 }
 """The variable of each option for `ConnectionOptions.from_environment`."""
+
+SIDES: Final = ("from", "to", "upstream")
+"""The sides of what runs between two gateways. Each has variables of its own, and gets no secrets of the other."""
+
+
+def variables_of(side: str = "") -> dict[str, str]:
+    """Return the variable of each option: those of `ENVIRONMENT`, for the side ``from`` ``COREGW_FROM_HEADERS`` etc."""
+    prefix = f"COREGW_{side.upper()}_" if side else "COREGW_"
+    return {name: prefix + variable.removeprefix("COREGW_") for name, variable in ENVIRONMENT.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +108,10 @@ class ConnectionOptions:
         given: Mapping[str, str | None] = MappingProxyType({}),
         headers: Sequence[str] = (),
         environ: Mapping[str, str] = os.environ,
+        *,
+        side: str = "",
     ) -> ConnectionOptions:
-        """Return the options that the variables of `ENVIRONMENT` set. An empty variable counts as unset.
+        """Return the options that the variables of `variables_of` set. An empty variable counts as unset.
 
         ``COREGW_HEADERS`` has a line ``Name: value`` for each header, and ``COREGW_BASIC_AUTH`` is ``user:password``.
         The proxy ``none`` means none.
@@ -109,11 +120,13 @@ class ConnectionOptions:
             given: Options as text that take precedence; None for those that do not.
             headers: Lines ``Name: value`` that take precedence.
             environ: The variables.
+            side: One of `SIDES`, or nothing for the gateways of a client.
 
         Raises:
             InvalidInput: As the class.
         """
-        texts = {name: environ.get(variable) or None for name, variable in ENVIRONMENT.items()}
+        variables = variables_of(side)
+        texts = {name: environ.get(variable) or None for name, variable in variables.items()}
         texts |= {name: text for name, text in given.items() if text is not None}
         lines = [*(texts.pop("headers") or "").splitlines(), *headers]
         options: dict[str, Any] = {"headers": _parsed_headers(lines)}
@@ -123,7 +136,7 @@ class ConnectionOptions:
             if name == "basic_auth":
                 user, colon, password = text.partition(":")
                 if not colon:
-                    raise InvalidInput(f"{ENVIRONMENT[name]}: expected user:password")
+                    raise InvalidInput(f"{variables[name]}: expected user:password")
                 options[name] = user, password
             elif name == "proxy":
                 options[name] = "" if text == "none" else text

@@ -39,9 +39,9 @@ async def open_edge(settings: Settings) -> TieredStore:
     """Open the store of an edge: the RocksDB store in the data directory as a cache of the upstream.
 
     Raises:
-        InvalidInput: Also if the upstream is not an address.
+        InvalidInput: Also if the upstream is not an address, or a variable of its connections is malformed.
     """
-    from coregw.client import ClientSettings  # noqa: PLC0415 - needs an extra of its own
+    from coregw.client import ClientSettings, ConnectionOptions  # noqa: PLC0415 - needs an extra of its own
     from coregw.client.static.upstream import HttpUpstream  # noqa: PLC0415
     from coregw.client.transport.address import Address  # noqa: PLC0415
 
@@ -49,11 +49,13 @@ async def open_edge(settings: Settings) -> TieredStore:
         address = Address.parse(settings.upstream)
     except InvalidInput as error:
         raise InvalidInput(f"setting upstream: {error.message}") from None
+    connection = ConnectionOptions.from_environment(side="upstream")
     local = await open_embedded(settings)
     # Its own client waits while an edge waits for its upstream.
     upstream = HttpUpstream(
         address,
         ClientSettings(connect_seconds=2.0, idle_seconds=10.0, answer_seconds=60.0, attempts=2, retry_seconds=5.0),
+        connection,
     )
     order = settings.data / _ORDER_FILE
     return await open_tiered(local, OriginStore(upstream, ObjectChecks()), settings.upstream_bytes, order)

@@ -15,6 +15,9 @@ from coregw import payload_cid
 from coregw.client import Client, ClientSettings
 from coregw.client.static.export import export_static
 from coregw.errors import CoregwError, InvalidInput, Unavailable
+from coregw.gateway.settings import Settings
+from coregw.gateway.stores import open_edge
+from gateways import guarded_gateway
 from static_trees import Sample, python_server, sample
 
 SETTINGS = ClientSettings(attempts=1)
@@ -109,6 +112,23 @@ def test_an_edge_with_workers_keeps_one_cache(stack: ExitStack, tmp_path: Path) 
             with pytest.raises(InvalidInput, match="takes no writes"):
                 client.put_payload(b"x")
     assert requests(tmp_path / "edge") == asked
+
+
+def test_an_edge_shows_its_upstream_the_headers_of_its_variables(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = stack.enter_context(serving.process(tmp_path / "upstream"))
+    with Client(upstream.url, SETTINGS) as client:
+        root = client.create_root({"a": client.put_payload(b"a")})
+    guarded = stack.enter_context(guarded_gateway(upstream.url, "edge"))
+    environ = {"COREGW_UPSTREAM_HEADERS": "x-key: edge"}
+    edge = stack.enter_context(serving.process(tmp_path / "edge", environ, upstream=guarded, upstream_writes="pass"))
+    with Client(edge.url, SETTINGS) as client:
+        assert client.get_payload(client.resolve(root, "a")) == b"a"
+        assert client.create_root({"b": client.put_payload(b"b")})
+    monkeypatch.setenv("COREGW_UPSTREAM_HEADERS", "no header")
+    with pytest.raises(InvalidInput, match=r"headers\[0\]: expected Name: value"):
+        anyio.run(open_edge, Settings(data=tmp_path / "other", upstream=guarded))
 
 
 def test_an_edge_of_a_static_tree(stack: ExitStack, tmp_path: Path) -> None:

@@ -114,9 +114,9 @@ def _variables() -> Iterator[Finding]:
 
 def known_variables() -> set[str]:
     """Return the names of all variables that this package reads."""
-    from coregw.client.connection import ENVIRONMENT
+    from coregw.client.connection import SIDES, variables_of
 
-    known = {*ENVIRONMENT.values(), *_OTHER_VARIABLES}
+    known = {*_OTHER_VARIABLES}.union(*(variables_of(side).values() for side in ("", *SIDES)))
     try:
         return known | {variable for variable, _, _ in settings_class().describe()}
     except ModuleNotFoundError:  # without the extra "server"

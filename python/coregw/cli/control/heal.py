@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED
-from coregw.cli.common import counted, json_option
+from coregw.cli.common import GatewayChoice, counted, json_option, side_option
 from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click
@@ -37,7 +37,7 @@ Show = Callable[[dict[str, Any]], None]
 
 
 @click.command("heal")
-@click.option("--from", "source", required=True, metavar="URL|FILE", help="Another gateway, or a CAR file.")
+@side_option("from", "source", "URL|FILE", "Another gateway, or a CAR file.")
 @click.option(
     "--records",
     "scopes",
@@ -53,7 +53,7 @@ Show = Callable[[dict[str, Any]], None]
 )
 @data_option
 @json_option
-def command(source: str, scopes: tuple[str, ...], named: TextIO | None, data: Path, as_json: bool) -> None:
+def command(source: GatewayChoice, scopes: tuple[str, ...], named: TextIO | None, data: Path, as_json: bool) -> None:
     """Restore what a store has lost from another gateway or a CAR file, checked against its CIDs.
 
     What is missing is what "coregw fsck" names: roots that lack pages, and payloads that a repair could not copy. From
@@ -72,7 +72,7 @@ def command(source: str, scopes: tuple[str, ...], named: TextIO | None, data: Pa
         shared = stack.enter_context(shared_store(data)) if is_shared() else None
         heal = _Heal(data, shared, source, show)
         cids = [] if named is None else [line.strip() for line in named if line.strip()]
-        if source.startswith(("http://", "https://")):
+        if heal.is_gateway:
             heal.from_gateway(scopes, cids)
         elif scopes or cids:
             raise InvalidInput("--records and --named need a gateway as the source")
@@ -97,10 +97,12 @@ def command(source: str, scopes: tuple[str, ...], named: TextIO | None, data: Pa
 class _Heal:
     """One run of the command: what it restored so far, and what it could not."""
 
-    def __init__(self, data: Path, shared: SharedStore | None, source: str, show: Show) -> None:
+    def __init__(self, data: Path, shared: SharedStore | None, source: GatewayChoice, show: Show) -> None:
         self._data = data
         self._shared = shared
-        self._source = source
+        self._source = source.only_address
+        self._connection = source.connection
+        self.is_gateway = self._source.startswith(("http://", "https://"))
         self.show = show
         self.restored: dict[str, list[str]] = {"roots": [], "payloads": [], "records": []}
         self.refused: list[str] = []
@@ -134,7 +136,7 @@ class _Heal:
         from coregw.client import Client
 
         missing = self.missing()
-        with Client(self._source) as client:
+        with Client(self._source, connection=self._connection()) as client:
             with _directory(self._data) as directory:
                 fetch = Fetch(client, directory, self.show)
                 fetch.wanted(missing)
@@ -153,7 +155,7 @@ class _Heal:
 
         token = os.environ.get(TOKEN, "")
         if scopes and not token:
-            raise InvalidInput(f"--records needs the admin token of {self._source} in {TOKEN}")
+            raise InvalidInput(f"--records needs the admin token of {client.base_url} in {TOKEN}")
         roots = [root for scope in scopes for root in fetch.records(scope, token)]
         if (shared := self._shared) is not None:
             rows = StoreRows(shared.store, loop=shared.loop)

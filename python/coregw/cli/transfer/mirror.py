@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coregw.cli.common import client_settings, counted_all, interruptible, json_option, printable, progress, show_result
+from coregw.cli.common import (
+    GatewayChoice,
+    client_settings,
+    counted_all,
+    interruptible,
+    json_option,
+    printable,
+    progress,
+    show_result,
+    side_option,
+)
 from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
@@ -21,8 +31,8 @@ __all__ = ["command"]
 
 @click.command("mirror", short_help="Copy a root from one gateway to another, by what differs.")
 @click.argument("root")
-@click.option("--from", "source", metavar="URL", required=True, help="The gateway, or static+URL of a static tree.")
-@click.option("--to", "destination", metavar="URL", required=True, help="The gateway that gets the copy.")
+@side_option("from", "source", "URL", "The gateway, or static+URL of a static tree.")
+@side_option("to", "destination", "URL", "The gateway that gets the copy.")
 @click.option(
     "--base",
     "bases",
@@ -39,8 +49,8 @@ __all__ = ["command"]
 @interruptible()
 def command(  # noqa: PLR0917 - click passes options by name
     root: str,
-    source: str,
-    destination: str,
+    source: GatewayChoice,
+    destination: GatewayChoice,
     bases: tuple[str, ...],
     no_payloads: bool,
     follow: bool,
@@ -59,7 +69,8 @@ def command(  # noqa: PLR0917 - click passes options by name
     another root for the same one, are refused.
 
     With SCOPE/NAME and --token, the root is published under this name at the destination, too. Prefer the environment
-    variables to tokens on the command line, which others can see.
+    variables to tokens on the command line, which others can see. Options and variables of connections are for one
+    side: --from-header and COREGW_FROM_BEARER_TOKEN are for --from alone, and what has COREGW_TO_ in its name for --to.
     """
     import anyio
 
@@ -74,7 +85,9 @@ def command(  # noqa: PLR0917 - click passes options by name
         from coregw.trust.store import TrustStore
 
         settings, trust = client_settings(), TrustStore()
-        async with AsyncClient(source, settings, trust=trust) as a, AsyncClient(destination, settings) as b:
+        a = AsyncClient(source.only_address, settings, source.connection(), trust=trust)
+        b = AsyncClient(destination.only_address, settings, destination.connection())
+        async with a, b:
             if "/" in root:
                 await _name(a, b, root, (from_token, token), not no_payloads, interval if follow else None, as_json)
                 return

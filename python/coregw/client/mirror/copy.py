@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ from msgspec import UNSET
 
 from coregw._core import ArcSorter, Cid
 from coregw.client.folders.parallel import for_each
+from coregw.client.mirror.lists import Element, list_changes
 from coregw.client.mirror.payloads import copy_payloads
 from coregw.client.mirror.reader import PageReader
 from coregw.client.mirror.recent import recent_roots, remember_root
 from coregw.client.mirror.side import Side
 from coregw.client.operations.diff import Difference, differences
-from coregw.client.operations.mutate import change_map
+from coregw.client.operations.mutate import change_root
 from coregw.client.operations.root import build_sorted, completeness, create_list, is_held
 from coregw.client.operations.steps import check_same_cid
 from coregw.client.operations.tree import entries, list_targets
@@ -37,6 +39,9 @@ _PAYLOAD_COPIES: Final = 4
 
 _ARCS_AT_ONCE: Final = 10_000
 """Arcs, or differences, whose targets are copied together; and changes of one mutation."""
+
+_PART_SECONDS: Final = 60.0
+"""An interruption loses the arcs of about this time, of a map that is copied whole."""
 
 
 @dataclass(slots=True)
@@ -75,7 +80,7 @@ async def mirror(
     """Copy a root, and everything below it, to another gateway. O(differences) from a base, otherwise O(size).
 
     Everything is proven or compared with its digest before the destination gets it. A copy that is interrupted leaves
-    payloads and whole nested roots, never the root; repeat it, and it does not copy these again.
+    payloads, whole nested roots and parts of maps, never the root; repeat it, and the source does not send these again.
 
     Args:
         source: The gateway or static tree to copy from.
@@ -173,14 +178,14 @@ class _Copy:
             raise InvalidInput(f"roots nest deeper than {self._source.settings.max_nesting}")
         if cid.text in self._copied or await self._is_whole(cid):
             return
+        base = await self._base(cid, bases)
         if cid.kind == "list":
-            await self._list(cid, depth)
-        else:
-            base = await self._base(cid, bases)
-            if base is None or not await self._changes(base, cid, depth):
-                await self._map(cid, depth)
-            elif depth == 0:
-                self._done.base = base.cid.text
+            await self._list(base, cid, depth)
+        elif base is None or not await self._changes(base, cid, depth):
+            base = None
+            await self._map(cid, depth)
+        if depth == 0 and base is not None:
+            self._done.base = base.cid.text
         self._done.roots += 1
         self._copied.add(cid.text)
 
@@ -216,7 +221,7 @@ class _Copy:
                 await self._targets([(each.after, each.before) for each in batch if each.after is not None], depth)
                 changes = [_change(each) for each in batch]
                 expected = cid if is_last else None
-                current = await self._destination.run(change_map(settings, current, changes, expected))
+                current = await self._destination.run(change_root(settings, current, changes, expected))
                 self._done.arcs += len(batch)
         check_same_cid(f"copy {cid.text}", current, cid.text)
         return True
@@ -241,28 +246,61 @@ class _Copy:
                 yield each
 
     async def _map(self, cid: Cid, depth: int) -> None:
-        """Copy all arcs of a map, from pages of which the destination may have some."""
-        sorter = ArcSorter()
-        async with aclosing(self._pages().stream(entries(self._source.settings, cid))) as found:
-            async for batch, _ in _batches(found, _ARCS_AT_ONCE):
-                await self._targets([(each.target, None) for each in batch], depth)
-                await asyncio.to_thread(sorter.add, [(each.segments, each.target) for each in batch])
-                self._done.arcs += len(batch)
-        await asyncio.to_thread(sorter.end)
-        suite = cid.suite or ""
-        steps = build_sorted(self._destination.settings, sorter, suite)
-        check_same_cid(f"copy {cid.text}", await self._destination.run(steps), cid.text)
+        """Copy all arcs of a map, from pages of which the destination may have some.
 
-    async def _list(self, cid: Cid, depth: int) -> None:
-        """Copy all elements of a list."""
+        A copy that takes long stores parts of the map as maps, too. Their pages are those of the map, but for a few at
+        their edges; so if the copy is interrupted, the next one reads these from the destination.
+        """
+        sorter, part, since = ArcSorter(), ArcSorter(), time.monotonic()
+        async with aclosing(self._pages().stream(entries(self._source.settings, cid))) as found:
+            async for batch, is_last in _batches(found, _ARCS_AT_ONCE):
+                await self._targets([(each.target, None) for each in batch], depth)
+                arcs = [(each.segments, each.target) for each in batch]
+                await asyncio.to_thread(sorter.add, arcs)
+                await asyncio.to_thread(part.add, arcs)
+                self._done.arcs += len(batch)
+                if not is_last and time.monotonic() - since > _PART_SECONDS:
+                    await self._built(part, cid)
+                    part, since = ArcSorter(), time.monotonic()
+        check_same_cid(f"copy {cid.text}", await self._built(sorter, cid), cid.text)
+
+    async def _built(self, sorter: ArcSorter, cid: Cid) -> str:
+        """Build a map of a map's suite at the destination, and return its root."""
+        await asyncio.to_thread(sorter.end)
+        return await self._destination.run(build_sorted(self._destination.settings, sorter, cid.suite or ""))
+
+    async def _list(self, base: _Base | None, cid: Cid, depth: int) -> None:
+        """Copy the elements of a list that differ from those of a base; all of them if there is none."""
+        elements = await self._elements(cid)
+        before = [] if base is None else await self._elements(base.cid)
+        settings = self._destination.settings
+        found = list_changes(before, elements, settings.list_changes)
+        changes = [change for part in found for change in part]
+        await self._list_targets(changes, depth)
+        self._done.arcs += len(changes)
+        if base is None or 2 * len(changes) > len(elements):  # a change is longer than an element
+            targets, sizes = [target for target, _ in elements], [size for _, size in elements]
+            steps = create_list(settings, targets, sizes, suite=cid.suite or "")
+            check_same_cid(f"copy {cid.text}", await self._destination.run(steps), cid.text)
+            return
+        current = base.cid.text
+        for part in found:
+            expected = cid if part is found[-1] else None
+            current = await self._destination.run(change_root(settings, current, part, expected))
+
+    async def _list_targets(self, changes: Sequence[Change], depth: int) -> None:
+        targets = []
+        for each in changes:
+            if each.after is not UNSET:
+                before = None if each.before is UNSET else each.before.target
+                targets.append((each.after.target, before))
+        for start in range(0, len(targets), _ARCS_AT_ONCE):
+            await self._targets(targets[start : start + _ARCS_AT_ONCE], depth)
+
+    async def _elements(self, cid: Cid) -> list[Element]:
+        """Return the elements of a list, from pages of which the destination may have some."""
         settings = self._source.settings
-        elements = await self._pages().run(list_targets(settings, cid, settings.max_entries))
-        for start in range(0, len(elements), _ARCS_AT_ONCE):
-            await self._targets([(target, None) for target, _ in elements[start : start + _ARCS_AT_ONCE]], depth)
-        targets, sizes = [target for target, _ in elements], [size for _, size in elements]
-        steps = create_list(self._destination.settings, targets, sizes, suite=cid.suite or "")
-        check_same_cid(f"copy {cid.text}", await self._destination.run(steps), cid.text)
-        self._done.arcs += len(elements)
+        return await self._pages().run(list_targets(settings, cid, settings.max_entries))
 
     def _pages(self) -> PageReader:
         if self._reader is None:

@@ -6,6 +6,7 @@ The derivation itself is ``coregw.verify_transition``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -18,7 +19,7 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, PathNotFound, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, TransitionRequest
 
-__all__ = ["change_map", "mutate", "update"]
+__all__ = ["change_root", "mutate", "update"]
 
 
 def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> Steps[MutationReceipt]:
@@ -51,10 +52,10 @@ def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> 
     return decode(call, answer, MutationReceipt)
 
 
-def change_map(
+def change_root(
     settings: ClientSettings, root: CidLike, changes: Sequence[Change], expected_root: CidLike | None = None
 ) -> Steps[str]:
-    """Apply changes to a map, and return the root that the gateway says it has stored; nothing proves that.
+    """Apply changes to a map or list, and return the root that the gateway says it has stored; nothing proves that.
 
     For a caller who knows what must result: the answer has no proof.
 
@@ -67,11 +68,12 @@ def change_map(
     Raises:
         Conflict: A change does not match the current content, or another root results; nothing was changed.
         RootNotFound: The gateway says that it does not hold the base root.
-        ProofError: The answer is not a map of the base root's suite, or not the expected root.
+        ProofError: The answer is not a root of the kind and suite of the base root, or not the expected root.
     """
     base = _core.Cid(root)
     expected = None if expected_root is None else _core.Cid(expected_root).text
-    delta = Delta(kind="map", changes=list(changes), expected_root=UNSET if expected is None else expected)
+    kind: Literal["map", "list"] = "list" if base.kind == "list" else "map"
+    delta = Delta(kind=kind, changes=list(changes), expected_root=UNSET if expected is None else expected)
     body = encode(MutationRequest(deltas=[delta]))
     what = f"change {base.text}"
     call = Call("POST", f"/v1/roots/{base.text}/mutations", settings.max_result_bytes, what, content=body)

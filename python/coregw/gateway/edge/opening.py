@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from coregw.client import ClientSettings
+from coregw.client import ClientSettings, ConnectionOptions
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
 from coregw.gateway.edge.engine import EdgeEngine, WritingEdgeEngine
@@ -33,10 +33,12 @@ def edge_engine(settings: Settings, spool: Path | None, store: Store, **limits: 
         limits: As those of `coregw.engine.Engine`.
 
     Raises:
-        InvalidInput: The upstream is not an address, or a token cannot be sent in a header.
+        InvalidInput: The upstream is not an address, a token cannot be sent in a header, or a variable of the
+            connections to the upstream is malformed.
     """
     token, write_token = _token(UPSTREAM_TOKEN_VARIABLE), _token(UPSTREAM_WRITE_TOKEN_VARIABLE)
-    upstream = HttpUpstream(Address.parse(settings.upstream), _SETTINGS)
+    connection = ConnectionOptions.from_environment(side="upstream")
+    upstream = HttpUpstream(Address.parse(settings.upstream), _SETTINGS, connection)
     takes_writes = settings.upstream_writes == "pass"
     lifetime = settings.upstream_name_seconds
     names = UpstreamNames(store, upstream, token, lifetime, takes_writes=takes_writes and token is not None)
