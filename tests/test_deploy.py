@@ -162,6 +162,60 @@ def test_the_files_for_one_gateway_agree() -> None:
     assert prometheus["rule_files"] == ["alerts.yml"]
 
 
+def compose_file(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", ["compose.yml", "cluster/compose.yml"])
+def test_the_head_of_a_compose_file_names_its_variables(name: str) -> None:
+    """Every variable that has no default is in the command, and the address that it tells is published."""
+    text = (DEPLOY / name).read_text("utf-8")
+    head = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    needed = {*re.findall(r"\$\{(\w+):\?\}", text)}
+    assert needed == {*re.findall(r"([A-Z_0-9]+)=", head)}
+    assert {*re.findall(r"(?<!\$)\$\{?(\w+)", text.replace(head, ""))} == needed
+    for port in re.findall(r"http://127\.0\.0\.1:(\d+)|at port (\d+) of the host", head):
+        assert f'"127.0.0.1:{"".join(port)}:' in text
+
+
+def test_every_name_between_the_services_exists() -> None:
+    """Hosts, ports, paths inside of containers and variables are those of the image and of the other services."""
+    image = (DEPLOY / "Containerfile").read_text("utf-8")
+    exposed = re.findall(r"(?m)^EXPOSE (.*)$", image)[0].split()
+    [volume] = re.findall(r"(?m)^VOLUME (\S+)$", image)
+    services = compose_file("compose.yml")["services"]
+    assert services["gateway"]["volumes"] == [f"store:{volume}"]
+    assert services["gateway"]["ports"] == ["127.0.0.1:8080:8080"]
+    assert f"COREGW_DATA={volume}/" in image
+    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8"))
+    host, port = prometheus["scrape_configs"][0]["static_configs"][0]["targets"][0].split(":")
+    assert host in services
+    assert port in exposed
+    assert "./prometheus:/etc/prometheus:ro" in services["prometheus"]["volumes"]  # where the image has its file
+    mounts = {volume.split(":")[0]: volume.split(":")[1] for volume in services["grafana"]["volumes"]}
+    assert mounts["./grafana/provisioning"] == "/etc/grafana/provisioning"
+    [provider] = compose_file("grafana/provisioning/dashboards/coregw.yml")["providers"]
+    assert mounts["./grafana/coregw.json"].rpartition("/")[0] == provider["options"]["path"]
+    [source] = compose_file("grafana/provisioning/datasources/prometheus.yml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"  # the port of its image
+    assert "prometheus" in services
+    [chosen] = [each for each in DASHBOARD["templating"]["list"] if each["name"] == "datasource"]
+    assert chosen["query"] == source["type"]
+    cluster = compose_file("cluster/compose.yml")["services"]
+    variables = cluster["gateway1"]["environment"]
+    assert "@postgres/" in variables["COREGW_STORE"]
+    assert "endpoint=http://bucket:8333&" in variables["COREGW_BUCKET"]  # the port of weed's S3 server
+    assert {"postgres", "bucket"} <= {*cluster}
+    assert {*cluster["bucket"]["environment"]} == {*re.findall(r"\$\$(\w+)", cluster["bucket"]["command"][0])}
+    addresses = [each["environment"]["COREGW_MANAGEMENT_ADDRESS"] for each in list(cluster.values())[1:4]]
+    taken = [*addresses, *(f"127.0.0.1:{each['environment']['COREGW_PORT']}" for each in list(cluster.values())[1:4])]
+    assert len({*taken}) == 6  # they share a network
+    known = {f"COREGW_{each.name.upper()}" for each in dataclasses.fields(Settings)}
+    for each in [services["gateway"], *list(cluster.values())[1:4]]:
+        assert {*each["environment"]} <= known | {"GATEWAY_ADMIN_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+
+
 def test_the_image_has_the_locked_versions() -> None:
     locked = re.compile(r"(?m)^([a-z0-9._-]+==\S+)")
     image = {*locked.findall((DEPLOY / "requirements.lock").read_text("utf-8"))}
