@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from coregw.engine.objects.checks import ObjectChecks
 from coregw.store import CHUNK_BYTES
+from coregw.store.origin import OriginStore
 from coregw.store.rocksdb import RocksStore
+from coregw.store.testing.support import multihash_of, random_bytes, upload
+from coregw.store.tiered import open_tiered
 from store.rocksdb_support import run_until_dead
+from store.test_tiered import Upstream
+from store.worker_support import worker_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +64,24 @@ async def test_a_large_read_buffers_a_few_chunks(rocks: RocksStore) -> None:
             assert len(chunk) == CHUNK_BYTES
 
     assert await peak_of(asyncio.ensure_future(read())) < 4 * CHUNK_BYTES
+
+
+async def test_a_read_keeps_nothing_that_it_has_yielded(rocks: RocksStore) -> None:
+    data = random_bytes(3 * CHUNK_BYTES)
+    await upload(rocks, data)
+    await rocks.flush()
+    own = object()  # to which only this function refers
+    edge = await open_tiered(rocks, OriginStore(Upstream(), ObjectChecks()), 100 << 20)
+    async with worker_of(rocks) as worker:
+        for store in (rocks, worker, edge):
+            chunks = store.read_payload(multihash_of(data), 5)
+            for _ in range(3):
+                chunk = await anext(chunks)
+                async with asyncio.timeout(30):  # until a thread that has read it has ended its task
+                    while sys.getrefcount(chunk) > sys.getrefcount(own):
+                        await asyncio.sleep(0.001)
+                del chunk
+    await edge.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux's /proc")

@@ -144,7 +144,7 @@ class Settings:
     batch_answer_bytes: int = _setting(16 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for the bodies of all requests; more get 503.", least=MIB)
 
-    unsent_bytes: int = _setting(64 * MIB, "Memory for responses that clients have not read.", least=MIB)
+    unsent_bytes: int = _setting(128 * MIB, "Memory for responses that clients have not read.", least=MIB)
 
     connections: int = _setting(4096, "Open connections; beyond it, the longest idle one is closed.", least=1)
     address_share: int = _setting(50, "Percentage of what is limited that one address may use.", least=1, most=100)

@@ -248,6 +248,7 @@ class GatewayProtocol(LimitedProtocol):
     def on_response_complete(self) -> None:
         """Start the next request, or begin to discard what remains of an unread body, with a deadline."""
         self._active_at = self.loop.time()
+        self.flow.settle()  # before the next request begins
         if self.pipeline:
             self._running = self.pipeline[-1][0]
         super().on_response_complete()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -19,9 +19,6 @@ from coregw.gateway.limits.peers import Peer
 from coregw.gateway.settings import Settings
 
 __all__ = ["LimitedProtocol"]
-
-_WRITE_BUFFER_BYTES: Final = 16 << 10
-"""Unsent bytes of a connection that do not count; with more, nothing further is written."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -51,7 +48,6 @@ class LimitedProtocol(HttpToolsProtocol):
         """Arm the deadline of the first request head, or close a connection for which there is no room."""
         super().connection_made(transport)
         self.flow = HeldFlow(transport)
-        transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
         self.address = self.shared.proxies.key_of(self.client[0] if self.client else None)
         self._peer = Peer(self.address, self.make_room, self.has_left, self.shared.share)
         self.app_state = self._peer.as_state()
@@ -177,7 +173,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _watch_writes(self) -> None:
         if self._outgoing is None:
-            self._outgoing = Outgoing(self.transport, self.shared.read_rate, self.shared.unsent, self.loop)
+            shared, part_bytes = self.shared, self.flow.part_bytes
+            self._outgoing = Outgoing(self.transport, part_bytes, shared.read_rate, shared.unsent, self.loop)
 
     def _stop_watching_writes(self) -> None:
         if self._outgoing is not None:

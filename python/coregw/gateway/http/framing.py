@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from coregw.gateway.http.origins import BROWSER_HEADERS, Fault, Origins
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+    from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent
 
 __all__ = [
     "HEAD_END",
@@ -38,8 +39,11 @@ _CHECKED: Final = BROWSER_HEADERS | {b"host", b"content-length", b"transfer-enco
 
 _MAX_DIGITS: Final = 20  # of a Content-Length; the parser accepts values below 2^64, with any number of zeros before
 
-_UNJOINED_BYTES: Final = 16 << 10
-"""A part of a body from this size on is not copied to be sent with its chunk head."""
+_WRITE_BUFFER_BYTES: Final = 16 << 10
+"""Unsent bytes of a connection that do not count; with more, nothing further is written."""
+
+_LARGE_BYTES: Final = _WRITE_BUFFER_BYTES
+"""A part of a body from this size on is not copied to be sent with its chunk head, and counts until it is freed."""
 
 _Headers = list[tuple[bytes, bytes]]
 
@@ -64,31 +68,63 @@ class Trailers(_Headers):
 
 
 class Cycle(RequestResponseCycle):
-    """uvicorn's, but that long parts of a chunked body are sent without a copy."""
+    """uvicorn's, but that large parts of a chunked body are sent without a copy, and that `HeldFlow` counts them."""
+
+    flow: HeldFlow
 
     def send(self, message: ASGISendEvent) -> Awaitable[None]:  # type: ignore[override]
         """ASGI send."""
-        if message["type"] == "http.response.body" and message.get("more_body") and self.chunked_encoding:
-            body = message.get("body", b"")
-            if len(body) >= _UNJOINED_BYTES and self.scope["method"] != "HEAD":
-                return self._send_chunk(body)
+        if message["type"] == "http.response.body" and self.scope["method"] != "HEAD":
+            size = len(message.get("body", b""))
+            if size >= _LARGE_BYTES:
+                return self._send_large(message, size)
         return super().send(message)
 
-    async def _send_chunk(self, body: bytes) -> None:
+    async def _send_large(self, message: HTTPResponseBodyEvent, size: int) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if not self.disconnected and not self.response_complete:
-            self.transport.writelines((b"%x\r\n" % len(body), body, b"\r\n"))
+        if self.disconnected or self.response_complete:
+            return
+        self.flow.part_bytes = size
+        if message.get("more_body") and self.chunked_encoding:
+            self.transport.writelines((b"%x\r\n" % size, message["body"], b"\r\n"))
+        else:
+            await super().send(message)
+        self.flow.settle()
 
 
 class HeldFlow(FlowControl):
-    """Flow control that can stop reading although applications wait for bodies.
+    """Flow control that knows what a transport holds, and can stop reading although applications wait for bodies.
+
+    A transport holds all of a large part of a body until the system has taken its last byte. So nothing is written
+    after it until then, and all of it counts.
 
     Attributes:
         holds: Whether reading stays stopped.
+        part_bytes: The size of a large part that the transport holds; 0 if there is none.
     """
 
     holds = False
+    part_bytes = 0
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
+
+    def settle(self) -> None:
+        """Pause writing if the transport holds a part that has been written. Idempotent."""
+        if self.part_bytes:
+            if self._transport.get_write_buffer_size():
+                self._transport.set_write_buffer_limits(0)
+            else:
+                self.part_bytes = 0
+
+    def resume_writing(self) -> None:
+        """Note that the transport holds no large part."""
+        super().resume_writing()
+        if self.part_bytes:
+            self.part_bytes = 0
+            self._transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
 
     def hold(self) -> None:
         """Stop reading until `holds` is false and `resume_reading` is called."""

@@ -27,11 +27,25 @@ class Outgoing:
     """
 
     def __init__(
-        self, transport: asyncio.Transport, rate: Rate, unsent: Unsent, loop: asyncio.AbstractEventLoop
+        self,
+        transport: asyncio.Transport,
+        part_bytes: int,
+        rate: Rate,
+        unsent: Unsent,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Begin to watch; `stop` must be called."""
+        """Begin to watch; `stop` must be called.
+
+        Args:
+            transport: The connection.
+            part_bytes: What it holds until it has no unsent bytes.
+            rate: The pace at which the client has to read.
+            unsent: Counts what all connections hold.
+            loop: The event loop.
+        """
         now = loop.time()
         self._transport = transport
+        self._part_bytes = part_bytes
         self._unsent = unsent
         self._loop = loop
         self._wait = min(_MIN_WAIT_SECONDS, rate.pause_seconds)
@@ -39,7 +53,7 @@ class Outgoing:
         self._left = self._unread()
         self._read_at = now
         self._timer = loop.call_at(self._pace.deadline, self._check)
-        unsent.hold(self, transport.get_write_buffer_size(), now)
+        unsent.hold(self, self._held(), now)
 
     def stop(self) -> None:
         """Stop watching: the client has read enough, or is gone."""
@@ -47,13 +61,13 @@ class Outgoing:
         self._unsent.release(self)
 
     def update(self, now: float) -> tuple[int, float]:
-        """Return the bytes in the process's memory that the client has yet to read, and when it last made progress."""
+        """Return the bytes in the process's memory that the client keeps there, and when it last made progress."""
         left = self._unread()
         if left < self._left:
             self._pace.move(self._left - left, now)
             self._read_at = now
         self._left = left
-        return self._transport.get_write_buffer_size(), self._read_at
+        return self._held(), self._read_at
 
     def reset(self) -> None:
         """Disconnect the client at once."""
@@ -69,6 +83,9 @@ class Outgoing:
             return
         self._timer = self._loop.call_at(max(self._pace.deadline, now + self._wait), self._check)
         self._unsent.hold(self, size, now)
+
+    def _held(self) -> int:
+        return max(self._transport.get_write_buffer_size(), self._part_bytes)
 
     def _unread(self) -> int:
         return self._transport.get_write_buffer_size() + _queued(self._transport)

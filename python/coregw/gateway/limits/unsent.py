@@ -1,4 +1,4 @@
-"""Bytes of responses that clients have not read: a budget for all connections together."""
+"""Memory of responses that clients have not read: a budget for all connections together."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Reader(Protocol):
     """A client that has not read all of its responses."""
 
     def update(self, now: float) -> tuple[int, float]:
-        """Return the bytes in the process's memory that it has yet to read, and when it was last seen reading."""
+        """Return the bytes in the process's memory that it keeps there, and when it was last seen reading."""
 
     def reset(self) -> None:
         """End its connection at once."""
 
 
 class Unsent:
-    """The unsent bytes of all connections that have more than a few.
+    """The memory that the unsent bytes of all connections keep, but for those that have few.
 
     While there are more than the budget, stalled clients are disconnected, the longest stalled first. So clients that
     read are not affected by those that do not.
@@ -35,18 +35,18 @@ class Unsent:
         self._limit = limit
         self._held: dict[Reader, int] = {}
         self.total = 0
-        """Bytes that are unsent, as last seen."""
+        """Bytes that are held, as last seen."""
         self.reset = 0
         """How many clients were disconnected because they read nothing and memory was short."""
         self.slow = 0
         """How many clients were disconnected because they read too slowly."""
 
     def hold(self, reader: Reader, size: int, now: float) -> None:
-        """Count a client's unsent bytes, and disconnect stalled clients if there are too many. O(1) below the budget.
+        """Count what a client keeps, and disconnect stalled clients if it is too much. O(1) below the budget.
 
         Args:
             reader: The client.
-            size: Its unsent bytes, until `release`.
+            size: The bytes that are held for it, until `release`.
             now: The event loop's clock.
         """
         self.total += size - self._held.get(reader, 0)

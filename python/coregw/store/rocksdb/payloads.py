@@ -107,10 +107,9 @@ class Payloads:
                 await self._require_held(multihash, row)
             chunk = _checked(multihash, row, number, chunk)
             offset = number * CHUNK_BYTES
-            piece = chunk[start - offset : stop - offset]
-            start, number, chunk = start + len(piece), number + 1, None
-            yield piece
-            del piece  # not held while the next one waits to be read
+            pieces = [chunk[start - offset : stop - offset]]
+            start, number, chunk = start + len(pieces[0]), number + 1, None
+            yield pieces.pop()  # not held while the caller waits to ask for the next one
 
     async def _require_held(self, multihash: bytes, row: PayloadRow) -> None:
         """Raise `PayloadNotFound` if a payload was removed while it was read."""

@@ -191,7 +191,8 @@ class TieredStore(ReadingStore):
             else:
                 self._kept.hit(PAYLOAD + multihash, None)
                 while chunk is not None:
-                    yield chunk
+                    taken, chunk = [chunk], None
+                    yield taken.pop()  # not held while the caller waits to ask for the next one
                     chunk = await anext(chunks, None)
                 return
         file = await self._payload(multihash)

@@ -155,11 +155,12 @@ class RemoteStore:
             piece = None if row is None else await self._read_chunk(row, start)
             if piece is None:  # the SSTs do not show it, or not as its row says: the owner decides what that means
                 piece = await self._read_piece(multihash, start, stop)
-            piece = piece if stop is None else piece[: stop - start]
-            if not piece:
+            pieces = [piece if stop is None else piece[: stop - start]]
+            if not (size := len(pieces[0])):
                 return
-            yield piece
-            start += len(piece)
+            del piece
+            yield pieces.pop()  # not held while the caller waits to ask for the next one
+            start += size
             if start == stop:
                 return
 
