@@ -110,6 +110,22 @@ async def test_a_root_and_its_page_are_one_request(tree: Tree) -> None:
     assert upstream.asked == [root_path(tree.root)] * 2
 
 
+async def test_concurrent_calls_for_a_root_share_a_request(tree: Tree) -> None:
+    upstream = Objects(tree.objects, has_batches=False)
+    store = OriginStore(upstream, ObjectChecks())
+    first, *others = [asyncio.create_task(store.get(Table.ROOTS, [tree.root])) for _ in range(8)]
+    while not upstream.asked:
+        await asyncio.sleep(0)
+    first.cancel()  # one of the others asks then
+    assert await asyncio.gather(*others) == [[b""]] * 7
+    assert first.cancelled()
+    assert upstream.asked == [root_path(tree.root)] * 2
+    upstream.objects = {root_path(tree.root): tree.top[:-1]}
+    failed = await asyncio.gather(*(store.get(Table.ROOTS, [tree.root]) for _ in range(8)), return_exceptions=True)
+    assert {type(each) for each in failed} == {UpstreamDamaged}
+    assert len(upstream.asked) == 3
+
+
 async def test_roots_are_of_their_kind_and_suite(tree: Tree) -> None:
     lists = bytearray(tree.root)
     lists[2] ^= 0x06  # the root of a list with the same digest

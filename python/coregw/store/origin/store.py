@@ -43,6 +43,10 @@ _THREAD_PAGES: Final = 8
 """More pages than these are checked in a worker thread."""
 
 
+class _Cancelled(Exception):
+    """The call whose request others wait for was cancelled, so one of them has to make it."""
+
+
 class OriginStore(ReadingStore):
     """Reads from an `Upstream`, checks everything, and keeps nothing but a few top pages.
 
@@ -59,6 +63,8 @@ class OriginStore(ReadingStore):
         self._tops: OrderedDict[bytes, bytes] = OrderedDict()
         self._asked: dict[bytes, asyncio.Future[bytes | None]] = {}
         """The requests for roots in progress, by digest: their pages need no request of their own."""
+        self._asked_roots: dict[bytes, asyncio.Future[bytes | None]] = {}
+        """The same, by root."""
         self._is_closed = False
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ class OriginStore(ReadingStore):
 
     async def _page(self, digest: bytes) -> bytes | None:
         if (asked := self._asked.get(digest)) is not None:
-            with suppress(UpstreamDamaged):  # the page may still be had on its own
+            with suppress(UpstreamDamaged, _Cancelled):  # the page may still be had on its own
                 await asyncio.shield(asked)
         if (top := self._tops.pop(digest, None)) is not None:
             return top
@@ -211,31 +217,31 @@ class OriginStore(ReadingStore):
         return await asyncio.to_thread(self._checks.are_pages, pairs)
 
     async def _root(self, root: bytes) -> bytes | None:
-        """Ask for a root, and keep its page until it is read. Concurrent calls share a request."""
+        """Ask for a root, and keep its page until it is read. Concurrent calls share a request, and how it ends."""
+        while (asked := self._asked_roots.get(root)) is not None:
+            with suppress(_Cancelled):
+                return await asyncio.shield(asked)
         digest = root[-32:]
-        if (asked := self._asked.get(digest)) is not None:
-            with suppress(Exception):
-                await asyncio.shield(asked)
-        future = self._asked[digest] = asyncio.get_running_loop().create_future()
-        page = None
+        future = self._asked[digest] = self._asked_roots[root] = asyncio.get_running_loop().create_future()
         try:
             page = await self._bounded(path := root_path(root))
             if page is not None:
                 if not self._checks.is_root_page(root, page):
-                    page = None
                     raise self._damaged(path, "the bytes are not the page of this root")
                 self._tops[digest] = page
                 if len(self._tops) > _TOPS:
                     self._tops.popitem(last=False)
+            future.set_result(page)
         except Exception as error:
             future.set_exception(error)
-            future.exception()  # retrieved, or asyncio would log it if nobody waits
             raise
         finally:
-            if self._asked.get(digest) is future:
+            if self._asked.get(digest) is future:  # another kind of tree may have the same top node
                 del self._asked[digest]
+            del self._asked_roots[root]
             if not future.done():
-                future.set_result(page)
+                future.set_exception(_Cancelled())
+            future.exception()  # retrieved, or asyncio would log it if nobody waits
             del future  # the exception refers to this frame: as a cycle, they would keep what the call used
         return page
 
