@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -27,6 +28,7 @@ from coregw.errors import (
     Unauthorized,
     Unavailable,
 )
+from coregw.store.origin.upstream import MAX_PAGE_BYTES
 from gateways import Reply, honest_gateway, lying_gateway
 from static_trees import Sample, python_server, sample
 
@@ -246,6 +248,26 @@ def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, 
         assert (done.base, done.arcs) == (held.root, 4)
     with Client(destination, SETTINGS) as client:
         assert client.is_complete(held.changed)
+
+
+def test_a_static_tree_sends_only_the_pages_that_are_new(source: str, destination: str, tmp_path: Path) -> None:
+    """More than three times the differences: a changed key costs the page of its leaf (decision 0345)."""
+    one, two = payload_cid(b"one"), payload_cid(b"two")
+    arcs = {f"static {i % 50}/file {i}": one for i in range(20_000)}
+    changes = random.Random(1).sample(sorted(arcs), 20)
+    with Client(source, SETTINGS) as client:
+        before, after = client.build(arcs), client.build(arcs | dict.fromkeys(changes, two))
+    sizes = []
+    for root in (before, after):
+        anyio.run(partial(export_static, source, root, tmp_path / "tree", payloads=False))
+        sizes.append(
+            sum(file.stat().st_size for file in (tmp_path / "tree" / "v1" / "pages").rglob("*") if file.is_file())
+        )
+    with python_server(tmp_path / "tree") as url:
+        copy(url, destination, before, payloads=False)
+        done = copy(url, destination, after, payloads=False, bases=[before])
+    assert (done.base, done.arcs) == (before, 20)
+    assert done.received <= sizes[1] - sizes[0] + MAX_PAGE_BYTES  # once more the page of the root, under its own name
 
 
 def test_the_asyncio_client_copies_too_and_long_answers_are_streamed(
