@@ -43,6 +43,9 @@ _ARCS_AT_ONCE: Final = 10_000
 _PART_SECONDS: Final = 60.0
 """An interruption loses the arcs of about this time, of a map that is copied whole."""
 
+_PART_RUN_BYTES: Final = 8 << 20
+"""Memory of a run of the arcs of a part; there are four."""
+
 
 @dataclass(slots=True)
 class Mirrored:
@@ -251,7 +254,7 @@ class _Copy:
         A copy that takes long stores parts of the map as maps, too. Their pages are those of the map, but for a few at
         their edges; so if the copy is interrupted, the next one reads these from the destination.
         """
-        sorter, part, since = ArcSorter(), ArcSorter(), time.monotonic()
+        sorter, part, since = ArcSorter(), ArcSorter(run_bytes=_PART_RUN_BYTES), time.monotonic()
         async with aclosing(self._pages().stream(entries(self._source.settings, cid))) as found:
             async for batch, is_last in _batches(found, _ARCS_AT_ONCE):
                 await self._targets([(each.target, None) for each in batch], depth)
@@ -261,7 +264,7 @@ class _Copy:
                 self._done.arcs += len(batch)
                 if not is_last and time.monotonic() - since > _PART_SECONDS:
                     await self._built(part, cid)
-                    part, since = ArcSorter(), time.monotonic()
+                    part, since = ArcSorter(run_bytes=_PART_RUN_BYTES), time.monotonic()
         check_same_cid(f"copy {cid.text}", await self._built(sorter, cid), cid.text)
 
     async def _built(self, sorter: ArcSorter, cid: Cid) -> str:
