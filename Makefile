@@ -156,7 +156,7 @@ $(openapi_generator):
 
 .PHONY: test-openapi-all
 test-openapi-all: export COREGW_TEST_OPENAPI_GENERATOR := $(openapi_generator)
-test-openapi-all: $(openapi_generator) test-openapi ## test-openapi with clients of openapi-generator as well (needs npm, Java, Maven, Go)
+test-openapi-all: $(openapi_generator) test-openapi ## test-openapi with clients of openapi-generator and oapi-codegen as well (needs npm, Java, Maven, Go)
 
 js/node_modules/.package-lock.json: js/package-lock.json
 	cd js && npm ci --no-audit --no-fund --silent --ignore-scripts
@@ -201,10 +201,13 @@ test-conformance: install ## run IPFS gateway-conformance (needs its source in t
 	COREGW_TEST_CONFORMANCE=$(CURDIR)/target/gateway-conformance $(BIN)/python -m pytest tests/ipfs/test_conformance.py $(ARGS)
 
 .PHONY: test-malt
-test-malt: install ## use a gateway by the transport of malt-client, with its source in target/ (needs Go)
-	@# target/malt-client: github.com/DeWebProtocol/malt-client; target/malt-core: the commit of malt-core that it requires.
-	@[ -e target/malt-client/transport ] && [ -e target/malt-core/protocol ] || { \
-		echo "the sources of malt-client and malt-core are not in target/" >&2; exit 1; }
+test-malt: install ## use a gateway by the transport of malt-client, with clones of it and malt-core in target/ (needs Go)
+	@# github.com/DeWebProtocol/malt-client and malt-core; of the latter, the commit that the former requires is built.
+	@[ -e target/malt-client/transport ] && [ -e $(reference)/.git ] || { \
+		echo "the clones of malt-client and malt-core are not in target/" >&2; exit 1; }
+	rm -rf target/malt-required && mkdir target/malt-required
+	git -C $(reference) archive "$$(sed -nE 's|^\s*github.com/dewebprotocol/malt .*-([0-9a-f]{12})$$|\1|p' \
+		target/malt-client/go.mod)" | tar -x -C target/malt-required
 	COREGW_TEST_MALT=required $(BIN)/python -m pytest tests/malt $(ARGS)
 
 .PHONY: lint

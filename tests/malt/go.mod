@@ -23,6 +23,6 @@ require (
 	lukechampine.com/blake3 v1.4.1 // indirect
 )
 
-replace github.com/dewebprotocol/malt => ../../target/malt-core
+replace github.com/dewebprotocol/malt => ../../target/malt-required
 
 replace github.com/dewebprotocol/malt-client => ../../target/malt-client
