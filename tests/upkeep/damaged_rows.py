@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from coregw._core import Cid
 from coregw.store import CHUNK_BYTES, Stored, Table
-from coregw.store.collection import CollectableStore
+from coregw.store.collection import CollectableStore, collect_in_turn
 from upkeep.damage_support import Truth
 
 
@@ -29,7 +29,7 @@ async def damage_rows(store: CollectableStore, truth: Truth, rng: random.Random)
     payload = rng.choice(sorted(cid for cid, data in truth.payloads.items() if 0 < len(data) < 5000 and cid in targets))
     damaged_root, missing_root = sorted(root for root, arcs in truth.roots.items() if len(arcs) > 500)
     names = [Cid(payload).multihash, Cid(long_payload).multihash]
-    async with store.collect(0.0) as collection:
+    async with collect_in_turn(store, 0.0, 60) as collection:  # a scrub may be listing payloads
         assert await collection.remove(Stored.PAYLOADS, names) == [True, True]
     await store.put_payloads([(names[0], b"something else")])
     async with store.begin_payload() as writer:

@@ -17,13 +17,18 @@ roots or pages may be gone is ever held again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
+from coregw.errors import Unavailable
 from coregw.store import Store, Stored
 
-__all__ = ["CollectableStore", "Collection", "Item", "Usage"]
+__all__ = ["CollectableStore", "Collection", "Item", "Usage", "collect_in_turn"]
+
+_BUSY_SECONDS: Final = 0.25
 
 
 class Item(NamedTuple):
@@ -104,3 +109,30 @@ class CollectableStore(Store, Protocol):
 
     async def usage(self) -> Usage:
         """Return the space that the store takes. Cheap."""
+
+
+@asynccontextmanager
+async def collect_in_turn(
+    store: CollectableStore, grace_seconds: float, wait_seconds: float
+) -> AsyncIterator[Collection]:
+    """Begin a collection when no other one is in progress, such as the short ones in which a check lists payloads.
+
+    Args:
+        store: The store.
+        grace_seconds: See `CollectableStore.collect`.
+        wait_seconds: How long to wait.
+
+    Raises:
+        Unavailable: It could not begin for so long.
+    """
+    until = asyncio.get_running_loop().time() + wait_seconds
+    async with AsyncExitStack() as stack:
+        collection = None
+        while collection is None:
+            try:
+                collection = await stack.enter_async_context(store.collect(grace_seconds))
+            except Unavailable:
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+                await asyncio.sleep(_BUSY_SECONDS)
+        yield collection

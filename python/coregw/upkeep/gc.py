@@ -20,7 +20,7 @@ from coregw.errors import Unavailable
 from coregw.messages.maintenance import GarbageCollected
 from coregw.messages.progress import Progress
 from coregw.store import Stored, Table
-from coregw.store.collection import CollectableStore, Collection, Item
+from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
 from coregw.upkeep.marking import Marker, Marks, MemoryMarks, page_mark, payload_mark, root_mark
 from coregw.upkeep.marks import MarkFile
@@ -36,6 +36,8 @@ Report = Callable[[Progress], None]
 MARKS_FOLDER: Final = "gc"
 """The folder in the store's directory where the marks are while garbage is collected."""
 
+_WAIT_SECONDS: Final = 2.0
+"""A check that runs at the same time lists payloads in collections of its own, each of which is short."""
 _LISTED_AT_ONCE: Final = 500
 _COMPACTED_FROM: Final = 0.05
 """The share of a kind's bytes that must be removed for a compaction: less is left to RocksDB's own."""
@@ -68,7 +70,10 @@ async def collect_garbage(
         StoreDamaged: A page of a kept root is missing or damaged; nothing was removed.
         Unavailable: Another collection is in progress, or writes did not allow this one to begin; nothing was removed.
     """
-    async with store.collect(grace_seconds) as collection, _marks_of(store, folder) as marks:
+    async with (
+        collect_in_turn(store, grace_seconds, _WAIT_SECONDS) as collection,
+        _marks_of(store, folder) as marks,
+    ):
         return await _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run).run()
 
 

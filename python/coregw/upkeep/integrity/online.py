@@ -14,15 +14,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
-from itertools import count, islice
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from coregw._core import Cid, page_guides, page_links
 from coregw.engine.roots import INCOMPLETE
-from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
+from coregw.errors import PayloadNotFound, StoreDamaged
 from coregw.messages.progress import Progress
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, Stored, Table
-from coregw.store.collection import CollectableStore, Item
+from coregw.store.collection import CollectableStore, Item, collect_in_turn
 from coregw.store.guides import Guide, GuidedStore
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.coding import Damage, Entry
@@ -42,8 +42,8 @@ _TABLES: Final = {Family.PAGES: Table.PAGES, Family.RECORDS: Table.RECORDS, Fami
 _LISTED_AT_ONCE: Final = 256
 _GUIDES_AT_ONCE: Final = 64
 _ITEMS_AT_ONCE: Final = 10_000
-_BUSY_SECONDS: Final = 1.0
-_BUSY_ATTEMPTS: Final = 600
+_CHECK_WAITS_SECONDS: Final = 600.0
+_REPAIR_WAITS_SECONDS: Final = 10.0
 
 
 class StoreRows:
@@ -110,15 +110,8 @@ class StoreRows:
             yield items
 
     async def _list_payloads(self, after: bytes | None) -> list[Item]:
-        for attempt in count():
-            try:
-                async with self.store.collect(0.0) as listing:
-                    return await listing.list_items(Stored.PAYLOADS, after, _ITEMS_AT_ONCE)
-            except Unavailable:
-                if attempt == _BUSY_ATTEMPTS:
-                    raise
-                await asyncio.sleep(_BUSY_SECONDS)
-        raise AssertionError
+        async with collect_in_turn(self.store, 0.0, _CHECK_WAITS_SECONDS) as listing:
+            return await listing.list_items(Stored.PAYLOADS, after, _ITEMS_AT_ONCE)
 
     def guides(self) -> Iterator[list[Guide]]:
         """Iterate over the guides, if the store keeps some."""
@@ -285,7 +278,7 @@ async def repair_online(store: CollectableStore, report: Report) -> RepairResult
     found = await rows.in_thread(check.run)
     lost, pages = list(check.payload_harms), [*check.pages.damaged, *check.pages.missing]
     report(Progress(step="removing what is damaged", done=0, total=len(lost) + len(pages)))
-    async with store.collect(0.0) as collection:
+    async with collect_in_turn(store, 0.0, _REPAIR_WAITS_SECONDS) as collection:
         removed = await collection.remove(Stored.PAYLOADS, lost) if lost else []
         if pages:
             await collection.remove(Stored.PAGES, pages)
