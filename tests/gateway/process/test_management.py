@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -133,6 +134,20 @@ def test_the_socket_of_a_killed_process_is_replaced_and_a_clean_stop_removes_it(
     with serving.process(tmp_path), serving.control(tmp_path) as control:
         assert control.get("/healthz").status_code == 200
     assert not path.exists()
+
+
+def test_a_copy_of_the_directory_of_a_killed_process_is_served_and_managed_by_itself(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with serving.process(one) as process:
+        cid = httpx2.post(f"{process.url}/v1/cas", content=b"acknowledged").json()["cid"]
+        process.end(signal.SIGKILL)
+    subprocess.run(["cp", "-a", one, two], check=True)  # with the socket, as programs that copy special files do
+    assert (two / "control.sock").is_socket()
+    with serving.process(one), serving.process(two) as copy:
+        assert httpx2.get(f"{copy.url}/v1/cas/{cid}").content == b"acknowledged"
+        for data in (one, two):
+            with serving.control(data) as control:
+                assert control.get(STATUS).json()["addresses"] == [str(data / "control.sock")]
 
 
 def test_a_file_with_the_name_of_the_socket_is_kept_and_the_gateway_serves(tmp_path: Path) -> None:
