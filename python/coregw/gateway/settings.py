@@ -277,8 +277,8 @@ class Settings:
 
     @property
     def build_run_bytes(self) -> int:
-        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 8 MiB at most."""
-        return min(8 * MIB, max(64 * KIB, self.buffered_bytes // 32))
+        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 4 MiB at most."""
+        return min(4 * MIB, max(64 * KIB, self.buffered_bytes // 32))
 
     def environ(self) -> dict[str, str]:
         """Return the variables from which `load` restores these settings in another process."""

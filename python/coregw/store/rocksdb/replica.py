@@ -2,7 +2,7 @@
 
 A replica (RocksDB's term: secondary instance) shows what had reached SSTs when it last caught up. That is durable, and
 pages and payloads never change, so they may be read here; `Table.RECORDS` and `Table.ROOTS`, whose rows expire, may
-not. What a replica does not show may still exist: the newest writes, some 46 MiB at most, are only in the memory and
+not. What a replica does not show may still exist: the newest writes, some 34 MiB at most, are only in the memory and
 the log of the owner process, which has to be asked (`coregw.store.workers`). ``docs/decisions/0090`` gives the reasons.
 """
 

@@ -61,7 +61,7 @@ async def open_store(
 
     Args:
         path: The directory.
-        cache_bytes: Memory for RocksDB's block cache. Memtables take up to some 46 MiB more.
+        cache_bytes: Memory for RocksDB's block cache. Memtables take up to some 34 MiB more.
         reserve_bytes: With less free space than this on the disk, writes that need room raise `StorageFull`.
         quota_bytes: With more data than this in the store, writes that need room raise `StorageFull`; 0 sets no limit.
         read_threads: The maximum number of concurrent reads.

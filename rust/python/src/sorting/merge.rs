@@ -11,7 +11,7 @@ use super::run::{Run, RunFile, RunReader};
 /// Memory for the blocks of all runs together.
 const MERGE_BYTES: usize = 48 << 20;
 /// The largest block of one run.
-const MAX_BLOCK: usize = 1 << 20;
+const MAX_BLOCK: usize = 256 << 10;
 
 /// Arcs that are sorted, and can be read in order any number of times.
 #[derive(Clone)]
