@@ -8,8 +8,8 @@ import pytest
 
 import coregw
 from coregw.client import Client, ClientSettings, Entry
-from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge, UnprovenAbsence
-from gateways import Liar
+from coregw.errors import InvalidInput, PathNotFound, ProofError, RootNotFound, TooLarge
+from gateways import Liar, Reply
 
 
 def cid(text: str) -> str:
@@ -137,12 +137,50 @@ def test_locate_follows_nested_maps(client: Client, path: str, expected: tuple[s
     assert client.locate(root, path) == (by_name[expected[0]], expected[1])
 
 
-def test_locating_an_absent_path_is_an_error(client: Client) -> None:
-    root = client.create_root({"docs/a": cid("a")})
-    with pytest.raises(UnprovenAbsence, match="nothing at or below 'docs/b'"):
-        client.locate(root, "docs/b")
+NESTED = ["docs", "sub", "sub/in", "sub/in/file", "list/0", "list/1/in/file"]
+
+
+def nested_tree(client: Client) -> str:
+    inner = client.create_root({"in/file": cid("f")})
+    listed = client.create_list([cid("f"), inner])
+    return client.create_root({"docs/a": cid("a"), "sub": inner, "list": listed})
+
+
+@pytest.mark.parametrize("path", ["docs/b", "no", "docs/a/x", "sub/none", "list/2", "list/00", "list/0/x", "list/1/no"])
+def test_locating_an_absent_path_proves_that_it_is_absent(client: Client, path: str) -> None:
+    with pytest.raises(PathNotFound, match=f"nothing at or below '{path}' in bagi[a-z0-9]*: proven"):
+        client.locate(nested_tree(client), path)
+
+
+def test_an_absence_in_a_root_that_is_not_held_is_not_proven(client: Client) -> None:
     with pytest.raises(RootNotFound):
         client.locate(coregw.Map({"never": cid("stored")}).root, "never")
+
+
+@pytest.mark.parametrize("path", NESTED)
+def test_a_path_that_the_gateway_denies_is_not_proven_absent(client: Client, liar: Liar, path: str) -> None:
+    root = nested_tree(client)
+    denial = b'{"error":"path_not_found","message":"no"}'
+
+    def denies(reply: Reply) -> Reply:
+        resolves = reply.path == "/v1/resolve" and b'"segments":[]' not in reply.request
+        return reply.with_body(denial, 404) if resolves else reply
+
+    lying = liar(denies)
+    if path in ("docs", "sub"):  # the verified listing has them, so nothing depends on the denial
+        assert lying.locate(root, path) in ((root, ["docs"]), (client.resolve(root, "sub"), []))
+        return
+    with pytest.raises(ProofError, match=f"the gateway denied '{path}'"):
+        lying.locate(root, path)
+
+
+def test_the_proof_of_an_absence_has_a_bound(gateway: str) -> None:
+    with Client(gateway, ClientSettings(max_nesting=3)) as client:
+        nested = client.create_root({"end": cid("x")})
+        for _ in range(3):
+            nested = client.create_root({"a": nested, "a/a": nested})
+        with pytest.raises(TooLarge, match="more than 3 maps and lists"):
+            client.locate(nested, "a/a/a/a/a/none")
 
 
 @pytest.mark.parametrize("window", [1, 1000, 2500, 1 << 20])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, client, gateway_option, printable, root_of
@@ -32,14 +31,13 @@ def command(root: str, path: str, gateway: GatewayChoice) -> None:
 
 
 def _target(opened: Client, root: str, path: str) -> str:
-    from coregw.errors import CoregwError, InvalidInput, UnprovenAbsence
+    from coregw._core import Cid
+    from coregw.errors import InvalidInput, UnprovenAbsence
 
     try:
         return opened.resolve(root, path)
     except UnprovenAbsence:
-        below = None
-        with suppress(CoregwError):  # if it is not a folder either, the first error says more
-            below = next(opened.children(root, path), None)
-        if below is None:
-            raise
-        raise InvalidInput(f"{printable(path)} is a folder: list it with coregw ls") from None
+        target, below = opened.locate(root, path)  # raises a proven absence
+    if below or Cid(target).kind == "map":
+        raise InvalidInput(f"{printable(path)} is a folder: list it with coregw ls")
+    return target

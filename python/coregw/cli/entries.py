@@ -24,18 +24,18 @@ def listed(opened: Client, root: str, segments: list[str], recursive: bool) -> I
     """Yield what is listed of a path, through nested maps, with the names that are shown.
 
     Raises:
-        UnprovenAbsence: The gateway finds nothing at the path.
+        PathNotFound: Nothing is at the path, which is proven.
     """
     from coregw._core import Cid
     from coregw.client.folders.levels import folder_level, folder_record
-    from coregw.errors import UnprovenAbsence
+    from coregw.errors import PathNotFound
     from coregw.folders.attributes import FolderEntry
 
     known = folder_record(opened, root, segments) if segments and Cid(root).kind == "map" else None
     prefix: list[str]
     try:
         target, prefix = opened.locate(root, segments)
-    except UnprovenAbsence:
+    except PathNotFound:
         if known is None or known.kind == "file":
             raise
         target, prefix = root, segments

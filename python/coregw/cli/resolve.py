@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, root_of
+from coregw.cli.common import GatewayChoice, client, gateway_option, printable, root_of
 from coregw.cli.framework import click
 
 __all__ = ["command"]
@@ -21,10 +21,17 @@ __all__ = ["command"]
 def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None:
     """Print the CID of the target of PATH in ROOT.
 
-    It is proven that PATH leads to this target, but not that it leads to no other. An empty PATH means ROOT itself.
+    It is proven that PATH leads to this target, but not that it leads to no other; or that it leads nowhere. An empty
+    PATH means ROOT itself.
     """
     from coregw.client import query
+    from coregw.errors import InvalidInput, UnprovenAbsence
 
+    base = root_of(root)
     with client(gateway) as opened:
-        proven = opened.query(query.resolve(root_of(root), path))
+        try:
+            proven = opened.query(query.resolve(base, path))
+        except UnprovenAbsence:
+            opened.locate(base, path)  # raises a proven absence
+            raise InvalidInput(f"{printable(path)} is a folder without a target: list it with coregw ls") from None
     click.echo(proven.saved() if as_json else proven.value)

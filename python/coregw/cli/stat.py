@@ -62,8 +62,8 @@ def _entry(opened: Client, root: str, segments: list[str]) -> tuple[FolderEntry,
     try:
         proven = opened.query(resolve(root, segments))
     except UnprovenAbsence:
-        if known is None and next(opened.children(root, segments), None) is None:
-            raise
+        if known is None:
+            opened.locate(root, segments)  # raises a proven absence
         return FolderEntry(path, "link" if known is not None and known.kind == "link" else "folder", None, known), None
     is_map = Cid(proven.value).kind == "map"
     return FolderEntry(path, "map" if is_map else "file", proven.value, known), len(proven.result)
