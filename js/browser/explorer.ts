@@ -15,6 +15,8 @@ interface Given {
   readonly spoilt: string;
   readonly root: string;
   readonly before: string;
+  /** A root with names that try to be markup, more of them than one page, and `root` nested in it. */
+  readonly hostile: string;
   readonly name: string;
   /** A published name whose history is signed, the key of its log, and a note with another history by the same key. */
   readonly signed: string;
@@ -37,8 +39,7 @@ async function open(browser: Browser, url: string, options: Parameters<Browser["
   const page = await browser.newPage({ viewport: DESKTOP, bypassCSP: false, ...options });
   page.on("pageerror", (error) => reported.push(error.message));
   page.on("console", (message) => {
-    if (message.type() === "error" && !/status of 404|status of 401/.test(message.text()))
-      reported.push(message.text());
+    if (message.type() === "error" && !/status of (404|401|500)/.test(message.text())) reported.push(message.text());
   });
   page.on("request", (request) => {
     const { protocol, origin } = new URL(request.url());
@@ -166,14 +167,14 @@ async function showsNames(browser: Browser): Promise<void> {
   await page.fill("#token", given.token);
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "what changed" }).waitFor();
-  assert.match(await text(page, "main"), /✓ The revisions follow each other/);
+  assert.match(await text(page, "main"), /The revisions follow each other[\s\S]*That alone proves nothing/);
   assert.match(await text(page, "#told"), /only whoever serves this page says so/);
   assert.equal(await page.locator("#verified li").count(), 0);
   await assertAccessible(page, "history");
   await shoot(page, "history");
   await page.close();
   const files = await open(browser, `${given.static}#/name/${given.name}`);
-  assert.match(await text(files, "main"), /✓ The record is complete in itself/);
+  assert.match(await text(files, "main"), /Only the newest record is here/);
   await files.close();
 }
 
@@ -189,8 +190,9 @@ async function verifiesSignedNames(browser: Browser): Promise<void> {
   await page.getByText("Not verified: policy, line 1").waitFor();
   await verify(given.key);
   await page.getByText("This browser had not verified this log before.").waitFor();
-  assert.match(await text(page, "#verified"), /revision 2: signed by/);
+  assert.match(await text(page, "#verified"), /Revision 2 of docs\/signed is the root[\s\S]*: signed by/);
   assert.doesNotMatch(await text(page, "#told"), /says so/);
+  assert.match(await text(page, "#told"), /no newer revision/);
   await verify("no key");
   await page.getByText("Not verified: policy, line 1").waitFor();
   assert.equal(await page.locator("#verified li").count(), 0);
@@ -221,6 +223,75 @@ async function rejectsLies(browser: Browser): Promise<void> {
   const absent = await open(browser, `${given.gateway}#/root/${given.root.slice(0, -4)}aaaa`);
   assert.match(await text(absent, "main"), /No answer|does not work/);
   await absent.close();
+}
+
+/** What a hostile gateway may answer. `lie` changes the answers to requests that match. */
+async function survivesHostileAnswers(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.gateway}#/root/${given.hostile}`);
+  const lie = (where: string, answer: object) =>
+    page.route(where, (route) => route.fulfill({ status: 200, contentType: "text/html", ...answer }));
+  const verified = () => text(page, "#verified");
+  const rows = await page.locator("tbody").innerText();
+  assert.match(rows, /<img src=x onerror=alert\(1\)>/);
+  assert.match(rows, /exe\\u\{202e\}txt\.doc/);
+  assert.doesNotMatch(rows, /\u202e/);
+  await page.getByRole("button", { name: "Show more" }).click();
+  await page.getByText("zzz → nowhere").waitFor();
+  assert.match(await page.locator("tbody tr", { hasText: "many 1699" }).innerText(), /1 B/);
+  await go(page, `#/root/${given.hostile}/nested/docs/page.html`);
+  assert.match(await verified(), /nothing at “nested\/docs\/page\.html” itself[\s\S]*“nested” is the map/);
+  await page.getByRole("link", { name: "Look for “docs/page.html” in the map" }).click();
+  await page.locator("pre.preview").waitFor();
+  await go(page, `#/root/${given.root}/big.bin`);
+  const list = (await page.locator("#verified code[title^=bagi]").first().getAttribute("title")) as string;
+  await go(page, `#/root/${list}/0/secret.txt`);
+  assert.match(await text(page, "main"), /Nothing is below a payload, so not “secret\.txt”/);
+  await go(page, "#/diff/..%2F..%2Fv1%2Fmetrics/x");
+  assert.match(await text(page, "main"), /does not work[\s\S]*not a CID/);
+  await page.fill("#what", `${given.root}/docs/page.html`);
+  await page.keyboard.press("Enter");
+  await page.locator("pre.preview").waitFor();
+  await lie("**/v1/cas/*", { body: "<script>document.title = 'run'</script>" });
+  await go(page, `#/root/${given.root}/readme.md`);
+  assert.match(await text(page, "main"), /Rejected[\s\S]*are not the payload/);
+  assert.doesNotMatch(await verified(), /hashed here/);
+  await page.route("**/v1/map-proof", async (route) => {
+    const asked = { ...route.request().postDataJSON(), key: ["img", "logo.svg"] };
+    await route.fulfill({ response: await route.fetch({ postData: JSON.stringify(asked) }) });
+  });
+  await go(page, `#/root/${given.root}/docs/page.html`);
+  assert.match(await text(page, "main"), /Rejected/);
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await lie("**/v1/map-proof", { body: '{"__proto__": {"prooflist": {"steps": [{"proof": "AA=="}]}}}' });
+  await go(page, `#/root/${given.root}/img/logo.svg`);
+  assert.match(await text(page, "main"), /No answer[\s\S]*has no proof/);
+  await lie("**/v1/map-proof", {
+    status: 500,
+    body: JSON.stringify({ error: "✓ Verified", message: `\u202e${"all is well ".repeat(99_999)}` }),
+  });
+  await go(page, `#/root/${given.root}/readme.md`);
+  const shown = await text(page, "main");
+  assert.match(shown, /No answer[\s\S]*the source says “✓ Verified: \\u\{202e\}all is well/);
+  assert.ok(shown.length < 1000);
+  await lie("**/v1/scan", { body: "{}" });
+  await go(page, `#/root/${given.root}`);
+  assert.match(await text(page, "main"), /No answer/);
+  assert.equal(await page.locator("#verified li").count(), 0);
+  assert.doesNotMatch(await page.title(), /run/);
+  await page.close();
+}
+
+async function noticesThatAHistoryIsWithheld(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.gateway}#/name/${given.signed}`);
+  await page.fill("#policy", given.key);
+  await page.getByRole("button", { name: "Verify the history" }).click();
+  await page.getByText("This browser had not verified this log before.").waitFor();
+  await page.route("**/v1/publications/**", (route) => route.fulfill({ status: 404, body: "{}" }));
+  await page.reload();
+  await page.getByText("do not trust what it says of the name").waitFor();
+  assert.equal(await page.locator("#token").count(), 0);
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await page.close();
 }
 
 async function looksRight(browser: Browser): Promise<void> {
@@ -265,6 +336,8 @@ try {
   await showsNames(browser);
   await verifiesSignedNames(browser);
   await rejectsLies(browser);
+  await survivesHostileAnswers(browser);
+  await noticesThatAHistoryIsWithheld(browser);
   await keyboardWorks(browser);
   await looksRight(browser);
   assert.deepEqual(reported, []);

@@ -7,9 +7,11 @@ import { CoregwError } from "../src/errors.ts";
 import { decodeKey } from "../src/key.ts";
 import { encodeNode, type Node, pathBuffer, writeBit, writeLabel } from "../src/tree/node.ts";
 import { MAX_PROOF, openProof } from "../src/tree/pruned.ts";
-import { bytesText, h, plural, short } from "./dom.ts";
+import { bytesText, h, pathText, plural, short } from "./dom.ts";
 
 const MAX_DRAWN = 600;
+/** What the button that tries every byte may hash: verifiers run in the page's only thread. */
+const MAX_TAMPERED_BYTES = 16 * 2 ** 20;
 
 interface Drawn {
   readonly node: Node;
@@ -49,7 +51,7 @@ function titleOf(root: Root, node: Node, path: Uint8Array): string {
     case "empty":
       return `empty ${root.kind}`;
     case "leaf": {
-      const key = root.kind === "map" ? (decodeKey(path.subarray(0, node.end >> 3))?.join("/") ?? "") : "element";
+      const key = root.kind === "map" ? pathText(decodeKey(path.subarray(0, node.end >> 3)) ?? []) : "element";
       return `${key} → ${shortCid(node.target)}${size}`;
     }
     case "inner":
@@ -214,13 +216,16 @@ function tampering(proof: Uint8Array, verify: (proof: Uint8Array) => unknown, no
     );
   };
   const every = () => {
-    const tried = Math.min(proof.length, 2000);
+    const tried = Math.min(proof.length, 2000, Math.ceil(MAX_TAMPERED_BYTES / proof.length));
     const accepted = Array.from({ length: tried }, (_, at) => flip(at)).filter((refusal) => refusal === "").length;
     output.replaceChildren(
       h(
         "p",
         { class: accepted === 0 ? "good" : "bad" },
-        `${plural(tried, "byte")} changed, one at a time: ${tried - accepted} rejected, ${accepted} accepted.`,
+        `${plural(tried, "byte")} changed, one at a time: ${tried - accepted} rejected, ${accepted} accepted.` +
+          (tried < proof.length
+            ? ` (Of ${proof.length.toLocaleString("en")}; all of them would take too long here.)`
+            : ""),
       ),
     );
   };

@@ -1,18 +1,20 @@
 /** The view of a diff of two maps. */
 
-import { parseRoot } from "../src/cid.ts";
+import { Cid, parseRoot } from "../src/cid.ts";
 import { type Diff, verifyDiff } from "../src/verify.ts";
 import { derivation } from "./derivation.ts";
-import { h, plural, short } from "./dom.ts";
+import { asking, h, pathText, plural, short } from "./dom.ts";
 import type { View } from "./ledger.ts";
 
 const PAGE_ENTRIES = 200;
 
 /** Show the differences between two maps. */
-export async function showDiff(view: View, a: string, b: string): Promise<void> {
+export async function showDiff(view: View, first: string, second: string): Promise<void> {
+  const [a, b] = [new Cid(first).text, new Cid(second).text]; // as typed, they might be any path of this server
   const roots = { a, b };
   const rows = h("tbody");
   const rest = h("div");
+  const failed = h("div", { role: "status" });
   let [after, count] = [null as readonly string[] | null, 0];
   const page = async (): Promise<void> => {
     const options = { limit: PAGE_ENTRIES, ...(after === null ? {} : { after }) };
@@ -24,7 +26,8 @@ export async function showDiff(view: View, a: string, b: string): Promise<void> 
       `${plural(count, "difference")}${more ? " so far, without a gap" : ": all there are"} (diff proof).`,
     );
     rest.replaceChildren(
-      ...(more ? [h("button", { type: "button", click: () => void page() }, "Show more")] : []),
+      ...(more ? [asking("Show more", failed, page)] : []),
+      failed,
       h("p", {}, "Nodes of the first map that the comparison visited:"),
       derivation(parseRoot(a), proofs.a, (bytes) => verifyDiff(roots, options, { ...proofs, a: bytes })),
       h("p", {}, "Nodes of the second map:"),
@@ -61,7 +64,7 @@ function differenceRow({ segments, before, after }: Diff["entries"][number]): HT
     "tr",
     { class: word },
     h("td", {}, `${mark} ${word}`),
-    h("td", {}, segments.join("/")),
+    h("td", {}, pathText(segments)),
     target(before),
     target(after),
   );

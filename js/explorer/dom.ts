@@ -1,5 +1,7 @@
 /** Elements without markup in strings: text is always text. */
 
+import { ProofError } from "../src/errors.ts";
+
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | boolean | ((event: Event) => void)>;
 
@@ -31,6 +33,19 @@ export function short(text: string): HTMLElement {
   return h("code", { title: text }, visible);
 }
 
+/** Text of others on one line: control, formatting and bidirectional characters, and backslashes, are escaped. */
+export function visible(text: string, limit = 5000): string {
+  const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
+  return cut.replace(/[\\\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, (letter) =>
+    letter === "\\" ? "\\\\" : `\\u{${(letter.codePointAt(0) as number).toString(16)}}`,
+  );
+}
+
+/** A path for people. */
+export function pathText(path: readonly string[]): string {
+  return visible(path.join("/"));
+}
+
 /** A number of bytes for people. */
 export function bytesText(size: number): string {
   if (size < 1024) return `${size} B`;
@@ -42,4 +57,18 @@ export function bytesText(size: number): string {
 /** A counted noun. */
 export function plural(count: number, noun: string, nouns = `${noun}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? noun : nouns}`;
+}
+
+/** What to say of a failure: what is not proven was rejected, anything else just failed. */
+export function rejected(error: Error): string {
+  if (!(error instanceof ProofError)) return error.message;
+  return `Rejected: what was received is not what the root says: ${error.message}. Nothing of it is shown.`;
+}
+
+/** A button that does what takes long. What fails is said in `place`. */
+export function asking(text: string, place: HTMLElement, act: () => Promise<void>): HTMLElement {
+  const click = () => {
+    act().catch((error: Error) => place.replaceChildren(h("p", { class: "bad", role: "alert" }, rejected(error))));
+  };
+  return h("button", { type: "button", click }, text);
 }

@@ -8,7 +8,7 @@ import {
   readCheckpoint,
   verifyHistory,
 } from "../src/publications.ts";
-import { h, plural, short } from "./dom.ts";
+import { h, plural, short, visible } from "./dom.ts";
 import type { View } from "./ledger.ts";
 import { hashOf } from "./place.ts";
 import type { SignedHistory } from "./source.ts";
@@ -19,6 +19,13 @@ export async function showName(view: View, scope: string, name: string): Promise
   view.main.append(h("h2", {}, `${scope}/${name}`), place);
   const signed = await view.source.signedHistory(scope, name);
   if (signed !== null) return showSigned(view, place, { scope, name, ...signed });
+  if (recall(policyKey(scope, name)) !== null) {
+    const gone =
+      "This browser has verified a signed history of this name. What serves this page has none now: do not trust what it says of the name.";
+    view.ledger.told("That this name is not signed.");
+    place.append(h("p", { class: "bad", role: "alert" }, gone));
+    return;
+  }
   const load = async (token: string): Promise<void> => {
     const records = await view.source.records(scope, name, token);
     place.replaceChildren(table(records), consistency(records));
@@ -64,15 +71,15 @@ function showSigned(view: View, place: HTMLElement, signed: Signed): void {
   const result = h("div", { id: "signed", "aria-live": "polite" });
   const input = h("textarea", { id: "policy", rows: "4", spellcheck: "false", autocomplete: "off", required: true });
   const problem = h("p", { class: "bad", role: "alert" });
-  let claim = told(view, scope, name, records);
+  let claims = [told(view, scope, name, records)];
   const verify = (): void => {
-    claim.remove(); // what the last attempt said of the name
-    claim = told(view, scope, name, records);
+    for (const claim of claims) claim.remove(); // what the last attempt said of the name
+    claims = [told(view, scope, name, records)];
     try {
-      const { facts, entry } = verifySigned(view, signed, input.value.trim());
-      claim.remove();
-      claim = entry;
-      result.replaceChildren(h("ul", { class: "good" }, ...facts.map((fact) => h("li", {}, fact))));
+      const { facts, entries } = verifySigned(view, signed, input.value.trim());
+      for (const claim of claims) claim.remove();
+      claims = entries;
+      result.replaceChildren(h("ul", {}, ...facts.map((fact) => h("li", {}, fact))));
       problem.replaceChildren();
     } catch (error) {
       result.replaceChildren();
@@ -110,12 +117,13 @@ function verifySigned({ ledger }: View, { scope, name, note: text, records }: Si
   const newest = records.at(-1);
   const witnesses = policy.cosigners(note);
   const entry = ledger.verified(
-    `${scope}/${name} is the root `,
+    `Revision ${records.length} of ${scope}/${name} is the root `,
     short(newest?.root ?? "none"),
-    `, revision ${records.length}${newest?.frozen ? ", frozen" : ""}: signed by ${checkpoint.origin}.`,
+    `${newest?.frozen ? ", frozen" : ""}: signed by ${visible(checkpoint.origin)}.`,
   );
+  const newer = newest?.frozen ? null : ledger.told("That there is no newer revision.");
   const facts = [
-    `${checkpoint.origin} signed a log of ${plural(checkpoint.size, "entry", "entries")}; they are exactly the revisions above${newest?.frozen ? ", and the freeze" : ""}.`,
+    `${visible(checkpoint.origin)} signed a log of ${plural(checkpoint.size, "entry", "entries")}; they are exactly the revisions above${newest?.frozen ? ", and the freeze" : ""}.`,
     witnesses.length === 0
       ? "No witness of your policy cosigned it: others might be shown another history."
       : `Cosigned by ${witnesses.map(({ name: who, seconds }) => `${who} at ${timeText(seconds)}`).join(", ")}.`,
@@ -123,7 +131,7 @@ function verifySigned({ ledger }: View, { scope, name, note: text, records }: Si
       ? "This browser had not verified this log before."
       : `It continues the ${plural(before.size, "entry", "entries")} that this browser verified before.`,
   ];
-  return { facts, entry };
+  return { facts, entries: newer === null ? [entry] : [entry, newer] };
 }
 
 function timeText(seconds: number): string {
@@ -165,7 +173,7 @@ function table(records: readonly PublishedRecord[]): HTMLElement {
       {},
       h("td", {}, String(record.revision)),
       h("td", {}, h("a", { href: link }, short(record.root))),
-      h("td", {}, record.published_at.slice(0, 19).replace("T", " ")),
+      h("td", {}, visible(record.published_at.slice(0, 19).replace("T", " "))),
       h("td", {}, record.frozen ? "frozen" : ""),
       h(
         "td",
@@ -190,10 +198,10 @@ function table(records: readonly PublishedRecord[]): HTMLElement {
 function consistency(records: readonly PublishedRecord[]): HTMLElement {
   const problems = checkHistory(records);
   if (problems.length > 0) return h("ul", { class: "bad" }, ...problems.map((each) => h("li", {}, each)));
-  const single = "✓ The record is complete in itself; its history is not here.";
+  const single = "Only the newest record is here, without its history.";
   const several =
-    "✓ The revisions follow each other, and each names the root before it. (An operator could still show others another history.)";
-  return h("p", { class: "good" }, records.length === 1 ? single : several);
+    "The revisions follow each other, and each names the root before it. That alone proves nothing: whoever serves this page could have written them.";
+  return h("p", {}, records.length === 1 ? single : several);
 }
 
 /** What is inconsistent in a history. That it is consistent does not prove it: the operator could show another one. */

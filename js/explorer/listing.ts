@@ -1,8 +1,12 @@
 /** The children of a place in a map, from listings that are verified, and what a folder's attributes say about them. */
 
-import type { Root } from "../src/cid.ts";
+import { compare } from "../src/bytes.ts";
+import { Cid, type Root } from "../src/cid.ts";
+import { CoregwError } from "../src/errors.ts";
 import { ATTRIBUTES_PATH, type Attributes, decodeAttributes } from "../src/folders.ts";
+import { encodeKey } from "../src/key.ts";
 import { verifyKey, verifyScan } from "../src/verify.ts";
+import { visible } from "./dom.ts";
 import type { Source } from "./source.ts";
 
 /** A child: a target of its own, children of its own, or both. */
@@ -22,6 +26,7 @@ export interface Listing {
 
 const PAGE_ENTRIES = 200;
 const PAGES_AT_ONCE = 8;
+const MAX_ATTRIBUTE_PAGES = 64;
 /** No name of a file comes after it, so that continuing after it skips the rest of a child's own children. */
 const LAST_NAME = "\u{10FFFF}";
 
@@ -62,36 +67,80 @@ function continueAfter(last: readonly string[], depth: number): string[] {
   return last.length > depth + 1 ? [...last.slice(0, depth + 1), LAST_NAME] : [...last];
 }
 
-/** Reader of the map of attributes that a folder's map names. Null if it names none. */
-export async function attributesRoot(source: Source, root: Root): Promise<string | null> {
-  const proof = await source.proveKey(root.cid.text, ATTRIBUTES_PATH);
-  return verifyKey(root.cid, ATTRIBUTES_PATH, proof);
+/** What a folder's attributes say of one level, read along with its listing. A name's record is one entry of their map. */
+export class AttributeReader {
+  readonly #source: Source;
+  readonly #prefix: readonly string[];
+  /** The map of attributes; null if there is none, it cannot be read, or all of it was. */
+  #root: string | null;
+  #after: readonly string[] | null = null;
+  /** Records that were read, and not asked for yet. */
+  readonly #ahead = new Map<string, Attributes>();
+  /** Why there are none, or no more: what the root's maker wrote is no map of attributes. */
+  problem: string | null = null;
+
+  private constructor(source: Source, prefix: readonly string[], root: string | null) {
+    this.#source = source;
+    this.#prefix = prefix;
+    this.#root = root;
+  }
+
+  static async open(source: Source, root: Root, prefix: readonly string[]): Promise<AttributeReader> {
+    const proof = await source.proveKey(root.cid.text, ATTRIBUTES_PATH);
+    const found = verifyKey(root.cid, ATTRIBUTES_PATH, proof);
+    const reader = new AttributeReader(source, prefix, found);
+    if (found !== null && new Cid(found).kind !== "map") reader.#refuse(`${ATTRIBUTES_PATH.join("/")} is not a map`);
+    return reader;
+  }
+
+  /** Records by name, of the names after those of the last call, up to `last`, or of all. */
+  async through(last: string | null): Promise<Map<string, Attributes>> {
+    for (let page = 0; this.#root !== null && !this.#isPast(last); page++) {
+      if (page === MAX_ATTRIBUTE_PAGES) this.#refuse("there are too many of them between these names");
+      else await this.#page(this.#root);
+    }
+    const found = [...this.#ahead].filter(([name]) => last === null || comparePaths([name], [last]) <= 0);
+    for (const [name] of found) this.#ahead.delete(name);
+    return new Map(found);
+  }
+
+  #isPast(last: string | null): boolean {
+    const name = this.#after?.[this.#prefix.length];
+    return last !== null && name !== undefined && comparePaths([name], [last]) > 0;
+  }
+
+  async #page(root: string): Promise<void> {
+    const options = {
+      prefix: this.#prefix,
+      limit: PAGE_ENTRIES,
+      ...(this.#after === null ? {} : { after: this.#after }),
+    };
+    const { entries, more } = verifyScan(root, options, await this.#source.proveScan(root, options));
+    for (const { segments, target } of entries) this.#take(segments, target);
+    const last = entries.at(-1)?.segments;
+    if (more && last !== undefined) this.#after = continueAfter(last, this.#prefix.length);
+    else this.#root = null;
+  }
+
+  /** Keep a record that is in its CID. Records in payloads of their own are left out, as is what is further below. */
+  #take(segments: readonly string[], target: string): void {
+    const name = segments[this.#prefix.length];
+    if (segments.length !== this.#prefix.length + 1 || name === undefined || new Cid(target).hashCode !== 0) return;
+    try {
+      this.#ahead.set(name, decodeAttributes(target));
+    } catch (error) {
+      if (!(error instanceof CoregwError)) throw error;
+      this.#refuse(`the root’s maker wrote for “${visible(name, 100)}” ${error.message}`);
+    }
+  }
+
+  #refuse(problem: string): void {
+    this.problem ??= problem;
+    this.#root = null;
+  }
 }
 
-/** What the records of these children say, by name. A record in a payload of its own is left out. */
-export async function attributesOf(
-  source: Source,
-  attributes: string,
-  prefix: readonly string[],
-  names: readonly string[],
-): Promise<Map<string, Attributes>> {
-  const known = new Map<string, Attributes>();
-  let next: readonly string[] | null = null;
-  for (let page = 0; page < PAGES_AT_ONCE; page++) {
-    const options: { prefix: readonly string[]; limit: number; after?: readonly string[] } = {
-      prefix,
-      limit: PAGE_ENTRIES,
-    };
-    if (next !== null) options.after = next;
-    const { entries, more } = verifyScan(attributes, options, await source.proveScan(attributes, options));
-    for (const { segments, target } of entries) {
-      const [name] = segments.slice(prefix.length);
-      if (segments.length === prefix.length + 1 && name !== undefined && target.startsWith("bafyq"))
-        known.set(name, decodeAttributes(target));
-    }
-    const last = entries.at(-1)?.segments;
-    if (!more || last === undefined || (last[prefix.length] ?? "") > (names.at(-1) ?? "")) break;
-    next = continueAfter(last, prefix.length);
-  }
-  return known;
+/** Compare paths as a map orders them. */
+function comparePaths(a: readonly string[], b: readonly string[]): number {
+  return compare(encodeKey(a), encodeKey(b));
 }

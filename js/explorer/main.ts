@@ -4,10 +4,11 @@ import "../src/all-hashes.ts";
 import { Cid } from "../src/cid.ts";
 import { ProofError } from "../src/errors.ts";
 import { showDiff } from "./differences.ts";
-import { byId, h, short } from "./dom.ts";
+import { byId, h, short, visible } from "./dom.ts";
 import { showName } from "./history.ts";
 import { Ledger, type View } from "./ledger.ts";
 import { hashOf, type Place, placeOf } from "./place.ts";
+import { forgetBytes } from "./preview.ts";
 import { findSource, type Source, SourceError } from "./source.ts";
 import { showPayload, showRoot } from "./views.ts";
 
@@ -20,6 +21,7 @@ async function show(source: Source): Promise<void> {
   byId("verified").replaceWith(view.ledger.verifiedList);
   byId("told").replaceWith(view.ledger.toldList);
   byId("main").replaceChildren(h("p", { class: "busy", role: "status" }, "Fetching and verifying…"));
+  forgetBytes();
   document.title = `${titleOf(place)} · coregw explorer`;
   fillForm(place);
   describe(view, place);
@@ -36,7 +38,7 @@ function titleOf(place: Place): string {
     case "home":
       return "Start";
     case "root":
-      return place.path.at(-1) ?? place.root.slice(-8);
+      return visible(place.path.at(-1) ?? place.root.slice(-8), 100);
     case "diff":
       return "Differences";
     case "name":
@@ -111,6 +113,11 @@ function home(source: Source): HTMLElement {
     ),
     h(
       "p",
+      {},
+      "Trees: SHA-256 and BLAKE3. Payloads: these, SHA-512, SHA3-256 and BLAKE2b-256. A payload with another hash function is not shown.",
+    ),
+    h(
+      "p",
       { class: "note" },
       "One thing it cannot check is itself: its scripts come from the same server. To be independent of that, serve this page from elsewhere, or use the command ",
       h("code", {}, "coregw"),
@@ -146,7 +153,7 @@ function failure({ ledger }: View, error: unknown): HTMLElement {
       h("p", {}, `${message} (status ${error.status})`),
     );
   }
-  return h("div", { class: "bad", role: "alert" }, h("h2", {}, "This does not work"), h("p", {}, message));
+  return h("div", { class: "bad", role: "alert" }, h("h2", {}, "This does not work"), h("p", {}, visible(message)));
 }
 
 function fillForm(place: Place): void {
@@ -155,11 +162,22 @@ function fillForm(place: Place): void {
   byId<HTMLInputElement>("path").value = place.view === "root" ? place.path.join("/") : "";
 }
 
-/** Where a form's input leads: `scope/name`, or a CID. */
+/** Where a form's input leads: a CID, which a path may follow, or `scope/name`. */
 function placeOfInput(what: string, path: string): Place {
+  const [first = "", ...rest] = what.replace(/^coregw:\/\//, "").split("/");
+  if (isCid(first))
+    return { view: "root", root: first, path: [...rest, ...path.split("/")].filter((each) => each !== "") };
   const name = /^([A-Za-z0-9._-]{1,128})\/([A-Za-z0-9._-]{1,128})$/.exec(what);
   if (name !== null) return { view: "name", scope: name[1] as string, name: name[2] as string };
   return { view: "root", root: what, path: path.split("/").filter((each) => each !== "") };
+}
+
+function isCid(text: string): boolean {
+  try {
+    return new Cid(text).text !== "";
+  } catch {
+    return false;
+  }
 }
 
 async function start(): Promise<void> {

@@ -18,13 +18,26 @@ function isText(text: string): boolean {
   return ![...text.slice(0, 4096)].some((letter) => letter < " " && !"\t\n\r\f".includes(letter));
 }
 
+/** URLs of the bytes of the view that is shown. */
+const urls: string[] = [];
+
+function urlOf(bytes: Uint8Array, type: string): string {
+  const url = URL.createObjectURL(new Blob([bytes as BlobPart], { type }));
+  urls.push(url);
+  return url;
+}
+
+/** Forget the bytes of a view that is left. */
+export function forgetBytes(): void {
+  for (const url of urls.splice(0)) URL.revokeObjectURL(url);
+}
+
 /** Show bytes as an image, as text, or as hexadecimal digits. */
 export function preview(bytes: Uint8Array): HTMLElement {
   const start = toHex(bytes.subarray(0, 16));
   const image = IMAGES.find(([, magic]) => magic.test(start));
   if (image !== undefined) {
-    const url = URL.createObjectURL(new Blob([bytes as BlobPart], { type: image[0] }));
-    return h("img", { src: url, alt: "Preview of the payload", class: "preview" });
+    return h("img", { src: urlOf(bytes, image[0]), alt: "Preview of the payload", class: "preview" });
   }
   const text = fromUtf8(bytes.subarray(0, bytes.length));
   if (text !== null && isText(text)) {
@@ -45,6 +58,9 @@ export function preview(bytes: Uint8Array): HTMLElement {
 
 /** A link that saves bytes under a name, never to be opened by the browser. */
 export function download(bytes: Uint8Array, name: string): HTMLElement {
-  const url = URL.createObjectURL(new Blob([bytes as BlobPart], { type: "application/octet-stream" }));
-  return h("a", { href: url, download: name, class: "button" }, `Save ${name} (${bytesText(bytes.length)})`);
+  return h(
+    "a",
+    { href: urlOf(bytes, "application/octet-stream"), download: name, class: "button" },
+    `Save ${name} (${bytesText(bytes.length)})`,
+  );
 }

@@ -1,11 +1,12 @@
 /** Where proofs and payloads come from: a gateway, or the files of a static tree. Neither is trusted. */
 
 import { toHex } from "../src/bytes.ts";
-import { identityPayload, verifyPayload } from "../src/cid.ts";
+import { Cid, identityPayload, verifyPayload } from "../src/cid.ts";
 import { fromBase64 } from "../src/multibase.ts";
 import { MAX_PAGE, PagedTree } from "../src/pages.ts";
 import type { PublishedRecord } from "../src/publications.ts";
 import type { WindowOptions } from "../src/verify.ts";
+import { visible } from "./dom.ts";
 
 /** The history of a name whose operator signs it: all revisions, and a signed note for them. Nothing in it is verified. */
 export interface SignedHistory {
@@ -38,6 +39,7 @@ export interface Source {
 
 const MAX_RESPONSE_BYTES = 80 * 2 ** 20;
 const MAX_RECORD_BYTES = 4096;
+const MAX_MESSAGE = 300;
 const MAX_REVISIONS = 10_000;
 
 /** Fetch at most `limit` bytes of a response, whatever its headers say. */
@@ -71,7 +73,7 @@ async function fetchBytes(
 export async function fetchPayload(cid: string, limit: number): Promise<Uint8Array> {
   const inside = identityPayload(cid);
   if (inside !== null) return inside;
-  const { status, body } = await fetchBytes(`v1/cas/${cid}`, limit);
+  const { status, body } = await fetchBytes(`v1/cas/${new Cid(cid).text}`, limit);
   if (status !== 200) throw new SourceError(status, "the payload is not available here");
   verifyPayload(cid, body);
   return body;
@@ -87,6 +89,11 @@ async function fetchJson(url: string, limit: number, init?: RequestInit): Promis
   } catch {
     throw new SourceError(status, "the response is not JSON");
   }
+}
+
+/** What a source says of its failure: its own words, and marked as such. */
+function refusal(status: number, json: Any): SourceError {
+  return new SourceError(status, `the source says “${visible(`${json?.error}: ${json?.message}`, MAX_MESSAGE)}”`);
 }
 
 function unbase64(text: unknown): Uint8Array {
@@ -111,7 +118,7 @@ class GatewaySource implements Source {
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
     if (status === 200) return json;
     if (json?.details?.prooflist !== undefined) return json.details;
-    throw new SourceError(status, `${json?.error}: ${json?.message}`);
+    throw refusal(status, json);
   }
 
   async #step(url: string, body: unknown): Promise<Uint8Array> {
@@ -150,7 +157,7 @@ class GatewaySource implements Source {
     const url = `${recordUrl(scope, name)}/history`;
     const init = { headers: { authorization: `Bearer ${token}` } };
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
-    if (status !== 200) throw new SourceError(status, `${json?.error}: ${json?.message}`);
+    if (status !== 200) throw refusal(status, json);
     return parseRecords(json);
   }
 
@@ -158,7 +165,7 @@ class GatewaySource implements Source {
     const url = `v1/publications/${encodeURIComponent(scope)}/${encodeURIComponent(name)}`;
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES);
     if (status === 404) return null;
-    if (status !== 200) throw new SourceError(status, `${json?.error}: ${json?.message}`);
+    if (status !== 200) throw refusal(status, json);
     const records: PublishedRecord[] = [];
     for (let next: string | null = "0"; next !== null; ) {
       const page: Any = await this.#ask(`${url}/entries?after=${next}`);
@@ -253,7 +260,7 @@ class StaticSource implements Source {
 export async function findSource(): Promise<Source> {
   try {
     const { status, json } = await fetchJson("./", 2 ** 20, { headers: { accept: "application/json" } });
-    if (status === 200 && json?.service === "coregw") return new GatewaySource(String(json.version));
+    if (status === 200 && json?.service === "coregw") return new GatewaySource(visible(String(json.version), 40));
   } catch (error) {
     if (!(error instanceof SourceError)) throw error;
   }

@@ -4,9 +4,9 @@ import { Cid, parseRoot, type Root } from "../src/cid.ts";
 import type { Attributes } from "../src/folders.ts";
 import { verifyIndex, verifyKey, verifyRange } from "../src/verify.ts";
 import { derivation } from "./derivation.ts";
-import { bytesText, h, plural, short } from "./dom.ts";
+import { asking, bytesText, h, pathText, plural, short, visible } from "./dom.ts";
 import type { View } from "./ledger.ts";
-import { attributesOf, attributesRoot, type Entry, list } from "./listing.ts";
+import { AttributeReader, type Entry, list } from "./listing.ts";
 import { hashOf } from "./place.ts";
 import { download, preview } from "./preview.ts";
 import { fetchPayload, SourceError } from "./source.ts";
@@ -27,12 +27,37 @@ export async function showRoot(view: View, cid: string, path: readonly string[])
   }
   const target = path.length === 0 ? null : await showKey(view, root, path);
   if (target !== null) await showTarget(view, target, path.at(-1) as string, []);
-  await showMap(view, root, path, target !== null);
+  const isEmpty = await showMap(view, root, path, target !== null);
+  if (isEmpty && target === null) await showWayOn(view, root, path);
+}
+
+/** Show where the longest prefix of an absent path leads on: a nested map or list is another tree, with its own proofs. */
+async function showWayOn(view: View, root: Root, path: readonly string[]): Promise<void> {
+  for (let cut = path.length - 1; cut > 0; cut--) {
+    const prefix = path.slice(0, cut);
+    const target = verifyKey(root.cid, prefix, await view.source.proveKey(root.cid.text, prefix));
+    const kind = target === null ? "cas" : new Cid(target).kind;
+    if (target === null || kind === "cas") continue;
+    view.ledger.verified(`“${pathText(prefix)}” is the ${kind} `, short(target), " in this map (inclusion proof).");
+    const href = hashOf({ view: "root", root: target, path: path.slice(cut) });
+    const link = h(
+      "a",
+      { href, class: "button" },
+      `Look for “${pathText(path.slice(cut))}” in the ${kind} `,
+      short(target),
+    );
+    view.main.append(h("p", {}, link));
+    return;
+  }
 }
 
 function breadcrumbs(root: Root, path: readonly string[]): HTMLElement {
   const steps = path.map((name, i) =>
-    h("li", {}, h("a", { href: hashOf({ view: "root", root: root.cid.text, path: path.slice(0, i + 1) }) }, name)),
+    h(
+      "li",
+      {},
+      h("a", { href: hashOf({ view: "root", root: root.cid.text, path: path.slice(0, i + 1) }) }, visible(name)),
+    ),
   );
   const top = h(
     "li",
@@ -46,7 +71,7 @@ async function showKey(view: View, root: Root, path: readonly string[]): Promise
   const verify = (bytes: Uint8Array) => verifyKey(root.cid, path, bytes);
   const proof = await view.source.proveKey(root.cid.text, path);
   const target = verify(proof);
-  const joined = path.join("/");
+  const joined = pathText(path);
   if (target === null) {
     view.ledger.verified(`The map has nothing at “${joined}” itself (absence proof).`);
   } else {
@@ -58,7 +83,7 @@ async function showKey(view: View, root: Root, path: readonly string[]): Promise
 
 async function showElement(view: View, root: Root, segment: string): Promise<[number, string | null]> {
   const index = Number(segment);
-  if (!/^(0|[1-9][0-9]*)$/.test(segment)) throw new Error(`“${segment}” is not an index of a list`);
+  if (!/^(0|[1-9][0-9]*)$/.test(segment)) throw new Error(`“${visible(segment, 60)}” is not an index of a list`);
   const verify = (bytes: Uint8Array) => verifyIndex(root.cid, index, bytes);
   const proof = await view.source.proveIndex(root.cid.text, index);
   const { target, size, length } = verify(proof);
@@ -71,6 +96,12 @@ async function showElement(view: View, root: Root, segment: string): Promise<[nu
 /** Show a target in place: lists and payloads with a preview, nested maps as a link. */
 async function showTarget(view: View, target: string, name: string, rest: readonly string[]): Promise<void> {
   const { kind } = new Cid(target);
+  if (kind === "cas" && rest.length > 0) {
+    view.main.append(
+      h("p", {}, "This is the payload ", short(target), `. Nothing is below a payload, so not “${pathText(rest)}”.`),
+    );
+    return;
+  }
   if (kind === "cas") return showPayload(view, target, name);
   if (kind === "list" && rest.length === 0) return showList(view, parseRoot(target), name);
   const href = hashOf({ view: "root", root: target, path: rest });
@@ -99,14 +130,6 @@ export async function showPayload(view: View, cid: string, name: string): Promis
       ),
     );
   }
-}
-
-/** A button that does what takes long. What fails is said in `place`. */
-function asking(text: string, place: HTMLElement, act: () => Promise<void>): HTMLElement {
-  const click = () => {
-    act().catch((error: Error) => place.replaceChildren(h("p", { class: "bad" }, error.message)));
-  };
-  return h("button", { type: "button", click }, text);
 }
 
 function fileName(name: string): string {
@@ -187,37 +210,43 @@ function assembler(view: View, root: Root, totalSize: number, name: string): HTM
   return h("div", {}, h("p", {}, button), place);
 }
 
-async function showMap(view: View, root: Root, prefix: readonly string[], hasTarget: boolean): Promise<void> {
+/** Show the entries at and below a prefix. Returns whether there are none. */
+async function showMap(view: View, root: Root, prefix: readonly string[], hasTarget: boolean): Promise<boolean> {
   const section = h("section", { "aria-label": "Entries" });
   const rows = h("tbody");
-  let [next, count, attributes] = [null as readonly string[] | null, 0, undefined as string | null | undefined];
+  const [rest, about] = [h("div", { role: "status" }), h("p", { class: "bad" })];
+  let isTold = false;
+  let [next, count, attributes] = [null as readonly string[] | null, 0, undefined as AttributeReader | undefined];
   const more = async (): Promise<void> => {
     const listing = await list(view.source, root, prefix, next);
     if (count === 0 && listing.entries.length === 0 && hasTarget) return;
-    attributes ??= await attributesRoot(view.source, root);
-    const names = listing.entries.map(({ name }) => name);
-    const known =
-      attributes === null ? new Map<string, Attributes>() : await attributesOf(view.source, attributes, prefix, names);
-    const only = listing.next === null ? [...known].filter(([name]) => !names.includes(name)) : [];
+    attributes ??= await AttributeReader.open(view.source, root, prefix);
+    const names = new Set(listing.entries.map(({ name }) => name));
+    const known = await attributes.through(listing.next === null ? null : (listing.next[prefix.length] as string));
+    const only = [...known].filter(([name, { kind }]) => !names.has(name) && kind !== "file");
     rows.append(
       ...listing.entries.map((entry) => row(root, prefix, entry, known.get(entry.name))),
       ...only.map(([name, said]) => row(root, prefix, { name, target: null, hasChildren: false }, said)),
     );
     [count, next] = [count + listing.entries.length, listing.next];
-    const where = prefix.length === 0 ? "the map" : `“${prefix.join("/")}”`;
+    const where = prefix.length === 0 ? "the map" : `“${pathText(prefix)}”`;
     const extent = next === null ? `all there are of ${where}` : `the first of ${where}, without a gap`;
-    view.ledger.verified(`${plural(count, "entry").replace("entrys", "entries")}: ${extent} (listing proof).`);
-    if (known.size > 0)
+    view.ledger.verified(`${plural(count, "entry", "entries")}: ${extent} (listing proof).`);
+    about.replaceChildren(
+      attributes.problem === null ? "" : `Sizes, modes and times are missing: ${attributes.problem}.`,
+    );
+    if (known.size > 0 && !isTold) {
+      isTold = true;
       view.ledger.told(
         "Sizes, modes and times are what the maker of the root wrote: proven to be part of the root, not to be right.",
       );
-    section.querySelector(".more")?.remove();
-    if (next !== null)
-      section.append(h("p", { class: "more" }, h("button", { type: "button", click: () => void more() }, "Show more")));
+    }
+    rest.replaceChildren(...(next === null ? [] : [asking("Show more", rest, more)]));
+    section.append(about, rest);
     for (const { proof, verify } of listing.pages.slice(0, 1)) section.append(derivation(root, proof, verify));
   };
   await more();
-  if (count === 0 && hasTarget) return;
+  if (count === 0 && hasTarget) return true;
   const header = h(
     "tr",
     {},
@@ -226,7 +255,7 @@ async function showMap(view: View, root: Root, prefix: readonly string[], hasTar
   section.prepend(
     h("h2", {}, prefix.length === 0 ? `Map with suite ${root.suite.name}` : "Entries"),
     count === 0
-      ? h("p", {}, "Nothing is here.")
+      ? h("p", {}, "Nothing is at or below this path in this map.")
       : h(
           "div",
           { class: "table", tabindex: "0", role: "region", "aria-label": "Table of entries" },
@@ -234,12 +263,13 @@ async function showMap(view: View, root: Root, prefix: readonly string[], hasTar
         ),
   );
   view.main.append(section);
+  return count === 0;
 }
 
 function row(root: Root, prefix: readonly string[], entry: Entry, known: Attributes | undefined): HTMLElement {
   const href = hashOf({ view: "root", root: root.cid.text, path: [...prefix, entry.name] });
   const isThere = entry.target !== null || entry.hasChildren; // symbolic links and empty folders are only in the attributes
-  const link = known?.link === undefined ? null : ` → ${new TextDecoder().decode(known.link)}`;
+  const link = known?.link === undefined ? null : ` → ${visible(new TextDecoder().decode(known.link))}`;
   const mode = known?.mode === undefined ? "" : known.mode.toString(8).padStart(4, "0");
   const time =
     known?.mtime === undefined
@@ -253,8 +283,8 @@ function row(root: Root, prefix: readonly string[], entry: Entry, known: Attribu
       "td",
       {},
       isThere
-        ? h("a", { href }, entry.hasChildren ? `${entry.name}/` : entry.name)
-        : `${entry.name}${known?.kind === "folder" ? "/ (empty)" : ""}`,
+        ? h("a", { href }, visible(entry.name), entry.hasChildren ? "/" : null)
+        : `${visible(entry.name)}${known?.kind === "folder" ? "/ (empty)" : ""}`,
       link,
     ),
     h("td", {}, size),

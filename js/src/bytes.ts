@@ -41,6 +41,11 @@ export function compare(a: Uint8Array, b: Uint8Array): number {
 }
 
 export function concat(...parts: Uint8Array[]): Uint8Array {
+  return join(parts);
+}
+
+/** As `concat`, for any number of parts: a call has a limit on its arguments. */
+export function join(parts: readonly Uint8Array[]): Uint8Array {
   const joined = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
   for (const part of parts) {

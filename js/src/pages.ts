@@ -3,7 +3,7 @@
  * pages it needs, the caller fetches them, and the query runs again.
  */
 
-import { concat, EMPTY, equal, firstDifference, varint } from "./bytes.ts";
+import { concat, EMPTY, equal, firstDifference, join, varint } from "./bytes.ts";
 import { type CidLike, parseRoot, type Root } from "./cid.ts";
 import { ProofError } from "./errors.ts";
 import { encodeKey, type Path, windowOf } from "./key.ts";
@@ -175,7 +175,7 @@ function encodeProof(top: Node, kind: "map" | "list"): Uint8Array {
     parts.push(encodeShown(node, kind));
     if (node.isVisited && node.kind === "inner") pending.push(node.right as Node, node.left as Node);
   }
-  return concat(...parts);
+  return join(parts);
 }
 
 function encodeShown(node: Node, kind: "map" | "list"): Uint8Array {

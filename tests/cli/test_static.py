@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ Run = Callable[..., Result]
 def held(gateway: str, tmp_path_factory: pytest.TempPathFactory) -> Sample:
     with Client(gateway) as client:
         return sample(client, tmp_path_factory.mktemp("source"))
+
+
+def test_a_static_tree_may_have_the_explorer(run: Run, held: Sample, tmp_path: Path) -> None:
+    page = files("coregw") / "gateway" / "explorer"
+    expected = {each.name: each.read_bytes() for each in page.iterdir()}
+    assert run("export", held.root, "--static", tmp_path / "tree").exit_code == 0
+    assert names(tmp_path / "tree") == ["v1"]
+    for _ in range(2):
+        assert run("export", held.root, "--static", tmp_path / "tree", "--explorer").exit_code == 0
+        assert {each.name: each.read_bytes() for each in (tmp_path / "tree").iterdir() if each.is_file()} == expected
+        (tmp_path / "tree" / "index.html").write_text("of an older version")
+    assert run("export", "--static", tmp_path / "tree", "--check").exit_code == 0
+    assert run("export", held.root, tmp_path / "root.car", "--explorer").exit_code == 2
 
 
 def test_commands_print_the_same_of_a_static_tree(run: Run, held: Sample, tmp_path: Path) -> None:

@@ -182,8 +182,10 @@ def test_commands_export_to_a_bucket_and_check_it(s3: Bucket, held: tuple[str, S
     gateway, s = held
     place = at(s3, "command")
     run = partial(CliRunner().invoke, cli, catch_exceptions=False)
-    done = run(["export", s.blake3, "--static", place, "--publish", "docs/main", "--gateway", gateway])
+    done = run(["export", s.blake3, "--static", place, "--publish", "docs/main", "--explorer", "--gateway", gateway])
     assert done.exit_code == 0, done.output
+    page = httpx2.get(f"{s3.public}/command/index.html")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "300 payloads" in done.stderr
     checked = run(["export", "--static", place, "--check"])
     assert (checked.exit_code, checked.stdout) == (0, "")

@@ -103,7 +103,6 @@ PAGES: dict[str, Page] = {
         names={"root": "$root", "address": "$COREGW_GATEWAY"},
         optional={"import pandas as pd": "pandas"},
     ),
-    "docs/gateway.md": Page(before="mkdir DEST"),
     "docs/how-to/back-up.md": Page(
         before="mkdir -p srv backups\n" + _GATEWAY,
         replaced={"/srv/": "{folder}/srv/", "/backups/": "{folder}/backups/"},
@@ -188,7 +187,7 @@ PAGES: dict[str, Page] = {
         variables=_TOKENS,
     ),
     "docs/tutorial.md": Page(
-        skipped={"python3 -m venv coregw-env && . coregw-env/bin/activate": _INSTALLED},
+        skipped={"make install && . .venv/bin/activate": _INSTALLED},
     ),
 }
 

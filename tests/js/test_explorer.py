@@ -23,7 +23,6 @@ from coregw.tlog.tree import leaf_hash
 from static_trees import python_server
 
 HOME = Path(__file__).parents[2]
-PAGE = HOME / "python" / "coregw" / "gateway" / "explorer"
 CHROMIUM = os.environ.get("COREGW_TEST_BROWSER", "")
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 SECONDS = 300
@@ -53,6 +52,15 @@ def write_folder(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     (folder / "link").symlink_to("readme.md")
+
+
+def write_hostile_folder(folder: Path) -> None:
+    """A folder whose names try to be more than names, with more files than one page of the listing shows."""
+    names = ["<img src=x onerror=alert(1)>", "exe\u202etxt.doc", *(f"many {number:04}" for number in range(1700))]
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes(b"x")
+    (folder / "zzz").symlink_to("nowhere")
 
 
 def coregw(*arguments: object) -> str:
@@ -99,6 +107,9 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     (tmp_path / "folder" / "readme.md").write_bytes(b"# Before\n")
     (tmp_path / "folder" / "docs" / "page.html").unlink()
     before = coregw("add", tmp_path / "folder", "--gateway", gateway)
+    write_hostile_folder(tmp_path / "hostile")
+    hostile = coregw("add", tmp_path / "hostile", "--gateway", gateway)
+    hostile = coregw("update", hostile, "--set", "nested", root, "--gateway", gateway)
     publish(gateway, before)
     publish(gateway, root)
     for each in (before, root):
@@ -106,11 +117,10 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     key, fork = sign(gateway, tmp_path)
     tree = tmp_path / "tree"
     for each in (before, root):
-        coregw("export", each, "--static", tree, "--gateway", gateway)
+        coregw("export", each, "--static", tree, "--explorer", "--gateway", gateway)
     record = httpx2.get(f"{gateway}/admin/v1/scopes/docs/roots/latest", headers=AUTHORIZATION).content
     (tree / "admin/v1/scopes/docs/roots").mkdir(parents=True, exist_ok=True)
     (tree / "admin/v1/scopes/docs/roots/latest").write_bytes(record)
-    shutil.copytree(PAGE, tree, dirs_exist_ok=True)
     shutil.copytree(tree, tmp_path / "spoilt")
     spoil(tmp_path / "spoilt")
     shots = HOME / "target" / "explorer"
@@ -118,7 +128,7 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     with python_server(tree) as static, python_server(tmp_path / "spoilt") as spoilt:
         given = {"gateway": f"{gateway}/", "root": root, "before": before, "name": "docs/latest"}
         given |= {"static": f"{static.removeprefix('static+')}/", "spoilt": f"{spoilt.removeprefix('static+')}/"}
-        given |= {"signed": "docs/signed", "key": key, "fork": fork}
+        given |= {"hostile": hostile, "signed": "docs/signed", "key": key, "fork": fork}
         given |= {"token": serving.ADMIN_TOKEN, "chromium": CHROMIUM}
         command = ["node", HOME / "js/build/explorer.js", json.dumps(given), shots]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)

@@ -82,15 +82,26 @@ class Parser {
   }
 
   #string(): string {
-    this.#skip();
-    const literal = this.#match(/"(?:[^"\\]|\\.)*"/sy) ?? this.#refuse("expected a string");
+    if (!this.#take('"')) this.#refuse("expected a string");
+    const start = this.#at - 1;
+    do {
+      this.#at = this.#text.indexOf('"', this.#at) + 1; // no regular expression: a long string overflows its stack
+      if (this.#at === 0) this.#refuse("a string does not end");
+    } while (this.#isEscaped(this.#at - 1));
     let value: string;
     try {
-      value = JSON.parse(literal);
+      value = JSON.parse(this.#text.slice(start, this.#at));
     } catch {
       return this.#refuse("a malformed string");
     }
     return /\p{Surrogate}/u.test(value) ? this.#refuse("a lone surrogate") : value;
+  }
+
+  /** Whether an odd number of backslashes precedes. */
+  #isEscaped(at: number): boolean {
+    let start = at;
+    while (this.#text[start - 1] === "\\") start--;
+    return (at - start) % 2 === 1;
   }
 
   #array(nesting: number): Json[] {
@@ -133,7 +144,8 @@ export function difference(a: Json | undefined, b: unknown, at = ""): string | n
   if (isObject(a) && typeof b === "object" && b !== null && !Array.isArray(b)) {
     const expected = b as Record<string, unknown>;
     const names = new Set([...Object.keys(a), ...Object.keys(expected)]);
-    return first([...names].map((name) => difference(a[name], expected[name], `${at}.${name}`)));
+    const wanted = (name: string) => (Object.hasOwn(expected, name) ? expected[name] : undefined); // not __proto__
+    return first([...names].map((name) => difference(a[name], wanted(name), `${at}.${name}`)));
   }
   return a === b ? null : at || "the value";
 }

@@ -15,7 +15,7 @@ from typing import NoReturn
 from click.exceptions import Exit
 
 from coregw import __version__
-from coregw.cli.framework import CommandGroup, click, with_verbosity
+from coregw.cli.framework import COMMAND_GROUPS, CommandGroup, click, with_verbosity
 from coregw.errors import CoregwError, ProofError, Unavailable
 from coregw.extras import missing_extra
 
@@ -27,18 +27,7 @@ EXIT_DAMAGED = 4
 EXIT_UNREADABLE = 5
 EXIT_DIFFERENT = 6
 
-_COMMANDS = (
-    "serve",
-    "add",
-    "ls",
-    "tree",
-    "stat",
-    "cat",
-    "get",
-    "diff",
-    "resolve",
-    "serve-plants",
-)
+_COMMANDS = ("add", "get", "ls", "tree", "stat", "cat", "diff", "resolve", "serve", "serve-plants")
 
 _EDIT_COMMANDS = ("update", "put", "rm", "mv")
 """The commands that change a root; their modules are in `coregw.cli.edit`."""
@@ -66,6 +55,18 @@ _FOLDERS = {
 
 _SERVICES = ("serve", "serve-plants", "witness")
 _SERVER_COMMANDS = (*_SERVICES, *_CONTROL_COMMANDS)
+
+COMMAND_GROUPS["coregw"] = [
+    {"name": "Store and read", "commands": [*_COMMANDS[:-2], "build"]},
+    {"name": "Change a root", "commands": list(_EDIT_COMMANDS)},
+    {"name": "Without a gateway", "commands": ["hash", "verify"]},
+    {"name": "Names and trust", "commands": [*_TRUST_COMMANDS[:-1]]},
+    {"name": "Copy whole roots", "commands": list(_TRANSFER_COMMANDS)},
+    {"name": "Services", "commands": list(_SERVICES)},
+    {"name": "Operate a gateway, on its machine", "commands": list(_CONTROL_COMMANDS[:-1])},
+    {"name": "This machine", "commands": ["doctor", "bench"]},
+]
+"""How the help text groups them."""
 
 _EPILOG = (
     "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven; 4 damage found; 5 unreadable; "

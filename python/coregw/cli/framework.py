@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-__all__ = ["CommandGroup", "click", "is_quiet", "note", "with_verbosity"]
+__all__ = ["COMMAND_GROUPS", "CommandGroup", "click", "is_quiet", "note", "with_verbosity"]
 
 
 def _prints_help(arguments: list[str]) -> bool:
@@ -22,9 +22,12 @@ def _prints_help(arguments: list[str]) -> bool:
 if TYPE_CHECKING or _prints_help(sys.argv):
     import rich_click as click
     from rich_click import RichGroup as CommandGroup
+    from rich_click.rich_click import COMMAND_GROUPS
 else:
     import click
     from click import Group as CommandGroup
+
+    COMMAND_GROUPS = {}
 
 _QUIET = "coregw.quiet"
 

@@ -44,6 +44,7 @@ _EXIT_DAMAGED = 4
 @click.option("--static", "place", metavar="DEST", help="Write a static tree to DEST: a folder, or s3://BUCKET/PREFIX.")
 @click.option("--no-payloads", is_flag=True, help="With --static: leave the payloads out.")
 @click.option("--publish", metavar="SCOPE/NAME", help="With --static: publish ROOT under this name in the static tree.")
+@click.option("--explorer", is_flag=True, help="With --static: write the explorer, too, a page for browsers.")
 @click.option("--check", is_flag=True, help="With --static and no ROOT: check the static tree in DEST.")
 @json_option
 @gateway_option
@@ -57,6 +58,7 @@ def command(
     place: str | None,
     no_payloads: bool,
     publish: str | None,
+    explorer: bool,
     check: bool,
     as_json: bool,
 ) -> None:
@@ -70,25 +72,28 @@ def command(
     With --static DEST instead of FILE, everything below ROOT is written as files, payloads included, to the folder
     DEST for any web server, or as objects to a bucket, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, with the
     credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; `--gateway static+https://…` reads it. What DEST has
-    already is not written again, and an export that was interrupted is continued by repeating it. With --check instead
-    of ROOT, everything in DEST is compared with its name, and every root must be complete; if not, the exit code is 4.
+    already is not written again, and an export that was interrupted is continued by repeating it. With --explorer, a
+    browser that opens DEST's address gets a page that shows the tree and verifies it; an index.html there is replaced.
+
+    With --check instead of ROOT, everything in DEST is compared with its name, and every root must be complete; if not,
+    the exit code is 4.
     """
     if place is None:
-        if no_payloads or check or publish is not None:
-            raise click.UsageError("--no-payloads, --publish and --check need --static DEST")
+        if no_payloads or check or explorer or publish is not None:
+            raise click.UsageError("--no-payloads, --publish, --explorer and --check need --static DEST")
         if root is None or file is None:
             raise click.UsageError("give a ROOT and a FILE, or a ROOT and --static DEST")
         _to_car(root_of(root), file, payloads, gateway, as_json)
     elif file is not None or payloads:
         raise click.UsageError("with --static DEST, there is no FILE, and payloads are written unless --no-payloads")
     elif check:
-        if root is not None or no_payloads or publish is not None:
+        if root is not None or no_payloads or explorer or publish is not None:
             raise click.UsageError("--check takes only --static DEST")
         _check(place, as_json)
     elif root is None:
         raise click.UsageError("give a ROOT, or --check")
     else:
-        _to_tree(root, place, not no_payloads, publish, gateway, as_json)
+        _to_tree(root, place, not no_payloads, publish, explorer, gateway, as_json)
 
 
 def _to_car(root: str, file: str, payloads: bool, gateway: GatewayChoice, as_json: bool) -> None:
@@ -117,7 +122,9 @@ def _export(root: str, file: Path, payloads: bool, gateway: GatewayChoice) -> Ex
         return opened.export_car(root, file, payloads=payloads, progress=advance)
 
 
-def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway: GatewayChoice, as_json: bool) -> None:
+def _to_tree(
+    root: str, place: str, payloads: bool, publish: str | None, explorer: bool, gateway: GatewayChoice, as_json: bool
+) -> None:
     import anyio
 
     from coregw.client.static.export import export_static
@@ -133,6 +140,7 @@ def _to_tree(root: str, place: str, payloads: bool, publish: str | None, gateway
             export_static,
             payloads=payloads,
             name=name,
+            explorer=explorer,
             settings=client_settings(),
             connection=gateway.connection(),
             progress=advance,

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from coregw.client.folders.parallel import for_each
+from coregw.client.static.explorer import EXPLORER_TYPES
 from coregw.client.static.tree import NO_PAYLOADS, TreeState
 from coregw.store.buckets import Bucket, next_names
 
@@ -129,6 +130,8 @@ class StaticBucket:
         async def put(each: tuple[str, bytes]) -> None:
             path, content = each
             headers = _IMMUTABLE if path.startswith("/v1/") else _CHANGING
+            if path in EXPLORER_TYPES:
+                headers = {"Content-Type": EXPLORER_TYPES[path], "Cache-Control": "no-cache"}
             call = partial(self._objects.put, path[1:], content, attributes=headers, use_multipart=False)
             await self._bucket.call(call)
             self._note(path)

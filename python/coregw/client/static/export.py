@@ -16,6 +16,7 @@ from coregw.client.connection import ConnectionOptions
 from coregw.client.operations.record import check_name
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
+from coregw.client.static.explorer import explorer_files
 from coregw.client.static.payloads import PayloadCopier
 from coregw.client.static.place import open_tree
 from coregw.client.static.source import open_source
@@ -61,6 +62,7 @@ async def export_static(
     *,
     payloads: bool = True,
     name: tuple[str, str] | None = None,
+    explorer: bool = False,
     settings: ClientSettings | None = None,
     connection: ConnectionOptions | None = None,
     progress: Callable[[int], None] = lambda count: None,
@@ -75,6 +77,7 @@ async def export_static(
         place: The folder of the static tree, or a bucket, as for `coregw.client.static.place.open_tree`.
         payloads: Whether payloads are written, too; otherwise readers must have them from elsewhere.
         name: A scope and a name under which the root is published in the tree, by a small file that is replaced.
+        explorer: Whether the explorer is written, too: ``index.html`` and what it loads. It replaces another one.
         settings: Limits and timeouts.
         connection: How the source is reached.
         progress: Called with further numbers of bytes that were written.
@@ -97,6 +100,8 @@ async def export_static(
         async with open_tree(place, payloads=payloads) as tree:
             export = _Export(store, tree, settings.max_nesting, progress)
             await export.root(bytes(cid), 0)
+            if explorer:
+                await tree.put(explorer_files())
             if name is not None:
                 export.done.record = await _publish(tree, *name, cid.text)
         export.done.requests, export.done.received = upstream.requests, upstream.received
