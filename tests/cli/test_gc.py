@@ -71,6 +71,7 @@ def test_garbage_is_collected_and_roots_are_pinned_without_a_gateway(tmp_path: P
     assert shown.returncode == 0
     assert "roots removed" in shown.stdout
     assert "removing pages" in shown.stderr
+    assert serving.run("gc", "--data", data, "-q").stderr == ""
     assert result("pin", "--remove", first, "--data", data)["root"] == first
     assert result("gc", "--data", data, "--grace", "0")["roots_removed"] == 1
     refused = serving.run("pin", second, "--data", data)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from coregw.cli.framework import click
+from coregw.cli.framework import click, is_quiet
 
 __all__ = ["print_result", "shown_progress"]
 
@@ -31,7 +31,7 @@ def shown_progress(label: str, *, as_json: bool = False) -> Iterator[Callable[[d
     from rich.console import Console
 
     console = Console(stderr=True)
-    if as_json:
+    if as_json or is_quiet():
         yield lambda _: None
     elif not console.is_terminal:
         yield _Lines(label).show
