@@ -93,6 +93,15 @@ def test_the_page_of_commands_compares_each_of_them() -> None:
     assert codes == {0, 2} | {value for name, value in vars(coregw.cli).items() if name.startswith("EXIT_")}
 
 
+def test_the_example_in_rust_is_the_crates_own() -> None:
+    """`cargo test` compiles and runs that one."""
+    [shown] = re.findall(r"```rust\n(.*?)```", read("docs/how-to/verify.md"), re.DOTALL)
+    lines = [line.removeprefix("//!").removeprefix(" ") for line in read("rust/core/src/lib.rs").splitlines()]
+    start = lines.index("```")
+    example = lines[start + 1 : lines.index("```", start + 1)]
+    assert shown.splitlines() == [line for line in example if not line.startswith("# ")]
+
+
 def test_completion_works_as_documented() -> None:
     [variable] = {*re.findall(r"(\w+)=bash_source", read("docs/commands.md"))}
     environment = {**os.environ, variable: "bash_complete", "COMP_WORDS": "coregw st", "COMP_CWORD": "1"}
