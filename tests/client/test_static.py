@@ -18,6 +18,7 @@ from coregw._core import page_links
 from coregw.client import AsyncClient, Client, ClientSettings, query
 from coregw.client.exchange import Answer, Call
 from coregw.client.static.check import CheckedTree, check_static
+from coregw.client.static.explorer import EXPLORER_TYPES, explorer_files
 from coregw.client.static.export import Exported, export_static
 from coregw.client.static.folder import MARK, TEMPORARY, StaticFolder
 from coregw.errors import (
@@ -475,6 +476,21 @@ def test_nginx_lets_caches_keep_objects_and_no_errors(trees: Trees) -> None:
             assert refused.status_code in (403, 404)
             assert "cache-control" not in refused.headers
         assert httpx2.post(plain + page_path(bytes(32))).status_code == 403
+
+
+@needs_nginx
+def test_nginx_serves_the_explorer(tmp_path: Path) -> None:
+    files = dict(explorer_files())
+    for path, content in files.items():
+        (tmp_path / path[1:]).write_bytes(content)
+    files["/"] = files.pop("/index.html")
+    with nginx_server(tmp_path) as url:
+        for path, content in files.items():
+            page = httpx2.get(url.removeprefix("static+") + path)
+            assert (page.status_code, page.content) == (200, content)
+            expected = EXPLORER_TYPES["/index.html" if path == "/" else path]
+            assert page.headers["content-type"].partition(";")[0] == expected.partition(";")[0]
+            assert page.headers["cache-control"] == "no-cache"
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------
