@@ -124,7 +124,7 @@ def test_every_example_is_run_or_has_a_reason_not_to_be() -> None:
 
 
 def test_blocks_in_other_languages_are_checked(tmp_path: Path) -> None:
-    """js/ runs those in TypeScript, cargo that in Rust; the configuration of nginx is run with the commands of its page."""
+    """js/ runs those in TypeScript, cargo that in Rust; nginx gets its configuration from the commands of its page."""
     found = [match for page in pages() for match in BLOCK.findall((TOP / page).read_text("utf-8"))]
     assert {language for language, _ in found} <= {*LANGUAGES, "nginx", "rust", "toml", "ts", "yaml"}
     for language, text in found:
