@@ -11,6 +11,8 @@
 //!   ●   ▢
 //! ```
 
+use std::hint::select_unpredictable;
+
 use coregw_lanes::LANES;
 
 use crate::bits::Side;
@@ -20,8 +22,8 @@ use crate::interrupt::{Attempt, Failure, Fault};
 use crate::key;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::encoder::Encoder;
-use crate::tree::node::{SUM_LIMIT, Summary};
-use crate::tree::reader::PrunedReader;
+use crate::tree::node::SUM_LIMIT;
+use crate::tree::reader::{PrunedReader, StubBytes, StubPlace};
 
 /// The initial capacity for inner nodes: enough for most proofs.
 const DEPTH: usize = 64;
@@ -30,15 +32,10 @@ const DEPTH: usize = 64;
 #[derive(Clone, Copy)]
 struct Above {
     bit: u32,
-    /// Its left child, if that is a stub; otherwise the right child is.
-    left: Option<Stub>,
-}
-
-/// A stub of the proof: its count, and the offset of its digest.
-#[derive(Clone, Copy)]
-struct Stub {
-    count: u64,
-    digest: u32,
+    /// The side on which the path continues.
+    side: Side,
+    /// Its left child, if the path continues on the right; otherwise the right child comes after the subtree.
+    left: StubPlace,
 }
 
 /// The node that was read last.
@@ -75,7 +72,7 @@ pub(crate) fn read(suite: Suite, key: &[u8], proof: &[u8]) -> Attempt<KeyProof> 
     let mut nodes = Streamed::begin(key, proof, Vec::new(), &mut encoder)?;
     loop {
         let digest = encoder.hash();
-        if !nodes.has_next(digest, &mut encoder)? {
+        if !nodes.has_next(&digest.0, &mut encoder)? {
             return Ok(nodes.shown(digest));
         }
     }
@@ -107,7 +104,7 @@ pub(crate) fn read_many<'p>(
         }
         Encoder::hash_many(suite, lanes.iter_mut().map(|lane| &mut lane.encoder), &mut digests);
         for (lane, digest) in lanes.iter_mut().zip(&digests) {
-            lane.advance(Digest(*digest), &mut take);
+            lane.advance(digest, &mut take);
         }
     }
 }
@@ -147,13 +144,13 @@ impl<'p> Lane<'p> {
 
     /// Takes the digest of the encoding. At the end of the proof, the lane becomes idle.
     #[inline(always)]
-    fn advance(&mut self, digest: Digest, take: &mut impl FnMut(usize, Attempt<KeyProof>)) {
+    fn advance(&mut self, digest: &[u8; 32], take: &mut impl FnMut(usize, Attempt<KeyProof>)) {
         let Some(nodes) = &mut self.nodes else {
             return;
         };
         match nodes.has_next(digest, &mut self.encoder) {
             Ok(true) => return,
-            Ok(false) => take(self.item, Ok(nodes.shown(digest))),
+            Ok(false) => take(self.item, Ok(nodes.shown(Digest(*digest)))),
             Err(interrupt) => take(self.item, Err(interrupt)),
         }
         if let Some(Streamed { above, .. }) = self.nodes.take() {
@@ -192,11 +189,8 @@ impl<'p> Nodes for Streamed<'p> {
 
     #[inline(always)]
     fn step(&mut self, step: Step<()>) -> Attempt<()> {
-        let left = match step.side {
-            Side::Left => None,
-            Side::Right => Some(self.stub()?),
-        };
-        self.above.push(Above { bit: step.bit, left });
+        let left = self.stub_if(step.side == Side::Right)?;
+        self.above.push(Above { bit: step.bit, side: step.side, left });
         Ok(())
     }
 }
@@ -217,23 +211,34 @@ impl<'p> Streamed<'p> {
 
     /// Reads a sibling of the path, which must be a stub.
     #[inline(always)]
-    fn stub(&mut self) -> Attempt<Stub> {
+    fn stub(&mut self) -> Attempt<StubPlace> {
+        self.stub_if(true)
+    }
+
+    /// Reads a sibling of the path, which must be a stub, if it `comes` next. The sides of a path are random, so no branch
+    /// depends on it.
+    #[inline(always)]
+    fn stub_if(&mut self, comes: bool) -> Attempt<StubPlace> {
+        let (stub, is_stub) = self.reader.peek_stub();
+        if comes & !is_stub {
+            return self.other_stub();
+        }
+        self.reader.at = select_unpredictable(comes, stub.end(), self.reader.at);
+        Ok(stub)
+    }
+
+    /// Reads a stub that the reader does not recognise at once: names its fault.
+    #[cold]
+    fn other_stub(&mut self) -> Attempt<StubPlace> {
         let at = self.reader.at;
         match self.reader.take(1)? {
             [0x03] => {
-                let (count, digest) = self.reader.map_stub()?;
-                Ok(Stub { count, digest })
+                let (_, digest) = self.reader.map_stub()?;
+                Ok(StubPlace { count: at as u32 + 1, digest })
             }
             [0x00..=0x02] => Err(Fault { why: UNVISITED, at }.into()),
             _ => Err(Fault { why: "an unknown node tag", at }.into()),
         }
-    }
-
-    #[inline(always)]
-    fn summary(&self, stub: Stub) -> Summary {
-        let digest = &self.reader.bytes[stub.digest as usize..][..32];
-        let digest = Digest(digest.try_into().expect("the reader took 32 bytes"));
-        Summary { count: stub.count, measure: stub.count, digest }
     }
 
     /// Encodes the node where the descent ended, whose path is the key up to `floor`.
@@ -253,8 +258,9 @@ impl<'p> Streamed<'p> {
             }
             Last::Inner { bit, label } => {
                 encoder.put(landing.floor, label);
-                let [left, right] = [self.stub()?, self.stub()?].map(|stub| self.summary(stub));
-                self.join(encoder, bit, &left, &right)?;
+                let [left, right] = [self.stub()?, self.stub()?].map(|place| self.reader.stub_at(place));
+                self.count = left.leaves();
+                self.join(encoder, bit, Side::Left, left.digest, right)?;
             }
             Last::Empty => encoder.write_map_empty(),
         }
@@ -263,17 +269,20 @@ impl<'p> Streamed<'p> {
 
     /// Takes the digest of the encoding, and encodes the node above it. Returns false if that was the top.
     #[inline(always)]
-    fn has_next(&mut self, digest: Digest, encoder: &mut Encoder) -> Attempt<bool> {
-        let sum = Summary { count: self.count, measure: self.count, digest };
-        match self.above.pop() {
-            Some(Above { bit, left: Some(left) }) => self.join(encoder, bit, &self.summary(left), &sum)?,
-            Some(Above { bit, left: None }) => {
-                let right = self.stub()?;
-                self.join(encoder, bit, &sum, &self.summary(right))?;
-            }
-            None if self.reader.at == self.reader.bytes.len() => return Ok(false),
-            None => return Err(Fault { why: "bytes follow the tree", at: self.reader.at }.into()),
-        }
+    fn has_next(&mut self, digest: &[u8; 32], encoder: &mut Encoder) -> Attempt<bool> {
+        let Some(Above { bit, side, left }) = self.above.pop() else {
+            return match self.reader.at == self.reader.bytes.len() {
+                true => Ok(false),
+                false => Err(Fault { why: "bytes follow the tree", at: self.reader.at }.into()),
+            };
+        };
+        let is_left = side == Side::Left;
+        let right = self.stub_if(is_left)?;
+        let sibling = StubPlace {
+            count: select_unpredictable(is_left, right.count, left.count),
+            digest: select_unpredictable(is_left, right.digest, left.digest),
+        };
+        self.join(encoder, bit, side, digest, self.reader.stub_at(sibling))?;
         Ok(true)
     }
 
@@ -282,13 +291,22 @@ impl<'p> Streamed<'p> {
         KeyProof { digest, target: self.target.map(Cid::trusted) }
     }
 
+    /// Encodes the inner node above the node of `digest`, which is on `side`.
     #[inline(always)]
-    fn join(&mut self, encoder: &mut Encoder, bit: u32, left: &Summary, right: &Summary) -> Attempt<()> {
-        self.count = left.count + right.count;
+    fn join(
+        &mut self,
+        encoder: &mut Encoder,
+        bit: u32,
+        side: Side,
+        digest: &[u8; 32],
+        sibling: StubBytes<'_>,
+    ) -> Attempt<()> {
+        let own = self.count;
+        self.count += sibling.leaves();
         if self.count >= SUM_LIMIT {
             return Err(Fault { why: "counts that sum to 2^53 or more", at: self.reader.at }.into());
         }
-        encoder.write_map_inner(bit, left, right);
+        encoder.write_map_inner_of(bit, side, (own, digest), sibling);
         Ok(())
     }
 }

@@ -60,8 +60,14 @@ fn agree(root: &RootCid, key: &Key, bytes: &[u8]) -> bool {
 /// Compares both ways on every small change of a proof, under the true root and under roots of its own. Returns how many
 /// changed proofs are valid under a root of their own.
 fn agree_on_tampered(root: &RootCid, key: &Key, proof: &[u8]) -> usize {
-    let mut huge = Vec::new();
-    varint::write(&mut huge, SUM_LIMIT - 1);
+    let encoded = |count| {
+        let mut bytes = Vec::new();
+        varint::write(&mut bytes, count);
+        bytes
+    };
+    let huge = encoded(SUM_LIMIT - 1);
+    // Counts of two to eight bytes.
+    let counts: Vec<_> = (1..8).map(|sevens| encoded(1 << (7 * sevens))).collect();
     let mut proofs = 0;
     let mut both = |bytes: &[u8]| {
         assert!(bytes == proof || !agree(root, key, bytes));
@@ -75,6 +81,7 @@ fn agree_on_tampered(root: &RootCid, key: &Key, proof: &[u8]) -> usize {
         both(&[before, &[1], after].concat());
         both(&[before, &after[1..]].concat());
         both(&[before, &huge, &after[1..]].concat());
+        both(&[before, &counts[at % counts.len()], &after[1..]].concat());
         for flip in [1, 2, 3, 0x10, 0x80, 0xff] {
             both(&[before, &[after[0] ^ flip], &after[1..]].concat());
         }

@@ -1,11 +1,15 @@
 //! Encodings of the nodes on a path, and their digests.
 
+use std::hint::select_unpredictable;
+
 use coregw_lanes as lanes;
 
-use crate::bits::{self, Side, copy, top_bits};
+use crate::bits::{self, Side, copy};
 use crate::id::cid::MAX_LEN;
 use crate::id::suite::{Digest, Suite};
+use crate::id::varint;
 use crate::tree::node::{Encoding, ListInner, ListLeaf, Out, Summary};
+use crate::tree::reader::StubBytes;
 
 /// Space before the path: a tag and the varint of a bit or of a key's length.
 const HEAD: usize = 4;
@@ -44,9 +48,26 @@ impl Out for Line {
         self.buffer[self.end..self.end + 32].copy_from_slice(&digest.0);
         self.end += 32;
     }
+
+    /// Counts near the top of a tree take several bytes, others one: no branch depends on their lengths.
+    #[inline(always)]
+    fn varint(&mut self, value: u64) {
+        let (bytes, len) = varint::short_bytes(value);
+        self.buffer[self.end..self.end + bytes.len()].copy_from_slice(&bytes);
+        self.end += len;
+    }
 }
 
 impl Line {
+    /// Writes a count in the first bytes of `count`, and a digest.
+    #[inline(always)]
+    fn counted(&mut self, count: [u8; varint::SHORT_LEN], count_len: usize, digest: &[u8; 32]) {
+        let room = &mut self.buffer[self.end..self.end + varint::SHORT_LEN + 32];
+        room[..varint::SHORT_LEN].copy_from_slice(&count);
+        room[count_len..count_len + 32].copy_from_slice(digest);
+        self.end += count_len + 32;
+    }
+
     /// Hashes the encoding.
     #[inline(always)]
     fn hash(&mut self, suite: Suite) -> Digest {
@@ -183,17 +204,38 @@ impl Encoder {
     /// Assembles the encoding of [`Self::map_inner`].
     #[inline(always)]
     pub fn write_map_inner(&mut self, bit: u32, left: &Summary, right: &Summary) {
-        let end = HEAD + bit.div_ceil(8) as usize;
-        self.reach(end - HEAD);
-        self.line.start = self.line.head(0x02, bit);
-        if !bit.is_multiple_of(8) {
-            self.line.buffer[end - 1] &= top_bits(bit % 8);
-        }
-        self.line.end = end;
+        self.line.end = self.write_map_prefix(bit);
         for child in [left, right] {
             self.line.varint(child.count);
             self.line.digest(&child.digest);
         }
+    }
+
+    /// Assembles the encoding of [`Self::map_inner`] from a child on `side` and its sibling as a proof shows it. No branch
+    /// depends on the side, which is random.
+    #[inline(always)]
+    pub(crate) fn write_map_inner_of(&mut self, bit: u32, side: Side, own: (u64, &[u8; 32]), sibling: StubBytes<'_>) {
+        let end = self.write_map_prefix(bit);
+        let (count, count_len) = varint::short_bytes(own.0);
+        let (own_len, sibling_len) = (count_len + 32, sibling.count_len + 32);
+        let is_left = side == Side::Left;
+        // Bytes after a short count are overwritten by what follows it, so the child is written last.
+        self.line.end = select_unpredictable(is_left, end + own_len, end);
+        self.line.counted(sibling.count, sibling.count_len, sibling.digest);
+        self.line.end = select_unpredictable(is_left, end, end + sibling_len);
+        self.line.counted(count, count_len, own.1);
+        self.line.end = end + own_len + sibling_len;
+    }
+
+    /// Assembles the encoding of an inner node up to its children, and returns where they start.
+    #[inline(always)]
+    fn write_map_prefix(&mut self, bit: u32) -> usize {
+        let end = HEAD + bit.div_ceil(8) as usize;
+        self.reach(end - HEAD);
+        self.line.start = self.line.head(0x02, bit);
+        // The last byte of the path; if it is whole, all its bits stay. The path of no bits ends before the path.
+        self.line.buffer[end - 1] &= 0xff << (bit.wrapping_neg() % 8);
+        end
     }
 
     #[inline]

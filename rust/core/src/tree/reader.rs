@@ -13,6 +13,39 @@ pub(crate) struct PrunedReader<'a> {
     pub(crate) at: usize,
 }
 
+/// Where a stub of a map is: the offsets of its count and of its digest.
+#[derive(Clone, Copy)]
+pub(crate) struct StubPlace {
+    pub(crate) count: u32,
+    pub(crate) digest: u32,
+}
+
+impl StubPlace {
+    const NONE: Self = Self { count: 0, digest: 0 };
+
+    /// The offset of what follows it.
+    #[inline(always)]
+    pub(crate) fn end(self) -> usize {
+        self.digest as usize + 32
+    }
+}
+
+/// A stub of a map as it is written: its count in the first `count_len` bytes, and its digest.
+#[derive(Clone, Copy)]
+pub(crate) struct StubBytes<'a> {
+    pub(crate) count: [u8; varint::SHORT_LEN],
+    pub(crate) count_len: usize,
+    pub(crate) digest: &'a [u8; 32],
+}
+
+impl StubBytes<'_> {
+    /// The number of leaves below it.
+    #[inline(always)]
+    pub(crate) fn leaves(&self) -> u64 {
+        varint::short_value(self.count, self.count_len)
+    }
+}
+
 impl<'a> PrunedReader<'a> {
     #[inline(always)]
     pub(crate) fn fail<T>(&self, why: &'static str) -> Result<T, Fault> {
@@ -30,21 +63,14 @@ impl<'a> PrunedReader<'a> {
         self.long_varint()
     }
 
-    /// Counts near the top take several bytes, so this is not a rare case.
     #[inline(always)]
     fn long_varint(&mut self) -> Result<u64, Fault> {
-        if let Some(&[a, b, c, ..]) = self.bytes.get(self.at..) {
-            let [a, b, c] = [a & 0x7f, b, c].map(u64::from);
-            if b < 0x80 && b > 0 {
-                self.at += 2;
-                return Ok(a | b << 7);
-            }
-            if b >= 0x80 && c < 0x80 && c > 0 {
-                self.at += 3;
-                return Ok(a | (b & 0x7f) << 7 | c << 14);
-            }
-        }
-        let (value, n) = any_varint(&self.bytes[self.at..]).or_else(|why| self.fail(why))?;
+        let rest = &self.bytes[self.at..];
+        let short = rest.first_chunk().map(|&bytes| (bytes, varint::short_len(bytes)));
+        let (value, n) = match short {
+            Some((bytes, (len, true))) => (varint::short_value(bytes, len), len),
+            _ => any_varint(rest).or_else(|why| self.fail(why))?,
+        };
         self.at += n;
         Ok(value)
     }
@@ -131,6 +157,30 @@ impl<'a> PrunedReader<'a> {
         let at = self.at;
         self.take(32)?;
         Ok((count, at as u32))
+    }
+
+    /// Where the stub of a map is that comes next, and whether one does. Without branches that depend on what comes next:
+    /// a caller that does not know it cannot predict them.
+    #[inline(always)]
+    pub(crate) fn peek_stub(&self) -> (StubPlace, bool) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some(&[tag, count @ ..]) = rest.first_chunk::<{ 1 + varint::SHORT_LEN }>() else {
+            return (StubPlace::NONE, false);
+        };
+        let (len, is_positive) = varint::short_len(count);
+        let digest = self.at + 1 + len;
+        // A varint of eight bytes has 56 bits, of which the first three belong to counts of 2^53 or more.
+        let is_below_limit = (len < varint::SHORT_LEN) | (count[7] < 0x10);
+        let is_stub = (tag == 0x03) & is_positive & is_below_limit & (digest + 32 <= self.bytes.len());
+        (StubPlace { count: self.at as u32 + 1, digest: digest as u32 }, is_stub)
+    }
+
+    /// The stub that a caller has read: the bytes of its count and their number, and its digest.
+    #[inline(always)]
+    pub(crate) fn stub_at(&self, place: StubPlace) -> StubBytes<'a> {
+        let count = *self.bytes[place.count as usize..].first_chunk().expect("a digest follows the count");
+        let digest = self.bytes[place.digest as usize..].first_chunk().expect("the digest was read");
+        StubBytes { count, count_len: (place.digest - place.count) as usize, digest }
     }
 
     /// Reads the count of a stub.
