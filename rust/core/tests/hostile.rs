@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coregw_core::{
-    Error, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, RootCid, Suite, Window, varint,
-    verify,
+    Ask, Error, Key, Kind, ListChange, ListChanges, MAX_PAGE, MapChange, MapChanges, Page, RootCid, Suite, Window,
+    varint, verify,
 };
 
 /// An allocator that counts the bytes in use and their peak.
@@ -141,6 +141,18 @@ fn hostile_proofs_are_refused_with_memory_proportional_to_their_length() {
             // A node takes 80 bytes; the shortest leaf and its share of an inner node are 8 bytes of proof.
             assert!(peak <= 26 * bytes.len() + 32_768, "{what}: {peak} bytes of heap for {}", bytes.len());
         }
+    }
+}
+
+#[test]
+fn proofs_of_more_nodes_than_their_query_visits_are_refused_before_they_are_hashed() {
+    let well_formed = "a well-formed list of empty payloads";
+    let (_, bytes) = hostile(1 << 20).into_iter().find(|(what, _)| *what == well_formed).expect("a list");
+    let _alone = ONE_AT_A_TIME.lock();
+    for ask in [Ask::Index(0), Ask::Range { start: 0, end: None, max_segments: 1000 }] {
+        let refused = verify::replay(&root(Kind::List), ask, &bytes, verify::WIDE_PROOF_LIMIT);
+        let refused = refused.expect_err("another digest").to_string();
+        assert!(refused.contains("more nodes than the query can visit"), "{refused}");
     }
 }
 

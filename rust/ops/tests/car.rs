@@ -3,110 +3,19 @@
 #[path = "support/store.rs"]
 mod store;
 
+#[path = "support/cars.rs"]
+mod cars;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cars::{LIMITS, arcs, block, check, export, frames, header, import, list, refusal};
 use coregw_core::payload::Function;
-use coregw_core::{Cid, Digest, Error, InputCode, Kind, RootCid, Suite, varint};
-use coregw_ops::Operation;
+use coregw_core::{Cid, Digest, Error, Kind, RootCid, Suite, varint};
 use coregw_ops::car::{CarLimits, CarReader, block_cid, block_head, car_header};
-use serde_json::{Value, json};
-use store::{Store, payload, root_of};
-
-const LIMITS: CarLimits = CarLimits { payload_bytes: 1 << 20, blocks: 1 << 20 };
-
-fn arcs(n: u64) -> BTreeMap<String, Cid> {
-    (0..n).map(|i| (format!("logs/{}/2024-{i:06}.txt", i % 7), payload(i))).collect()
-}
-
-/// A list of these targets, grown on an empty map of the suite.
-fn list(store: &mut Store, suite: Suite, targets: &[Cid]) -> RootCid {
-    let base = store.build(suite, &BTreeMap::new());
-    let change = |(i, cid): (usize, &Cid)| json!({"index": i, "after": {"target": cid.text(), "size": 1 + i % 300}});
-    let changes: Vec<_> = targets.iter().enumerate().map(change).collect();
-    let receipt = store.mutate(&base, &json!({"deltas": [{"kind": "list", "changes": changes}]})).expect("a list");
-    let root = Cid::from_text(receipt["new_root"].as_str().expect("text")).expect("a CID");
-    root.root().expect("a root")
-}
-
-/// The export of a root, with 8 bytes for each payload.
-fn export(store: &mut Store, root: &RootCid, payloads: bool) -> Result<Vec<u8>, Error> {
-    store.output.clear();
-    let operation = Operation::export_car(Arc::clone(&store.cache), *root, payloads, 5000);
-    store.serve(operation)?;
-    Ok(std::mem::take(&mut store.output))
-}
-
-fn read(car: &[u8], chunk_bytes: usize) -> Result<CarReader, Error> {
-    let mut reader = CarReader::new(LIMITS);
-    for chunk in car.chunks(chunk_bytes) {
-        reader.feed(chunk)?;
-    }
-    assert_eq!(reader.bytes(), car.len() as u64);
-    Ok(reader)
-}
-
-/// The result of a check: the complete roots and the number of missing payloads.
-fn check(car: &[u8], chunk_bytes: usize) -> Result<(Vec<RootCid>, u64), Error> {
-    let mut store = Store::new(0, u64::MAX);
-    store.car = car.to_vec();
-    let checked = store.serve(Operation::check_car(read(car, chunk_bytes)?))?;
-    let checked: Value = serde_json::from_str(&checked).expect("JSON");
-    assert!(store.pages.is_empty() && store.payloads.is_empty());
-    let roots = checked["roots"].as_array().expect("roots").iter().map(root_of).collect();
-    Ok((roots, checked["missing_payloads"].as_u64().expect("a number")))
-}
-
-/// A store into which a CAR was imported.
-fn import(car: &[u8], chunk_bytes: usize) -> Result<Store, Error> {
-    let mut store = Store::new(0, u64::MAX);
-    store.car = car.to_vec();
-    let reader = read(car, chunk_bytes)?;
-    let blocks = reader.blocks();
-    let operation = Operation::import_car(Arc::clone(&store.cache), reader);
-    let result: Value = serde_json::from_str(&store.serve(operation)?).expect("JSON");
-    assert_eq!((&result["blocks"], &result["bytes"]), (&json!(blocks), &json!(car.len())));
-    let first = Cid::from_text(result["roots"][0].as_str().expect("a CID")).expect("a CID");
-    assert!(first.root().is_none_or(|root| store.recorded.contains(&root)));
-    Ok(store)
-}
-
-/// The frames of a CAR: the header, then the blocks.
-fn frames(car: &[u8]) -> Vec<Vec<u8>> {
-    let (mut at, mut frames) = (0, Vec::new());
-    while at < car.len() {
-        let (len, n) = varint::read(&car[at..]).expect("a varint");
-        frames.push(car[at..at + n + len as usize].to_vec());
-        at += n + len as usize;
-    }
-    frames
-}
-
-fn refusal(car: &[u8]) -> String {
-    match check(car, 777) {
-        Err(Error::Input { what, .. }) => what,
-        Err(other) => panic!("refused as {other:?}"),
-        Ok(_) => panic!("the CAR was accepted"),
-    }
-}
-
-/// A block of any bytes, named as a root of that kind.
-fn block(kind: Kind, bytes: &[u8]) -> (RootCid, Vec<u8>) {
-    let root = RootCid { kind, suite: Suite::Sha2_256, digest: Suite::Sha2_256.digest(bytes) };
-    (root, [&block_head(&root.cid(), bytes.len() as u64), bytes].concat())
-}
-
-fn header(root: &RootCid) -> Vec<u8> {
-    let cid = root.cid();
-    let cbor = [
-        &b"\xa2\x65roots\x81\xd8\x2a\x58"[..],
-        &[cid.as_bytes().len() as u8 + 1, 0],
-        cid.as_bytes(),
-        b"\x67version\x01",
-    ]
-    .concat();
-    [&[cbor.len() as u8][..], &cbor].concat()
-}
+use coregw_ops::{Operation, ReadOutcome, verify_read};
+use serde_json::json;
+use store::{Store, payload};
 
 #[test]
 fn import_stores_the_pages_that_were_exported() {
@@ -307,6 +216,15 @@ fn a_few_blocks_can_represent_a_list_of_2_to_the_52_elements() {
     let car = [header(&below), blocks].concat();
     let mut store = import(&car, 4096).expect("a CAR");
     assert!(store.pages.len() < 53, "{} pages", store.pages.len());
+    // The longest answer across the middle has two deep descents.
+    let middle = 1u64 << 51;
+    let request = json!({"profile": "core.read/v0alpha1", "root": below.cid().text(),
+        "query": {"kind": "list_range", "start": middle - 1000, "end": middle + 9000}});
+    let request = request.to_string();
+    let operation = Operation::read(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+    let result = store.serve(operation).expect("a range");
+    let outcome = verify_read(request.as_bytes(), result.as_bytes());
+    assert!(matches!(outcome, Ok(ReadOutcome::Range { span, .. }) if span.segments.len() == 10_000));
     let again = export(&mut store, &below, true).expect("a held root");
     assert!(again.len() < 1 << 20, "{} bytes", again.len());
     assert_eq!(import(&again, 4096).expect("a CAR").pages, store.pages);
@@ -342,70 +260,6 @@ fn bad_headers_and_frames_are_refused() {
     let mut few = CarReader::new(CarLimits { blocks: 1, ..LIMITS });
     let message = few.feed(&[&good[..], &empty].concat()).expect_err("two blocks");
     assert!(message.to_string().contains("more than 1 blocks"));
-}
-
-/// A CARv2 of a CARv1, with bytes before and after it.
-fn second_version(car: &[u8], before: &[u8], after: &[u8]) -> Vec<u8> {
-    let begin = 51 + before.len() as u64;
-    let offsets = [begin, car.len() as u64, begin + car.len() as u64].map(u64::to_le_bytes).concat();
-    [b"\x0a\xa1\x67version\x02", &[0; 16][..], &offsets, before, car, after].concat()
-}
-
-#[test]
-fn cars_of_others_are_read() {
-    let datas = [&b"\x0a\x02\x08\x01"[..], b"a leaf", b"another"];
-    let cid = |data: &[u8], codec: u64| Cid::of_payload(codec, Function::Sha2_256, &Suite::Sha2_256.digest(data).0);
-    let named = [cid(datas[0], 0x70), cid(datas[1], 0x55), cid(datas[2], 0x71)];
-    let v0 = &named[0].as_bytes()[2..];
-    let folder = [&[34 + datas[0].len() as u8][..], v0, datas[0]].concat();
-    let blocks = [folder, framed(&named[1], datas[1]), framed(&named[2], datas[2])].concat();
-    let first = [&car_header(&named[..2])[..], &blocks].concat();
-    let mut with_v0 = [b"\x2a\xa2\x65roots\x81\xd8\x2a\x58\x23\0", v0, b"\x67version\x01"].concat();
-    with_v0[0] = with_v0.len() as u8 - 1;
-    let (mut store, map) = (Store::new(0, u64::MAX), arcs(30));
-    let root = store.build(Suite::Sha2_256, &map);
-    let tree = frames(&export(&mut store, &root, false).expect("a held root"))[1..].concat();
-    for (car, roots) in [
-        (first.clone(), named[..2].to_vec()),
-        ([&with_v0[..], &blocks].concat(), vec![named[0]]),
-        ([&car_header(&[named[2], root.cid()])[..], &tree, &blocks].concat(), vec![named[2], root.cid()]),
-    ] {
-        let held = usize::from(roots.contains(&root.cid()));
-        for car in [car.clone(), second_version(&car, b"", b""), second_version(&car, &[0; 77], b"an index")] {
-            for chunk_bytes in [1, 7, 4096] {
-                assert_eq!(read(&car, chunk_bytes).expect("a CAR").roots(), Some(&roots[..]));
-                let imported = import(&car, chunk_bytes).expect("a CAR");
-                assert_eq!((imported.payloads.len(), imported.recorded.len()), (3, held));
-            }
-        }
-    }
-    for (car, why) in [
-        (second_version(&first[..first.len() - 1], b"", b"6"), "longer than what is left of the CARv1"),
-        (second_version(&first, b"", b"")[..90].to_vec(), "ends inside it"),
-        (second_version(&first, b"", b"")[..51].to_vec(), "ends inside it"),
-        (second_version(&second_version(&first, b"", b""), b"", b""), "it is not {\"roots\""),
-        ([&b"\x0a\xa1\x67version\x02"[..], &[0; 40]].concat(), "begins inside the header"),
-        ([&b"\x0a\xa1\x67version\x02"[..], &[0; 16], &[51], &[0; 23]].concat(), "was not finished"),
-    ] {
-        let message = refusal(&car);
-        assert!(message.contains(why), "{why}: {message}");
-    }
-}
-
-fn framed(cid: &Cid, data: &[u8]) -> Vec<u8> {
-    [&block_head(cid, data.len() as u64)[..], data].concat()
-}
-
-#[test]
-fn block_of_4_gib_is_too_large_even_if_its_payload_is_not() {
-    let (root, _) = block(Kind::Map, &[0]);
-    let cid = payload(1);
-    let data = u64::from(u32::MAX) - 1;
-    let mut reader = CarReader::new(CarLimits { payload_bytes: u32::MAX, ..LIMITS });
-    reader.feed(&header(&root)).expect("a header");
-    let start = [block_head(&cid, data), vec![0; 200]].concat();
-    let error = reader.feed(&start).expect_err("a block whose length needs 33 bits");
-    assert!(matches!(error, Error::Input { code: InputCode::TooLarge, .. }), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coregw_core::codec::Codec;
-use coregw_core::{Cid, Error, Key, Suite, payload};
+use coregw_core::{Arcs, Cid, Error, Key, Snapshot, Suite, payload};
 use coregw_ops::folder::{self, Attributes, Entry, attributes};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -84,6 +84,28 @@ fn folders_have_the_roots_of_the_vectors() {
         let attributes = folder.attributes.map(|root| root.cid().text());
         assert_eq!(attributes.as_deref(), case["attributes_root"].as_str());
         assert_eq!(pages.last().map(|page| page.0), Some(folder.root.digest));
+    }
+}
+
+#[test]
+fn all_pages_of_a_folder_are_kept() {
+    let function = payload::Function::Sha2_256;
+    let target = payload::cid(b"", Codec::RAW, function).expect("a CID");
+    let arcs = |count: u32| -> Vec<(Key, Cid)> {
+        (0..count).map(|n| (Key::from_text(&format!("d/{n:05}")).expect("a path"), target)).collect()
+    };
+    let (records, files) = (arcs(3000), arcs(4000));
+    let mut pages = Vec::new();
+    let ok = |arcs: &[(Key, Cid)]| arcs.iter().cloned().map(Ok).collect::<Vec<_>>();
+    let folder = folder::build(Suite::Sha2_256, ok(&records), ok(&files), |some| pages.extend(some));
+    let attributes = folder.expect("a folder").attributes.expect("records").cid();
+    let reserved = (Key::from_text(folder::ATTRIBUTES_PATH).expect("a path"), attributes);
+    for arcs in [records, [vec![reserved], files].concat()] {
+        let mut all = Arcs::default();
+        arcs.iter().for_each(|(key, target)| all.push(key, target));
+        let map = Snapshot::map(Suite::Sha2_256, all).expect("a map");
+        assert!(map.pages().count() > 10);
+        assert!(map.pages().all(|page| pages.contains(&(page.digest(), page.to_bytes()))));
     }
 }
 

@@ -62,7 +62,8 @@ fn car_with_another_tree_than_its_root_is_refused() {
     let honest = Snapshot::list(Suite::Sha2_256, &[(payload(1), 1), (payload(2), 1)]).expect("a list").root();
     assert_eq!((import(&car(&root, &[&top, &first, &second])), root), (Ok(vec![root]), honest));
     let (_, other) = block(Kind::List, &leaf(3));
-    assert_not_imported(&car(&root, &[&top, &first]), "not among the blocks");
+    assert_not_imported(&car(&root, &[&top, &first]), &format!("its right child, {b}, is not among the blocks"));
+    assert_not_imported(&car(&root, &[&top, &second]), &format!("its left child, {a}, is not among the blocks"));
     assert_not_imported(&car(&root, &[&first, &second]), "not among the blocks");
     assert_not_imported(&car(&root, &[&top, &first, &second, &other]), "not reachable from any root");
     let as_map = RootCid { kind: Kind::Map, ..root };

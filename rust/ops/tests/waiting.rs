@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Error, RootCid, Suite, Window};
+use coregw_core::{Cid, Error, RootCid, Snapshot, Suite, Window};
 use coregw_ops::{DiffRequest, Need, Operation, Progress, WantedPage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[path = "support/store.rs"]
 mod store;
@@ -131,7 +131,14 @@ fn the_outcomes_of_a_batch_do_not_depend_on_its_budget() {
         let operation = batch(&store, &root, &paths, MAX_BYTES);
         responses.push(store.serve(operation).expect("outcomes"));
     }
-    assert!(responses[0].contains("path_not_found"));
+    let outcomes: Value = serde_json::from_str(&responses[0]).expect("JSON");
+    let outcomes = outcomes["results"].as_array().expect("results");
+    let (errors, found): (Vec<_>, Vec<_>) = outcomes.iter().partition(|item| item["result"].is_null());
+    assert_eq!((found.len(), errors.len(), &errors[0]["error"]["error"]), (73, 1, &json!("path_not_found")));
+    let mut store = Store::new(0, u64::MAX);
+    let unheld = Snapshot::list(Suite::Sha2_256, &[]).expect("a list").root();
+    let operation = batch(&store, &unheld, &[vec!["0".to_owned()]], MAX_BYTES);
+    assert!(store.serve(operation).expect("an outcome").contains(r#"{"error":{"error":"root_not_found","#));
     assert!(responses.iter().all(|response| *response == responses[0]));
 }
 

@@ -186,3 +186,22 @@ fn payload_of(block: &Block<'_>, max_payload: usize) -> Result<(Cid, Vec<u8>)> {
     let cid = payload::cid(&data, block.codec.0.clone()?, Function::Sha2_256)?;
     Ok((cid, data))
 }
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::BASE64;
+
+    use super::*;
+
+    #[test]
+    fn payloads_are_accepted_up_to_64_mib_together() {
+        let block = |text| Block { codec: CodecMember::default(), data: TextMember(Cow::Borrowed(text)) };
+        let text = BASE64.encode(&vec![0; MAX_BYTES / 8]);
+        let mut blocks: Vec<_> = (0..8).map(|_| block(&text[..])).chain([block("")]).collect();
+        assert_eq!(payloads(&blocks, MAX_BYTES / 8).ok().map(|payloads| payloads.len()), Some(9));
+        blocks.push(block("YQ=="));
+        let refused = payloads(&blocks, MAX_BYTES / 8).expect_err("a byte more");
+        let why = "the payloads up to blocks[9] have 67108865 bytes together";
+        assert!(refused.index.is_none() && refused.error.to_string().contains(why), "{}", refused.error);
+    }
+}

@@ -229,6 +229,7 @@ mod tests {
         for bytes in answer.chunks(chunk) {
             reader.feed(bytes, |part| -> Result<()> {
                 assert_eq!(part.start, parts.len() as u64);
+                assert!(!part.bytes.is_empty() || part.size == 0);
                 parts.extend_from_slice(part.bytes);
                 assert_eq!(part.is_last, part.size == parts.len() as u64);
                 if part.is_last {
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn payloads_are_read_from_chunks_of_any_size() {
-        let datas: Vec<Vec<u8>> = [0, 1, 2, 200, 5000, 0, 77].map(|len| vec![len as u8; len]).to_vec();
+        let datas: Vec<Vec<u8>> = [0, 1, 2, 200, 5000, 0, 92].map(|len| vec![len as u8; len]).to_vec();
         let mut requested: Vec<Cid> = datas.iter().map(|data| cid(data)).collect();
         requested[2] = payload::cid(&datas[2], Codec::RAW, Function::Identity).expect("short");
         let all: Vec<_> = requested.iter().copied().zip(datas.iter().map(Vec::as_slice)).collect();
@@ -254,6 +255,7 @@ mod tests {
             let expected: Vec<_> = [1, 2, 4, 6].map(|index| expected[index].clone()).to_vec();
             assert_eq!(read(&requested, &car(&without), chunk), Ok(expected), "{chunk}");
             assert_eq!(read(&requested, &car(&[]), chunk), Ok(vec![]));
+            assert_eq!(read(&requested, &car(&all[..1]), chunk), Ok(vec![(0, vec![])]), "an empty payload at the end");
         }
     }
 
@@ -272,6 +274,7 @@ mod tests {
             [payload_car_header(), &[0]].concat(),
             [payload_car_header(), &[3, 1, 2, 3]].concat(),
             [payload_car_header(), &[0xff; 20]].concat(),
+            [payload_car_header(), &[0x80]].concat(),
             [&good[..], &good[..]].concat(),
         ];
         for chunk in [1, 7, 1000] {
@@ -285,6 +288,9 @@ mod tests {
                 other[cut] ^= 1;
                 assert!(read(&requested, &other, chunk).is_err(), "{cut}");
             }
+            let largest = vec![0; 1 << 20];
+            let whole = read(&[cid(&largest)], &car(&[(cid(&largest), &largest)]), chunk.max(1000));
+            assert_eq!(whole.map(|payloads| payloads[0].1.len()), Ok(1 << 20));
             let large = vec![0; (1 << 20) + 1];
             let refused = read(&[cid(&large)], &car(&[(cid(&large), &large)]), chunk.max(1000));
             assert!(matches!(refused, Err(Error::Input { code: InputCode::TooLarge, .. })));

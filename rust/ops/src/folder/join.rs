@@ -326,6 +326,12 @@ mod tests {
         join.add_files(vec![(path("!"), payload())], true).expect("valid");
         assert!(join.may_have_attributes());
         assert_eq!(join.next_entry().expect("valid"), None);
+        // The reserved path is not the only one that may follow its first segment.
+        let mut other = FolderJoin::new(empty_map());
+        other.add_files(vec![(path(".coregw/a"), payload())], true).expect("valid");
+        assert_eq!((other.may_have_attributes(), other.attributes_root()), (true, None));
+        other.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid())], true).expect("valid");
+        assert_eq!((other.may_have_attributes(), other.attributes_root()), (false, Some(empty_map())));
         join.add_files(vec![(path("a"), payload())], true).expect("valid");
         assert!(!join.may_have_attributes());
         assert_eq!(join.next_entry().expect("valid").expect("valid").segments, path("!"));
@@ -346,6 +352,7 @@ mod tests {
                 "a: it is a file with the attributes of a folder",
             ),
             (Some(("a", map)), vec![("a", record(Entry::File))], "a: it is a map with the attributes of a file"),
+            (Some(("a", map)), vec![("a", link)], "a: it is a map with the attributes of a link"),
             (Some(("a/b", payload())), vec![("a", link)], "a/b: it is below a symbolic link"),
             (Some(("a", payload())), vec![("a", payload())], "the attributes of a: "),
         ] {
@@ -353,8 +360,20 @@ mod tests {
             let error = joined(&files, &records, (1, 1)).expect_err("refused").to_string();
             assert!(error.contains(why), "{error}");
         }
-        let error = joined(&[(ATTRIBUTES_PATH, payload())], &[], (1, 1)).expect_err("refused").to_string();
-        assert!(error.contains("is not a map of the folder's suite"), "{error}");
+        let others = [RootCid { kind: Kind::List, ..empty_map() }, RootCid { suite: Suite::Blake3, ..empty_map() }];
+        for target in others.iter().map(RootCid::cid).chain([payload()]) {
+            let error = joined(&[(ATTRIBUTES_PATH, target)], &[], (1, 1)).expect_err("refused").to_string();
+            assert!(error.contains("is not a map of the folder's suite"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nested_maps_are_maps_with_the_attributes_of_a_folder_or_none() {
+        let map = empty_map().cid();
+        let files = [(ATTRIBUTES_PATH, map), ("a", map), ("b", map)];
+        let entries = joined(&files, &[("b", record(Entry::Folder))], (1, 1)).expect("valid");
+        let found: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.attributes.is_some())).collect();
+        assert_eq!(found, [(PathKind::Map, false), (PathKind::Map, true)]);
     }
 
     #[test]
@@ -365,6 +384,7 @@ mod tests {
         join.add_records(vec![(path("a"), long.target)], false).expect("valid");
         assert_eq!(join.next_entry().expect("valid"), None);
         assert_eq!(join.missing_records().collect::<Vec<_>>(), [&long.target]);
+        assert_eq!(join.waiting(), (1, 1));
         assert!(join.supply_record(&long.target, b"another").is_err());
         join.supply_record(&long.target, &long.bytes).expect("valid");
         assert_eq!(join.next_entry().expect("valid").expect("valid").kind, PathKind::Link);

@@ -80,6 +80,7 @@ impl Store {
                     operation.supply_roots(roots.iter().map(|root| self.roots.contains(root)).collect())?;
                 }
                 Need::Pages(wanted) => operation.supply_pages(self.load(&wanted)?)?,
+                Need::Bytes(range) if range.end - range.start > 1 << 16 => panic!("{range:?} are read at once"),
                 Need::Bytes(range) => operation.supply_bytes(self.car_bytes(range).to_vec())?,
                 Need::Output { bytes, payloads } => self.write(&bytes, &payloads),
                 Need::Payloads(blocks) => self.payloads.extend(blocks),
