@@ -295,7 +295,7 @@ fuzz-corpus: install ## minimise the corpora of the fuzz targets, and pack them 
 		rm -rf corpus && mv merged corpus && tar -cJf corpus.tar.xz corpus && ls -l corpus.tar.xz
 
 .PHONY: mutants
-mutants: install ## mutate the verifier and the codecs; the tests must notice (ARGS='--file rust/core/src/key.rs'; hours)
+mutants: install ## mutate the verifier and the codecs; the tests must notice (ARGS='--re core/src/key'; hours)
 	@cargo mutants --version >/dev/null 2>&1 || { \
 		echo "cargo-mutants was not found: cargo install --locked cargo-mutants" >&2; exit 1; }
 	PROPTEST_CASES=12 cargo mutants --output target $(ARGS)
