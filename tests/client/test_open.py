@@ -250,6 +250,12 @@ def test_what_is_not_a_file_is_refused(client: Client, roots: Roots) -> None:
         file.read(1)
 
 
+def test_the_finalizer_closes_what_the_constructor_refused() -> None:
+    refused = File.__new__(File)
+    refused.close()
+    assert refused.closed
+
+
 # ------------------------------------------------------------------------------------- threads, forks, other places
 
 

@@ -175,7 +175,7 @@ class File(io.BufferedIOBase):
 
     def close(self) -> None:
         """Close the file, not its client. Idempotent."""
-        if not self.closed:
+        if not self.closed and "_position" in vars(self):  # the finalizer closes what __init__ refused, too
             self._position.forget()
         super().close()
 
