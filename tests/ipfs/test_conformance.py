@@ -46,7 +46,7 @@ def test_raw_blocks_and_cors_conform(program: Path, tmp_path: Path) -> None:
         assert httpx2.post(f"{running.url}/v1/car", content=fixture, headers=TYPE).is_success
         command = [program, "test", "--gateway-url", running.url, "--json", report, "--specs", "-subdomain-gateway"]
         done = subprocess.run(
-            [*command, "--", "-run", groups], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+            [*command, "--", "-run", groups], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
         )
     assert done.returncode == 0, done.stdout + done.stderr
     events = [json.loads(line) for line in report.read_text("utf-8").splitlines()]
