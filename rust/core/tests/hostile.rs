@@ -146,9 +146,9 @@ fn hostile_proofs_are_refused_with_memory_proportional_to_their_length() {
 
 #[test]
 fn proofs_of_more_nodes_than_their_query_visits_are_refused_before_they_are_hashed() {
+    let _alone = ONE_AT_A_TIME.lock();
     let well_formed = "a well-formed list of empty payloads";
     let (_, bytes) = hostile(1 << 20).into_iter().find(|(what, _)| *what == well_formed).expect("a list");
-    let _alone = ONE_AT_A_TIME.lock();
     for ask in [Ask::Index(0), Ask::Range { start: 0, end: None, max_segments: 1000 }] {
         let refused = verify::replay(&root(Kind::List), ask, &bytes, verify::WIDE_PROOF_LIMIT);
         let refused = refused.expect_err("another digest").to_string();
