@@ -86,12 +86,37 @@ def test_redocly_finds_only_examples_of_refused_requests(folder: Path, name: str
             assert pointer.startswith("#/paths/~1ipfs~1{cid}~1{path}/")
         else:
             assert problem["ruleId"] in COUNTER_EXAMPLES
-            assert is_refused(document, pointer), problem
+            assert is_refused(document, places_of(pointer)), problem
 
 
-def is_refused(document: dict[str, Any], pointer: str) -> bool:
-    """Whether the example at a JSON pointer of an operation gets an error."""
-    places = [each.replace("~1", "/").replace("~0", "~") for each in pointer.removeprefix("#/").split("/")]
+@pytest.mark.parametrize("name", ["gateway", "plants"])
+def test_spectral_finds_only_examples_of_refused_requests(folder: Path, name: str) -> None:
+    (folder / "spectral.yaml").write_text('extends: ["spectral:oas"]\n', "utf-8")
+    found = subprocess.run(
+        ["node_modules/.bin/spectral", "lint", f"{name}.json", "--ruleset=spectral.yaml", "--format=json", "--quiet"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"SCARF_ANALYTICS": "false"},
+    )
+    assert found.stdout.startswith("["), found.stderr
+    document = json.loads((folder / f"{name}.json").read_bytes())
+    for problem in json.loads(found.stdout):
+        if problem["code"] == "operation-success-response":
+            assert problem["path"][:2] == ["paths", "/ipfs/{cid}/{path}"]  # always refused
+        else:
+            assert problem["code"] == "oas3-valid-media-example", problem
+            assert is_refused(document, problem["path"]), problem
+
+
+def places_of(pointer: str) -> list[str]:
+    return [each.replace("~1", "/").replace("~0", "~") for each in pointer.removeprefix("#/").split("/")]
+
+
+def is_refused(document: dict[str, Any], places: list[str]) -> bool:
+    """Whether the example at this path of the document, which is one of an operation, gets an error."""
     operation = document["paths"][places[1]][places[2]]
     name = places[places.index("examples") + 1]
     return any(

@@ -32,6 +32,8 @@ def document() -> bytes:
     operation = {
         "operationId": "createPlant",
         "summary": "Creates a plant in the store.",
+        "description": "Stores a plant under its identification number, durably. An id is taken for ever.",
+        "tags": ["plants"],
         "requestBody": {"required": True, "content": _content("NewPlant", {"id": 1, "name": "fern", "tag": "shade"})},
         "responses": {
             "200": {"description": "The plant.", "content": _content("Plant", {"name": "fern", "tag": "shade"})},
@@ -46,7 +48,9 @@ def document() -> bytes:
                 "description": "A sample service that stores plants under their identification numbers.",
                 "version": VERSION,
                 "license": {"name": "MIT", "identifier": "MIT"},
+                "contact": {"name": "coregw", "url": "https://github.com/coregw/coregw"},
             },
+            "tags": [{"name": "plants", "description": "The plants of the store."}],
             "servers": [{"url": "/", "description": "The service that serves this document."}],
             "security": [{"bearer": []}],
             "paths": {"/plants": {"post": operation}},
