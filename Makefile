@@ -261,7 +261,7 @@ docs: $(VENV)/.docs-locked ## build the documentation in target/site, with that 
 	$(BIN)/python -m website.build
 
 .PHONY: dist
-dist: $(VENV)/.release-locked ## build a source distribution and wheels for Linux in dist/ (ARGS='--target x86_64-unknown-linux-gnu')
+dist: $(VENV)/.release-locked ## build a source distribution and wheels for Linux and Windows in dist/ (ARGS='--target x86_64-unknown-linux-gnu')
 	$(BIN)/python deploy/release/wheels.py $(ARGS)
 
 .PHONY: release

@@ -1,13 +1,14 @@
 """Builds a source distribution, and a wheel for each platform that this machine can compile for.
 
-zig is compiler and linker, so that a wheel needs no newer C library than it says. A platform is left out if Rust's
-standard library for it is missing: ``rustup target add TARGET``.
+For Linux, zig is compiler and linker, so that a wheel needs no newer C library than it says; for Windows, mingw-w64 is.
+A platform is left out if its linker or Rust's standard library for it is missing: ``rustup target add TARGET``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,16 +23,21 @@ LINUX = {
     "x86_64-unknown-linux-musl": "musllinux_1_2",
     "aarch64-unknown-linux-musl": "musllinux_1_2",
 }
+WINDOWS, WINDOWS_LINKER = "x86_64-pc-windows-gnu", "x86_64-w64-mingw32-gcc"
 # Built where they are tested: natively, by .github/workflows/release.yml.
 ELSEWHERE = ("x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-msvc")
 
 
-def can_compile_for(target: str) -> bool:
-    """Whether Rust's standard library for a target is installed."""
+def missing_for(target: str) -> str | None:
+    """What a build for a target needs and this machine lacks; None if it has everything."""
+    if target == WINDOWS and shutil.which(WINDOWS_LINKER) is None:
+        return f"there is no {WINDOWS_LINKER} (Debian: mingw-w64)"
     place = subprocess.run(
         ["rustc", "--print", "target-libdir", "--target", target], capture_output=True, text=True, check=True
     )
-    return any(Path(place.stdout.strip()).glob("libstd-*"))
+    if not any(Path(place.stdout.strip()).glob("libstd-*")):
+        return f"Rust's standard library is missing: rustup target add {target}"
+    return None
 
 
 def maturin(*arguments: str) -> None:
@@ -45,19 +51,19 @@ def main() -> None:
     """Build what can be built. Exit with an error if a build fails, or a named target can't be compiled for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=TOP / "dist", help="folder of what is built")
-    parser.add_argument("--target", action="append", choices=LINUX, help="build for these targets only")
+    parser.add_argument("--target", action="append", choices=[*LINUX, WINDOWS], help="build for these targets only")
     options = parser.parse_args()
     out = str(options.out.absolute())
     left_out = [f"{target}: built by .github/workflows/release.yml" for target in ELSEWHERE]
     maturin("sdist", "--out", out)
-    for target in options.target or LINUX:
-        if can_compile_for(target):
-            where = ["--target", target, "--zig", "--compatibility", LINUX[target]]
-            maturin("build", "--release", "--locked", "--features", "abi3", "--out", out, *where)
-        elif options.target:
-            sys.exit(f"{target}: Rust's standard library is missing: rustup target add {target}")
-        else:
-            left_out.insert(0, f"{target}: Rust's standard library is missing: rustup target add {target}")
+    for target in options.target or [*LINUX, WINDOWS]:
+        if missing := missing_for(target):
+            if options.target:
+                sys.exit(f"{target}: {missing}")
+            left_out.insert(0, f"{target}: {missing}")
+            continue
+        linking = ["--zig", "--compatibility", LINUX[target]] if target in LINUX else []
+        maturin("build", "--release", "--locked", "--features", "abi3", "--out", out, "--target", target, *linking)
     for line in left_out:
         print(f"left out: {line}")
 
