@@ -68,8 +68,21 @@ def bodies_of_queries(root: str, items: str) -> Iterator[LargeBody]:
     yield from _batches(root)
 
 
+def bodies_of_creations(root: str, items: str) -> Iterator[LargeBody]:
+    """Bodies that make new trees of nothing, one at a time. Arguments as for `bodies_of_queries`."""
+    yield LargeBody("/v1/roots", "one arc", filled('{"arcs":{', f'"a":"{EMPTY}"', "}}"), 400)
+    yield LargeBody("/v1/roots", "empty arcs", filled('{"arcs":{', '"":""', "}}"), 400)
+    yield LargeBody("/v1/roots", "short arcs", short_names('{"arcs":{', f'"%s":"{EMPTY}"', "}}", 2 * SIZE), 201)
+    lines = (("content-type", "application/x-ndjson"),)
+    for about, line in (("empty arrays", b"[]\n"), ("one arc", b'["a","%s"]\n' % EMPTY.encode())):
+        yield LargeBody("/v1/roots", f"lines: {about}", line * (SIZE // len(line)), 400, lines)
+    yield LargeBody("/v1/roots", "lines: blank", b"\n" * SIZE, 201, lines)
+    yield LargeBody("/v1/roots", "lines: one long line", b'["' + b"a" * SIZE, 400, lines)
+    yield LargeBody("/v1/roots", "lines: short arcs", lines_of_arcs(2 * SIZE), 201, lines)
+
+
 def bodies_of_changes(root: str, items: str) -> Iterator[LargeBody]:
-    """Bodies that make new trees, one at a time. Arguments as for `bodies_of_queries`."""
+    """Bodies that make new trees of others, one at a time. Arguments as for `bodies_of_queries`."""
     yield from _changes(root, items)
 
 
@@ -156,8 +169,6 @@ def _list_proof(size: int) -> bytes:
 
 
 def _changes(root: str, items: str) -> Iterator[LargeBody]:
-    yield LargeBody("/v1/roots", "one arc", filled('{"arcs":{', f'"a":"{EMPTY}"', "}}"), 400)
-    yield LargeBody("/v1/roots", "empty arcs", filled('{"arcs":{', '"":""', "}}"), 400)
     of_map, of_list = f"/v1/roots/{root}/mutations", f"/v1/roots/{items}/mutations"
     start, of_maps, of_lists = '{"deltas":[{"changes":[', '],"kind":"map"}]}', '],"kind":"list"}]}'
     yield LargeBody(of_map, "changes {}", filled(start, "{}", of_maps), 400)
@@ -169,13 +180,6 @@ def _changes(root: str, items: str) -> Iterator[LargeBody]:
     yield LargeBody(
         of_map, "short arcs", short_names(start, f'{{"path":"%s","after":{target}}}', of_maps, 2 * SIZE), 201
     )
-    lines = (("content-type", "application/x-ndjson"),)
-    for about, line in (("empty arrays", b"[]\n"), ("one arc", b'["a","%s"]\n' % EMPTY.encode())):
-        yield LargeBody("/v1/roots", f"lines: {about}", line * (SIZE // len(line)), 400, lines)
-    yield LargeBody("/v1/roots", "lines: blank", b"\n" * SIZE, 201, lines)
-    yield LargeBody("/v1/roots", "lines: one long line", b'["' + b"a" * SIZE, 400, lines)
-    yield LargeBody("/v1/roots", "lines: short arcs", lines_of_arcs(2 * SIZE), 201, lines)
-    yield LargeBody("/v1/roots", "short arcs", short_names('{"arcs":{', f'"%s":"{EMPTY}"', "}}", 2 * SIZE), 201)
 
 
 def _others() -> Iterator[LargeBody]:

@@ -14,9 +14,19 @@ import pytest
 import coregw
 import serving
 from coregw.plants.openapi import document as plant_document
-from gateway.process.large_bodies import EMPTY, MIB, LargeBody, bodies_of_changes, bodies_of_queries
+from gateway.process.large_bodies import (
+    EMPTY,
+    MIB,
+    LargeBody,
+    bodies_of_changes,
+    bodies_of_creations,
+    bodies_of_queries,
+)
 
 MAX_BYTES_PER_BYTE = 8
+
+BODIES = (bodies_of_queries, bodies_of_creations, bodies_of_changes)
+"""Each for a gateway of its own, since what it stores takes memory as well."""
 
 ALLOCATORS = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MIMALLOC_PURGE_DELAY": "0"}
 """Settings with which glibc and mimalloc return memory as soon as it is free, so that the rest can be told apart."""
@@ -51,7 +61,7 @@ def bytes_per_byte(pid: int, start: int, client: httpx2.Client, sent: LargeBody)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("bodies", [bodies_of_queries, bodies_of_changes])
+@pytest.mark.parametrize("bodies", BODIES)
 def test_a_body_takes_at_most_eight_bytes_of_memory_for_each_of_its_bytes(
     bodies: Callable[[str, str], Iterator[LargeBody]], tmp_path: Path
 ) -> None:
@@ -86,7 +96,7 @@ def empty_map_and_list(client: httpx2.Client) -> tuple[str, str]:
 
 
 def test_every_route_that_accepts_a_body_is_measured(client: httpx2.Client) -> None:
-    routes = {sent.route for bodies in (bodies_of_queries, bodies_of_changes) for sent in bodies("map", "list")}
+    routes = {sent.route for bodies in BODIES for sent in bodies("map", "list")}
     documents = [client.get("/openapi.json").json(), json.loads(plant_document())]
     operations = [(path, item) for document in documents for path, item in document["paths"].items()]
     accepting = {path for path, item in operations if "requestBody" in item.get("post", {})}
