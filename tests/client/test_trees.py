@@ -146,7 +146,10 @@ def nested_tree(client: Client) -> str:
     return client.create_root({"docs/a": cid("a"), "sub": inner, "list": listed})
 
 
-@pytest.mark.parametrize("path", ["docs/b", "no", "docs/a/x", "sub/none", "list/2", "list/00", "list/0/x", "list/1/no"])
+ABSENT = ["docs/b", "no", "docs/a/x", "sub/none", "list/2", f"list/{2**53}", "list/00", "list/0/x", "list/1/no"]
+
+
+@pytest.mark.parametrize("path", ABSENT)
 def test_locating_an_absent_path_proves_that_it_is_absent(client: Client, path: str) -> None:
     with pytest.raises(PathNotFound, match=f"nothing at or below '{path}' in bagi[a-z0-9]*: proven"):
         client.locate(nested_tree(client), path)

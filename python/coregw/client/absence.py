@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import re
+from typing import Final, NoReturn
 
 from coregw import _core
 from coregw.client.operations.lookup import value
@@ -11,8 +12,12 @@ from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike, read_index, scan
 from coregw.client.settings import ClientSettings
 from coregw.errors import PathNotFound, ProofError, TooLarge
+from coregw.messages.common import MAX_INTEGER
 
 __all__ = ["prove_absent"]
+
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
+"""The index of an element as a segment of a path."""
 
 
 def prove_absent(settings: ClientSettings, root: CidLike, segments: list[str]) -> Steps[NoReturn]:
@@ -46,10 +51,9 @@ def _ways_on(settings: ClientSettings, here: str, rest: list[str], place: str) -
     if kind == "cas" or not rest:
         return []
     if kind == "list":
-        index = int(rest[0]) if rest[0].isascii() and rest[0].isdecimal() and str(int(rest[0])) == rest[0] else None
-        if index is None or index >= 1 << 53:
+        if not _INDEX.fullmatch(rest[0]) or int(rest[0]) > MAX_INTEGER:
             return []
-        element = yield from value(settings, read_index(here, index))
+        element = yield from value(settings, read_index(here, int(rest[0])))
         found = [element.target]
     else:
         page = yield from value(settings, scan(here, rest, None, 1))

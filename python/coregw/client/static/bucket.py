@@ -129,10 +129,7 @@ class StaticBucket:
 
         async def put(each: tuple[str, bytes]) -> None:
             path, content = each
-            headers = _IMMUTABLE if path.startswith("/v1/") else _CHANGING
-            if path in EXPLORER_TYPES:
-                headers = {"Content-Type": EXPLORER_TYPES[path], "Cache-Control": "no-cache"}
-            call = partial(self._objects.put, path[1:], content, attributes=headers, use_multipart=False)
+            call = partial(self._objects.put, path[1:], content, attributes=_headers_of(path), use_multipart=False)
             await self._bucket.call(call)
             self._note(path)
 
@@ -191,3 +188,10 @@ def _parts(file: IO[bytes], is_stopped: threading.Event) -> Iterator[bytes]:
         if is_stopped.is_set():
             raise InterruptedError
         yield chunk
+
+
+def _headers_of(path: str) -> dict[str, str]:
+    """Return the headers with which a web server sends a small file of a static tree."""
+    if path in EXPLORER_TYPES:
+        return {"Content-Type": EXPLORER_TYPES[path], "Cache-Control": "no-cache"}
+    return _IMMUTABLE if path.startswith("/v1/") else _CHANGING
