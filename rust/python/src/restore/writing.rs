@@ -155,7 +155,7 @@ impl Writing {
         self.stop();
     }
 
-    /// The first failure as an exception, the same one for all who ask: whoever is told first may be heard last.
+    /// The first failure as an exception. Every caller gets the same one, since any of them may report it.
     pub fn exception(&self, py: Python<'_>) -> Option<PyErr> {
         let taken = || {
             let failure = locked(&self.failure).take();
