@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import report
+from figures import show
 
 HERE = Path(__file__).resolve().parent / "peers"
 BUILT = report.REPOSITORY / "target" / "peers"
@@ -199,7 +200,7 @@ def compare(figures: report.Report, peer: Peer, count: int, ours: Running, their
         ("build", theirs.tree["build"], ours.tree["build"], "s"),
         ("proof bytes", theirs.tree["proof_bytes"], ours.tree["proof_bytes"], "bytes"),
     ):
-        note = f"{report.show(its_value)} / {report.show(mine_value)} {unit}"
+        note = f"{show(its_value)} / {show(mine_value)} {unit}"
         figures.add(f"{what}, {keys}", its_value / mine_value, series=name, note=note)
 
 

@@ -16,14 +16,15 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from report import quantity
+from figures import quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Drawing
 
-    from report import Bars, Curves, Figure, Report
+    from figures import Bars, Curves, Figure
+
 
 INK, FAINT, BOUND, FLOOR, ONE = "#6e7781", "#6e778155", "#d1242f", "#7d8590", "#2f81f7"
 COLOURS = (
@@ -58,24 +59,22 @@ ROOM = 1.35
 BAR_INCHES, GAP_INCHES, TITLE_INCHES = 0.26, 0.12, 0.75
 
 
-def draw(report: Report, path: Path) -> None:
-    """Draw a report's charts, else its curves, else its figures."""
+def draw(title: str, all_bars: list[Bars], panels: list[Curves], figures: list[Figure], path: Path) -> None:
+    """Draw a report's charts, else its curves, else its figures; nothing if there are none."""
     with mpl.rc_context(STYLE):
-        if report.charts:
-            figure = charts(report.charts)
-        elif report.panels:
-            figure = lines(list(report.panels.values()))
+        if all_bars:
+            drawing = charts(all_bars)
+        elif panels:
+            drawing = lines(panels)
         else:
-            shown = [each for each in report.figures.values() if each.recorded]
+            shown = [each for each in figures if each.recorded]
             shown = [each for each in shown if each.bar is not None] or shown
             if not shown:
                 return
-            figure = bars(shown)
-        figure.suptitle(
-            f"{report.title}{'' if report.run == 'full' else ' (quick run)'}", x=0.01, ha="left", weight="bold"
-        )
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-        plt.close(figure)
+            drawing = bars(shown)
+        drawing.suptitle(title, x=0.01, ha="left", weight="bold")
+        drawing.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        plt.close(drawing)
 
 
 def number(value: float, _: object = None) -> str:

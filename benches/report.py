@@ -18,21 +18,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import platform
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-Better = Literal["lower", "higher"]
+from figures import Bars, Better, Curve, Curves, Figure, Headline, is_met, quantity, show
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDED, SCRATCH = REPOSITORY / "docs" / "benchmarks", REPOSITORY / "target" / "benchmarks"
@@ -51,86 +50,6 @@ the pictures or printed by the bench; a few of them are in the table of the [REA
 """
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One value that a bench measured. `name` and `series` together are unique in a bench."""
-
-    name: str
-    """The row, such as "random hex, 1,000 keys"."""
-    value: float
-    unit: str
-    """"x" for ratios."""
-    series: str
-    """What the row belongs to, such as a peer; may be empty."""
-    better: Better | None
-    bar: float | None
-    """The bound on the value, upper or lower depending on `better`."""
-    guarded: bool
-    """Whether `make bench-check` fails when it gets worse by more than 15 %."""
-    recorded: bool
-    """False for values that are meaningful on this machine only."""
-    note: str
-
-    @property
-    def key(self) -> str:
-        """Its name in the record."""
-        return f"{self.series}: {self.name}" if self.series else self.name
-
-    def is_met(self) -> bool:
-        """Return whether the value meets its bar, or has none."""
-        return self.bar is None or is_met(self.value, self.better, self.bar)
-
-
-def is_met(value: float, better: Better | None, bar: float) -> bool:
-    """Return whether a value meets a bar."""
-    return value <= bar if better == "lower" else value >= bar
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A row of the README's table of figures: a value of the machine that it was measured on."""
-
-    what: str
-    value: float
-    unit: str
-    """"1/s" for rates."""
-    against: str
-    """What it is to be compared with, such as the floor that no implementation is below; may be empty."""
-    against_value: float | None
-
-
-@dataclass
-class Bars:
-    """Bars of one unit, of which those of the floor are marked."""
-
-    title: str
-    unit: str
-    better: Better
-    bars: dict[str, float] = field(default_factory=dict)
-    floors: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A curve of a picture, such as memory over time."""
-
-    panel: str
-    label: str
-    xs: list[float]
-    ys: list[float]
-
-
-@dataclass
-class Curves:
-    """All curves that share a panel of the picture."""
-
-    title: str
-    x: str
-    y: str
-    logarithmic: bool
-    lines: list[Curve] = field(default_factory=list)
-
-
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """Return a parser with the common arguments; a bench may add its own."""
     result = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
@@ -145,15 +64,6 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 def arguments(doc: str | None) -> argparse.Namespace:
     """Return the common arguments: `quick` and `write`, both bool, and `about`, the first paragraph of `doc`."""
     return parser(doc).parse_args()
-
-
-def show(value: float) -> str:
-    """Format a value with three significant digits."""
-    if not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) >= 1000 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
 
 
 class Report:
@@ -234,12 +144,17 @@ class Report:
         record = {"name": self.name, "title": self.title, "about": self.about, "runs": dict(sorted(runs.items()))}
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         if not self.is_draft:
-            import picture  # noqa: PLC0415  # matplotlib is needed for nothing else
-
-            picture.draw(self, self.folder / f"{self.name}.svg")
+            self.draw(self.folder / f"{self.name}.svg")
         if self.folder == RECORDED:
             (self.folder / "README.md").write_text(gallery(self.folder))
             README.write_text(with_headlines(README.read_text(), self.folder))
+
+    def draw(self, path: Path) -> None:
+        """Draw the picture; it needs matplotlib."""
+        import picture  # noqa: PLC0415  # matplotlib is needed for nothing else
+
+        title = self.title if self.run == "full" else f"{self.title} (quick run)"
+        picture.draw(title, self.charts, list(self.panels.values()), list(self.figures.values()), path)
 
     def table(self) -> Table:
         """Return a table of all figures with their bars."""
@@ -333,11 +248,6 @@ def with_headlines(text: str, folder: Path) -> str:
     if not begin or not end:
         raise ValueError(f"{HEADLINES_BEGIN!r} and {HEADLINES_END!r} are not in the README")
     return f"{before}{begin}\n{headlines(folder)}\n{end}{after}"
-
-
-def quantity(value: float, unit: str) -> str:
-    """Format a value with its unit, as in 12,345/s, 1.2 µs and 1.35."""
-    return show(value) if unit == "x" else f"{show(value)}/s" if unit == "1/s" else f"{show(value)} {unit}"
 
 
 def _row(key: str, figure: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ def run() -> report.Report:
 
 
 def texts(run: report.Report, folder: Path) -> list[str]:
-    picture.draw(run, folder / "sample.svg")
+    run.draw(folder / "sample.svg")
     return re.findall(r"<text [^>]*>([^<]*)</text>", (folder / "sample.svg").read_text())
 
 
