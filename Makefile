@@ -201,6 +201,13 @@ test-explorer: install js/node_modules/.package-lock.json ## use the explorer in
 	cd js && node build.js check-explorer && node build.js test
 	COREGW_TEST_BROWSER="$(CHROMIUM)" $(BIN)/python -m pytest tests/js/test_explorer.py $(ARGS)
 
+.PHONY: test-site
+test-site: install js/node_modules/.package-lock.json ## search the site in headless Chromium, without a server (make docs first; needs npm; CHROMIUM=…)
+	@[ -n "$(CHROMIUM)" ] || { echo "Chromium was not found: apt-get install chromium, or make CHROMIUM=/path/to/it" >&2; exit 1; }
+	@[ -e target/site/index.html ] || { echo "target/site has no site: make docs" >&2; exit 1; }
+	cd js && node build.js test
+	COREGW_TEST_BROWSER="$(CHROMIUM)" $(BIN)/python -m pytest tests/website/test_site.py $(ARGS)
+
 .PHONY: test-interop
 test-interop: install ## verify and cosign checkpoints with implementations of others (needs Go)
 	COREGW_TEST_INTEROP=required $(BIN)/python -m pytest tests/interop $(ARGS)
@@ -255,7 +262,7 @@ check-platforms: install ## type-check the extension for Windows and macOS (need
 		cargo check --quiet --package coregw-python --features abi3 --locked --target $$target || exit 1; done
 
 .PHONY: docs
-docs: $(VENV)/.docs-locked ## build the documentation in target/site, with that of the Python and Rust interfaces
+docs: $(VENV)/.docs-locked js/node_modules/.package-lock.json ## build the documentation in target/site, with that of the Python and Rust interfaces (needs npm)
 	$(pdoc)
 	cargo doc --workspace --no-deps --locked --quiet
 	$(BIN)/python -m website.build

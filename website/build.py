@@ -1,7 +1,7 @@
 """Build the site: ``python -m website.build`` collects and generates its pages, and has zensical render them.
 
 The output is target/site. It contains the API documentation of ``target/pdoc`` and ``target/doc``, which ``make docs``
-builds before.
+builds before, and a script that ``make docs`` installs by npm.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ __all__ = ["collect", "generated", "main"]
 _OWN: Final = HOME / "website"
 _WORK: Final = HOME / "target" / "website"
 _SITE: Final = HOME / "target" / "site"
+_SHIM: Final = HOME / "js" / "node_modules" / "iframe-worker"
+"""Runs the worker of the search in pages that are opened as files, where browsers refuse workers."""
+
 _PICTURES: Final = ("*.svg", "*.png")
 _EXTERNAL: Final = re.compile(
     r'<(?:script|img|iframe|source)[^>]*\ssrc="?(?:https?:)?//[^>]*>|<link[^>]*rel="?stylesheet"?[^>]*href="?(?:https?:)?//[^>]*>'
@@ -29,7 +32,6 @@ _EXTERNAL: Final = re.compile(
 
 def generated() -> dict[str, str]:
     """Return the pages of the reference that are made of code, by their places on the site."""
-    management = HOME / "tests" / "gateway" / "docs" / "management.txt"
     return {
         "reference/python.md": reference.python(),
         "reference/commands.md": reference.commands(),
@@ -41,10 +43,13 @@ def generated() -> dict[str, str]:
             "A gateway serves the document at `/openapi.json`, and a page with which it can be tried at `/docs`.",
             http.gateway_document(),
         ),
-        "reference/management.md": "# HTTP of the management\n\n"
-        "The routes for operators, on the control socket and the management address "
-        "([how](../operations.md#management)): their OpenAPI document in short.\n\n"
-        f"```text\n{management.read_text('utf-8')}```\n",
+        "reference/management.md": http.page(
+            "HTTP of the management",
+            "The routes for operators, on the control socket and the management address "
+            "([how](../operations.md#management)): their OpenAPI document as a page, which both serve at "
+            "`/openapi.json`. Commands such as `coregw status`, `backup` and `gc` send these requests.",
+            http.management_document(),
+        ),
     }
 
 
@@ -63,6 +68,8 @@ def collect(folder: Path) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(picture, copy)
     shutil.copyfile(_OWN / "coregw.css", folder / "docs" / "coregw.css")
+    shutil.copyfile(_SHIM / "shim" / "index.js", folder / "docs" / "iframe-worker.js")
+    shutil.copyfile(_SHIM / "LICENSE", folder / "docs" / "iframe-worker.LICENSE")
     shutil.copyfile(_OWN / "zensical.toml", folder / "zensical.toml")
 
 
@@ -111,7 +118,7 @@ def main() -> None:
     _render()
     if wrong := _external_loads() + _broken_links():
         sys.exit("pages load from elsewhere, or have broken links:\n" + "\n".join(wrong))
-    sys.stdout.write(f"the site is in {_SITE.relative_to(HOME)}: python -m http.server --directory target/site\n")
+    sys.stdout.write(f"the site is in {_SITE.relative_to(HOME)}: open index.html there, or serve the folder\n")
 
 
 if __name__ == "__main__":

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from coregw.engine import Engine
 from coregw.gateway.app import create_app
 from coregw.gateway.context import Gateway
+from coregw.gateway.docs.description import JSON
+from coregw.gateway.docs.schemas import NULLABLE
+from coregw.gateway.maintenance.context import Management
+from coregw.gateway.management import create_management_app
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store.memory import MemoryStore
 from website.reference import table
 
-__all__ = ["Json", "gateway_document", "page"]
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
+__all__ = ["Json", "gateway_document", "management_document", "page"]
 
 Json = dict[str, Any]
 
@@ -25,22 +32,28 @@ _MAX_SHOWN: Final = 1_200
 
 def gateway_document() -> Json:
     """Return the OpenAPI document of a gateway with administration routes."""
-    return asyncio.run(_served())
+    return asyncio.run(_served(lambda gateway: create_app(gateway, AccessToken("GATEWAY_ADMIN_TOKEN", "unused"))))
 
 
-async def _served() -> Json:
+def management_document() -> Json:
+    """Return the OpenAPI document of the control socket of a gateway."""
+    return asyncio.run(_served(lambda gateway: create_management_app(Management(gateway), None, is_open=True)))
+
+
+async def _served(create: Callable[[Gateway], ASGIApp]) -> Json:
+    """Return what an application over an empty store serves at /openapi.json."""
     engine = Engine(MemoryStore())
     try:
-        app = create_app(Gateway.over(engine, Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "unused"))
+        app = create(Gateway.over(engine, Settings()))
         parts: list[bytes] = []
 
-        async def receive() -> Json:
+        async def receive() -> Any:  # noqa: ANN401 - ASGI's type
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Any) -> None:  # noqa: ANN401 - ASGI's type
             parts.append(message.get("body", b""))
 
-        scope: Json = {
+        scope: Any = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -53,7 +66,7 @@ async def _served() -> Json:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8080),
         }
-        await app(scope, receive, send)  # type: ignore[arg-type]
+        await app(scope, receive, send)
         return dict(json.loads(b"".join(parts)))
     finally:
         await engine.close()
@@ -68,7 +81,8 @@ def page(title: str, about: str, document: Json) -> str:
             parts.append(f"## {tag['name']}\n\n{tag['description']}\n")
             parts += [_route(document, *route) for route in routes]
     parts.append("## Messages\n")
-    parts += [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
+    schemas = document["components"]["schemas"]
+    parts += [_schema(name, schema) for name, schema in schemas.items() if _not_null(name) not in schemas]
     return "\n".join(parts)
 
 
@@ -102,17 +116,19 @@ def _route(document: Json, method: str, path: str, operation: Json) -> str:
 def _types(answer: Json) -> str:
     contents = answer.get("content", {})
     return ", ".join(
-        _type(body["schema"]) if media_type == "application/json" else f"`{media_type}`"
+        _type(body["schema"])
+        if media_type == JSON
+        else f"`{media_type}`" + (f", lines: {_type(body['schema'])}" if "oneOf" in body["schema"] else "")
         for media_type, body in contents.items()
     )
 
 
 def _example(operation: Json) -> Iterator[str]:
     """Yield the first example of a JSON body with its response, which a test sends to a gateway."""
-    examples = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("examples", {})
+    examples = operation.get("requestBody", {}).get("content", {}).get(JSON, {}).get("examples", {})
     for name, example in examples.items():
         for status, answer in operation["responses"].items():
-            value = answer.get("content", {}).get("application/json", {}).get("examples", {}).get(name, {}).get("value")
+            value = answer.get("content", {}).get(JSON, {}).get("examples", {}).get(name, {}).get("value")
             if value is not None and status.startswith("2"):
                 yield f'??? example "{example["summary"]}"\n\n{_json(example["value"])}\n\n{_json(value)}\n'
                 return
@@ -130,6 +146,8 @@ def _type(schema: Json) -> str:
     """Return a schema in words, with a link to a message."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
+        if kind := _not_null(name):
+            return f"[{kind}](#{kind.lower()}) or null"
         return f"[{name}](#{name.lower()})"
     for word in ("anyOf", "oneOf"):
         if word in schema:
@@ -138,12 +156,23 @@ def _type(schema: Json) -> str:
         return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
+    return _type_of_value(schema)
+
+
+def _type_of_value(schema: Json) -> str:
     kind = schema.get("type", "any")
+    if kind == "object" and "properties" in schema:
+        return "{" + ", ".join(f"`{name}`: {_type(each)}" for name, each in schema["properties"].items()) + "}"
     if kind == "array":
         return f"array of {_type(schema.get('items', {}))}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"object of {_type(schema['additionalProperties'])}"
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _not_null(name: str) -> str | None:
+    """Return the name of the message that a component is, or null; None if it is never null."""
+    return name.removeprefix(NULLABLE) if name.startswith(NULLABLE) else None
 
 
 def _schema(name: str, schema: Json) -> str:
@@ -156,7 +185,8 @@ def _schema(name: str, schema: Json) -> str:
             (f"`{member}`", _type(each), "yes" if member in required else "", each.get("description", ""))
             for member, each in schema["properties"].items()
         ]
-        lines.append(table(("member", "type", "required", "meaning"), rows))
+        columns = 4 if any(meaning for *_, meaning in rows) else 3  # where the description says it all
+        lines.append(table(("member", "type", "required", "meaning")[:columns], [row[:columns] for row in rows]))
     else:
         lines.append(f"{_type(schema)}\n")
     return "\n".join(lines)

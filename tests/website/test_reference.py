@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -67,19 +67,39 @@ def test_settings_and_errors_are_all_listed(generated: dict[str, str]) -> None:
     assert first_column(generated["reference/errors.md"]) == [*ERROR_CODES]
 
 
-def test_http_lists_every_route_parameter_and_message(generated: dict[str, str]) -> None:
-    page = generated["reference/http.md"]
-    document = http.gateway_document()
-    routes = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    assert {*re.findall(r"^### ((?:GET|HEAD|POST|PUT|DELETE) .*)$", page, re.MULTILINE)} == routes
-    assert {*re.findall(r"^### (\w+)$", page, re.MULTILINE)} == {*document["components"]["schemas"]}
-    named = {
-        each["name"]
-        for methods in document["paths"].values()
-        for operation in methods.values()
-        for each in operation.get("parameters", [])
+@pytest.mark.parametrize(
+    ("place", "documented"),
+    [("reference/http.md", http.gateway_document), ("reference/management.md", http.management_document)],
+)
+def test_http_lists_every_route_parameter_body_result_error_and_message(
+    generated: dict[str, str], place: str, documented: Callable[[], http.Json]
+) -> None:
+    page = generated[place]
+    document = documented()
+    operations = {
+        f"{method.upper()} {path}": operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
     }
-    assert named <= {*first_column(page)}
+    sections = dict(re.findall(r"(?ms)^### ((?:GET|HEAD|POST|PUT|DELETE) .*?)\n(.*?)(?=^##|\Z)", page))
+    assert {*sections} == {*operations}
+    schemas = {name for name in document["components"]["schemas"] if not name.startswith("Nullable")}
+    assert {*re.findall(r"^### (\w+)$", page, re.MULTILINE)} == schemas
+    assert {*re.findall(r"\]\(#(\w+)\)", page)} <= {name.lower() for name in schemas}
+    for name, operation in operations.items():
+        assert {each["name"] for each in operation.get("parameters", [])} <= {*first_column(sections[name])}
+        assert ("\nBody: " in sections[name]) == ("requestBody" in operation), name
+        for status, answer in operation["responses"].items():
+            assert re.search(
+                rf"^\| {status} \| .* \| {re.escape(answer['description'])} \|$", sections[name], re.MULTILINE
+            ), name
+
+
+def test_the_management_reference_has_what_long_operations_respond_with(generated: dict[str, str]) -> None:
+    page = generated["reference/management.md"]
+    assert "lines: {`progress`: [Progress](#progress)} or {`result`: [BackedUp](#backedup)} or {`error`: " in page
+    assert "| `kept_generations` | integer | yes | How many generations the repository has now. |" in page
+    assert "Attributes:" not in page
 
 
 def test_every_page_can_be_reached(generated: dict[str, str]) -> None:

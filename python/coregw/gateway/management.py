@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from litestar.types import ASGIApp
 
-__all__ = ["serve_management"]
+__all__ = ["create_management_app", "serve_management"]
 
 logger = logging.getLogger("coregw.management")
 
@@ -85,7 +85,9 @@ async def serve_management(
             host, port = settings.management_host_and_port
             address = replace(settings, host=host, port=port, backlog=_CONNECTIONS)
             listener = stack.enter_context(listen(address))
-            await stack.enter_async_context(_serving(address, listener, _app(management, token, is_open=False)))
+            await stack.enter_async_context(
+                _serving(address, listener, create_management_app(management, token, is_open=False))
+            )
             management.addresses.append(url_of(listener))
         if directory is not None:
             try:
@@ -94,7 +96,9 @@ async def serve_management(
                 logger.error("no command can reach this gateway: %s", error)
             else:
                 local = replace(settings, hosts=ANY)  # no web page can reach the socket
-                await stack.enter_async_context(_serving(local, listener, _app(management, None, is_open=True)))
+                await stack.enter_async_context(
+                    _serving(local, listener, create_management_app(management, None, is_open=True))
+                )
                 management.addresses.append(str(directory / CONTROL_SOCKET))
         stack.push_async_callback(management.operations.close)
         if settings.gc_seconds:
@@ -107,7 +111,7 @@ async def serve_management(
         yield management
 
 
-def _app(management: Management, token: AccessToken | None, *, is_open: bool) -> ASGIApp:
+def create_management_app(management: Management, token: AccessToken | None, *, is_open: bool) -> ASGIApp:
     """Return the application of one address; an open one needs no token, another has no such routes without one."""
     handlers = [handler for group in _GROUPS for handler in group.handlers]
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]

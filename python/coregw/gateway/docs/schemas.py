@@ -7,6 +7,7 @@ generators make code that compiles: some fail on a union with null, on a propert
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -15,11 +16,11 @@ import msgspec
 
 from coregw.messages.prooflist import Link
 
-__all__ = ["body_schema", "schemas_of", "struct_reference"]
+__all__ = ["NULLABLE", "body_schema", "schemas_of", "struct_reference"]
 
 _SCHEMAS: Final = "#/components/schemas/"
 _NULL: Final = {"type": "null"}
-_NULLABLE: Final = "Nullable"
+NULLABLE: Final = "Nullable"
 """Begins the name of the component that a nullable reference refers to."""
 
 _LINK: Final[Mapping[str, object]] = {
@@ -29,6 +30,9 @@ _LINK: Final[Mapping[str, object]] = {
     "maxProperties": 1,
 }
 """``{"/": cid}`` without a property of the name ``/``, of which generators make an empty name."""
+
+_ATTRIBUTES: Final = re.compile(r"\n\nAttributes:\n(.*)\Z", re.DOTALL)
+_ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def struct_reference(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -51,15 +55,32 @@ def schemas_of(structs: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
     for schema in found.values():
         if "profile" in schema.get("properties", {}) and "profile" not in schema["required"]:
             schema["required"].insert(0, "profile")
-    schemas: dict[str, Any] = {name: _portable(schema) for name, schema in found.items()}
+    schemas: dict[str, Any] = {name: _portable(_described(schema)) for name, schema in found.items()}
     if Link.__name__ in schemas:
         schemas[Link.__name__] = {**schemas[Link.__name__], **_LINK}
         del schemas[Link.__name__]["properties"], schemas[Link.__name__]["required"]
     for name in _nullables(schemas.values()):
         about = schemas[name]
-        title = f"{_NULLABLE}{name}"
+        title = f"{NULLABLE}{name}"
         schemas[title] = {**about, "title": title, "type": [about["type"], "null"]}
     return dict(sorted(schemas.items()))
+
+
+def _described(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a struct with the section "Attributes" of its docstring at the members themselves."""
+    if "description" not in schema:
+        return schema
+    about = inspect.cleandoc(schema["description"])
+    section = _ATTRIBUTES.search(about)
+    texts = _ATTRIBUTE.findall(section[1]) if section else []
+    members = {name: re.sub(r"\bNone\b", "null", " ".join(text.split())) for name, text in texts}
+    described: dict[str, Any] = {**schema, "description": _ATTRIBUTES.sub("", about)}
+    if "properties" in schema:
+        described["properties"] = {
+            name: {"description": members[name], **each} if name in members else each
+            for name, each in schema["properties"].items()
+        }
+    return described
 
 
 def _portable(schema: object) -> object:
@@ -89,11 +110,11 @@ def _portable_union(schema: dict[str, Any]) -> dict[str, Any]:
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a value or null: another type, or a reference to a component of its own."""
     if "$ref" in schema:
-        return {"$ref": f"{_SCHEMAS}{_NULLABLE}{schema['$ref'].removeprefix(_SCHEMAS)}"}
+        return {"$ref": f"{_SCHEMAS}{NULLABLE}{schema['$ref'].removeprefix(_SCHEMAS)}"}
     return {**schema, "type": [schema["type"], "null"]}
 
 
 def _nullables(schemas: Iterable[Any]) -> set[str]:
     """Return the names of the components that some schema refers to as nullable."""
-    references = re.findall(rf'"{_SCHEMAS}{_NULLABLE}(\w+)"', msgspec.json.encode(list(schemas)).decode())
+    references = re.findall(rf'"{_SCHEMAS}{NULLABLE}(\w+)"', msgspec.json.encode(list(schemas)).decode())
     return set(references)
