@@ -262,7 +262,7 @@ check-platforms: install ## type-check the extension for Windows and macOS (need
 		cargo check --quiet --package coregw-python --features abi3 --locked --target $$target || exit 1; done
 
 .PHONY: docs
-docs: $(VENV)/.docs-locked js/node_modules/.package-lock.json ## build the documentation in target/site, with that of the Python and Rust interfaces (needs npm)
+docs: $(VENV)/.docs-locked $(if $(shell command -v npm),js/node_modules/.package-lock.json) ## build the documentation in target/site, with that of the Python and Rust interfaces
 	$(pdoc)
 	cargo doc --workspace --no-deps --locked --quiet
 	$(BIN)/python -m website.build

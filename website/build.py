@@ -1,7 +1,7 @@
 """Build the site: ``python -m website.build`` collects and generates its pages, and has zensical render them.
 
 The output is target/site. It contains the API documentation of ``target/pdoc`` and ``target/doc``, which ``make docs``
-builds before, and a script that ``make docs`` installs by npm.
+builds before, and a script that ``make docs`` installs by npm; without it, the search works over HTTP only.
 """
 
 from __future__ import annotations
@@ -68,8 +68,11 @@ def collect(folder: Path) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(picture, copy)
     shutil.copyfile(_OWN / "coregw.css", folder / "docs" / "coregw.css")
-    shutil.copyfile(_SHIM / "shim" / "index.js", folder / "docs" / "iframe-worker.js")
-    shutil.copyfile(_SHIM / "LICENSE", folder / "docs" / "iframe-worker.LICENSE")
+    if _SHIM.is_dir():
+        shutil.copyfile(_SHIM / "shim" / "index.js", folder / "docs" / "iframe-worker.js")
+        shutil.copyfile(_SHIM / "LICENSE", folder / "docs" / "iframe-worker.LICENSE")
+    else:
+        (folder / "docs" / "iframe-worker.js").write_text("// Built without npm: the search needs a server.\n", "utf-8")
     shutil.copyfile(_OWN / "zensical.toml", folder / "zensical.toml")
 
 
@@ -118,7 +121,14 @@ def main() -> None:
     _render()
     if wrong := _external_loads() + _broken_links():
         sys.exit("pages load from elsewhere, or have broken links:\n" + "\n".join(wrong))
-    sys.stdout.write(f"the site is in {_SITE.relative_to(HOME)}: open index.html there, or serve the folder\n")
+    place = _SITE.relative_to(HOME)
+    if _SHIM.is_dir():
+        sys.stdout.write(f"the site is in {place}: open index.html there, or serve the folder\n")
+    else:
+        sys.stdout.write(
+            f"the site is in {place}; its search needs a server, since npm was not found:"
+            f" python -m http.server --directory {place}\n"
+        )
 
 
 if __name__ == "__main__":
