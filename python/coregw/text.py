@@ -1,4 +1,4 @@
-"""Texts of strangers in messages: on one line, without control characters, and short."""
+"""Text for people: sizes, and what strangers wrote on one line, without control characters, and short."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["display_name", "printable"]
+__all__ = ["byte_size", "display_name", "printable"]
 
 _MAX_CHARACTERS: Final = 500
 _MAX_NAME_CHARACTERS: Final = 4096
@@ -23,3 +23,12 @@ def printable(text: str, limit: int = _MAX_CHARACTERS) -> str:
 def display_name(file: Path) -> str:
     """Return a file's name for messages, with escapes for control characters and bytes that are not UTF-8."""
     return printable(os.fsencode(file).decode("utf-8", "backslashreplace"), _MAX_NAME_CHARACTERS)
+
+
+def byte_size(count: float) -> str:
+    """Return a number of bytes with a binary prefix."""
+    for prefix in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:,.0f} {prefix}" if prefix == "B" else f"{count:,.1f} {prefix}"
+        count /= 1024
+    return f"{count:,.1f} TiB"

@@ -376,9 +376,9 @@ def progress(label: str) -> Iterator[tuple[Callable[[int | None], None], Callabl
         Progress,
         SpinnerColumn,
         TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
     )
+
+    from coregw.cli.pace import PaceColumn
 
     console = Console(stderr=True)
     columns = (
@@ -386,8 +386,7 @@ def progress(label: str) -> Iterator[tuple[Callable[[int | None], None], Callabl
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+        PaceColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=None)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from coregw.cli.framework import click, is_quiet
+from coregw.text import byte_size
 
 __all__ = ["print_result", "shown_progress"]
 
@@ -88,13 +89,7 @@ def _text(progress: dict[str, Any]) -> str:
 
 def _amount(count: float, unit: str) -> str:
     """Return a number for a person; bytes with binary prefixes."""
-    if unit != "bytes":
-        return f"{count:,}"
-    for prefix in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:,.0f} {prefix}" if prefix == "B" else f"{count:,.1f} {prefix}"
-        count /= 1024
-    return f"{count:,.1f} TiB"
+    return byte_size(count) if unit == "bytes" else f"{count:,}"
 
 
 def _shown(value: object) -> str:

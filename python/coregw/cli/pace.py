@@ -1,0 +1,50 @@
+"""A column of progress bars: the rate and the time left, or for how long nothing has been moved."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from rich.progress import ProgressColumn, Task
+from rich.text import Text
+
+from coregw.text import byte_size
+
+__all__ = ["PaceColumn"]
+
+_SILENT_SECONDS: Final = 3.0
+"""Pauses that are shorter are not worth a word."""
+
+
+class PaceColumn(ProgressColumn):
+    """The rate and the time left of a task that counts bytes.
+
+    During a pause a rate would be that of the past, so the column says how long the pause has been.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._completed = 0.0
+        self._changed = time.monotonic()
+
+    def render(self, task: Task) -> Text:
+        """Return what the column shows of a task."""
+        now = time.monotonic()
+        if task.completed != self._completed:
+            self._completed, self._changed = task.completed, now
+        pause = now - self._changed
+        if pause >= _SILENT_SECONDS:
+            return Text(f"waiting for {pause:.0f} s", style="progress.remaining")
+        if task.speed is None:
+            return Text("")
+        left = "" if task.time_remaining is None else f", {_duration(task.time_remaining)} left"
+        return Text(f"{byte_size(task.speed)}/s{left}", style="progress.data.speed")
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in its two largest units."""
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
