@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import queue
 import signal
@@ -199,7 +200,12 @@ def thread(
 
 def control(data: Path) -> httpx2.Client:
     """A client of the control socket in a data directory."""
-    return httpx2.Client(transport=httpx2.HTTPTransport(uds=str(data / "control.sock")), base_url="http://localhost")
+    record = json.loads((data / "coregw-control.json").read_text())
+    return httpx2.Client(
+        transport=httpx2.HTTPTransport(uds=record["socket"].replace("@", "\0")),
+        base_url="http://localhost",
+        headers={"authorization": f"Bearer {record['token']}"},
+    )
 
 
 def connect(url: str) -> socket.socket:

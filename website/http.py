@@ -26,18 +26,20 @@ __all__ = ["Json", "gateway_document", "management_document", "page"]
 
 Json = dict[str, Any]
 
+_UNUSED: Final = AccessToken("GATEWAY_ADMIN_TOKEN", "unused")
+
 _MAX_SHOWN: Final = 1_200
 """Characters of an example that is shown; longer ones are cut, which proofs often are."""
 
 
 def gateway_document() -> Json:
     """Return the OpenAPI document of a gateway with administration routes."""
-    return asyncio.run(_served(lambda gateway: create_app(gateway, AccessToken("GATEWAY_ADMIN_TOKEN", "unused"))))
+    return asyncio.run(_served(lambda gateway: create_app(gateway, _UNUSED)))
 
 
 def management_document() -> Json:
-    """Return the OpenAPI document of the control socket of a gateway."""
-    return asyncio.run(_served(lambda gateway: create_management_app(Management(gateway), None, is_open=True)))
+    """Return the OpenAPI document of the management addresses of a gateway with administration routes."""
+    return asyncio.run(_served(lambda gateway: create_management_app(Management(gateway), _UNUSED)))
 
 
 async def _served(create: Callable[[Gateway], ASGIApp]) -> Json:

@@ -10,7 +10,7 @@ set -eu
 : "${COREGW_STORE:?is the address of the PostgreSQL database}"
 : "${COREGW_BUCKET:=none}"
 : "${COREGW:=coregw}"
-: "${DATA:=/var/lib/coregw}"                       # temporary files and control sockets; one folder for each gateway
+: "${DATA:=/var/lib/coregw}"                       # temporary files, names of control sockets; a folder for each gateway
 : "${PORTS:=8081 8082 8083}"                       # those of the proxy's configuration
 # Or: haproxy -db -f deploy/haproxy/haproxy.cfg; caddy run --config deploy/caddy/Caddyfile
 : "${PROXY:=nginx -c /etc/nginx/nginx.conf -g 'daemon off;'}" # its block "http" includes deploy/nginx/gateways.conf

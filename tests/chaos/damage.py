@@ -173,7 +173,6 @@ def _made(data: Path, seed: int, seconds: float, openings: int, *, is_killed: bo
         else:
             gateway.end()
         gateway.popen.communicate()
-    (data / "control.sock").unlink(missing_ok=True)
     return _Store(data, ledger)
 
 

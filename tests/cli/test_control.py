@@ -45,8 +45,8 @@ def scripted(data: Path, answer: bytes) -> Iterator[None]:
             read_request(connection)
             connection.sendall(answer)
 
-    with listen_for_control(data) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
+    with listen_for_control(data) as control:
+        thread = threading.Thread(target=serve, args=(control.socket,))
         thread.start()
         try:
             yield

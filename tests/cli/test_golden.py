@@ -42,6 +42,7 @@ MASKS = (
     (r"installed: .*", "installed: EXTRAS"),
     (r"(?m)^coregw (backup|copy|fsck|gc|heal|restore): .*\n", ""),
     (r"127\.0\.0\.1:\d{4,5}", "GATEWAY"),
+    (r"@coregw-[0-9a-f]{32}", "@coregw-SOCKET"),
 )
 
 

@@ -149,7 +149,7 @@ def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler:
 
 
 class Guarded:
-    """An application that requires a token for every path of the administration.
+    """An application that requires a token for every path of the administration, or for every path.
 
     Routing comes after it: without the token no client learns which paths exist, or which methods they have.
 
@@ -157,13 +157,14 @@ class Guarded:
         app: The application behind it.
     """
 
-    def __init__(self, app: ASGIApp, token: AccessToken) -> None:
+    def __init__(self, app: ASGIApp, token: AccessToken, *, everywhere: bool = False) -> None:
         self.app = app
         self._token = token
+        self._everywhere = everywhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
-        if scope["type"] == ScopeType.HTTP and _is_admin(scope["path"]):
+        if scope["type"] == ScopeType.HTTP and (self._everywhere or _is_admin(scope["path"])):
             try:
                 self._token.check(scope)
             except Unauthorized as error:

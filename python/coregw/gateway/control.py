@@ -1,105 +1,182 @@
-"""The control socket: the Unix socket in the data directory at which the process that owns the store can be reached.
+"""The control socket: the Unix socket at which the process that owns the store can be reached.
 
-The directory is its owner's alone (mode 0700), and so is the socket (0600): whoever can connect may administer. Only
-the process that holds the store's lock calls `listen_for_control`, so a socket that exists already belongs to a process
-that was killed, and is replaced.
+The data directory holds no socket, since programs that copy directories fail at one. It holds a file that only its
+owner can read (mode 0600), which says where the socket is:
+
+```
+coregw-control.json   {"socket": "@coregw-5f0c…", "token": "…", "device": 65024, "inode": 131}
+```
+
+The socket has an abstract name (``@``), which ends with its process and needs no directory. Any process of the machine
+can connect to it, so each side shows who it is: a request carries the token, and the client asks the kernel for the
+user that listens. A copy of the directory has another inode, so a copy of the file leads nowhere.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import socket
-import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from coregw.errors import Unavailable
 
-__all__ = ["CONTROL_SOCKET", "connect_to_control", "listen_for_control"]
+__all__ = ["CONTROL_FILE", "ControlConnection", "ControlListener", "connect_to_control", "listen_for_control"]
 
-CONTROL_SOCKET: Final = "control.sock"
+CONTROL_FILE: Final = "coregw-control.json"
 
-_NEW: Final = CONTROL_SOCKET + ".new"
+_NEW: Final = CONTROL_FILE + ".new"
 _BACKLOG: Final = 64
-_MAX_ADDRESS_BYTES: Final = 107
-"""The longest path that fits in Linux's ``sockaddr_un``, without its terminating zero."""
+_MAX_RECORD_BYTES: Final = 4096
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+_HAS_ABSTRACT_NAMES: Final = sys.platform == "linux"
+
+
+class ControlListener(NamedTuple):
+    """Where the control socket is listened on.
+
+    Attributes:
+        socket: The listening socket.
+        address: Its address, for people.
+        token: The bearer token that requests must carry.
+    """
+
+    socket: socket.socket
+    address: str
+    token: str
+
+
+class ControlConnection(NamedTuple):
+    """A connection to the control socket, and the bearer token that requests must carry."""
+
+    socket: socket.socket
+    token: str
+
+
+class _Record(NamedTuple):
+    """The content of the file, and the user that has written it."""
+
+    address: str
+    token: str
+    user: int
 
 
 @contextmanager
-def listen_for_control(directory: Path) -> Iterator[socket.socket]:
-    """Listen on the control socket of a data directory; remove it at the end.
+def listen_for_control(directory: Path) -> Iterator[ControlListener]:
+    """Listen on a new control socket, and name it in a data directory.
+
+    The file stays at the end: on a full disk it can be written again, but not created.
 
     Args:
         directory: The data directory, whose lock this process holds.
 
     Raises:
-        Unavailable: If the socket cannot be created, or something else has its name.
+        Unavailable: If the socket or the file cannot be created.
     """
-    listener = socket.socket(socket.AF_UNIX)
-    descriptor = -1
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        _require_socket(descriptor)
-        with suppress(FileNotFoundError):
-            os.unlink(_NEW, dir_fd=descriptor)
-        with _address(directory, _NEW) as address:
-            listener.bind(address)
-        os.chmod(_NEW, 0o600, dir_fd=descriptor)  # nobody can connect before `listen`
-        listener.listen(_BACKLOG)
-        os.replace(_NEW, CONTROL_SOCKET, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-    except OSError as error:
-        listener.close()
-        if descriptor >= 0:
-            os.close(descriptor)
-        reason = error.strerror or error
-        raise Unavailable(f"cannot listen on {directory / CONTROL_SOCKET}: {reason}") from error
-    try:
-        with listener:
-            yield listener
-    finally:
-        with suppress(OSError):
-            os.unlink(CONTROL_SOCKET, dir_fd=descriptor)
-        os.close(descriptor)
+    token = os.urandom(32).hex()
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            address = _bind(listener)
+            listener.listen(_BACKLOG)
+            state = directory.stat()
+            record = {"socket": address, "token": token, "device": state.st_dev, "inode": state.st_ino}
+            _write(directory, json.dumps(record).encode() + b"\n")
+        except OSError as error:
+            reason = error.strerror or error
+            raise Unavailable(f"cannot create the control socket of {directory}: {reason}") from error
+        try:
+            yield ControlListener(listener, address, token)
+        finally:
+            if not address.startswith("@"):
+                Path(address).unlink(missing_ok=True)
 
 
-def connect_to_control(directory: Path) -> socket.socket | None:
+def connect_to_control(directory: Path) -> ControlConnection | None:
     """Connect to the process that owns the store in a data directory; None if there is none.
 
     Raises:
         OSError: If the connection fails for another reason, such as a lack of permission.
     """
+    try:
+        record = _read(directory)
+    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError):
+        return None
+    if record is None:
+        return None
     connection = socket.socket(socket.AF_UNIX)
     try:
-        with _address(directory, CONTROL_SOCKET) as address:
-            connection.connect(address)
-    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):  # refused: its process was killed
-        connection.close()
-        return None
+        connection.connect(_name(record.address))
+        is_owners = _listening_user(connection, record.address) == record.user
+    except (FileNotFoundError, ConnectionRefusedError):  # its process was killed
+        is_owners = False
     except BaseException:
         connection.close()
         raise
-    return connection
+    if not is_owners:  # its process was killed, and somebody else has taken the name
+        connection.close()
+        return None
+    return ControlConnection(connection, record.token)
 
 
-def _require_socket(descriptor: int) -> None:
-    """Raise `OSError` if the name of the control socket is taken by something that is not a socket."""
-    with suppress(FileNotFoundError):
-        mode = os.stat(CONTROL_SOCKET, dir_fd=descriptor, follow_symlinks=False).st_mode
-        if not stat.S_ISSOCK(mode):
-            raise FileExistsError(None, "there is a file of this name that is not a socket")
+def _bind(listener: socket.socket) -> str:
+    """Bind a socket to a name that nobody can know before, and return its address."""
+    name = f"coregw-{os.urandom(16).hex()}"
+    if _HAS_ABSTRACT_NAMES:
+        listener.bind(_name(address := f"@{name}"))
+        return address
+    import tempfile  # noqa: PLC0415 - only where there are no abstract names
+
+    path = Path(tempfile.gettempdir(), f"{name}.sock")
+    listener.bind(str(path))
+    path.chmod(0o600)  # nobody can connect before `listen`
+    return str(path)
 
 
-@contextmanager
-def _address(directory: Path, name: str) -> Iterator[str]:
-    """Yield an address of a socket in a directory; if its path is too long, one by way of the open directory."""
-    path = directory / name
-    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
-        yield str(path)
-        return
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _name(address: str) -> str:
+    return f"\0{address[1:]}" if address.startswith("@") else address
+
+
+def _listening_user(connection: socket.socket, address: str) -> int:
+    """Return the user whose process listens at the other end of a connection."""
+    if _HAS_ABSTRACT_NAMES:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)  # pid, user, group
+        return int.from_bytes(credentials[4:8], sys.byteorder)
+    return os.lstat(address).st_uid
+
+
+def _write(directory: Path, record: bytes) -> None:
+    """Replace the file, or overwrite it on a full disk."""
+    path, new = directory / CONTROL_FILE, directory / _NEW
     try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(record)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        if error.errno not in _FULL or not path.exists():
+            raise
+        with path.open("r+b") as file:
+            file.write(record)
+            file.truncate()
+
+
+def _read(directory: Path) -> _Record | None:
+    """Read the file; None if it is that of another directory, which was copied.
+
+    Raises:
+        OSError: If there is no such file, or it cannot be read.
+        ValueError, LookupError, TypeError: If its content is malformed.
+    """
+    with os.fdopen(os.open(directory / CONTROL_FILE, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        content = json.loads(file.read(_MAX_RECORD_BYTES))
+        user = os.fstat(file.fileno()).st_uid
+    state = directory.stat()
+    if (content["device"], content["inode"]) != (state.st_dev, state.st_ino):
+        return None
+    return _Record(str(content["socket"]), str(content["token"]), user)

@@ -1,9 +1,9 @@
 """The management server: health, metrics, administration and maintenance, beside the address for clients.
 
 The process that owns the store runs it: the only process, or the one that starts the workers. It listens on the control
-socket in the data directory (`coregw.gateway.control`), where no token is needed, and on ``COREGW_MANAGEMENT_ADDRESS``
-if that is set, where administration and maintenance need the token. It has connections and memory for bodies of its
-own, so it answers when clients have exhausted those of the main address.
+socket (`coregw.gateway.control`), where all requests need the token in the data directory, and on
+``COREGW_MANAGEMENT_ADDRESS`` if that is set, where administration and maintenance need that of the environment. It has
+connections and memory for bodies of its own, so it answers when clients have exhausted those of the main address.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import Guarded
 from coregw.gateway.context import Gateway
-from coregw.gateway.control import CONTROL_SOCKET, listen_for_control
+from coregw.gateway.control import CONTROL_FILE, listen_for_control
 from coregw.gateway.docs.document import MANAGEMENT, build_document
 from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.dispatch import Dispatcher
@@ -85,21 +85,18 @@ async def serve_management(
             host, port = settings.management_host_and_port
             address = replace(settings, host=host, port=port, backlog=_CONNECTIONS)
             listener = stack.enter_context(listen(address))
-            await stack.enter_async_context(
-                _serving(address, listener, create_management_app(management, token, is_open=False))
-            )
+            await stack.enter_async_context(_serving(address, listener, create_management_app(management, token)))
             management.addresses.append(url_of(listener))
         if directory is not None:
             try:
-                listener = stack.enter_context(listen_for_control(directory))
+                control = stack.enter_context(listen_for_control(directory))
             except Unavailable as error:  # serving the data is more important
                 logger.error("no command can reach this gateway: %s", error)
             else:
-                local = replace(settings, hosts=ANY)  # no web page can reach the socket
-                await stack.enter_async_context(
-                    _serving(local, listener, create_management_app(management, None, is_open=True))
-                )
-                management.addresses.append(str(directory / CONTROL_SOCKET))
+                local = replace(settings, hosts=ANY)  # no web page can connect to the socket
+                app = create_management_app(management, AccessToken(CONTROL_FILE, control.token), is_private=True)
+                await stack.enter_async_context(_serving(local, control.socket, app))
+                management.addresses.append(control.address)
         stack.push_async_callback(management.operations.close)
         if settings.gc_seconds:
             collecting = asyncio.create_task(gc.run_on_schedule(management))
@@ -111,14 +108,17 @@ async def serve_management(
         yield management
 
 
-def create_management_app(management: Management, token: AccessToken | None, *, is_open: bool) -> ASGIApp:
-    """Return the application of one address; an open one needs no token, another has no such routes without one."""
+def create_management_app(management: Management, token: AccessToken | None, *, is_private: bool = False) -> ASGIApp:
+    """Return the application of one address: without a token it has health and metrics only.
+
+    A private one needs the token for all that it has.
+    """
     handlers = [handler for group in _GROUPS for handler in group.handlers]
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
     litestar = Litestar(
         route_handlers=[
             *(handler for group in (health, metrics, openapi) for handler in group.handlers),
-            *(restricted if is_open or token is not None else []),
+            *(restricted if token is not None else []),
         ],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
         state=State({"gateway": management.gateway, "management": management}),
@@ -127,7 +127,7 @@ def create_management_app(management: Management, token: AccessToken | None, *, 
         debug=False,
     )
     litestar.state["openapi"] = build_document((), litestar, MANAGEMENT)
-    served = litestar if token is None else Guarded(litestar, token)
+    served = litestar if token is None else Guarded(litestar, token, everywhere=is_private)
     app = Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
     return AccessLog(app) if management.gateway.settings.access_log else app
 

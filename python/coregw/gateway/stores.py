@@ -96,7 +96,7 @@ async def open_embedded(settings: Settings) -> RocksStore:
 async def open_shared(settings: Settings, processes: int) -> CollectableStore:
     """Open the store in a database. Raises as `open_settings_store`.
 
-    The data directory then holds temporary files and the control socket; each gateway of a machine has its own.
+    The data directory then holds temporary files and the control socket's name; each gateway of a machine has its own.
     """
     from coregw.store.postgres import open_store as open_database  # noqa: PLC0415 - needs an extra of its own
     from coregw.store.postgres.checks import parse_unsafe  # noqa: PLC0415

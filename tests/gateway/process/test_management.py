@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import socket
 import stat
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +18,7 @@ import pytest
 import serving
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
-from coregw.gateway.control import connect_to_control, listen_for_control
+from coregw.gateway.control import CONTROL_FILE
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.maintenance.operations import Operations, Outcome, Report
 from coregw.gateway.management import serve_management
@@ -61,13 +59,21 @@ def tcp(control: httpx2.Client) -> Iterator[httpx2.Client]:
         yield client
 
 
-def test_the_socket_is_its_owners_alone_and_needs_no_token(running: serving.Process, control: httpx2.Client) -> None:
-    mode = (data_of(running) / "control.sock").stat().st_mode
-    assert stat.S_ISSOCK(mode)
+def test_the_control_file_is_its_owners_alone_and_its_token_opens_everything(
+    running: serving.Process, control: httpx2.Client
+) -> None:
+    mode = (data_of(running) / CONTROL_FILE).stat().st_mode
+    assert stat.S_ISREG(mode)
     assert stat.S_IMODE(mode) == 0o600
     assert control.get("/healthz").json()["status"] == "ok"
     assert control.get(STATUS).json()["pid"] == running.popen.pid
     assert control.get(RECORDS).json() == {"records": []}
+
+
+def test_the_control_socket_answers_nothing_without_its_token(control: httpx2.Client) -> None:
+    for path in ("/healthz", "/metrics", "/unknown", STATUS):
+        for value in ("", "Bearer wrong", AUTHORIZATION["authorization"]):
+            assert control.get(path, headers={"authorization": value}).json()["error"] == "unauthorized"
 
 
 def test_administration_by_tcp_needs_the_token_and_health_does_not(tcp: httpx2.Client) -> None:
@@ -123,58 +129,6 @@ def test_without_a_token_tcp_has_health_only(tmp_path: Path) -> None:
         url = control.get(STATUS).json()["addresses"][0]
         assert httpx2.get(f"{url}/healthz").status_code == 200
         assert httpx2.get(url + STATUS).json()["error"] == "route_not_found"
-
-
-def test_the_socket_of_a_killed_process_is_replaced_and_a_clean_stop_removes_it(tmp_path: Path) -> None:
-    path = tmp_path / "control.sock"
-    with serving.process(tmp_path) as process:
-        process.end(signal.SIGKILL)
-    assert path.is_socket()
-    assert connect_to_control(tmp_path) is None
-    with serving.process(tmp_path), serving.control(tmp_path) as control:
-        assert control.get("/healthz").status_code == 200
-    assert not path.exists()
-
-
-def test_a_copy_of_the_directory_of_a_killed_process_is_served_and_managed_by_itself(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    with serving.process(one) as process:
-        cid = httpx2.post(f"{process.url}/v1/cas", content=b"acknowledged").json()["cid"]
-        process.end(signal.SIGKILL)
-    subprocess.run(["cp", "-a", one, two], check=True)  # with the socket, as programs that copy special files do
-    assert (two / "control.sock").is_socket()
-    with serving.process(one), serving.process(two) as copy:
-        assert httpx2.get(f"{copy.url}/v1/cas/{cid}").content == b"acknowledged"
-        for data in (one, two):
-            with serving.control(data) as control:
-                assert control.get(STATUS).json()["addresses"] == [str(data / "control.sock")]
-
-
-def test_a_file_with_the_name_of_the_socket_is_kept_and_the_gateway_serves(tmp_path: Path) -> None:
-    with serving.process(tmp_path):
-        pass
-    (tmp_path / "control.sock").write_text("mine")
-    with serving.process(tmp_path) as process:
-        assert httpx2.get(f"{process.url}/healthz").status_code == 200
-    assert (tmp_path / "control.sock").read_text() == "mine"
-    assert process.popen.stderr is not None
-
-
-def test_a_directory_with_a_long_path_has_a_socket(tmp_path: Path) -> None:
-    data = tmp_path / ("d" * 120)
-    data.mkdir()
-    with listen_for_control(data):
-        connection = connect_to_control(data)
-        assert connection is not None
-        connection.close()
-    assert connect_to_control(data) is None
-    assert list(data.iterdir()) == []
-
-
-def test_a_socket_that_cannot_be_created_is_named(tmp_path: Path) -> None:
-    message = r"cannot listen on .*/missing/control\.sock: No such file or directory"
-    with pytest.raises(Unavailable, match=message), listen_for_control(tmp_path / "missing"):
-        pass
 
 
 def test_a_management_address_in_use_is_named() -> None:

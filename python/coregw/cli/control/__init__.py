@@ -1,4 +1,4 @@
-"""Commands of an operator, which reach a running gateway by the control socket in its data directory.
+"""Commands of an operator, which reach a running gateway by the control socket that its data directory names.
 
 `data_option` is their option. `require_control` connects to the gateway that has a data directory open, and
 `find_control` returns None if there is none, for commands that then open the store themselves.

@@ -117,7 +117,9 @@ class Control:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if content is None else {"Content-Type": "application/json"}
         try:
-            self._http.request(method, _PREFIX + path, content, headers)
+            if self._http.sock is None:
+                self._http.connect()
+            self._http.request(method, _PREFIX + path, content, headers | self._http.authorization)
             response = self._http.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the gateway did not answer: {error}") from error
@@ -127,20 +129,26 @@ class Control:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """A connection to the control socket in a data directory."""
+    """A connection to the control socket of a data directory.
+
+    Attributes:
+        authorization: The header that the gateway to which this is connected requires.
+    """
 
     def __init__(self, data: Path) -> None:
         super().__init__("localhost")
         self._data = data
+        self.authorization: dict[str, str] = {}
 
     def connect(self) -> None:
         """Connect, or connect again after the gateway has closed an idle connection."""
         from coregw.gateway.control import connect_to_control
 
-        connection = connect_to_control(self._data)
-        if connection is None:
+        found = connect_to_control(self._data)
+        if found is None:
             raise Unavailable(f"no gateway is running on {self._data}; coregw serve --data {self._data} starts one")
-        self.sock = connection
+        self.sock = found.socket
+        self.authorization = {"Authorization": f"Bearer {found.token}"}
 
 
 def _error(answer: dict[str, Any]) -> CoregwError:

@@ -72,8 +72,8 @@ Malformed HTTP, or a request head past its limit, is a 400 `invalid_request` on 
 The examples work: sent to a new gateway in the order of `x-examples`, each gets the response of the same name."""
 
 MANAGEMENT: Final = """\
-The management of a gateway: health, metrics, published roots, and maintenance. On the control socket no route needs a
-token; by TCP all routes below `/admin` need it, and do not exist in a gateway without one.
+The management of a gateway: health, metrics, published roots, and maintenance. On the control socket all routes need
+the token in the data directory; by TCP those below `/admin` need that of the administration, or do not exist.
 
 A long operation responds with JSON lines: `{"progress": {…}}` at least once a second, then `{"result": {…}}` or
 `{"error": {…}}`. Closing the connection cancels it. One of each kind runs at a time; another is a 503 `unavailable`.

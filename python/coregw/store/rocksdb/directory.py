@@ -50,6 +50,8 @@ SPARE_BYTES: Final = 16 << 20
 _SPARE_FILES: Final = 32
 _PROBE: Final = "coregw-probe"
 _UNFINISHED: Final = MARKER + ".new"
+_OWN: Final = "coregw-"
+"""How the names of files begin that coregw writes, such as a gateway's on a store elsewhere."""
 
 State = Literal["creating", "ready"]
 
@@ -151,7 +153,8 @@ def _create(path: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (_UNFINISHED, "lost+found"))
+    entries = sorted(entry.name for entry in path.iterdir())
+    entries = [name for name in entries if not name.startswith(_OWN) and name != "lost+found"]
     if entries:
         raise InvalidInput(f"{path} is not a coregw store: it holds {entries[0]!r}, but no {MARKER}")
 

@@ -1,0 +1,230 @@
+"""The control socket: how a command finds the gateway of a data directory, and who else does not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import serving
+from coregw.errors import Unavailable
+from coregw.gateway import control
+from coregw.gateway.control import CONTROL_FILE, connect_to_control, listen_for_control
+
+STATUS = "/admin/v1/maintenance/status"
+NOBODY = 65534
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+
+
+def is_reached(data: Path) -> bool:
+    connection = connect_to_control(data)
+    if connection is not None:
+        connection.socket.close()
+    return connection is not None
+
+
+@pytest.fixture(params=["linux", "darwin"])
+def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Platforms with abstract names, and without."""
+    monkeypatch.setattr(control, "_HAS_ABSTRACT_NAMES", request.param == "linux")
+    return str(request.param)
+
+
+def test_the_gateway_of_a_directory_is_found_while_it_runs(tmp_path: Path, platform: str) -> None:
+    assert not is_reached(tmp_path)
+    with listen_for_control(tmp_path) as listener:
+        assert listener.address.startswith("@" if platform == "linux" else "/")
+        assert is_reached(tmp_path)
+        assert [each.name for each in tmp_path.iterdir()] == [CONTROL_FILE]
+        assert stat.S_IMODE((tmp_path / CONTROL_FILE).stat().st_mode) == 0o600
+    assert not is_reached(tmp_path)
+    assert not Path(listener.address).exists()
+
+
+def test_every_file_of_a_killed_gateway_can_be_copied(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with serving.process(one) as process:
+        cid = httpx2.post(f"{process.url}/v1/cas", content=b"acknowledged").json()["cid"]
+        process.end(signal.SIGKILL)
+    shutil.copytree(one, two)
+    assert not is_reached(one)
+    assert not is_reached(two)
+    with serving.process(one), serving.process(two) as copy:
+        assert httpx2.get(f"{copy.url}/v1/cas/{cid}").content == b"acknowledged"
+        for data in (one, two):
+            with serving.control(data) as client:
+                assert client.get(STATUS).json()["data"] == str(data)
+
+
+@pytest.mark.parametrize("copying", [["cp", "-a"], ["cp", "-al"]], ids=["copies", "hard links"])
+def test_a_copy_of_a_served_directory_does_not_reach_its_gateway(tmp_path: Path, copying: list[str]) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    with listen_for_control(one):
+        subprocess.run([*copying, one, two], check=True)
+        assert not is_reached(two)
+        assert is_reached(one)
+        with listen_for_control(two):
+            assert is_reached(two)
+            assert is_reached(one)
+
+
+def test_a_directory_that_was_renamed_reaches_its_gateway(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    with listen_for_control(one):
+        one.rename(two)
+        assert is_reached(two)
+        one.symlink_to(two)
+        assert is_reached(one)
+
+
+def as_nobody(attempt: Callable[[], object]) -> str:
+    """Return what a function returns, or the name of what it raises, in a process of another user."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            result = str(attempt())
+        except BaseException as error:  # noqa: BLE001 - nothing may leave the child
+            result = type(error).__name__
+        os.write(writing, result.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        result = file.read()
+    os.waitpid(child, 0)
+    return result
+
+
+@needs_root
+def test_another_user_cannot_read_the_token_and_gets_no_answer_without_it(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with serving.process(data), serving.control(data) as client:
+        data.chmod(0o755)  # the file protects itself
+        for each in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+            each.chmod(0o755)
+        client.headers = httpx2.Headers()
+        assert as_nobody(lambda: (data / CONTROL_FILE).stat().st_size > 0) == "True"
+        assert as_nobody((data / CONTROL_FILE).read_text) == "PermissionError"
+        assert as_nobody(lambda: connect_to_control(data)) == "PermissionError"
+        assert as_nobody(lambda: client.get("/healthz").status_code) == "401"
+
+
+@needs_root
+def test_another_user_who_takes_the_name_of_a_killed_gateway_is_not_reached(tmp_path: Path) -> None:
+    with listen_for_control(tmp_path) as listener:
+        address = listener.address.replace("@", "\0")
+
+    with socket.socket(socket.AF_UNIX) as squatter:
+
+        def squat() -> str:
+            squatter.bind(address)
+            squatter.listen()
+            return "listens"
+
+        assert as_nobody(squat) == "listens"
+        assert not is_reached(tmp_path)
+        connection, _ = squatter.accept()
+        with connection:
+            assert connection.recv(100) == b""
+
+
+def test_the_name_of_a_file_that_another_process_has_taken_is_used_by_its_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listen_for_control(tmp_path):
+        assert is_reached(tmp_path)
+        monkeypatch.setattr(control, "_listening_user", lambda *_: os.geteuid() + 1)
+        assert not is_reached(tmp_path)
+
+
+def test_an_operator_who_may_not_read_the_file_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with listen_for_control(tmp_path):
+        monkeypatch.setattr(control, "_read", refuse)
+        with pytest.raises(PermissionError):
+            connect_to_control(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", "null", '{"socket": "@x", "token": "", "device": 0, "inode": 0}', "\xff", "{" * 9000]
+)
+def test_a_file_that_names_no_socket_is_replaced(tmp_path: Path, content: str) -> None:
+    (tmp_path / CONTROL_FILE).write_text(content, "latin-1")
+    assert not is_reached(tmp_path)
+    with listen_for_control(tmp_path):
+        assert is_reached(tmp_path)
+
+
+def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen_for_control(tmp_path):
+        pass
+    (tmp_path / CONTROL_FILE).write_text("x" * 1000)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with listen_for_control(tmp_path):
+        assert is_reached(tmp_path)
+        assert [each.name for each in tmp_path.iterdir()] == [CONTROL_FILE]
+    (tmp_path / CONTROL_FILE).unlink()
+    with pytest.raises(Unavailable, match="No space left"), listen_for_control(tmp_path):
+        pass
+
+
+def test_a_gateway_that_cannot_be_managed_serves(tmp_path: Path) -> None:
+    with serving.process(tmp_path):
+        pass
+    (tmp_path / CONTROL_FILE).unlink()
+    (tmp_path / CONTROL_FILE).mkdir()
+    with serving.process(tmp_path) as process:
+        assert httpx2.get(f"{process.url}/healthz").status_code == 200
+        assert process.end() == 0
+        assert process.popen.stderr is not None
+        assert "no command can reach this gateway: cannot create the control socket of" in process.popen.stderr.read()
+
+
+def test_a_directory_with_a_long_path_has_a_socket(tmp_path: Path) -> None:
+    data = tmp_path / ("d" * 120)
+    data.mkdir()
+    with listen_for_control(data):
+        assert is_reached(data)
+
+
+def test_a_socket_that_cannot_be_named_is_an_error(tmp_path: Path) -> None:
+    message = r"cannot create the control socket of .*/missing: No such file or directory"
+    with pytest.raises(Unavailable, match=message), listen_for_control(tmp_path / "missing"):
+        pass
+
+
+def test_the_directory_of_a_gateway_on_another_store_can_become_that_of_an_embedded_one(tmp_path: Path) -> None:
+    with listen_for_control(tmp_path):
+        pass
+    with serving.process(tmp_path) as process:
+        assert httpx2.get(f"{process.url}/healthz").status_code == 200
+
+
+def test_the_socket_of_a_killed_process_has_no_name_on_linux(tmp_path: Path) -> None:
+    with listen_for_control(tmp_path) as listener:
+        name = listener.address.replace("@", "\0")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(name)
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
+        client.connect(name)
