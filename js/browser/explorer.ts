@@ -281,6 +281,56 @@ async function survivesHostileAnswers(browser: Browser): Promise<void> {
   await page.close();
 }
 
+/** A gateway that dies, one that is slow, and one that breaks off in the middle of a file. */
+async function survivesFailures(browser: Browser): Promise<void> {
+  const page = await browser.newPage({ viewport: PHONE });
+  await page.goto(given.gateway);
+  await settled(page);
+  await page.route("**/v1/**", (route) => route.abort("connectionrefused"));
+  await go(page, `#/root/${given.root}/readme.md`);
+  assert.match(await text(page, "main"), /No answer\s+the server cannot be reached\.\s+Try again/);
+  assert.equal(await page.locator("#verified li").count(), 0);
+  await assertAccessible(page, "no answer");
+  await shoot(page, "no-answer");
+  await page.unroute("**/v1/**");
+  await page.getByRole("button", { name: "Try again" }).focus();
+  await page.keyboard.press("Enter");
+  await page.locator("pre.preview").waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement?.id), "main");
+  let answer: () => void = () => {};
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  await page.route("**/v1/map-proof", async (route) => {
+    await answered;
+    await route.continue();
+  });
+  await page.evaluate((hash) => {
+    location.hash = hash;
+  }, `#/root/${given.root}/docs/page.html`);
+  await page.getByText(/Fetching and verifying… for \d+ s/).waitFor();
+  answer();
+  await page.locator("pre.preview").waitFor();
+  await go(page, `#/root/${given.root}/big.bin`);
+  let payloads = 0;
+  await page.route("**/v1/cas/*", (route) => (++payloads === 4 ? route.abort() : route.continue()));
+  const fetching = page.getByRole("button", { name: "Fetch and verify the whole file" });
+  await fetching.click();
+  await page.getByText("the server cannot be reached").waitFor();
+  await fetching.click();
+  await page.getByRole("link", { name: "Save big.bin" }).waitFor();
+  const elements = Number(/(\d+) elements/.exec(await text(page, "#verified"))?.[1]);
+  assert.equal(payloads, elements + 1, "what was fetched is not fetched again");
+  await page.close();
+  const late = await browser.newPage();
+  await late.route("**/", (route) =>
+    route.request().resourceType() === "document" ? route.continue() : route.abort("connectionrefused"),
+  );
+  await late.goto(given.gateway);
+  await late.getByRole("button", { name: "Try again" }).waitFor();
+  await late.close();
+}
+
 async function noticesThatAHistoryIsWithheld(browser: Browser): Promise<void> {
   const page = await open(browser, `${given.gateway}#/name/${given.signed}`);
   await page.fill("#policy", given.key);
@@ -337,6 +387,7 @@ try {
   await verifiesSignedNames(browser);
   await rejectsLies(browser);
   await survivesHostileAnswers(browser);
+  await survivesFailures(browser);
   await noticesThatAHistoryIsWithheld(browser);
   await keyboardWorks(browser);
   await looksRight(browser);

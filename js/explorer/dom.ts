@@ -2,6 +2,9 @@
 
 import { ProofError } from "../src/errors.ts";
 
+/** Until then nobody wonders whether something happens. */
+const SILENT_SECONDS = 3;
+
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | boolean | ((event: Event) => void)>;
 
@@ -65,10 +68,32 @@ export function rejected(error: Error): string {
   return `Rejected: what was received is not what the root says: ${error.message}. Nothing of it is shown.`;
 }
 
-/** A button that does what takes long. What fails is said in `place`. */
+/** A button that does what takes long, once at a time. What fails is said in `place`. */
 export function asking(text: string, place: HTMLElement, act: () => Promise<void>): HTMLElement {
-  const click = () => {
-    act().catch((error: Error) => place.replaceChildren(h("p", { class: "bad", role: "alert" }, rejected(error))));
+  let isAsking = false;
+  const click = async () => {
+    if (isAsking) return;
+    isAsking = true;
+    try {
+      await act();
+    } catch (error) {
+      place.replaceChildren(h("p", { class: "bad", role: "alert" }, rejected(error as Error)));
+    } finally {
+      isAsking = false;
+    }
   };
-  return h("button", { type: "button", click }, text);
+  return h("button", { type: "button", click: () => void click() }, text);
+}
+
+/** What stands where something is fetched. After some seconds it counts them, for the eye only. */
+export function waiting(): HTMLElement {
+  const seconds = h("span", { "aria-hidden": "true" });
+  const place = h("p", { class: "busy", role: "status" }, "Fetching and verifying…", seconds);
+  const began = Date.now();
+  const timer = setInterval(() => {
+    const passed = Math.round((Date.now() - began) / 1000);
+    if (!place.isConnected) clearInterval(timer);
+    else if (passed >= SILENT_SECONDS) seconds.textContent = ` for ${passed} s`;
+  }, 1000);
+  return place;
 }

@@ -4,7 +4,7 @@ import "../src/all-hashes.ts";
 import { Cid } from "../src/cid.ts";
 import { ProofError } from "../src/errors.ts";
 import { showDiff } from "./differences.ts";
-import { byId, h, short, visible } from "./dom.ts";
+import { byId, h, short, visible, waiting } from "./dom.ts";
 import { showName } from "./history.ts";
 import { Ledger, type View } from "./ledger.ts";
 import { hashOf, type Place, placeOf } from "./place.ts";
@@ -20,7 +20,7 @@ async function show(source: Source): Promise<void> {
   const view: View = { source, main: h("div"), ledger: new Ledger() };
   byId("verified").replaceWith(view.ledger.verifiedList);
   byId("told").replaceWith(view.ledger.toldList);
-  byId("main").replaceChildren(h("p", { class: "busy", role: "status" }, "Fetching and verifying…"));
+  byId("main").replaceChildren(waiting());
   forgetBytes();
   document.title = `${titleOf(place)} · coregw explorer`;
   fillForm(place);
@@ -28,9 +28,16 @@ async function show(source: Source): Promise<void> {
   try {
     await showPlace(view, place);
   } catch (error) {
-    view.main.append(failure(view, error));
+    if (error instanceof SourceError)
+      view.ledger.told(`The answer to the last question: ${error.message}. A failure proves nothing.`);
+    view.main.append(failure(error, () => void showAndFocus(source)));
   }
   if (mine === current) byId("main").replaceChildren(view.main);
+}
+
+async function showAndFocus(source: Source): Promise<void> {
+  await show(source);
+  byId("main").focus();
 }
 
 function titleOf(place: Place): string {
@@ -125,35 +132,29 @@ function home(source: Source): HTMLElement {
       h("code", {}, "coregw-verify"),
       ".",
     ),
-    isGateway && h("p", {}, h("a", { href: "docs" }, "Documentation of the interface"), ", offline."),
+    isGateway && h("p", {}, h("a", { href: "docs" }, "Documentation of the interface"), "."),
     h("h2", {}, "Compare two maps"),
     compare,
   );
 }
 
-function failure({ ledger }: View, error: unknown): HTMLElement {
+/** Say what failed. If another attempt may succeed, a button makes it. */
+function failure(error: unknown, again: () => void): HTMLElement {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof ProofError)
-    return h(
-      "div",
-      { class: "bad", role: "alert" },
-      h("h2", {}, "Rejected"),
-      h(
-        "p",
-        {},
-        `What was received is not what the root says: ${message}. Nothing of it is shown. Whoever served it is broken or lies.`,
-      ),
+    return alert(
+      "Rejected",
+      `What was received is not what the root says: ${message}. Nothing of it is shown. Whoever served it is broken or lies.`,
     );
-  if (error instanceof SourceError) {
-    ledger.told(`The answer to the last question: ${message}. A failure proves nothing.`);
-    return h(
-      "div",
-      { class: "bad", role: "alert" },
-      h("h2", {}, "No answer"),
-      h("p", {}, `${message} (status ${error.status})`),
-    );
-  }
-  return h("div", { class: "bad", role: "alert" }, h("h2", {}, "This does not work"), h("p", {}, visible(message)));
+  if (!(error instanceof SourceError)) return alert("This does not work", visible(message));
+  const shown = alert("No answer", error.status === 0 ? `${message}.` : `${message} (status ${error.status})`);
+  if (error.status === 0 || error.status >= 500)
+    shown.append(h("p", {}, h("button", { type: "button", click: again }, "Try again")));
+  return shown;
+}
+
+function alert(title: string, text: string): HTMLElement {
+  return h("div", { class: "bad", role: "alert" }, h("h2", {}, title), h("p", {}, text));
 }
 
 function fillForm(place: Place): void {
@@ -194,9 +195,13 @@ async function start(): Promise<void> {
     byId("main").focus();
   });
   addEventListener("hashchange", () => {
-    void show(source).then(() => byId("main").focus());
+    void showAndFocus(source);
   });
   await show(source);
 }
 
-await start();
+try {
+  await start();
+} catch (error) {
+  byId("main").replaceChildren(failure(error, () => location.reload()));
+}

@@ -14,7 +14,7 @@ export interface SignedHistory {
   readonly records: readonly PublishedRecord[];
 }
 
-/** A failure that the source reports; what it says is not proven. */
+/** A failure that the source reports; what it says is not proven. Status 0: it did not answer, or not to the end. */
 export class SourceError extends Error {
   readonly status: number;
 
@@ -39,26 +39,41 @@ export interface Source {
 
 const MAX_RESPONSE_BYTES = 80 * 2 ** 20;
 const MAX_RECORD_BYTES = 4096;
+const MAX_SILENCE_SECONDS = 60;
 const MAX_MESSAGE = 300;
 const MAX_REVISIONS = 10_000;
 
-/** Fetch at most `limit` bytes of a response, whatever its headers say. */
+/** Fetch at most `limit` bytes of a response, whatever its headers say. Gives a server up that is silent for a minute. */
 async function fetchBytes(
   url: string,
   limit: number,
   init: RequestInit = {},
 ): Promise<{ status: number; body: Uint8Array }> {
-  const response = await fetch(url, { credentials: "omit", ...init });
+  const silence = new AbortController();
+  const give = () => silence.abort();
+  let timer = setTimeout(give, MAX_SILENCE_SECONDS * 1000);
   const parts: Uint8Array[] = [];
-  let size = 0;
-  const reader = response.body?.getReader();
-  for (let read = await reader?.read(); read?.value !== undefined; read = await reader?.read()) {
-    size += read.value.length;
-    if (size > limit) {
-      await reader?.cancel();
-      throw new SourceError(response.status, `the response is longer than ${limit} bytes`);
+  let [status, size] = [0, 0];
+  try {
+    const response = await fetch(url, { credentials: "omit", signal: silence.signal, ...init });
+    const reader = response.body?.getReader();
+    status = response.status;
+    for (let read = await reader?.read(); read?.value !== undefined; read = await reader?.read()) {
+      clearTimeout(timer);
+      timer = setTimeout(give, MAX_SILENCE_SECONDS * 1000);
+      size += read.value.length;
+      if (size > limit) {
+        silence.abort();
+        throw new SourceError(status, `the response is longer than ${limit} bytes`);
+      }
+      parts.push(read.value);
     }
-    parts.push(read.value);
+  } catch (error) {
+    if (error instanceof SourceError) throw error;
+    const why = silence.signal.aborted ? `sent nothing for ${MAX_SILENCE_SECONDS} s` : "cannot be reached";
+    throw new SourceError(0, size === 0 ? `the server ${why}` : "the connection broke before the answer was complete");
+  } finally {
+    clearTimeout(timer);
   }
   const body = new Uint8Array(size);
   let at = 0;
@@ -66,7 +81,7 @@ async function fetchBytes(
     body.set(part, at);
     at += part.length;
   }
-  return { status: response.status, body };
+  return { status, body };
 }
 
 /** Fetch the payload of a CID and compare it. Identity payloads are in the CID. */
@@ -262,7 +277,7 @@ export async function findSource(): Promise<Source> {
     const { status, json } = await fetchJson("./", 2 ** 20, { headers: { accept: "application/json" } });
     if (status === 200 && json?.service === "coregw") return new GatewaySource(visible(String(json.version), 40));
   } catch (error) {
-    if (!(error instanceof SourceError)) throw error;
+    if (!(error instanceof SourceError) || error.status === 0) throw error;
   }
   return new StaticSource();
 }

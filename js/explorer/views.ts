@@ -183,17 +183,18 @@ function elementRow(root: Root, index: number, size: number, target: string): HT
   return h("tr", {}, ...cells.map((cell) => h("td", {}, cell)));
 }
 
-/** A button that fetches all chunks of a file, compares each with its CID, and offers the file. */
+/** A button that fetches all chunks of a file, compares each with its CID, and offers the file. After a failure it goes on. */
 function assembler(view: View, root: Root, totalSize: number, name: string): HTMLElement {
   const place = h("div", { role: "status" });
+  let bytes: Uint8Array | null = null;
+  let [at, next] = [0, 0];
   const fetchAll = async () => {
+    bytes ??= new Uint8Array(totalSize);
     const range = verifyRange(root.cid, 0, totalSize, await view.source.proveRange(root.cid.text, 0, totalSize));
-    const bytes = new Uint8Array(totalSize);
-    let at = 0;
-    for (const [i, chunk] of range.segments.entries()) {
-      const payload = await fetchPayload(chunk, totalSize);
-      if (payload.length !== range.sizes[i])
-        throw new Error(`chunk ${i} has ${payload.length} bytes, the list says ${range.sizes[i]}`);
+    for (; next < range.segments.length; next++) {
+      const payload = await fetchPayload(range.segments[next] as string, totalSize);
+      if (payload.length !== range.sizes[next])
+        throw new Error(`chunk ${next} has ${payload.length} bytes, the list says ${range.sizes[next]}`);
       bytes.set(payload, at);
       at += payload.length;
       place.replaceChildren(`${bytesText(at)} of ${bytesText(totalSize)} verified`);
