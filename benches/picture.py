@@ -79,7 +79,8 @@ def draw(title: str, all_bars: list[Bars], panels: list[Curves], figures: list[F
 
 def number(value: float, _: object = None) -> str:
     """Format the value of a tick: 0.9, 20 or 1,000,000, and never a power of ten."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.6f}".rstrip("0")
+    text = f"{value:,.6f}"  # ticks are multiples of floats: 3 may be 2.9999999999999996
+    return text.rstrip("0").rstrip(".")
 
 
 def plain(axis: Axis, *, logarithmic: bool) -> None:

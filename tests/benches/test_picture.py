@@ -59,3 +59,11 @@ def test_numbers_do_not_overlap_bars_or_bounds(run: report.Report) -> None:
     for text, *drawn in zip(axis.texts, bounds, ends, strict=True):
         assert text.get_window_extent().x0 > max(drawn)
         assert text.get_window_extent().x1 < figure.bbox.x1
+
+
+@pytest.mark.parametrize(
+    ("tick", "text"),
+    [(0.9, "0.9"), (5 * 0.6, "3"), (0.6 + 0.6 + 0.6 + 0.6 + 0.6, "3"), (20, "20"), (1e6, "1,000,000"), (0, "0")],
+)
+def test_a_tick_is_a_plain_number(tick: float, text: str) -> None:
+    assert picture.number(tick) == text
