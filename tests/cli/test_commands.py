@@ -20,6 +20,7 @@ import pytest
 from click import Context
 from click.testing import Result
 
+import serving
 from coregw import List, Map, payload_cid
 from coregw.cli import cli
 from coregw.client import Client, query
@@ -45,6 +46,17 @@ def test_resolve_prints_only_the_target(run: Run, root: str) -> None:
     found = run("resolve", root, "docs/readme")
     assert (found.exit_code, found.stdout, found.stderr) == (0, f"{CID}\n", "")
     assert run("resolve", root, "").stdout == f"{root}\n"
+
+
+def test_a_missing_token_is_named_for_what_it_is_needed_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with serving.process(tmp_path / "data", {"GATEWAY_WRITE_TOKEN": "writers"}) as process:
+        written = run("add", tmp_path / "file", gateway=process.url)
+        assert (written.exit_code, written.stdout) == (1, "")
+        assert "for other writes in COREGW_BEARER_TOKEN" in written.stderr
+        published = run("publish", "docs/main", CID, gateway=process.url)
+        assert published.exit_code == 1
+        assert "names are published only where GATEWAY_ADMIN_TOKEN is set" in published.stderr
 
 
 def test_a_saved_resolve_is_verified_offline(run: Run, coregw: Start, root: str, tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ _EPILOG = (
 
 _NEXT_STEPS = {
     "root_not_found": "send it there with coregw add, import or mirror, or ask another gateway (--gateway)",
-    "unauthorized": "give the token that the gateway was started with (--token, or in COREGW_ADMIN_TOKEN)",
+    "route_not_found": "it may be of an earlier version; names are published only where GATEWAY_ADMIN_TOKEN is set",
+    "unauthorized": "give the token that the gateway was started with: for names in COREGW_ADMIN_TOKEN (--token), "
+    "for other writes in COREGW_BEARER_TOKEN",
 }
 """What a person can do about an error of a gateway, by its code."""
 
