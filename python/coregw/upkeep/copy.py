@@ -13,30 +13,23 @@ and payloads that are held.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from coregw._core import Cid, page_links
-from coregw.engine.pages import PageReads
-from coregw.engine.roots import COMPLETE, INCOMPLETE
-from coregw.engine.ways import Ways
-from coregw.errors import Conflict, PayloadNotFound, StoreDamaged
+from coregw._core import Cid
+from coregw.engine.roots import INCOMPLETE
+from coregw.errors import Conflict
 from coregw.messages import Message
-from coregw.messages.progress import Progress
-from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Stored, Table
+from coregw.store import Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item
-from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.marks import MarkFile
+from coregw.upkeep.transfer import Report, Transfer
 
 __all__ = ["Copied", "copy_store"]
 
-Report = Callable[[Progress], None]
-
 _LISTED_AT_ONCE: Final = 500
-_PAGES_AT_ONCE: Final = 64
-_MAX_NAMED: Final = 100
 _SPARED_SECONDS: Final = 0.0
 
 
@@ -89,7 +82,8 @@ async def copy_store(
         marks = await asyncio.to_thread(MarkFile, Path(folder) / "marks")
         try:
             async with source.collect(_SPARED_SECONDS) as listing:
-                return await _Copy(source, destination, listing, marks, report).run(replace_records)
+                transfer = Transfer(source, destination, marks, report)
+                return await _Copy(source, destination, listing, transfer).run(replace_records)
         finally:
             await asyncio.to_thread(marks.close)
 
@@ -97,100 +91,38 @@ async def copy_store(
 class _Copy:
     """One copy."""
 
-    def __init__(self, source: Store, destination: Store, listing: Collection, marks: MarkFile, report: Report) -> None:
+    def __init__(self, source: Store, destination: Store, listing: Collection, transfer: Transfer) -> None:
         self._source = source
         self._destination = destination
-        self._ways = Ways(destination, PageReads(destination))
         self._listing = listing
-        self._marks = marks
-        self._report = report
-        self._since: int | None = None
-        """When the first page was put: the destination refuses roots if it has collected garbage since then."""
-        self._roots = self._roots_copied = self._pages = 0
-        self._payloads = self._payloads_copied = self._payload_bytes = 0
-        self._seen: set[bytes] | None = None
-        """The pages of the current root, once a tree was damaged: then some that are marked were not copied."""
-        self._damaged: list[str] = []
-        self._damaged_count = 0
+        self._transfer = transfer
+        self._roots = self._roots_copied = self._payloads_held = 0
 
     async def run(self, replace_records: bool) -> Copied:
+        transfer = self._transfer
         async for items in self._items(Stored.PAYLOADS):
             await self._copy_payloads(items)
-            self._tell("copying payloads", self._payloads, "payloads")
+            transfer.tell("copying payloads", self._payloads_held + transfer.payloads, "payloads")
         async for items in self._items(Stored.ROOTS):
             await self._copy_roots([item.key for item in items])
         records = await self._copy_records(replace_records)
         return Copied(
             roots=self._roots,
             roots_copied=self._roots_copied,
-            pages_copied=self._pages,
-            payloads=self._payloads,
-            payloads_copied=self._payloads_copied,
-            payload_bytes_copied=self._payload_bytes,
+            pages_copied=transfer.pages,
+            payloads=self._payloads_held + transfer.payloads,
+            payloads_copied=transfer.payloads,
+            payload_bytes_copied=transfer.payload_bytes,
             records_copied=records,
-            damaged=self._damaged,
-            damaged_count=self._damaged_count,
+            damaged=transfer.damaged,
+            damaged_count=transfer.damaged_count,
         )
-
-    # --- payloads -----------------------------------------------------------------------------------------------------
 
     async def _copy_payloads(self, items: Sequence[Item]) -> None:
         held = await self._destination.renew(Stored.PAYLOADS, [item.key for item in items])
         missing = [item for item, size in zip(items, held, strict=True) if size is None]
-        self._payloads += len(items) - len(missing)
-        batch: list[Item] = []
-        for item in missing:
-            if item.size > CHUNK_BYTES:
-                await self._copy_long(item)
-                continue
-            if batch and sum(each.size for each in batch) + item.size > MAX_PAYLOADS_BYTES:
-                await self._copy_short(batch)
-                batch = []
-            batch.append(item)
-        if batch:
-            await self._copy_short(batch)
-
-    async def _copy_short(self, items: Sequence[Item]) -> None:
-        """Copy payloads of at most a chunk each, in one step."""
-        try:
-            found = await self._source.get_payloads([item.key for item in items])
-        except StoreDamaged:  # one by one, to copy those that are not damaged
-            for item in items:
-                await self._copy_long(item)
-            return
-        pairs = [(item.key, data) for item, data in zip(items, found, strict=True) if data is not None]
-        sound = await asyncio.to_thread(lambda: [pair for pair in pairs if _matches(*pair)])
-        names = {key for key, _ in sound}
-        for key, _ in pairs:
-            if key not in names:
-                self._note_damage(f"payload {key.hex()} does not match its multihash")
-        await self._destination.put_payloads(sound)
-        self._count_payloads(sum(len(data) for _, data in sound), len(sound))
-
-    async def _copy_long(self, item: Item) -> None:
-        """Copy a payload by an upload; it is committed only if it matches its multihash."""
-        hasher = hasher_of(item.key)
-        try:
-            async with self._destination.begin_payload() as writer:
-                async for chunk in self._source.read_payload(item.key):
-                    if hasher is not None:
-                        await asyncio.to_thread(hasher.update, chunk)
-                    await writer.write(chunk)
-                if hasher is None or not hasher.matches():
-                    self._note_damage(f"payload {item.key.hex()} does not match its multihash")
-                    return
-                await writer.commit(item.key)
-        except (StoreDamaged, PayloadNotFound) as error:
-            self._note_damage(error.message)
-        else:
-            self._count_payloads(item.size, 1)
-
-    def _count_payloads(self, size: int, count: int) -> None:
-        self._payloads += count
-        self._payloads_copied += count
-        self._payload_bytes += size
-
-    # --- trees --------------------------------------------------------------------------------------------------------
+        self._payloads_held += len(items) - len(missing)
+        await self._transfer.copy_payloads(missing)
 
     async def _copy_roots(self, roots: Sequence[bytes]) -> None:
         rows = await self._destination.get(Table.ROOTS, roots)
@@ -202,52 +134,11 @@ class _Copy:
             if root in held or row is None:
                 continue
             if row == INCOMPLETE:
-                self._note_damage(f"the root {Cid(root).text} has lost pages")
-            elif await self._copy_tree(root):
-                await self._destination.put({Table.ROOTS: [(root, COMPLETE)]}, True, (), self._since)
+                self._transfer.note_damage(f"the root {Cid(root).text} has lost pages")
+            elif await self._transfer.copy_tree(root):
+                await self._transfer.put_root(root)
                 self._roots += 1
                 self._roots_copied += 1
-
-    async def _copy_tree(self, root: bytes) -> bool:
-        """Copy the pages of a root that were not copied yet; whether all are sound."""
-        if self._seen is not None:
-            self._seen = set()
-        pages = await self._unvisited([Cid(root).digest])
-        while pages:
-            batch = pages[-_PAGES_AT_ONCE:]
-            del pages[-_PAGES_AT_ONCE:]
-            stored = await self._source.get(Table.PAGES, batch)
-            found = [(digest, page) for digest, page in zip(batch, stored, strict=True) if page is not None]
-            links = await asyncio.to_thread(page_links, found)
-            if len(found) < len(batch) or None in links:
-                bad = set(batch) - {pair[0] for pair, link in zip(found, links, strict=True) if link is not None}
-                for digest in sorted(bad):
-                    self._note_damage(f"page {digest.hex()} of the root {Cid(root).text} is missing or damaged")
-                self._seen = set()
-                return False
-            await self._put_pages(found)
-            pages += await self._unvisited([page for link in links if link is not None for page in link.pages])
-        return True
-
-    async def _put_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> None:
-        batch: list[tuple[bytes, bytes]] = []
-        for number, page in enumerate(pages, 1):
-            batch.append(page)
-            if number == len(pages) or sum(len(each) for _, each in batch) >= MAX_PUT_BYTES // 2:
-                now = await self._ways.put({Table.PAGES: batch}, False, (), self._since)
-                self._since = self._since or now
-                batch = []
-        self._pages += len(pages)
-        self._tell("copying pages", self._pages, "pages")
-
-    async def _unvisited(self, digests: Sequence[bytes]) -> list[bytes]:
-        if self._seen is not None:
-            new = [digest for digest in dict.fromkeys(digests) if digest not in self._seen]
-            self._seen.update(new)
-            return new
-        return await asyncio.to_thread(self._marks.add, digests)
-
-    # --- records ------------------------------------------------------------------------------------------------------
 
     async def _copy_records(self, replace: bool) -> int:
         copied = 0
@@ -268,29 +159,11 @@ class _Copy:
                 if missing := [row for row, held in pairs if held != row[1]]:
                     await self._destination.put({Table.RECORDS: missing})
                     copied += len(missing)
-                self._tell("copying records", copied, "records")
+                self._transfer.tell("copying records", copied, "records")
         return copied
-
-    # --- all of them --------------------------------------------------------------------------------------------------
 
     async def _items(self, kind: Stored) -> AsyncIterator[list[Item]]:
         after: bytes | None = None
         while items := await self._listing.list_items(kind, after, _LISTED_AT_ONCE):
             yield items
             after = items[-1].key
-
-    def _note_damage(self, what: str) -> None:
-        self._damaged_count += 1
-        if len(self._damaged) < _MAX_NAMED:
-            self._damaged.append(what)
-
-    def _tell(self, step: str, done: int, unit: str) -> None:
-        self._report(Progress(step=step, done=done, unit=unit))
-
-
-def _matches(multihash: bytes, data: bytes) -> bool:
-    hasher = hasher_of(multihash)
-    if hasher is None:
-        return False
-    hasher.update(data)
-    return hasher.matches()
