@@ -18,7 +18,7 @@ roots or pages may be gone is ever held again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 from coregw.errors import Unavailable
 from coregw.store import Store, Stored
 
-__all__ = ["CollectableStore", "Collection", "Item", "Usage", "collect_in_turn"]
+__all__ = ["CollectableStore", "Collection", "Item", "RecordedCollection", "Usage", "collect_in_turn"]
 
 _BUSY_SECONDS: Final = 0.25
 
@@ -95,6 +95,14 @@ class Collection(Protocol):
 
     async def compact(self, kinds: Sequence[Stored], progress: Callable[[float], None]) -> None:
         """Return the space of removed items to the file system. `progress` is called with the fraction done."""
+
+
+@runtime_checkable
+class RecordedCollection(Collection, Protocol):
+    """A collection in a store of which a consistent copy can be made while it is written to."""
+
+    def records(self) -> AsyncGenerator[list[tuple[bytes, bytes]]]:
+        """Iterate over all rows of `Table.RECORDS` as of one moment, in byte order of the keys, some at a time."""
 
 
 @runtime_checkable

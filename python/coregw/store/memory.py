@@ -7,7 +7,7 @@ closed. It has no threads and never waits: its methods run on the event loop tha
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -303,6 +303,10 @@ class MemoryCollection:
         dates = self._contents.dates.get(kind, {})
         keys = sorted(key for key in rows if after is None or key > after)
         return [Item(key, len(rows[key]), dates.get(key, 0)) for key in keys[:limit]]
+
+    async def records(self) -> AsyncGenerator[list[tuple[bytes, bytes]]]:
+        self._contents.require_open()
+        yield sorted(self._contents.tables[Table.RECORDS].items())
 
     async def keep(self, roots: Sequence[bytes]) -> list[bool]:
         self._contents.require_open()

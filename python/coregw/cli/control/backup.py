@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from click.exceptions import Exit
+
 from coregw.cli.common import json_option
 from coregw.cli.control.connection import data_option, find_control
-from coregw.cli.control.direct import refuse_shared
 from coregw.cli.control.display import print_result, shown_progress
 from coregw.cli.framework import click
 
@@ -30,28 +31,31 @@ def command(
     """Back up a store to the directory DEST, while a gateway runs on it or not.
 
     DEST is created if it is missing, and may be on another file system. Each backup is a generation of its own, which
-    contains everything that was acknowledged before it began; only files that DEST does not have yet are copied.
+    contains everything that was acknowledged before it began; only what DEST does not have yet is copied.
     `coregw restore` restores a generation.
+
+    If COREGW_STORE names a store in PostgreSQL, that is backed up with its bucket, row by row, and everything compared
+    with its digest; garbage waits meanwhile. Exit code 4: something in it is damaged, and was left out.
     """
+    from coregw.cli import EXIT_DAMAGED
     from coregw.upkeep.backup import DEFAULT_KEEP
 
+    is_damaged = False
     if not verify_only:
         kept = DEFAULT_KEEP if keep is None else keep
         with shown_progress("backup", as_json=as_json) as show:
             result = _back_up(data, destination.absolute(), kept, show)
         print_result(result, as_json=as_json)
+        is_damaged = bool(result["damaged_count"])
     if is_verified or verify_only:
         with shown_progress("verify", as_json=as_json) as show:
             verified = _verify(destination, show)
         print_result(verified, as_json=as_json)
+    if is_damaged:
+        raise Exit(EXIT_DAMAGED)
 
 
 def _back_up(data: Path, destination: Path, keep: int, show: Any) -> dict[str, Any]:  # noqa: ANN401 - see `Control.run`
-    refuse_shared(
-        "backup",
-        "`coregw copy --from postgresql://... --to rocksdb:DIR` makes a copy that is verified and incremental; "
-        "pg_basebackup and pg_dump back the database up",
-    )
     control = find_control(data)
     if control is not None:
         with control:
@@ -60,15 +64,11 @@ def _back_up(data: Path, destination: Path, keep: int, show: Any) -> dict[str, A
 
     import msgspec
 
-    from coregw.errors import InvalidInput
-    from coregw.store.rocksdb import MARKER, open_store
+    from coregw.cli.control.direct import opened_store
     from coregw.upkeep.backup import back_up
 
-    if not (data / MARKER).is_file():  # opening it would make a store of it
-        raise InvalidInput(f"{data} is not a coregw store: it has no {MARKER}")
-
     async def run() -> BackedUp:
-        async with await open_store(data) as store:
+        async with opened_store(data) as store:
             return await back_up(store, destination, keep, lambda progress: show(msgspec.to_builtins(progress)))
 
     result: dict[str, Any] = msgspec.to_builtins(asyncio.run(run()))

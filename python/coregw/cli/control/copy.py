@@ -69,8 +69,7 @@ def command(
 @asynccontextmanager
 async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
     """Open a store; a source must exist, a destination is created."""
-    from coregw.cli.control.direct import opened_directory
-    from coregw.gateway.settings import Settings
+    from coregw.cli.control.direct import opened_database, opened_directory
     from coregw.store.rocksdb import open_store
 
     if store.startswith(_EMBEDDED):
@@ -86,9 +85,5 @@ async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[
         return
     if not store.startswith(("postgresql://", "postgres://")):
         raise click.BadParameter("expected rocksdb:DIR or postgresql://USER@HOST/DATABASE", param_hint=option)
-    from coregw.store.postgres import open_store as open_database
-    from coregw.store.postgres.checks import parse_unsafe
-
-    unsafe = parse_unsafe(Settings.load(strict=False).store_unsafe)
-    async with await open_database(store, bucket=bucket, unsafe=unsafe) as database:
+    async with opened_database(store, bucket, option) as database:
         yield database

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coregw.store.collection import CollectableStore
     from coregw.store.rocksdb import RocksStore
 
-__all__ = ["SharedStore", "is_shared", "opened_directory", "opened_store", "refuse_shared", "shared_store"]
+__all__ = ["SharedStore", "is_shared", "opened_database", "opened_directory", "opened_store", "shared_store"]
 
 T = TypeVar("T")
 
@@ -26,14 +26,6 @@ def is_shared() -> bool:
     from coregw.gateway.settings import Settings
 
     return Settings.load(strict=False).is_shared
-
-
-def refuse_shared(command: str, instead: str) -> None:
-    """Raise `InvalidInput` if the store is in PostgreSQL: `command` would work on an unrelated directory."""
-    if is_shared():
-        raise InvalidInput(
-            f"COREGW_STORE names a store in PostgreSQL, and `coregw {command}` is for RocksDB: {instead}"
-        )
 
 
 @asynccontextmanager
@@ -67,6 +59,22 @@ async def opened_directory(data: Path) -> AsyncIterator[RocksStore]:
         raise InvalidInput(f"{data} is not a coregw store: it has no {MARKER}")
     async with await open_store(data, reserve_bytes=0) as store:
         yield store
+
+
+@asynccontextmanager
+async def opened_database(url: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
+    """Open the store in a database whose address an option names. Raises as `coregw.store.postgres.open_store`."""
+    from coregw.cli.framework import click
+    from coregw.gateway.settings import Settings
+
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise click.BadParameter("expected postgresql://USER@HOST/DATABASE", param_hint=option)
+    from coregw.store.postgres import open_store
+    from coregw.store.postgres.checks import parse_unsafe
+
+    unsafe = parse_unsafe(Settings.load(strict=False).store_unsafe)
+    async with await open_store(url, bucket=bucket, unsafe=unsafe) as database:
+        yield database
 
 
 class SharedStore:

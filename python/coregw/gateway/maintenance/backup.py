@@ -58,7 +58,7 @@ async def backup(request: Request[Any, Any, Any]) -> Reply:
     destination = Path(asked.destination)
     if not destination.is_absolute():
         raise InvalidInput(f"destination: {asked.destination!r} is not an absolute path")
-    store = management.store
+    store = management.collectable
 
     async def run(report: Report) -> BackedUp:
         return await back_up(store, destination, asked.keep, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from coregw.errors import Unavailable
 from coregw.gateway.context import Gateway
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from litestar import Request
 
 __all__ = ["Management"]
-
-_INSTEAD: Final = {
-    "PostgresStore": "this gateway's store is in PostgreSQL: back it up with pg_basebackup or pg_dump, and its bucket "
-    "afterwards, or copy it with `coregw copy`; docs/operations.md says how"
-}
-"""What an operator uses instead of the maintenance of RocksDB, by the class of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +54,17 @@ class Management:
         """
         store = self.gateway.engine.store
         if not isinstance(store, RocksStore):
-            raise Unavailable(_INSTEAD.get(type(store).__name__, "this gateway's store has no such maintenance"))
+            raise Unavailable("this gateway's store is not in RocksDB, and has no such maintenance")
         return store
 
     @property
     def collectable(self) -> CollectableStore:
-        """The store, if its garbage can be collected.
+        """The store, if its garbage can be collected, and all of it listed.
 
         Raises:
             Unavailable: If another process owns it.
         """
         store = self.gateway.engine.store
         if not isinstance(store, CollectableStore):
-            raise Unavailable("the garbage of this gateway's store is collected by the process that owns it")
+            raise Unavailable("this gateway's store is maintained by the process that owns it")
         return store

@@ -6,7 +6,7 @@ gateway. One connection holds an advisory lock for the whole collection: if it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -32,6 +32,8 @@ _LIST: Final = {
     Stored.ROOTS: "SELECT key, octet_length(key) + octet_length(value), dated FROM roots",
     Stored.PAYLOADS: "SELECT multihash AS key, size, dated FROM payloads",
 }
+_RECORDS: Final = "SELECT key, value FROM records ORDER BY key"
+_FETCHED_AT_ONCE: Final = 500
 _KEY: Final = {Stored.PAGES: "key", Stored.ROOTS: "key", Stored.PAYLOADS: "multihash"}
 _TABLES: Final = {Stored.PAGES: ("pages", "guides"), Stored.ROOTS: ("roots",), Stored.PAYLOADS: ("payloads", "chunks")}
 
@@ -85,6 +87,17 @@ class PostgresCollection:
         where = f"WHERE {_KEY[kind]} > $2" if after is not None else "WHERE $2::bytea IS NULL"
         rows = await self._call(f"{_LIST[kind]} {where} ORDER BY 1 LIMIT $1", limit, after)
         return [Item(*row) for row in rows]
+
+    async def records(self) -> AsyncGenerator[list[tuple[bytes, bytes]]]:
+        """See `coregw.store.collection.RecordedCollection.records`. Holds a snapshot of the database meanwhile."""
+        self._database.require_open()
+        try:
+            async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+                cursor = await self._connection.cursor(_RECORDS)
+                while rows := await cursor.fetch(_FETCHED_AT_ONCE):
+                    yield [(row[0], row[1]) for row in rows]
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise translated(error) from error
 
     async def keep(self, roots: Sequence[bytes]) -> list[bool]:
         """See `coregw.store.collection.Collection.keep`."""

@@ -5,10 +5,22 @@ generation: complete by itself, while files that several generations share are s
 gives the reasons.
 """
 
+from coregw.upkeep.backup.refill import refill
 from coregw.upkeep.backup.repository import Repository
 from coregw.upkeep.backup.restore import Restored, restore
 from coregw.upkeep.backup.track import Track
 from coregw.upkeep.backup.verify import Verified, verify
 from coregw.upkeep.backup.write import DEFAULT_KEEP, BackedUp, back_up
 
-__all__ = ["DEFAULT_KEEP", "BackedUp", "Repository", "Restored", "Track", "Verified", "back_up", "restore", "verify"]
+__all__ = [
+    "DEFAULT_KEEP",
+    "BackedUp",
+    "Repository",
+    "Restored",
+    "Track",
+    "Verified",
+    "back_up",
+    "refill",
+    "restore",
+    "verify",
+]

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.syncing import sync_path
 
-__all__ = ["Advance", "copy", "digest", "make_directory", "replace_durably", "using"]
+__all__ = ["Advance", "copy", "digest", "hash_durably", "make_directory", "replace_durably", "using"]
 
 Advance = Callable[[int], None]
 """Called with the number of bytes done. May raise, to cancel what is being done."""
@@ -54,6 +54,18 @@ def copy(source: Path, target: Path, advance: Advance) -> tuple[int, str]:
             advance(len(chunk))
         writing.flush()
         os.fsync(writing.fileno())
+    return size, hashed.hexdigest()
+
+
+def hash_durably(path: Path, advance: Advance) -> tuple[int, str]:
+    """Sync a file, and return its size and SHA-256 in hex. Raises `OSError`."""
+    hashed, size = hashlib.sha256(), 0
+    with path.open("rb") as reading:
+        os.fsync(reading.fileno())
+        while chunk := _read(reading, path):
+            hashed.update(chunk)
+            size += len(chunk)
+            advance(len(chunk))
     return size, hashed.hexdigest()
 
 

@@ -5,6 +5,7 @@ DEST/coregw-backup.json         marks the directory: {"backup": "coregw", "forma
 DEST/lock                       locked by whoever adds or removes (exclusively), or restores and verifies (shared)
 DEST/files/<sha256>             every file once, whatever number of generations contain it; never changed
 DEST/generations/000012.json    a manifest (`coregw.upkeep.backup.manifest`), written last
+DEST/working                    the next generation, while rows are copied (`coregw.upkeep.backup.working`)
 ```
 
 A file gets its name in the pool when it is complete and synced, and a manifest when all of its files have theirs. So a
@@ -25,7 +26,7 @@ import msgspec
 
 from coregw.errors import InvalidInput, NotFound, StoreDamaged, Unavailable
 from coregw.syncing import sync_path
-from coregw.upkeep.backup.files import Advance, copy, make_directory, replace_durably, using
+from coregw.upkeep.backup.files import Advance, copy, hash_durably, make_directory, replace_durably, using
 from coregw.upkeep.backup.manifest import FORMAT_VERSION, Generation, StoredFile, decode_manifest, encode_manifest
 
 __all__ = ["MARKER", "Repository"]
@@ -155,15 +156,24 @@ class Repository:
             return self.file(sha256).stat().st_size == size
         return False
 
-    def add(self, source: Path, advance: Advance) -> tuple[int, str, bool]:
-        """Copy a file into the pool, unless it is there. Durable after `write`. Raises `OSError`.
+    def add(self, source: Path, advance: Advance, *, is_taken: bool = False) -> tuple[int, str, bool]:
+        """Copy or move a file into the pool, unless it is there. Durable after `write`. Raises `OSError`.
+
+        Args:
+            source: The file.
+            advance: Called with the number of bytes done.
+            is_taken: Whether the file, which is on the same file system, may be moved.
 
         Returns:
             Its size, its SHA-256 in hex, and whether it is new.
         """
         unfinished = self._files / f"copy{_UNFINISHED}"
         unfinished.unlink(missing_ok=True)
-        size, sha256 = copy(source, unfinished, advance)
+        if is_taken:
+            size, sha256 = hash_durably(source, advance)
+            unfinished = source
+        else:
+            size, sha256 = copy(source, unfinished, advance)
         is_new = not self.holds(sha256, size)
         if is_new:  # or damaged: then the complete file replaces it
             unfinished.replace(self.file(sha256))

@@ -2,7 +2,7 @@
 
 The files are copied to ``DATA/restoring``, compared with their digests, and opened as a store there. Then they move to
 their places, and last the marker file without which `coregw.store.rocksdb` refuses a directory. What a killed restore
-leaves is removed by the next one.
+leaves is removed by the next one. `coregw.upkeep.backup.refill` restores to a store that is not made of files.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,11 +12,12 @@ import msgspec
 from coregw.errors import StoreDamaged
 from coregw.upkeep.backup.check import check_store
 from coregw.upkeep.backup.files import digest, using
-from coregw.upkeep.backup.manifest import Generation
+from coregw.upkeep.backup.manifest import Generation, StoredFile
 from coregw.upkeep.backup.repository import Repository
 from coregw.upkeep.backup.track import Track
+from coregw.upkeep.backup.working import link_generation
 
-__all__ = ["Verified", "verify"]
+__all__ = ["Verified", "compare", "linked", "verify"]
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,14 +59,9 @@ def verify(source: Path, track: Track) -> Verified:
         newest = repository.newest()
         files = list(repository.stored())
         size = sum(file.size for file in files)
-        track.begin("comparing files with their checksums", size)
-        for file in files:
-            place = repository.file(file.sha256)
-            with using(source):
-                if digest(place, file.size, track.advance) != file.sha256:
-                    raise StoreDamaged(_damaged(repository, place))
+        compare(repository, files, track)
         with tempfile.TemporaryDirectory(prefix="coregw-verify-") as scratch, using(Path(scratch)):
-            checked = check_store(_opened(repository, newest, Path(scratch) / "data"), track)
+            checked = check_store(linked(repository, newest, Path(scratch)), track)
         return Verified(
             generations=len(repository.numbers()),
             files=len(files),
@@ -77,6 +73,29 @@ def verify(source: Path, track: Track) -> Verified:
         )
 
 
+def compare(repository: Repository, files: Sequence[StoredFile], track: Track) -> None:
+    """Compare files of a repository with their checksums.
+
+    Raises:
+        StoreDamaged: One is damaged or missing.
+        Unavailable: It cannot be read.
+    """
+    track.begin("comparing files with their checksums", sum(file.size for file in files))
+    for file in files:
+        place = repository.file(file.sha256)
+        with using(repository.path):
+            if digest(place, file.size, track.advance) != file.sha256:
+                raise StoreDamaged(_damaged(repository, place))
+
+
+def linked(repository: Repository, generation: Generation, scratch: Path) -> Path:
+    """Return a data directory of a generation that can be opened, in an empty directory. Raises `OSError`."""
+    data = scratch / "data"
+    data.mkdir(mode=0o700)
+    link_generation(repository, generation, data)
+    return data
+
+
 def _damaged(repository: Repository, place: Path) -> str:
     affected = [
         str(number)
@@ -84,16 +103,3 @@ def _damaged(repository: Repository, place: Path) -> str:
         if any(file.sha256 == place.name for file in repository.generation(number).files)
     ]
     return f"{place} is damaged (generations {', '.join(affected)}); delete it, and back up again"
-
-
-def _opened(repository: Repository, generation: Generation, data: Path) -> Path:
-    """Make a data directory of a generation: table files, which RocksDB never changes, as symbolic links."""
-    data.mkdir(mode=0o700)
-    for file in generation.files:
-        target, place = data / file.path, repository.file(file.sha256).resolve()
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        if target.suffix == ".sst":
-            target.symlink_to(place)
-        else:
-            shutil.copyfile(place, target)
-    return data

@@ -1,28 +1,41 @@
-"""Backing up: a checkpoint of the store, of which everything that the repository lacks is copied."""
+"""Backing up: a checkpoint of the store, of which everything that the repository lacks is copied.
+
+A store that is not made of files is copied row by row before, into the working store of the repository
+(`coregw.upkeep.backup.working`), which has all files of the newest generation; the checkpoint is that of this store.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from coregw._core import __version__
-from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged
-from coregw.store.rocksdb import RocksStore
+from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged, Unavailable
+from coregw.store.collection import CollectableStore, RecordedCollection, collect_in_turn
+from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup.files import using
 from coregw.upkeep.backup.manifest import FORMAT_VERSION, Generation, StoredFile
+from coregw.upkeep.backup.mirror import Mirrored, mirror
 from coregw.upkeep.backup.repository import Repository
 from coregw.upkeep.backup.track import Report, Track, in_thread
+from coregw.upkeep.backup.working import WorkingStore
+from coregw.upkeep.marks import MarkFile
 
 __all__ = ["DEFAULT_KEEP", "BackedUp", "back_up"]
 
 DEFAULT_KEEP: Final = 7
 """The default number of generations that a repository keeps."""
+
+_WAIT_SECONDS: Final = 600.0
+"""How long a backup waits for a collection of garbage to end."""
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +51,8 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
         kept_generations: How many generations the repository has now.
         freed_bytes: The size of the files of generations that were removed.
         seconds: How long it took.
+        damaged: What is damaged in a store that is not made of files, and not in the backup, the first 100.
+        damaged_count: How many these are in all.
     """
 
     generation: int
@@ -49,16 +64,34 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
     kept_generations: int
     freed_bytes: int
     seconds: float
+    damaged: list[str] = []
+    damaged_count: int = 0
 
 
-async def back_up(store: RocksStore, destination: Path, keep: int, report: Report) -> BackedUp:
+class _Content(NamedTuple):
+    """What is backed up.
+
+    Attributes:
+        checkpoint: A directory of hard links, or copies.
+        is_taken: Whether its files may be moved.
+        mirrored: What was damaged, if it was copied row by row.
+    """
+
+    checkpoint: Path
+    is_taken: bool
+    mirrored: Mirrored
+
+
+async def back_up(store: CollectableStore, destination: Path, keep: int, report: Report) -> BackedUp:
     """Add the current content of a store to a backup repository, while the store is in use.
 
     If the task is cancelled, the process killed or the destination full, the repository keeps what it had. What is
-    copied is what the newest generation does not have, so the time is O(bytes written since) after the first.
+    copied is what the newest generation does not have, so the time is O(bytes written since) after the first, and O(1)
+    for each record, root and payload of a store that is not made of files.
 
     Args:
-        store: The store. It keeps its files of this moment until the end, so it may need more space meanwhile.
+        store: The store. RocksDB keeps its files of this moment until the end, so it may need more space meanwhile. In
+            another one no garbage can be collected meanwhile.
         destination: The directory of the repository, which may be on another file system; created if it is missing.
         keep: How many generations to keep, the new one included, at least 1.
         report: Called with the progress, from any thread.
@@ -66,35 +99,72 @@ async def back_up(store: RocksStore, destination: Path, keep: int, report: Repor
     Raises:
         InvalidInput: The destination holds something else, or is in the store's directory.
         StorageFull: There is no space, at the destination or for flushing the store's memtables.
-        Unavailable: The destination is in use or fails, or the store is closed.
-        StoreDamaged: The repository's marker is malformed.
+        Unavailable: The destination is in use or fails, the store is closed or does not answer, or no consistent copy
+            can be made of one of its kind.
+        StoreDamaged: The repository's marker is malformed, or the newest generation damaged.
     """
     began = time.monotonic()
     if keep < 1:
         raise InvalidInput(f"a backup keeps {keep} generations, expected at least 1")
-    repository = await in_thread(lambda _: _repository(destination, store.path), report)
+    data = store.path if isinstance(store, RocksStore) else None
+    repository = await in_thread(lambda _: _repository(destination, data), report)
     with repository.locked():
         created = datetime.now(UTC)
-        async with store.checkpoint() as source:
-            written = await in_thread(partial(_write, repository, source, created, keep), report)
-    return msgspec.structs.replace(written, seconds=round(time.monotonic() - began, 3))
+        async with _content(store, repository, report) as content:
+            written = await in_thread(partial(_write, repository, content, created, keep), report)
+    seconds = round(time.monotonic() - began, 3)
+    return msgspec.structs.replace(written, seconds=seconds, **content.mirrored._asdict())
 
 
-def _repository(destination: Path, data: Path) -> Repository:
+@asynccontextmanager
+async def _content(store: CollectableStore, repository: Repository, report: Report) -> AsyncIterator[_Content]:
+    """Hold a checkpoint of a store, or of a copy of it."""
+    if isinstance(store, RocksStore):
+        async with store.checkpoint() as checkpoint:
+            yield _Content(checkpoint, is_taken=False, mirrored=Mirrored([], 0))
+        return
+    working = WorkingStore(repository)
+    path = await in_thread(lambda _: working.prepare(), report)
+    is_exact = await asyncio.to_thread(working.begin, path)
+    async with await open_store(path, reserve_bytes=0) as target:
+        mirrored = await _mirrored(store, target, working.marks, report, is_exact=is_exact)
+        async with target.checkpoint() as checkpoint:
+            with using(repository.path):
+                working.end(checkpoint)
+            yield _Content(checkpoint, is_taken=True, mirrored=mirrored)
+    with suppress(OSError):  # space that the next backup frees
+        await asyncio.to_thread(working.remove)
+
+
+async def _mirrored(
+    store: CollectableStore, target: RocksStore, folder: Path, report: Report, *, is_exact: bool
+) -> Mirrored:
+    """Bring the working store to the content of a store."""
+    async with AsyncExitStack() as stack:
+        listing = await stack.enter_async_context(collect_in_turn(store, 0.0, _WAIT_SECONDS))
+        if not isinstance(listing, RecordedCollection):
+            raise Unavailable("this gateway's store cannot be backed up")
+        removal = await stack.enter_async_context(target.collect(0.0))
+        marks = await asyncio.to_thread(MarkFile, folder)
+        stack.push_async_callback(asyncio.to_thread, marks.close)
+        return await mirror(store, listing, target, removal, marks, report, is_exact=is_exact)
+
+
+def _repository(destination: Path, data: Path | None) -> Repository:
     where = destination.resolve()
-    if data.resolve() in (where, *where.parents):
+    if data is not None and data.resolve() in (where, *where.parents):
         raise InvalidInput(f"{destination} is in the data directory {data}, which a backup must outlive")
     return Repository.create(destination)
 
 
-def _write(repository: Repository, source: Path, created: datetime, keep: int, track: Track) -> BackedUp:
+def _write(repository: Repository, content: _Content, created: datetime, keep: int, track: Track) -> BackedUp:
     earlier = repository.numbers()
     number = earlier[-1] + 1 if earlier else 1
     known = _known(repository)
     freed = 0
     try:
         with using(repository.path, "the backups that it had are unchanged"):
-            stored, copied = _store(repository, source, known, track)
+            stored, copied = _store(repository, content, known, track)
             generation = Generation(
                 format=FORMAT_VERSION, number=number, created=created, version=__version__, files=tuple(stored)
             )
@@ -128,9 +198,10 @@ def _known(repository: Repository) -> dict[tuple[str, int, int], str]:
 
 
 def _store(
-    repository: Repository, source: Path, known: dict[tuple[str, int, int], str], track: Track
+    repository: Repository, content: _Content, known: dict[tuple[str, int, int], str], track: Track
 ) -> tuple[list[StoredFile], list[StoredFile]]:
     """Bring all files of a checkpoint into the pool. Returns all of them, and those that were not in it."""
+    source = content.checkpoint
     paths = sorted(path for path in source.rglob("*") if path.is_file())
     track.begin("copying files", sum(path.stat().st_size for path in paths))
     stored, copied = [], []
@@ -138,11 +209,13 @@ def _store(
         status = path.stat()
         name = path.relative_to(source).as_posix()
         sha256 = known.get((name, status.st_size, status.st_mtime_ns))
+        if content.is_taken and path.is_symlink():  # it leads to the pool
+            sha256 = path.resolve().name
         if sha256 is not None and repository.holds(sha256, status.st_size):
             size, is_new = status.st_size, False
             track.advance(size)
         else:
-            size, sha256, is_new = repository.add(path, track.advance)
+            size, sha256, is_new = repository.add(path, track.advance, is_taken=content.is_taken)
         file = StoredFile(path=name, size=size, sha256=sha256, modified_ns=status.st_mtime_ns)
         stored.append(file)
         if is_new:

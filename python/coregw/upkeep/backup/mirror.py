@@ -1,0 +1,223 @@
+"""Bringing a RocksDB store to the content of another store while that one is written to.
+
+```
+records    all of them as of one moment
+payloads   \
+roots       } what is held when they are listed, so that everything which the records name is among it
+```
+
+Nothing is removed from the source meanwhile: no garbage is collected. What it does not have is removed from the mirror,
+and the pages that no root of the mirror needs any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Final, NamedTuple, TypeVar
+
+from coregw._core import Cid
+from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.store import Store, Stored, Table
+from coregw.store.collection import Collection, Item, RecordedCollection
+from coregw.upkeep.marking import Marker, Marks, page_mark
+from coregw.upkeep.transfer import Held, Report, Transfer
+
+__all__ = ["Mirrored", "mirror"]
+
+Row = tuple[bytes, bytes]
+T = TypeVar("T", Item, Row)
+
+_AT_ONCE: Final = 500
+_COMPACTED_FROM: Final = 0.05
+"""The share of the pages that must be removed for a compaction: it writes all that is left into new files."""
+
+
+class Mirrored(NamedTuple):
+    """What was copied.
+
+    Attributes:
+        damaged: What is damaged at the source, and not in the mirror either, the first 100.
+        damaged_count: How many these are in all.
+    """
+
+    damaged: list[str]
+    damaged_count: int
+
+
+async def mirror(
+    source: Store,
+    listing: RecordedCollection,
+    target: Store,
+    removal: Collection,
+    marks: Marks,
+    report: Report,
+    *,
+    is_exact: bool,
+) -> Mirrored:
+    """Bring a store to the content of another one.
+
+    O(what is new), and listings of records, roots and payloads; if roots were removed, a pass over the mirror's pages.
+
+    Args:
+        source: What is copied.
+        listing: A collection in it that spares nothing, which holds all others off.
+        target: The mirror.
+        removal: A collection in the mirror that spares nothing.
+        marks: An empty set.
+        report: Called often, with how far it is.
+        is_exact: Whether the mirror's pages are exactly those that its roots need.
+
+    Raises:
+        Unavailable: A store does not answer.
+        StorageFull: The mirror has no room.
+        StoreDamaged: A page of the mirror is damaged.
+    """
+    held = Held.TREES if is_exact else Held.PAGES
+    run = _Mirror(source, listing, target, removal, Transfer(source, target, marks, report, held))
+    await run.copy_records()
+    await run.copy_payloads()
+    await run.copy_roots()
+    if run.has_removed_roots or run.transfer.held is not Held.TREES:
+        await run.remove_pages(marks)
+    return Mirrored(run.transfer.damaged, run.transfer.damaged_count)
+
+
+class _Mirror:
+    """One run of `mirror`."""
+
+    def __init__(
+        self, source: Store, listing: RecordedCollection, target: Store, removal: Collection, transfer: Transfer
+    ) -> None:
+        self._source = source
+        self._listing = listing
+        self._target = target
+        self._removal = removal
+        self.transfer = transfer
+        self.has_removed_roots = False
+
+    async def copy_records(self) -> None:
+        """Make the records the same."""
+        done = 0
+        async with aclosing(self._listing.records()) as records:
+            async for pairs in _batches(_joined(_each(records), _each(_rows(self._target)))):
+                if extra := [ours[0] for theirs, ours in pairs if ours is not None and theirs is None]:
+                    await self._target.delete(Table.RECORDS, extra)
+                if missing := [theirs for theirs, ours in pairs if theirs is not None and theirs != ours]:
+                    await self._target.put({Table.RECORDS: missing})
+                done += len(pairs)
+                self.transfer.tell("copying records", done, "records")
+
+    async def copy_payloads(self) -> None:
+        """Make the payloads the same, and date them no earlier."""
+        done = 0
+        async for pairs in self._items(Stored.PAYLOADS):
+            if extra := [ours.key for theirs, ours in pairs if ours is not None and theirs is None]:
+                await self._removal.remove(Stored.PAYLOADS, extra)
+            if young := _renewed(pairs):
+                await self._target.renew(Stored.PAYLOADS, young)
+            await self.transfer.copy_payloads([theirs for theirs, ours in pairs if theirs is not None and ours is None])
+            done += len(pairs)
+            self.transfer.tell("copying payloads", done, "payloads")
+
+    async def copy_roots(self) -> None:
+        """Make the roots the same with their pages, and date them no earlier."""
+        async for pairs in self._items(Stored.ROOTS):
+            roots = [theirs.key for theirs, _ in pairs if theirs is not None]
+            values = dict(zip(roots, await self._source.get(Table.ROOTS, roots), strict=True))
+            extra = [ours.key for _, ours in pairs if ours is not None and values.get(ours.key) is None]
+            if extra:
+                self.has_removed_roots = True
+                await self._target.delete(Table.ROOTS, extra)
+            held = dict(zip(roots, await self._target.get(Table.ROOTS, roots), strict=True))
+            for root in roots:
+                if values[root] is not None and held[root] != COMPLETE:  # expired roots are listed, but not held
+                    await self._copy_root(root, values[root] == INCOMPLETE, held[root])
+            if young := [root for root in _renewed(pairs) if held.get(root) == COMPLETE]:
+                await self._target.renew(Stored.ROOTS, young)
+
+    async def _copy_root(self, root: bytes, is_incomplete: bool, held: bytes | None) -> None:
+        if is_incomplete:
+            self.transfer.note_damage(f"the root {Cid(root).text} has lost pages")
+        # Another value than these says more than that all pages are here.
+        elif held not in (None, INCOMPLETE) or await self.transfer.copy_tree(root):
+            await self.transfer.put_root(root)
+            return
+        if held == INCOMPLETE:
+            self.has_removed_roots = True
+            await self._target.delete(Table.ROOTS, [root])
+
+    async def remove_pages(self, marks: Marks) -> None:
+        """Remove the pages that no root needs."""
+
+        async def are_held(roots: Sequence[bytes]) -> list[bool]:
+            return [row is not None for row in await self._target.get(Table.ROOTS, roots)]
+
+        marker = Marker(
+            self._target, marks, are_held, lambda pages: self.transfer.tell("reading pages of the copy", pages, "pages")
+        )
+        async for items in _listed(self._removal, Stored.ROOTS):
+            await marker.mark([item.key for item in items])
+        total = removed = 0
+        async for items in _listed(self._removal, Stored.PAGES):
+            total += sum(item.size for item in items)
+            marked = await asyncio.to_thread(marks.holds, [page_mark(item.key) for item in items])
+            if garbage := [item for item, is_marked in zip(items, marked, strict=True) if not is_marked]:
+                await self._target.delete(Table.PAGES, [item.key for item in garbage])
+                removed += sum(item.size for item in garbage)
+            self.transfer.tell("removing pages", removed, "bytes")
+        if removed > _COMPACTED_FROM * total:
+            await self._removal.compact([Stored.PAGES, Stored.PAYLOADS, Stored.ROOTS], lambda share: None)
+
+    def _items(self, kind: Stored) -> AsyncIterator[list[tuple[Item | None, Item | None]]]:
+        return _batches(_joined(_each(_listed(self._listing, kind)), _each(_listed(self._removal, kind))))
+
+
+def _renewed(pairs: Sequence[tuple[Item | None, Item | None]]) -> list[bytes]:
+    """What the source has dated later than the mirror."""
+    both = [(theirs, ours) for theirs, ours in pairs if theirs is not None and ours is not None]
+    return [ours.key for theirs, ours in both if theirs.dated > ours.dated]
+
+
+async def _listed(collection: Collection, kind: Stored) -> AsyncIterator[list[Item]]:
+    after: bytes | None = None
+    while items := await collection.list_items(kind, after, _AT_ONCE):
+        yield items
+        after = items[-1].key
+
+
+async def _rows(store: Store) -> AsyncIterator[list[Row]]:
+    for first in range(256):
+        after: bytes | None = None
+        while rows := await store.list_rows(Table.RECORDS, bytes([first]), after, _AT_ONCE):
+            yield rows
+            after = rows[-1][0]
+
+
+async def _each(lists: AsyncIterator[list[T]]) -> AsyncIterator[T]:
+    async for rows in lists:
+        for row in rows:
+            yield row
+
+
+async def _joined(theirs: AsyncIterator[T], ours: AsyncIterator[T]) -> AsyncIterator[tuple[T | None, T | None]]:
+    """Join two listings in the order of their keys."""
+    one, two = await anext(theirs, None), await anext(ours, None)
+    while one is not None or two is not None:
+        has_one = one is not None and (two is None or one[0] <= two[0])
+        has_two = two is not None and (one is None or two[0] <= one[0])
+        yield (one if has_one else None), (two if has_two else None)
+        one = await anext(theirs, None) if has_one else one
+        two = await anext(ours, None) if has_two else two
+
+
+async def _batches(pairs: AsyncIterator[tuple[T | None, T | None]]) -> AsyncIterator[list[tuple[T | None, T | None]]]:
+    batch: list[tuple[T | None, T | None]] = []
+    async for pair in pairs:
+        batch.append(pair)
+        if len(batch) == _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
