@@ -128,7 +128,8 @@ test-newest-python: $(newest_python) ## test client, forks and threads of the wh
 test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run the tests of shared stores on them
 	COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \
 		tests/store/test_postgres_servers.py tests/store/test_postgres_traps.py tests/store/test_postgres_guides.py \
-		tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/client/test_static_bucket.py tests/cluster $(ARGS)
+		tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_mirrored_backup.py \
+		tests/client/test_static_bucket.py tests/cluster $(ARGS)
 	COREGW_TEST_SERVERS=required $(BIN)/python tests/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
 		admin.py admin_lasting.py batches.py cas.py diff.py payload_cars.py resolve.py roots.py)
 

@@ -112,12 +112,9 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
         with serving.control(data) as control:
             answer = control.post("/admin/v1/maintenance/flush")
             assert answer.json()["error"] == "unavailable"
-            assert "PostgreSQL" in answer.text
+            assert "not in RocksDB" in answer.text
             checked = control.post("/admin/v1/maintenance/fsck", timeout=60).text.splitlines()[-1]
             assert json.loads(checked)["result"]["is_sound"]
-        done = serving.run("backup", str(tmp_path / "backup"), "--data", str(data))
-        assert done.returncode == 1
-        assert "pg_basebackup" in done.stderr
     finally:
         gateway.end()
         gateway.popen.communicate()
@@ -160,6 +157,48 @@ def test_a_gateway_that_cannot_open_its_store_says_why(
     assert "se-cret" not in caught.value.said
 
 
+def test_a_store_is_backed_up_and_restored_to_a_directory_and_to_a_database(
+    tmp_path: Path, settings: dict[str, str], primary: Postgres, cid_of: Cid
+) -> None:
+    data, destination, copy = tmp_path / "data", tmp_path / "backup", tmp_path / "copy"
+    variables = {f"COREGW_{name.upper()}": value for name, value in settings.items()}
+
+    def coregw(*arguments: str, environ: dict[str, str] | None = None) -> dict[str, Any]:
+        done = serving.run(*arguments, "--json", environ=environ or {})
+        assert done.returncode == 0, done.stderr
+        assert "se-cret" not in done.stdout + done.stderr
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
+        return result
+
+    long, arcs = random.Random(5).randbytes(3 << 20), {str(number): cid_of(b"%d" % number) for number in range(2000)}
+    with serving.process(data, serving.ADMIN, workers=2, **settings) as gateway:
+        root = create(gateway, arcs)
+        payload = httpx2.post(f"{gateway.url}/v1/cas", content=long).raise_for_status().json()["cid"]
+        first = coregw("backup", str(destination), "--data", str(data))  # by the gateway, which knows the store
+        assert first["copied_bytes"] == first["size_bytes"] > len(long)
+        other = create(gateway, arcs | {"more": cid_of(b"more")})
+        second = coregw("backup", str(destination), "--data", str(tmp_path / "none"), "--verify", environ=variables)
+        assert second["copied_bytes"] < len(long) / 5
+    coregw("restore", str(destination), "--data", str(copy))
+    target = {"store": new_schema(primary), "bucket": settings["bucket"]}
+    done = coregw("restore", str(destination), "--to", target["store"], "--to-bucket", target["bucket"])
+    assert (done["roots"], done["generation"]) == (2, 2)
+    for restored in ({}, target):
+        with serving.process(copy if not restored else tmp_path / "third", serving.ADMIN, **restored) as gateway:
+            assert resolved(gateway, root, "7").json()["target"] == arcs["7"]
+            assert resolved(gateway, other, "more").status_code == 200
+            assert httpx2.get(f"{gateway.url}/v1/cas/{payload}").content == long
+    refused = serving.run("restore", str(destination), "--generation", "1", "--to", target["store"])
+    assert (refused.returncode, "the destination is not empty" in refused.stderr) == (1, True)
+    for wrong in (
+        (),
+        ("--data", "x", "--to", "postgresql://x"),
+        ("--data", "x", "--to-bucket", "s3://x"),
+        ("--to", "x"),
+    ):
+        assert serving.run("restore", str(destination), *wrong).returncode == 2
+
+
 def test_damage_is_found_removed_and_healed_without_looking_at_a_directory(
     tmp_path: Path, settings: dict[str, str]
 ) -> None:
@@ -192,7 +231,6 @@ def test_damage_is_found_removed_and_healed_without_looking_at_a_directory(
             assert {damage.payload, damage.long_payload} <= set(healed["restored"]["payloads"])
             assert {damage.damaged_root, damage.missing_root} <= set(healed["restored"]["roots"])
             assert coregw("fsck")["is_sound"]
-        assert "coregw copy" in serving.run("backup", str(tmp_path), "--data", str(here), environ=variables).stderr
         assert coregw("gc", "--dry-run")["payloads"] == len(truth.payloads)
     unnamed = serving.run("fsck", "--data", str(here))
     assert "COREGW_STORE" in unnamed.stderr

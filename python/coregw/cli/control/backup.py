@@ -35,7 +35,7 @@ def command(
     `coregw restore` restores a generation.
 
     If COREGW_STORE names a store in PostgreSQL, that is backed up with its bucket, row by row, and everything compared
-    with its digest; garbage waits meanwhile. Exit code 4: something in it is damaged, and was left out.
+    with its digest; no garbage can be collected meanwhile. Exit code 4: something in it is damaged, and was left out.
     """
     from coregw.cli import EXIT_DAMAGED
     from coregw.upkeep.backup import DEFAULT_KEEP
@@ -46,7 +46,7 @@ def command(
         with shown_progress("backup", as_json=as_json) as show:
             result = _back_up(data, destination.absolute(), kept, show)
         print_result(result, as_json=as_json)
-        is_damaged = bool(result["damaged_count"])
+        is_damaged = bool(result.get("damaged_count"))
     if is_verified or verify_only:
         with shown_progress("verify", as_json=as_json) as show:
             verified = _verify(destination, show)

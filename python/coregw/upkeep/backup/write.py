@@ -38,7 +38,7 @@ _WAIT_SECONDS: Final = 600.0
 """How long a backup waits for a collection of garbage to end."""
 
 
-class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
+class BackedUp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a backup.
 
     Attributes:
