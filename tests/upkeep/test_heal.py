@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ from coregw._core import Cid
 from coregw.engine import Engine
 from coregw.errors import RecordNotFound
 from coregw.messages.record import PublishedRecord
+from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import CACHE_BYTES, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family, payload_date
+from coregw.upkeep.integrity.heal import restore
 from gateways import guarded_gateway
 from upkeep.damage_support import Truth, fill, served
 
@@ -240,3 +244,33 @@ def test_records_need_a_token(base: Base, source: str, tmp_path: Path, monkeypat
         assert healed.returncode == 1
         assert said in healed.stderr
         assert token not in healed.stderr or not token
+
+
+def test_a_gateway_answers_while_files_are_read(tmp_path: Path) -> None:
+    """A FIFO stands for a slow disk: what opens and reads it waits for the writer."""
+    content = b"slow" * 1000
+    files = tmp_path / "files"
+    files.mkdir()
+    os.mkfifo(files / payload_cid(content))
+
+    def write_slowly() -> None:
+        time.sleep(0.3)
+        with (files / payload_cid(content)).open("wb", buffering=0) as fifo:
+            fifo.write(content[:2000])
+            time.sleep(0.3)
+            fifo.write(content[2000:])
+
+    async def answered_meanwhile() -> int:
+        engine = Engine(MemoryStore())
+        writer = asyncio.create_task(asyncio.to_thread(write_slowly))
+        restoring = asyncio.create_task(restore(engine, files, lambda _: None))
+        passes = 0
+        while not restoring.done():
+            await asyncio.sleep(0.01)
+            passes += 1
+        assert (await restoring).payloads == [payload_cid(content)]
+        await writer
+        await engine.close()
+        return passes
+
+    assert asyncio.run(answered_meanwhile()) > 10

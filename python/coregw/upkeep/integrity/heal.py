@@ -121,7 +121,7 @@ async def _store_payload(engine: Engine, cid: Cid, file: Path) -> None:
         raise InvalidInput(f"{cid.text} names no payload")
     async with engine.store.begin_payload() as writer:
         async for chunk in _chunks(file):
-            hasher.update(chunk)
+            await asyncio.to_thread(hasher.update, chunk)
             await writer.write(chunk)
         if not hasher.matches():
             raise InvalidInput(f"the bytes do not have the digest of {cid.text}")
@@ -173,9 +173,10 @@ async def _forget_found(engine: Engine) -> None:
 
 
 async def _chunks(file: Path) -> AsyncIterator[bytes]:
+    """Yield the bytes of a file, read in threads: a gateway goes on answering."""
     try:
-        with file.open("rb", buffering=0) as opened:
-            while chunk := opened.read(CHUNK_BYTES):
+        with await asyncio.to_thread(file.open, "rb", buffering=0) as opened:
+            while chunk := await asyncio.to_thread(opened.read, CHUNK_BYTES):
                 yield chunk
     except OSError as error:
         raise CoregwError(f"{file}: {error.strerror}") from error
