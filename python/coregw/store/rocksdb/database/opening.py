@@ -34,7 +34,10 @@ def begin_epoch(database: Rows, now: int, *, is_first: bool) -> tuple[int, int]:
         raise StoreDamaged(f"the store in {database.path} has lost its epoch, the count of its openings")
     epoch = int.from_bytes(found or b"", "big") + 1
     unfinished = list(database.keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
-    undated = read_undated(database)
+    try:
+        undated = read_undated(database)
+    except StoreDamaged:  # whatever counts as dated now is kept for longer than it had to be
+        undated = None
     date = now if undated is None or undated.epoch != epoch - 1 else undated.date
     database.write(
         [
