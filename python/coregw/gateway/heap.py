@@ -1,4 +1,4 @@
-"""Memory of a serving process: the C library's arenas, and Python's cyclic garbage collector.
+"""Memory of a serving process: the C library's heap, and Python's cyclic garbage collector.
 
 Both belong to the whole process, so only code that runs a whole process may set them (`coregw.gateway.server.run`).
 """
@@ -10,26 +10,36 @@ import gc
 import sys
 from typing import Final
 
-__all__ = ["limit_arenas", "limit_collector"]
+__all__ = ["limit_collector", "limit_heap"]
 
-_M_ARENA_MAX: Final = -8  # glibc's malloc.h
+_M_TRIM_THRESHOLD: Final = -1  # glibc's malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 _MAX_ARENAS: Final = 2
+
+_MAPPED_BYTES: Final = 4 << 20
+"""Longer blocks are mapped, and return to the system when they are freed. Left alone, glibc raises the threshold up to
+32 MiB whenever it frees a longer one, and keeps those that follow. Chunks of payloads are shorter: to map each of them
+would take much time."""
 
 _YOUNG_THRESHOLD: Final = 10_000
 """Net allocations that start a collection of the young generation. Python's default of 700 is what some twenty requests
 that wait for the disk hold, so the collector ran constantly and never found a cycle."""
 
 
-def limit_arenas() -> None:
-    """Limit glibc to two arenas for all threads; call it when a process starts. Elsewhere it does nothing.
+def limit_heap() -> None:
+    """Limit what glibc keeps of freed memory; call it when a process starts. Elsewhere it does nothing.
 
     Each arena keeps what its threads free. Payload chunks, request bodies and pages move between threads, so each of up
-    to eight arenas per core would grow to the maximum that any thread ever needed (decision 0100).
+    to eight arenas per core would grow to the maximum that any thread ever needed. Long responses are freed at once
+    (decision 0100).
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
             mallopt(_M_ARENA_MAX, _MAX_ARENAS)
+            mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, 2 * _MAPPED_BYTES)
 
 
 def limit_collector() -> None:

@@ -18,7 +18,7 @@ from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.context import Gateway
-from coregw.gateway.heap import limit_arenas, limit_collector
+from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.descriptors import fit_descriptors
@@ -76,7 +76,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
-    limit_arenas()
+    limit_heap()
     settings = fit_descriptors(settings)
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
@@ -102,7 +102,7 @@ def run_worker(settings: Settings, number: int, descriptor: int, service: Servic
         InvalidInput: If a token cannot be sent in a header.
     """
     log_to_stderr(settings)
-    limit_arenas()
+    limit_heap()
     settings = fit_descriptors(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))

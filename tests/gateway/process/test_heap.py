@@ -20,13 +20,13 @@ from coregw.store.memory import MemoryStore
 
 THREADS = """
 import ctypes, sys, threading
-from coregw.gateway.heap import limit_arenas
+from coregw.gateway.heap import limit_heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.fdopen.restype = ctypes.c_void_p
 if sys.argv[1] == "limited":
-    limit_arenas()
+    limit_heap()
 all_there = threading.Barrier(12)
 
 def allocate():
@@ -49,10 +49,40 @@ def arenas(how: str) -> int:
     return shown.count("<heap nr=")
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="glibc only")
+IS_GLIBC = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="glibc only")
 def test_threads_share_two_arenas() -> None:
     assert arenas("unlimited") > 2
     assert arenas("limited") <= 2
+
+
+LONG_BLOCKS = """
+import sys
+from coregw.gateway.heap import limit_heap
+
+if sys.argv[1] == "limited":
+    limit_heap()
+bytes(24 << 20)  # mapped, and when it is freed, glibc takes longer blocks from the heap from then on
+blocks = []
+for _ in range(8):
+    blocks += [bytes([1]) * (24 << 20), bytearray(100_000)]  # a short one after each keeps the heap from shrinking
+del blocks[::2]
+for line in open("/proc/self/status"):
+    if line.startswith("RssAnon:"):
+        print(int(line.split()[1]) >> 10)
+"""
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="glibc only")
+def test_long_blocks_return_to_the_system_when_they_are_freed() -> None:
+    def kept(how: str) -> int:
+        command = [sys.executable, "-c", LONG_BLOCKS, how]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert kept("unlimited") > 100
+    assert kept("limited") < 50
 
 
 SERVING = """
