@@ -153,6 +153,8 @@ PAGES: dict[str, Page] = {
             "createuser coregw && createdb --owner=coregw coregw": _DATABASE,
             "coregw copy --from rocksdb:/srv/coregw --to 'postgresql://coregw@db1/coregw' --to-bucket "
             "'s3://coregw-chunks?region=eu-central-1'": _DATABASE,
+            "coregw backup /mnt/backups/coregw --verify                       # with COREGW_STORE and COREGW_BUCKET "
+            "set": _DATABASE,
         },
     ),
     "docs/scaling.md": Page(
