@@ -28,6 +28,9 @@ class Proxy:
         cut_every: Cut each connection after about so many seconds; 0 for never.
         cut_before_answer_to: Cut a connection when the server answers after the client has sent these bytes, and forget
             them.
+        cut_after: Cut each connection after it has passed so many bytes on, both directions together; 0 for never.
+        sent: Bytes passed on to the server.
+        received: Bytes passed on from it.
         cut_answers: The probability with which a connection is cut instead of passing an answer on: what the server
             has committed is not acknowledged.
         delay: Hold each piece back for so many seconds, in either direction.
@@ -40,6 +43,9 @@ class Proxy:
     rounds: int = 0
     cut_every: float = 0.0
     cut_before_answer_to: bytes = b""
+    cut_after: int = 0
+    sent: int = 0
+    received: int = 0
     cut_answers: float = 0.0
     delay: float = 0.0
     is_silent: bool = False
@@ -59,11 +65,17 @@ class Proxy:
             writer.transport.abort()
             return
         is_due, is_asked = asyncio.Event(), asyncio.Event()
-        up, down = self._up(reader, there, is_due, is_asked), self._down(there_reader, writer, is_due, is_asked)
+        for each in (writer, there):  # what is written before a cut arrives
+            each.transport.set_write_buffer_limits(0)
+        passed = [0]
+        up = self._up(reader, there, is_due, is_asked, passed)
+        down = self._down(there_reader, writer, is_due, is_asked, passed)
         calls = (up, down, self._limit())
         tasks = [asyncio.ensure_future(call) for call in calls]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # by `proxy_of`; asyncio of Python 3.11 logs that as an error
+            pass
         finally:
             for task in tasks:
                 task.cancel()
@@ -78,7 +90,12 @@ class Proxy:
             await asyncio.sleep(0.05)
 
     async def _up(
-        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, is_due: asyncio.Event, is_asked: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        there: asyncio.StreamWriter,
+        is_due: asyncio.Event,
+        is_asked: asyncio.Event,
+        passed: list[int],
     ) -> None:
         seen = b""
         while data := await reader.read(_PIECE_BYTES):
@@ -88,11 +105,20 @@ class Proxy:
                 if self.cut_before_answer_to in seen:
                     is_due.set()
             await self._pass_on()
+            data = self._allowed(data, passed)
+            self.sent += len(data)
             there.write(data)
             await there.drain()
+            if self._is_over(passed):
+                return
 
     async def _down(
-        self, there: asyncio.StreamReader, writer: asyncio.StreamWriter, is_due: asyncio.Event, is_asked: asyncio.Event
+        self,
+        there: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        is_due: asyncio.Event,
+        is_asked: asyncio.Event,
+        passed: list[int],
     ) -> None:
         while data := await there.read(_PIECE_BYTES):
             self.rounds += is_asked.is_set()
@@ -103,8 +129,25 @@ class Proxy:
                 self.cuts += 1
                 return
             await self._pass_on()
+            data = self._allowed(data, passed)
+            self.received += len(data)
             writer.write(data)
             await writer.drain()
+            if self._is_over(passed):
+                return
+
+    def _allowed(self, data: bytes, passed: list[int]) -> bytes:
+        """Return as much as a connection may still pass on, and count it."""
+        if self.cut_after:
+            data = data[: max(0, self.cut_after - passed[0])]
+        passed[0] += len(data)
+        return data
+
+    def _is_over(self, passed: list[int]) -> bool:
+        """Whether a connection is to be cut now."""
+        is_over = 0 < self.cut_after <= passed[0]
+        self.cuts += is_over
+        return is_over
 
     async def _limit(self) -> None:
         while not self.cut_every:

@@ -904,7 +904,11 @@ class FolderWriter:
         """Stop writing, and wait until the threads have ended. Idempotent."""
 
 class PayloadSink:
-    """Takes the answer to one request of a `FolderWriter`: a CAR with the payloads that `cids` names."""
+    """Takes the answers to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
+
+    After an answer that was truncated, the rest of the payload in which it ended may follow (`continued`), then another
+    CAR (`restart`).
+    """
 
     @property
     def cids(self) -> list[str]:
@@ -912,7 +916,11 @@ class PayloadSink:
 
     @property
     def size(self) -> int | None:
-        """The sum of the sizes of the payloads; None if one of them is not known."""
+        """The sum of the sizes of the payloads to request; None if one of them is not known."""
+
+    @property
+    def received(self) -> int:
+        """Number of bytes of payloads that have come and need not come again, as far as is known."""
 
     def write(self, chunk: Buffer) -> None:
         """Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
@@ -928,8 +936,18 @@ class PayloadSink:
     def writelines(self, chunks: Sequence[Buffer]) -> None:
         """Take the next bytes of the answer as several chunks. O(chunks). Waits and raises as `write`."""
 
+    def continued(self) -> tuple[str, int] | None:
+        """Return the payload in which the last answer ended, and the byte from which on it is taken next.
+
+        None if `restart` has to be called. What is written next is the rest of that payload, without a head. If it has
+        another hash then, all of it is requested again.
+        """
+
+    def restart_continued(self) -> None:
+        """Forget the part of the payload that `continued` has returned: its first byte is written next."""
+
     def restart(self) -> None:
-        """Forget what has been taken: the answer is sent again from its start."""
+        """Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next."""
 
     def finish(self) -> list[str]:
         """Wait until all that has been taken is written, and return the CIDs of the payloads that did not come.

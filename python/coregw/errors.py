@@ -165,11 +165,13 @@ class Unavailable(CoregwError):
     Attributes:
         retry_after: Seconds after which the gateway asks for another attempt, or None.
         is_lasting: Whether waiting does not help, as with a certificate that is not trusted.
+        is_interrupted: Whether a connection was established, and failed before the answer was complete.
     """
 
     default_code = "unavailable"
     retry_after: float | None = None
     is_lasting: bool = False
+    is_interrupted: bool = False
 
 
 class StorageFull(Unavailable):

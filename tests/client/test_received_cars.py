@@ -18,9 +18,9 @@ NAME = cid(0x70, DATA)
 
 
 def received(answer: bytes) -> list[bytes]:
-    with ReceivedPayloads("payloads", ClientSettings()) as body:
+    with ReceivedPayloads("payloads", [Cid(NAME)], ClientSettings()) as body:
         body.write(answer)
-        body.check([Cid(NAME)], "absent")
+        body.check("absent")
         return list(body.payloads())
 
 

@@ -247,7 +247,7 @@ class AsyncClient(AsyncDriver):
 
     async def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        await self._run(operations.car.put_car(self.settings, as_bytes(data), what))
+        await self._run(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
 
     async def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None

@@ -16,7 +16,7 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 from coregw.text import printable
 
-__all__ = ["Answer", "Attempt", "Body", "Call", "Memory", "Partial", "Sink"]
+__all__ = ["Answer", "Attempt", "Body", "Call", "Divided", "Memory", "Partial", "SentOnce", "Sink"]
 __all__ += ["decode", "error_from", "is_retryable", "unproven"]
 
 _MAX_NUMBER = 20
@@ -82,11 +82,35 @@ class Partial(Sink, Protocol):
         """Discard them, and return where the answer begins anew."""
 
 
+class Divided(Protocol):
+    """What is received or sent by several calls, each of which may bring a part of it."""
+
+    @property
+    def done(self) -> int:
+        """Number of bytes that have been received or sent, and need not be again."""
+
+    def rest(self, error: CoregwError) -> Call | None:
+        """Return the call to make after one that failed with this error; None if nothing is left."""
+
+
 class Body(Protocol):
     """A streamed request body; every attempt calls `chunks` again."""
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the chunks of the body, in order."""
+
+
+class SentOnce:
+    """A body in memory that an attempt sends at most once.
+
+    libcurl repeats others, up to five times, if a connection that it has kept is closed before the answer.
+
+    Attributes:
+        data: The bytes.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
@@ -104,6 +128,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         sink: Returns the destination of a successful answer; called once per attempt. None keeps it in memory.
         partial: What was received before an answer was truncated, if the route honours ``Range`` and its answers never
             change: the next attempt requests the rest.
+        divided: What the call is a part of, if another call continues it after a failure.
         token: The bearer token that the route takes, if any.
     """
 
@@ -111,11 +136,12 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     path: str
     max_bytes: int
     what: str
-    content: bytes | Body | None = None
+    content: bytes | Body | SentOnce | None = None
     content_type: str = "application/json"
     params: Mapping[str, str] = {}
     sink: Callable[[], Sink] | None = None
     partial: Partial | None = None
+    divided: Divided | None = None
     may_be_absent: bool = False
     token: str | None = None
 
@@ -124,9 +150,15 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         return f"Call({self.method} {self.path}: {self.what})"
 
     @property
-    def received(self) -> int:
-        """Number of bytes that the next attempt need not request."""
+    def done(self) -> int:
+        """Number of bytes that the next attempt need not request or send."""
+        if self.divided is not None:
+            return self.divided.done
         return self.partial.size if self.partial is not None else 0
+
+    def again(self, error: CoregwError) -> Call | None:
+        """Return the call to make after this one has failed; None if nothing is left to do."""
+        return self if self.divided is None else self.divided.rest(error)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -134,7 +166,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         headers = {"accept": "*/*", "accept-encoding": "identity"}
         if self.content is not None:
             headers["content-type"] = self.content_type
-        if received := self.received:
+        if self.partial is not None and (received := self.partial.size):
             headers["range"] = f"bytes={received}-"
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
@@ -191,7 +223,7 @@ class Attempt:
         self._settings = settings
         self._gateway = gateway
         self.deadline = time.monotonic() + settings.answer_seconds
-        self._is_sent = call.content is None or isinstance(call.content, bytes)
+        self._is_sent = call.content is None or isinstance(call.content, bytes | SentOnce)
         self._streamed = 0
         self._count = 0
         self._length: int | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from typing import Final
 
-from coregw._core import CarReader, Cid, block_cid
+from coregw._core import CarReader, Cid, block_cid, payload_car_header
 from coregw.client.settings import ClientSettings
 from coregw.client.spooled import SpooledBody
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, TooLarge
@@ -18,47 +19,119 @@ MAX_HEAD_BYTES: Final = 160
 """What precedes a payload in an answer with many, at most."""
 
 _MEMORY_BYTES: Final = 24 << 20
+_CHUNK_BYTES: Final = 1 << 20
+
+_CONTINUED_BYTES: Final = 64 << 10
+"""A truncated payload is continued if so many bytes of it have come. Otherwise it is requested again with others."""
 
 
 class ReceivedPayloads(SpooledBody):
     """The answer of ``/v1/cas/car``, checked while it is received; then a request body, or its payloads one by one.
 
-    Up to 24 MiB are in memory, a longer answer is in a temporary file. A context manager.
+    Up to 24 MiB are in memory, a longer answer is in a temporary file. What several answers have is joined to one CAR
+    (`coregw.client.operations.payload.Receiver`). A context manager.
 
     Args:
         what: What was requested, for messages.
+        requested: The payloads that are requested, at most 4,096.
         settings: The client's settings.
+        size: The sum of their sizes in bytes, if it is known.
     """
 
-    def __init__(self, what: str, settings: ClientSettings) -> None:
+    def __init__(self, what: str, requested: Sequence[Cid], settings: ClientSettings, size: int | None = None) -> None:
         super().__init__(_MEMORY_BYTES)
         self._what = what
+        self._requested = requested
         self._settings = settings
+        self._known = size
         self._reader = self._new_reader()
+        self._position = 0  # of the first payload that the next answer may have
+        self._head = b""  # of an answer that continues another: the part that is not received yet
+        self._is_continued = self._is_spoiled = False
+        self._may_continue = True
 
     @property
-    def size(self) -> int:
-        """The size in bytes."""
+    def received(self) -> int:
+        """Number of bytes that need not come again."""
         return self._reader.bytes
 
-    def restarted(self) -> ReceivedPayloads:
-        """Forget what an earlier attempt has received."""
-        self._file.seek(0)
-        self._file.truncate()
-        self._reader = self._new_reader()
-        return self
+    @property
+    def cids(self) -> list[str]:
+        """The payloads to request."""
+        return [cid.text for cid in self._requested[self._position :]]
+
+    @property
+    def size(self) -> int | None:
+        """The sum of their sizes in bytes; None if it is not known."""
+        return self._known
+
+    def continued(self) -> tuple[str, int] | None:
+        """Return the payload in which the last answer ended, and the byte from which on it is written next."""
+        try:
+            cid, start, _ = self._block(self._whole())
+        except (ProofError, InvalidInput):  # of what there is of its head
+            return None
+        count = self._file.seek(0, 2) - start
+        if self._is_spoiled or not self._may_continue or count < _CONTINUED_BYTES:
+            return None
+        self._is_continued = True
+        return cid.text, count
+
+    def restart_continued(self) -> None:
+        """Forget the part of that payload: its first byte is written next."""
+        self._rewind(self._block(self._whole())[1])
+
+    def restart(self) -> None:
+        """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
+        end = self._whole()
+        self._may_continue &= not self._is_spoiled and not (self._is_continued and end < self._file.seek(0, 2))
+        self._is_continued = self._is_spoiled = False
+        self._rewind(end)
+        self._head = payload_car_header() if end else b""
 
     def write(self, chunk: bytes) -> None:
         """Check and keep the next chunk."""
+        if self._head:
+            head, chunk = chunk[: len(self._head)], chunk[len(self._head) :]
+            if not self._head.startswith(head):
+                raise ProofError(f"{self._what}: the answer is not a CAR of payloads", check="answer")
+            self._head = self._head[len(head) :]
+        if self._is_spoiled:
+            return
         try:
             self._reader.feed(chunk)
         except TooLarge:
             raise
         except InvalidInput as error:
+            if self._is_continued:  # which answer was wrong is unknown: one has to have all of the payload
+                self._is_spoiled = True
+                return
             raise ProofError(f"{self._what}: {error.message}", check="payload hash") from None
         super().write(chunk)
 
-    def check(self, requested: Sequence[Cid], missing: str) -> None:
+    def _whole(self) -> int:
+        """Return where the last whole block ends, and note the payload that follows it. 0 without a whole header."""
+        end = self._file.seek(0, 2)
+        at = self._position = 0
+        with suppress(ProofError, InvalidInput):  # the header, or the head of a block, is truncated
+            header = self._length(0)[1]
+            at = header if header <= end else 0
+            while at and (block := self._block(at))[2] <= end:
+                cid, _, at = block
+                found = (place for place, each in enumerate(self._requested) if place >= self._position and each == cid)
+                self._position = next(found, len(self._requested)) + 1
+        return at
+
+    def _rewind(self, end: int) -> None:
+        """Forget what comes after byte `end`, which is in no head."""
+        self._file.seek(end)
+        self._file.truncate()
+        self._reader = self._new_reader()
+        self._file.seek(0)
+        while chunk := self._file.read(_CHUNK_BYTES):
+            self._reader.feed(chunk)
+
+    def check(self, missing: str) -> None:
         """Check that the blocks are those that were requested, in their order.
 
         Raises:
@@ -72,7 +145,7 @@ class ReceivedPayloads(SpooledBody):
         self._file.seek(0)
         if self._file.read(len(CAR_V2_START)) == CAR_V2_START:
             raise ProofError(f"{self._what}: the answer is a CARv2, not a CARv1", check="answer")
-        rest = iter(requested)
+        rest = iter(self._requested)
         absent: Cid | None = None
         for cid, _, _ in self._blocks():
             for wanted in rest:
@@ -103,11 +176,15 @@ class ReceivedPayloads(SpooledBody):
         """
         at = self._length(0)[1]
         while at < self._reader.bytes:
-            begin, end = self._length(at)
-            self._file.seek(begin)
-            cid, size = block_cid(self._file.read(min(end - begin, MAX_HEAD_BYTES)))
-            yield cid, begin + size, end
-            at = end
+            yield (block := self._block(at))
+            at = block[2]
+
+    def _block(self, at: int) -> tuple[Cid, int, int]:
+        """Return the CID of the block at byte `at` with where its payload begins and ends."""
+        begin, end = self._length(at)
+        self._file.seek(begin)
+        cid, size = block_cid(self._file.read(min(end - begin, MAX_HEAD_BYTES)))
+        return cid, begin + size, end
 
     def _length(self, at: int) -> tuple[int, int]:
         """Return where the frame whose length is at byte `at` begins and ends."""

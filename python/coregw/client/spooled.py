@@ -38,6 +38,15 @@ class SpooledBody:
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield all of it, for one attempt of a request."""
-        self._file.seek(0)
-        while chunk := self._file.read(_CHUNK_BYTES):
-            yield chunk
+        yield from self.span(0, self.length)
+
+    @property
+    def length(self) -> int:
+        """Number of bytes."""
+        return self._file.seek(0, 2)
+
+    def span(self, start: int, end: int) -> Generator[bytes, None, None]:
+        """Yield the bytes from `start` to `end`."""
+        for at in range(start, end, _CHUNK_BYTES):
+            self._file.seek(at)
+            yield self._file.read(min(_CHUNK_BYTES, end - at))

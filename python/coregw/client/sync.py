@@ -242,7 +242,7 @@ class Client(BlockingDriver):
 
     def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        self._run(operations.car.put_car(self.settings, as_bytes(data), what))
+        self._run(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
 
     def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None

@@ -117,9 +117,12 @@ class AsyncDriver(Driver):
             try:
                 return await self._transport.exchange(call)
             except CoregwError as error:
-                wait = retries.wait_seconds(error, call.received)
+                wait = retries.wait_seconds(error, call.done)
                 if wait is None:
                     return error
+                if (rest := call.again(error)) is None:
+                    return Answer(200, b"")
+                call = rest
             await asyncio.sleep(wait)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coregw._core import Cid
 from coregw.client.opened.cache import WeighedCache
+from coregw.client.part_size import PartSize
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.gateways import Gateways
 from coregw.errors import InvalidInput
@@ -36,11 +37,13 @@ class Driver:
     settings: ClientSettings
     cache: Cached
     _transport: _Transport
+    _parts: PartSize
     _trust: TrustStore | None = None
 
     def _set(self, settings: ClientSettings | None) -> None:
         self.settings = settings if settings is not None else ClientSettings()
         self.cache = WeighedCache(self.settings.cache_bytes)
+        self._parts = PartSize()
 
     @property
     def base_url(self) -> str:

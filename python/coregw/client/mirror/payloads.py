@@ -9,7 +9,7 @@ from coregw._core import Cid
 from coregw.client.mirror.side import Side
 from coregw.client.operations.batch import held_payloads
 from coregw.client.operations.car import put_car
-from coregw.client.operations.payload import get_car
+from coregw.client.operations.payload import get_payloads
 from coregw.client.operations.steps import Steps
 from coregw.client.received import ReceivedPayloads
 from coregw.client.settings import MIB
@@ -56,13 +56,14 @@ async def copy_payloads(source: Side, destination: Side, payloads: Iterable[Cid]
 async def _copy(source: Side, destination: Side, cids: Sequence[Cid]) -> int:
     """Copy payloads in one answer and one request, and return the size of the CAR."""
     what = f"get {len(cids):,} payloads"
-    with ReceivedPayloads(what, source.settings) as car:
-        await source.run(_checked(source, cids, car))
-        body = car.whole() if car.size <= _ANSWER_BYTES else car
-        await destination.run(put_car(destination.settings, body, f"send {len(cids):,} payloads", car.size))
-        return car.size
+    with ReceivedPayloads(what, cids, source.settings) as car:
+        await source.run(_checked(source, car))
+        body = car.whole() if car.length <= _ANSWER_BYTES else car
+        what = f"send {len(cids):,} payloads"
+        await destination.run(put_car(destination.settings, body, what, destination.parts))
+        return car.length
 
 
-def _checked(source: Side, cids: Sequence[Cid], car: ReceivedPayloads) -> Steps[None]:
-    yield from get_car(source.settings, [cid.text for cid in cids], car.restarted)
-    car.check(cids, f"{source.address.shown} does not hold the payload")
+def _checked(source: Side, car: ReceivedPayloads) -> Steps[None]:
+    yield from get_payloads(source.settings, car)
+    car.check(f"{source.address.shown} does not hold the payload")

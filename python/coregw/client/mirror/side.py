@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange import Answer, Body, Call, Sink
+from coregw.client.exchange import Answer, Body, Call, Divided, Partial, SentOnce, Sink
 from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.part_size import PartSize
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.address import Address
 from coregw.errors import CoregwError, ProofError
@@ -49,6 +50,7 @@ class Side:
         on_sent: Called with further numbers of bytes that are sent.
         sent: The number of bytes of the bodies of requests, each attempt of a streamed one.
         received: The number of bytes of the bodies of answers.
+        parts: How long the parts of an upload may be.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Side:
         self.on_sent: Callable[[int], None] = lambda count: None
         self.sent = 0
         self.received = 0
+        self.parts = PartSize()
 
     async def run(self, steps: Steps[T]) -> T:
         """Drive an operation. Raises what it raises; what is not proven names this side."""
@@ -95,7 +98,8 @@ class Side:
                     continue
                 call: Any = given
                 try:
-                    answer: Answer = yield self._counting(call)
+                    counting: Any = self.counting(call)
+                    answer: Answer = yield counting
                 except CoregwError as error:
                     given = resume(steps, error)
                 else:
@@ -112,17 +116,40 @@ class Side:
         self.sent += size
         self.on_sent(size)
 
-    def _counting(self, call: Call) -> Any:  # noqa: ANN401 - the call, as the operation's type has it
+    def counting(self, call: Call) -> Call:
+        """Return a call that makes another one, and counts its bytes."""
         if isinstance(call.content, bytes):
             self.count_sent(len(call.content))
+        elif isinstance(call.content, SentOnce):
+            self.count_sent(len(call.content.data))
         elif call.content is not None:
             call = replace(call, content=_CountedBody(self, call.content))
         if call.sink is not None:
             call = replace(call, sink=self._counted_sink(call.sink))
+        if call.partial is not None:
+            call = replace(call, partial=_CountedPartial(self, call.partial))
+        if call.divided is not None:
+            call = replace(call, divided=_CountedCalls(self, call.divided))
         return call
 
     def _counted_sink(self, sink: Callable[[], Sink]) -> Callable[[], Sink]:
         return lambda: _CountedSink(self, sink())
+
+
+class _CountedCalls:
+    """Calls that continue another, whose bytes are counted."""
+
+    def __init__(self, side: Side, divided: Divided) -> None:
+        self._side = side
+        self._divided = divided
+
+    @property
+    def done(self) -> int:
+        return self._divided.done
+
+    def rest(self, error: CoregwError) -> Call | None:
+        call = self._divided.rest(error)
+        return None if call is None else self._side.counting(call)
 
 
 class _CountedBody:
@@ -148,6 +175,22 @@ class _CountedSink:
     def write(self, chunk: bytes) -> None:
         self._side.received += len(chunk)
         self._write(chunk)
+
+
+class _CountedPartial(_CountedSink):
+    """A part of an answer that is continued, whose further bytes are counted."""
+
+    def __init__(self, side: Side, partial: Partial) -> None:
+        super().__init__(side, partial)
+        self._partial = partial
+        self.senders = partial.senders
+
+    @property
+    def size(self) -> int:
+        return self._partial.size
+
+    def restarted(self) -> Sink:
+        return _CountedSink(self._side, self._partial.restarted())
 
 
 def _named(address: Address, error: ProofError) -> ProofError:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from coregw import _core
 from coregw.client.opened.cache import WeighedCache
 from coregw.client.operations.lookup import value
-from coregw.client.operations.payload import get_car, get_payload
+from coregw.client.operations.payload import get_payload, get_payloads
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike, read_range
 from coregw.client.received import ReceivedPayloads
@@ -289,7 +289,8 @@ def _batches(settings: ClientSettings, missing: dict[str, int | None]) -> list[l
 
 
 def _many(settings: ClientSettings, targets: list[str], size: int | None) -> Steps[list[bytes]]:
-    with ReceivedPayloads(f"get {len(targets):,} payloads", settings) as car:
-        yield from get_car(settings, targets, car.restarted, size)
-        car.check([_core.Cid(each) for each in targets], "the gateway does not hold the payload")
+    requested = [_core.Cid(each) for each in targets]
+    with ReceivedPayloads(f"get {len(targets):,} payloads", requested, settings, size) as car:
+        yield from get_payloads(settings, car)
+        car.check("the gateway does not hold the payload")
         return list(car.payloads())

@@ -16,18 +16,21 @@ from typing import BinaryIO, Final, Self
 
 import msgspec
 
-from coregw._core import CarReader, Cid, Need, Operation
-from coregw.client.exchange import Answer, Body, Call, decode
+from coregw._core import CarReader, Cid, Need, Operation, block_cid, payload_car_header
+from coregw.client.exchange import Answer, Body, Call, SentOnce, decode
 from coregw.client.files import CHUNK_BYTES, FileState, NewFile
 from coregw.client.operations.steps import Steps
+from coregw.client.part_size import PartSize
 from coregw.client.query import CidLike
+from coregw.client.received import MAX_HEAD_BYTES
 from coregw.client.settings import ClientSettings
-from coregw.errors import Conflict, InvalidInput, ProofError, TooLarge
+from coregw.client.spooled import SpooledBody
+from coregw.errors import Conflict, CoregwError, InvalidInput, ProofError, TooLarge, Unavailable
 from coregw.messages.car import CAR_V2_START, CarTaken
 
-__all__ = ["ExportedCar", "ImportedCar", "NewCar", "import_car", "put_car"]
+__all__ = ["CAR_TYPE", "ExportedCar", "ImportedCar", "NewCar", "import_car", "put_car"]
 
-CAR_TYPE = "application/vnd.ipld.car; version=1"
+CAR_TYPE: Final = "application/vnd.ipld.car; version=1"
 
 _CHECK_BUDGET: Final = 1 << 20  # of nodes; checking a CAR visits none
 
@@ -229,24 +232,124 @@ class _Upload:
             raise type(error)(f"{self._name}: {error.message}", code=error.code) from None
 
 
-def put_car(settings: ClientSettings, car: bytes | Body, what: str, size: int | None = None) -> Steps[None]:
+def put_car(
+    settings: ClientSettings, car: bytes | SpooledBody, what: str, sizes: PartSize | None = None
+) -> Steps[None]:
     """Send a CAR that was made or checked here to the gateway, which imports all of it or nothing.
+
+    If it has only payloads, it is sent in parts after a failure; what was acknowledged is not sent again.
 
     Args:
         settings: The client's settings.
-        car: The CAR, in memory or as a streamed body.
+        car: The CAR.
         what: The call in words, for messages.
-        size: The size in bytes of a streamed body.
+        sizes: How long the parts may be, as is known of earlier calls.
 
     Raises:
         InvalidInput: The gateway says that it is not a valid CAR.
         ProofError: The gateway's answer describes something other than this CAR.
         TooLarge: The CAR exceeds a limit of the gateway.
     """
-    call = Call("POST", "/v1/car", settings.max_result_bytes, what, content=car, content_type=CAR_TYPE)
-    answer: Answer = yield call
-    if decode(call, answer, CarTaken).bytes != (len(car) if isinstance(car, bytes) else size):
-        raise ProofError(f"{what}: the gateway imported something other than this CAR", check="car")
+    parts = _Parts(settings, car, what, sizes or PartSize())
+    while True:
+        answer: Answer = yield (call := parts.next())
+        if decode(call, answer, CarTaken).bytes != parts.size:
+            raise ProofError(f"{what}: the gateway imported something other than this CAR", check="car")
+        if parts.is_acknowledged():
+            return
+
+
+class _Parts:
+    """The requests for one CAR (`coregw.client.exchange.Divided`).
+
+    Attributes:
+        done: Number of bytes of the CAR that were acknowledged.
+        size: The size of the body of the last call.
+    """
+
+    def __init__(self, settings: ClientSettings, car: bytes | SpooledBody, what: str, sizes: PartSize) -> None:
+        self._settings = settings
+        self._car = car
+        self._length = len(car) if isinstance(car, bytes) else car.length
+        self._what = what
+        self._sizes = sizes
+        self._header = payload_car_header()
+        self._is_divisible: bool | None = None
+        self._end = 0  # of what the last call sends
+        self.done = 0
+        self.size = 0
+
+    def next(self) -> Call:
+        """Return the call for the first bytes that were not acknowledged."""
+        limit = self._sizes.limit
+        if self.done == 0 and (limit is None or self._length <= limit or not self._has_parts()):
+            self._end = self.size = self._length
+            content: Body | SentOnce = self._car if isinstance(self._car, SpooledBody) else SentOnce(self._car)
+        else:
+            content = self._part(max(self.done, len(self._header)), limit or self._length)
+        most = self._settings.max_result_bytes
+        return Call("POST", "/v1/car", most, self._what, content=content, content_type=CAR_TYPE, divided=self)
+
+    def rest(self, error: CoregwError) -> Call:
+        if isinstance(error, Unavailable) and error.is_interrupted:
+            self._sizes.failed(self.size)
+        return self.next()
+
+    def is_acknowledged(self) -> bool:
+        """Note that the gateway has what the last call sent, and return whether that was all."""
+        self._sizes.succeeded()
+        self.done = self._end
+        return self.done == self._length
+
+    def _has_parts(self) -> bool:
+        """Return whether the CAR has only payloads: other blocks are imported all or none."""
+        if self._is_divisible is None:
+            self._is_divisible = self._read(0, len(self._header)) == self._header
+            at = len(self._header)
+            while self._is_divisible and at < self._length:
+                cid, at = self._block(at)
+                self._is_divisible = cid.kind == "cas"
+        return self._is_divisible
+
+    def _part(self, start: int, limit: int) -> SentOnce | _Span:
+        """Return a CAR of the blocks from byte `start` on, at least one, that has about `limit` bytes."""
+        self._end = start
+        while self._end < self._length:
+            _, end = self._block(self._end)
+            if self._end > start and end - start > limit:
+                break
+            self._end = end
+        self.size = len(self._header) + self._end - start
+        if isinstance(self._car, SpooledBody):
+            return _Span(self._header, self._car, start, self._end)
+        return SentOnce(self._header + self._car[start : self._end])
+
+    def _block(self, at: int) -> tuple[Cid, int]:
+        """Return the CID of the block at byte `at`, and where the block ends."""
+        head = self._read(at, min(self._length, at + MAX_HEAD_BYTES))
+        length = used = 0
+        while (byte := head[used]) >= 0x80:
+            length |= (byte & 0x7F) << (7 * used)
+            used += 1
+        cid, _ = block_cid(head[used + 1 :])
+        return cid, at + used + 1 + (length | byte << (7 * used))
+
+    def _read(self, start: int, end: int) -> bytes:
+        return self._car[start:end] if isinstance(self._car, bytes) else b"".join(self._car.span(start, end))
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A CAR of some blocks of another one, as a request body."""
+
+    header: bytes
+    car: SpooledBody
+    start: int
+    end: int
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        yield self.header
+        yield from self.car.span(self.start, self.end)
 
 
 def import_car(settings: ClientSettings, path: Path, name: str | None, progress: Advance | None) -> Steps[ImportedCar]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 
 from msgspec.structs import replace
 
@@ -15,14 +14,14 @@ from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
 from coregw.client.received import MAX_HEAD_BYTES
 from coregw.client.settings import ClientSettings
-from coregw.errors import ProofError
+from coregw.errors import CoregwError, ProofError
 from coregw.messages import CasCreated, encode
 from coregw.messages.batch import GetBatchRequest
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["download", "get_car", "get_payload", "get_payloads", "put_payload", "save_payload"]
+__all__ = ["Receiver", "download", "get_payload", "get_payloads", "put_payload", "save_payload"]
 
 
 def put_payload(
@@ -74,38 +73,101 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
     return answer.body
 
 
-def get_payloads(settings: ClientSettings, request: _core.PayloadSink) -> Steps[None]:
-    """Request the payloads that a sink wants in one answer, and stream that into the sink, which verifies them.
+def get_payloads(settings: ClientSettings, receiver: Receiver) -> Steps[None]:
+    """Request the payloads that a receiver wants in one answer, a CAR, and stream that into it; it verifies them.
 
-    Payloads that the gateway does not hold are left out of the answer; `finish` of the sink names them.
+    After a truncated answer, the rest of the payload in which it ended is requested by its range, then the other
+    payloads that have not come. Payloads that the gateway does not hold are left out; the receiver knows which.
 
     Raises:
         ProofError: The answer is not the requested payloads.
         OSError: A file can't be written.
     """
+    calls = _Calls(settings, receiver)
+    call = calls.others()
+    while call is not None:
+        yield call
+        call = calls.others() if calls.is_single else None
 
-    def restarted() -> _core.PayloadSink:
-        request.restart()
-        return request
 
-    yield from get_car(settings, request.cids, restarted, request.size)
+class Receiver(Sink, Protocol):
+    """What receives payloads: `coregw._core.PayloadSink`, or `coregw.client.received.ReceivedPayloads`."""
+
+    @property
+    def cids(self) -> list[str]:
+        """The CIDs to request, at most 4,096."""
+
+    @property
+    def size(self) -> int | None:
+        """The sum of their sizes in bytes; None if it is not known."""
+
+    @property
+    def received(self) -> int:
+        """Number of bytes that need not come again."""
+
+    def continued(self) -> tuple[str, int] | None:
+        """Return the payload in which the last answer ended, and the byte from which on it is written next."""
+
+    def restart_continued(self) -> None:
+        """Forget the part of that payload: its first byte is written next."""
+
+    def restart(self) -> None:
+        """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
 
 
-def get_car(
-    settings: ClientSettings, cids: Sequence[str], sink: Callable[[], Sink], size: int | None = None
-) -> Steps[None]:
-    """Request payloads in one answer, a CAR, and stream that into what `sink` returns, which has to check it.
+class _Calls:
+    """The calls that request payloads (`coregw.client.exchange.Divided`).
 
-    Args:
-        settings: The client's settings.
-        cids: At most 4,096 payloads, as text.
-        sink: Called once for each attempt.
-        size: The size of all payloads in bytes, if it is known; otherwise each may have ``max_payload_bytes``.
+    Attributes:
+        is_single: Whether the last call requests the rest of a single payload.
     """
-    limit = size if size is not None else len(cids) * settings.max_payload_bytes
-    limit += (len(cids) + 1) * MAX_HEAD_BYTES
-    body = encode(GetBatchRequest(cids=list(cids)))
-    yield Call("POST", "/v1/cas/car", limit, f"get {len(cids):,} payloads", content=body, sink=sink)
+
+    def __init__(self, settings: ClientSettings, receiver: Receiver) -> None:
+        self._settings = settings
+        self._receiver = receiver
+        self.is_single = False
+
+    @property
+    def done(self) -> int:
+        return self._receiver.received
+
+    def rest(self, _: CoregwError) -> Call | None:
+        if (continued := self._receiver.continued()) is None:
+            return self.others()
+        self.is_single = True
+        cid, start = continued
+        rest = _Rest(self._receiver, start)
+        return replace(_get_call(self._settings, cid, None), sink=rest.restarted, partial=rest, divided=self)
+
+    def others(self) -> Call | None:
+        """Return the call for all payloads that are not complete."""
+        receiver = self._receiver
+        self.is_single = False
+        receiver.restart()
+        if not (cids := receiver.cids):
+            return None
+        limit = receiver.size if receiver.size is not None else len(cids) * self._settings.max_payload_bytes
+        limit += (len(cids) + 1) * MAX_HEAD_BYTES
+        what, body = f"get {len(cids):,} payloads", encode(GetBatchRequest(cids=cids))
+        return Call("POST", "/v1/cas/car", limit, what, content=body, sink=lambda: receiver, divided=self)
+
+
+class _Rest:
+    """A payload of which a receiver has a part (`coregw.client.exchange.Partial`)."""
+
+    def __init__(self, receiver: Receiver, size: int) -> None:
+        self._receiver = receiver
+        self.size = size
+        self.senders: set[str] = set()  # the receiver requests all of it if the hash is wrong, whoever sent it
+
+    def restarted(self) -> Self:
+        self._receiver.restart_continued()
+        self.size = 0
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        self._receiver.write(chunk)
 
 
 def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:

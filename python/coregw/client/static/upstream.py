@@ -63,12 +63,13 @@ class HttpUpstream:
         return None if answer is None else answer.body
 
     async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
-        """Stream an object into what `sink` returns for each attempt; False for a 404. Raises as `get`."""
+        """Stream an object, which never changes, into what `sink` returns; False for a 404. Raises as `get`.
 
-        def counted() -> Sink:
-            return _Counted(self, sink())
-
-        call = Call("GET", path, self._settings.max_payload_bytes, f"get {path}", sink=counted)
+        A truncated answer is continued. `sink` is called once for each one that begins anew.
+        """
+        incoming = _Object(self, sink)
+        limit = self._settings.max_payload_bytes
+        call = Call("GET", path, limit, f"get {path}", sink=incoming.restarted, partial=incoming)
         return await self._found(call) is not None
 
     async def size(self, path: str) -> int | None:
@@ -127,7 +128,7 @@ class HttpUpstream:
             try:
                 answer = await self._transport.exchange(call)
             except CoregwError as error:
-                wait = retries.wait_seconds(error) if is_repeatable else None
+                wait = retries.wait_seconds(error, call.done) if is_repeatable else None
                 if wait is None:
                     raise
             else:
@@ -136,13 +137,22 @@ class HttpUpstream:
             await asyncio.sleep(wait)
 
 
-class _Counted:
-    """A sink whose bytes are counted."""
+class _Object:
+    """An object as it arrives, counted (`coregw.client.exchange.Partial`)."""
 
-    def __init__(self, upstream: HttpUpstream, sink: Sink) -> None:
+    def __init__(self, upstream: HttpUpstream, sink: Callable[[], Sink]) -> None:
         self._upstream = upstream
-        self._write = sink.write
+        self._sink = sink
+        self._write: Callable[[bytes], None] = lambda chunk: None  # set by `restarted`
+        self.size = 0
+        self.senders: set[str] = set()
+
+    def restarted(self) -> _Object:
+        self.size = 0
+        self._write = self._sink().write
+        return self
 
     def write(self, chunk: bytes) -> None:
+        self.size += len(chunk)
         self._upstream.received += len(chunk)
         self._write(chunk)

@@ -182,7 +182,7 @@ class _Connection:
                 expires = math.inf
                 _, is_running = multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
             handle.process()
-            if handle.is_starved and handle.chunks is not None:
+            if is_running and handle.is_starved and handle.chunks is not None:
                 handle.supply(next(handle.chunks, None))
             now = time.monotonic()
             if events:

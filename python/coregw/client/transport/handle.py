@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import pycurl
 
-from coregw.client.exchange import Answer, Attempt, Call
+from coregw.client.exchange import Answer, Attempt, Call, SentOnce
 from coregw.client.transport.gateways import Target
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
 from coregw.text import printable
@@ -79,6 +79,7 @@ class Handle:
     def __init__(self, *, is_live: bool) -> None:
         self.curl = pycurl.Curl()
         self.chunks: Generator[bytes, None, None] | None = None
+        self._pending = memoryview(b"")
         self.is_starved = False
         self.on_starved: Callable[[], None] = lambda: None
         self._target: Target | None = None
@@ -125,7 +126,8 @@ class Handle:
         self.is_starved = False
         if chunk is None:
             self._watch_silence()
-        self.curl.unpause()
+        with suppress(pycurl.error):  # the transfer has just failed, which its end reports
+            self.curl.unpause()
 
     def process(self) -> None:
         """Pass what has arrived to the attempt. Raises what the attempt raises."""
@@ -154,7 +156,7 @@ class Handle:
         if self.chunks is not None:
             self.chunks.close()
             self.chunks = None
-            self._pending = memoryview(b"")
+        self._pending = memoryview(b"")
         del self._call, self._attempt
 
     def failure(self, error: pycurl.error) -> BaseException:
@@ -192,6 +194,7 @@ class Handle:
     def _unavailable(self, why: str, *, is_lasting: bool = False) -> Unavailable:
         error = Unavailable(f"{self._call.what}: gateway {self._url}: {why}")
         error.is_lasting = is_lasting
+        error.is_interrupted = self.has_connected()
         return error
 
     def _configure(self, target: Target) -> None:
@@ -231,11 +234,13 @@ class Handle:
             curl.setopt(pycurl.POSTFIELDSIZE_LARGE, len(body or b""))
             curl.setopt(pycurl.POSTFIELDS, body or b"")
         else:
-            self.chunks = self._attempt.chunks(body)
-            self._pending = memoryview(b"")
             self._configure(target)  # libcurl has no other way to forget the body of an earlier call
+            if isinstance(body, SentOnce):
+                self._pending, self._is_complete, size = memoryview(body.data), True, len(body.data)
+            else:
+                self.chunks, self._pending, size = self._attempt.chunks(body), memoryview(b""), -1
             curl.setopt(pycurl.POST, 1)
-            curl.setopt(pycurl.POSTFIELDSIZE_LARGE, -1)
+            curl.setopt(pycurl.POSTFIELDSIZE_LARGE, size)
             curl.setopt(pycurl.READFUNCTION, self._on_read)
 
     def _take_head(self) -> None:

@@ -20,7 +20,7 @@ class Retries:
     """The retries of one call.
 
     Every gateway is tried once without a wait in between; then the client waits, and tries all again. A call that
-    continues where its answer was truncated has ``retry_seconds`` from each failure before which it received more, and
+    is continued where it failed has ``retry_seconds`` from each failure before which it received or sent more, and
     altogether the time of one exchange, ``answer_seconds``.
 
     Args:
@@ -36,15 +36,15 @@ class Retries:
         self._rounds = 0
         self._has_hope = False
         self._began = self._until = 0.0
-        self._received = 0
+        self._done = 0
         self._has_warned = False
 
-    def wait_seconds(self, error: CoregwError, received: int = 0) -> float | None:
+    def wait_seconds(self, error: CoregwError, done: int = 0) -> float | None:
         """Return how long to wait before the next attempt, or None if the call has failed.
 
         Args:
             error: The error of the last attempt.
-            received: Number of bytes that the next attempt continues.
+            done: Number of bytes that the next attempt need not request or send.
         """
         settings = self._settings
         self._failed += 1
@@ -55,10 +55,10 @@ class Retries:
         now = time.monotonic()
         if self._failed == 1:
             self._began, self._until = now, now + settings.retry_seconds
-        elif received > self._received:
+        elif done > self._done:
             self._until = min(now + settings.retry_seconds, self._began + settings.answer_seconds)
             self._rounds = 0
-        self._received = max(self._received, received)
+        self._done = max(self._done, done)
         wait = self._gateways.asked_seconds()
         if self._tried >= len(self._gateways):
             if not self._has_hope:

@@ -94,6 +94,22 @@ impl PayloadReader {
         }
     }
 
+    /// The payload of which a part was passed on but not all: its index, and the length of that part.
+    pub fn unfinished(&self) -> Option<(usize, u64)> {
+        match self.state {
+            State::Payload(index, _, start, _) => Some((index, start)),
+            _ => None,
+        }
+    }
+
+    /// Forgets the part of the [unfinished](Self::unfinished) payload: its first byte is read next.
+    pub fn restart_unfinished(&mut self) {
+        if let State::Payload(_, _, start, check) = &mut self.state {
+            *start = 0;
+            **check = Check::new(&{ *check.cid() });
+        }
+    }
+
     /// Collects some bytes of a header, a length or a CID, and returns how many.
     fn collect<E: From<Error>>(
         &mut self,
@@ -256,6 +272,31 @@ mod tests {
             assert_eq!(read(&requested, &car(&without), chunk), Ok(expected), "{chunk}");
             assert_eq!(read(&requested, &car(&[]), chunk), Ok(vec![]));
             assert_eq!(read(&requested, &car(&all[..1]), chunk), Ok(vec![(0, vec![])]), "an empty payload at the end");
+        }
+    }
+
+    #[test]
+    fn an_unfinished_payload_is_continued_by_its_bytes_alone() {
+        let data: Vec<u8> = (0..5000).map(|index| (index % 251) as u8).collect();
+        let answer = car(&[(cid(b"a"), b"a"), (cid(&data), &data)]);
+        for restarts in [false, true] {
+            let mut reader = PayloadReader::new(vec![cid(b"a"), cid(&data)], 1 << 20);
+            let mut ends = vec![];
+            let mut take = |part: PayloadPart<'_>| -> Result<()> {
+                ends.push((part.index, part.start + part.bytes.len() as u64, part.is_last));
+                Ok(())
+            };
+            reader.feed(&answer[..answer.len() - 4000], &mut take).expect("valid");
+            assert_eq!(reader.unfinished(), Some((1, 1000)));
+            let rest = if restarts { &data[..] } else { &data[1000..] };
+            if restarts {
+                reader.restart_unfinished();
+                assert_eq!(reader.unfinished(), Some((1, 0)));
+            }
+            reader.feed(&rest[..500], &mut take).expect("valid");
+            reader.feed(&rest[500..], &mut take).expect("valid");
+            assert_eq!((reader.unfinished(), reader.check_end()), (None, Ok(())));
+            assert_eq!(ends.last(), Some(&(1, 5000, true)));
         }
     }
 

@@ -95,6 +95,11 @@ impl Request {
     pub fn payloads(&self) -> impl Iterator<Item = &PlannedPayload> {
         self.indices.iter().map(|&index| &self.batch.payloads[index as usize])
     }
+
+    /// The payload at this place of the request.
+    pub fn payload(&self, index: usize) -> &PlannedPayload {
+        &self.batch.payloads[self.indices[index] as usize]
+    }
 }
 
 /// Files that are not requested yet.

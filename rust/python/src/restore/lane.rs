@@ -1,4 +1,7 @@
-//! One answer with payloads: its bytes in order, as they come, and the thread that works on them.
+//! The answers to one request for payloads: their bytes in order, as they come, and the thread that works on them.
+//!
+//! An answer that is truncated is followed by others: by the rest of the payload in which it ended, then by an answer with
+//! those payloads that are not complete. The hash of a payload decides, whichever answers it is from.
 //!
 //! Any number of lanes are open at once. A thread works on one lane at a time, and no lane has two threads, so the bytes
 //! of an answer are parsed, hashed and written in their order.
@@ -7,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use coregw_core::Cid;
+use coregw_core::{Cid, Error};
 use coregw_ops::car::{PayloadPart, PayloadReader};
 use pyo3::pybacked::PyBackedBytes;
 
@@ -15,15 +18,17 @@ use super::batch::{Batch, Files, PlannedPayload, Request};
 use super::failure::RestoreFailure;
 use super::folders::LastFolder;
 use super::lock::locked;
-use super::write::{check_size, write, write_identities};
+use super::write::{check_size, shorten, write, write_identities};
 use super::writing::{Job, Writing};
 
 /// Payloads up to this size are collected, and written in one call; longer ones are written as they come,
 const COLLECTED_BYTES: u64 = 1 << 20;
 /// so many bytes at a time, at least.
 const WRITTEN_BYTES: usize = 256 << 10;
+/// A truncated payload is continued if so many bytes of it have come. Otherwise it is requested again with others.
+const CONTINUED_BYTES: u64 = 64 << 10;
 
-/// One answer.
+/// The answers to one request.
 pub(super) struct Lane {
     inbox: Mutex<Inbox>,
     idle: Condvar,
@@ -42,20 +47,48 @@ struct Inbox {
     is_scheduled: bool,
 }
 
-/// What is read of the answer.
+/// What is read of the answers.
 struct Stream {
+    /// Which of the requested payloads the answer may have.
+    asked: Vec<u32>,
     reader: PayloadReader,
     /// The payload that is being collected.
     collected: Vec<u8>,
     last: LastFolder,
+    /// Bytes of complete payloads.
+    completed: u64,
+    /// Whether an earlier answer may have left bytes in the files.
+    is_repeated: bool,
+    /// Whether the payload that is read is from several answers.
+    is_continued: bool,
+    /// Whether a payload from several answers was not what its CID says: which of them was wrong is unknown, so what
+    /// follows is ignored, and no payload is continued any more.
+    is_spoiled: bool,
+    may_continue: bool,
 }
 
 impl Lane {
     /// A lane for the answer to a request for these payloads.
     pub fn new(request: Request, max_bytes: u64) -> Self {
-        let reader = reader(&request, max_bytes);
-        let stream = Mutex::new(Stream { reader, collected: Vec::new(), last: LastFolder::default() });
+        let asked: Vec<u32> = (0..).take(request.indices.len()).collect();
+        let stream = Mutex::new(Stream {
+            reader: reader(&request, &asked, max_bytes),
+            asked,
+            collected: Vec::new(),
+            last: LastFolder::default(),
+            completed: 0,
+            is_repeated: false,
+            is_continued: false,
+            is_spoiled: false,
+            may_continue: true,
+        });
         Self { inbox: Mutex::default(), idle: Condvar::new(), stream, request, max_bytes }
+    }
+
+    /// The payloads that the next answer may have, in this order.
+    pub fn asked(&self) -> Vec<&PlannedPayload> {
+        let asked = &locked(&self.stream).asked;
+        asked.iter().map(|&index| self.request.payload(index as usize)).collect()
     }
 
     /// Takes the next bytes of the answer. They are worked on in a thread.
@@ -72,23 +105,62 @@ impl Lane {
         }
     }
 
-    /// Forgets what has come: the answer is sent again from its start.
-    pub fn restart(&self, work: &Writing) {
-        let dropped = std::mem::take(&mut locked(&self.inbox).chunks);
-        work.waiting.fetch_sub(dropped.iter().map(|chunk| chunk.len()).sum(), Ordering::Relaxed);
+    /// Bytes that no other answer needs to have, as far as is known.
+    pub fn received(&self) -> u64 {
+        self.wait();
+        let stream = locked(&self.stream);
+        stream.completed + stream.reader.unfinished().map_or(0, |(_, start)| start)
+    }
+
+    /// The payload in which the last answer ended, if its rest may come next, and where that begins.
+    pub fn continued(&self) -> Option<(&PlannedPayload, u64)> {
+        self.wait();
         let mut stream = locked(&self.stream);
-        stream.reader = reader(&self.request, self.max_bytes);
+        let (index, start) = stream.reader.unfinished()?;
+        if !stream.may_continue || stream.is_spoiled || start < CONTINUED_BYTES {
+            return None;
+        }
+        stream.is_continued = true;
+        Some((self.request.payload(stream.asked[index] as usize), start))
+    }
+
+    /// Forgets a part of the payload that is continued: it comes from its first byte.
+    pub fn restart_continued(&self) {
+        self.wait();
+        let mut stream = locked(&self.stream);
+        stream.reader.restart_unfinished();
         stream.collected.clear();
+        stream.is_repeated = true;
+    }
+
+    /// Keeps the payloads that are complete: an answer with the others is next.
+    pub fn restart(&self) {
+        self.wait();
+        let mut stream = locked(&self.stream);
+        let is_unfinished = stream.reader.unfinished().is_some();
+        stream.may_continue &= !stream.is_spoiled && !(stream.is_continued && is_unfinished);
+        stream.is_repeated |= is_unfinished || stream.is_spoiled;
+        let is_missing = |&index: &u32| !self.request.payload(index as usize).is_done.load(Ordering::Acquire);
+        stream.asked = (0..).take(self.request.indices.len()).filter(is_missing).collect();
+        stream.reader = reader(&self.request, &stream.asked, self.max_bytes);
+        stream.collected.clear();
+        (stream.is_continued, stream.is_spoiled) = (false, false);
     }
 
     /// Waits until all that has come is worked on, and checks that the answer is complete.
     pub fn finish(&self, work: &Writing) -> Result<(), RestoreFailure> {
+        self.wait();
+        let stream = locked(&self.stream);
+        let needs_no_answer = stream.asked.is_empty();
+        if work.is_stopped() || needs_no_answer { Ok(()) } else { Ok(stream.reader.check_end()?) }
+    }
+
+    /// Waits until all that has come is worked on.
+    fn wait(&self) {
         let mut inbox = locked(&self.inbox);
         while inbox.is_scheduled {
             inbox = self.idle.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(inbox);
-        if work.is_stopped() { Ok(()) } else { Ok(locked(&self.stream).reader.check_end()?) }
     }
 }
 
@@ -111,21 +183,37 @@ impl Job for Lane {
     }
 }
 
-fn reader(request: &Request, max_bytes: u64) -> PayloadReader {
-    PayloadReader::new(request.payloads().map(PlannedPayload::cid).collect(), max_bytes)
+fn reader(request: &Request, asked: &[u32], max_bytes: u64) -> PayloadReader {
+    PayloadReader::new(asked.iter().map(|&index| request.payload(index as usize).cid()).collect(), max_bytes)
 }
 
 impl Stream {
     fn read(&mut self, request: &Request, chunk: &[u8], work: &Writing) -> Result<(), RestoreFailure> {
+        if self.is_spoiled {
+            return Ok(());
+        }
         let batch = &request.batch;
-        let Self { reader, collected, last } = self;
-        reader.feed(chunk, |part| {
-            let payload = &batch.payloads[request.indices[part.index] as usize];
+        let Self { asked, reader, collected, last, completed, is_repeated, .. } = self;
+        let read = reader.feed(chunk, |part| {
+            let payload = request.payload(asked[part.index] as usize);
+            if part.is_last {
+                *completed += part.size;
+            }
             if payload.is_done.load(Ordering::Acquire) {
-                return Ok(()); // a repeated answer has payloads that the first one had
+                return Ok(()); // it was in a file already
+            }
+            if part.start == 0 && *is_repeated {
+                shorten(batch, payload, last, work)?;
             }
             take((batch, payload), &part, collected, last, work)
-        })
+        });
+        match read {
+            Err(RestoreFailure::Core(Error::Proof { .. })) if self.is_continued => {
+                self.is_spoiled = true;
+                Ok(())
+            }
+            read => read,
+        }
     }
 }
 

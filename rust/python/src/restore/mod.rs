@@ -325,7 +325,10 @@ impl Drop for FolderWriter {
     }
 }
 
-/// Takes the answer to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
+/// Takes the answers to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
+///
+/// After an answer that was truncated, the rest of the payload in which it ended may follow (`continued`), then another
+/// CAR (`restart`).
 #[pyclass(frozen, module = "coregw._core")]
 pub struct PayloadSink {
     lane: Arc<Lane>,
@@ -337,13 +340,20 @@ impl PayloadSink {
     /// The CIDs to request, in this order.
     #[getter]
     fn cids<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
-        self.lane.request.payloads().map(|payload| text(py, &payload.cid())).collect()
+        let asked = py.detach(|| self.lane.asked());
+        asked.iter().map(|payload| text(py, &payload.cid())).collect()
     }
 
-    /// The sum of the sizes of the payloads; None if one of them is not known.
+    /// The sum of the sizes of the payloads to request; None if one of them is not known.
     #[getter]
-    fn size(&self) -> Option<u64> {
-        self.lane.request.payloads().map(PlannedPayload::size).sum()
+    fn size(&self, py: Python<'_>) -> Option<u64> {
+        py.detach(|| self.lane.asked().into_iter().map(PlannedPayload::size).sum())
+    }
+
+    /// Number of bytes of payloads that have come and need not come again, as far as is known.
+    #[getter]
+    fn received(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lane.received())
     }
 
     /// Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
@@ -367,9 +377,23 @@ impl PayloadSink {
         raised(py, &self.work)
     }
 
-    /// Forget what has been taken: the answer is sent again from its start.
+    /// Return the payload in which the last answer ended, and the byte from which on it is taken next.
+    ///
+    /// None if `restart` has to be called. What is written next is the rest of that payload, without a head. If it has
+    /// another hash then, all of it is requested again.
+    fn continued<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyString>, u64)> {
+        let (payload, start) = py.detach(|| self.lane.continued())?;
+        Some((text(py, &payload.cid()), start))
+    }
+
+    /// Forget the part of the payload that `continued` has returned: its first byte is written next.
+    fn restart_continued(&self, py: Python<'_>) {
+        py.detach(|| self.lane.restart_continued());
+    }
+
+    /// Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next.
     fn restart(&self, py: Python<'_>) {
-        py.detach(|| self.lane.restart(&self.work));
+        py.detach(|| self.lane.restart());
     }
 
     /// Wait until all that has been taken is written, and return the CIDs of the payloads that did not come.

@@ -9,6 +9,7 @@ use coregw_core as core;
 use super::batch::{Batch, PlannedPayload};
 use super::failure::RestoreFailure;
 use super::folders::LastFolder;
+use super::lock::locked;
 use super::writing::Writing;
 
 /// Writes a part of a payload to all places where it belongs. After the last part the payload is verified.
@@ -35,6 +36,25 @@ pub(super) fn write(
         payload.is_done.store(true, Ordering::Release);
         work.received.fetch_add(start + bytes.len() as u64, Ordering::Relaxed);
         work.payloads.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Removes what an answer that was truncated may have left in files beyond a payload's true end, which is not known.
+pub(super) fn shorten(
+    batch: &Batch,
+    payload: &PlannedPayload,
+    last: &mut LastFolder,
+    work: &Writing,
+) -> Result<(), RestoreFailure> {
+    for place in payload.places.iter().filter(|place| place.size.is_none()) {
+        let file = &batch.files[place.file as usize];
+        if *locked(&file.is_created) {
+            let opened = work.top.open_file(&work.plan(), file, last)?;
+            opened
+                .set_len(place.offset)
+                .map_err(|error| RestoreFailure::os(&error, &work.plan().path(file.folder, &file.name)))?;
+        }
     }
     Ok(())
 }
