@@ -138,7 +138,7 @@ impl Lane {
         self.wait();
         let mut stream = locked(&self.stream);
         let is_unfinished = stream.reader.unfinished().is_some();
-        stream.may_continue &= !stream.is_spoiled && !(stream.is_continued && is_unfinished);
+        stream.may_continue &= !(stream.is_spoiled || stream.is_continued && is_unfinished);
         stream.is_repeated |= is_unfinished || stream.is_spoiled;
         let is_missing = |&index: &u32| !self.request.payload(index as usize).is_done.load(Ordering::Acquire);
         stream.asked = (0..).take(self.request.indices.len()).filter(is_missing).collect();
