@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import Progress
 
-from coregw.cli.pace import PaceColumn
+from coregw.cli.pace import AmountColumn, PaceColumn
 
 if TYPE_CHECKING:
     import pytest
@@ -34,6 +34,15 @@ def test_a_bar_shows_rate_and_time_left_and_how_long_it_waits(monkeypatch: pytes
         now += 1
         bar.update(number, advance=4 * MIB)
     assert column.render(task).plain == "4.0 MiB/s, 4 min 06 s left"
+
+
+def test_an_unknown_total_is_no_question_mark() -> None:
+    column = AmountColumn()
+    bar = Progress(column, disable=True)
+    number = bar.add_task("exporting", total=None, completed=134 * MIB)
+    assert column.render(bar.tasks[0]).plain == "134.0 MiB"
+    bar.update(number, total=200 * MIB)
+    assert column.render(bar.tasks[0]).plain == "134.0/200.0 MiB"
 
 
 def test_long_times_are_in_hours(monkeypatch: pytest.MonkeyPatch) -> None:

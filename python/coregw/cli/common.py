@@ -372,20 +372,19 @@ def progress(label: str) -> Iterator[tuple[Callable[[int | None], None], Callabl
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        DownloadColumn,
         Progress,
         SpinnerColumn,
         TextColumn,
     )
 
-    from coregw.cli.pace import PaceColumn
+    from coregw.cli.pace import AmountColumn, PaceColumn
 
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
+        AmountColumn(),
         PaceColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

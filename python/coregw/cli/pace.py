@@ -1,19 +1,32 @@
-"""A column of progress bars: the rate and the time left, or for how long nothing has been moved."""
+"""Columns of progress bars of bytes: how much is done, and how fast it goes or for how long nothing has been moved."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
-from rich.progress import ProgressColumn, Task
+from rich.progress import DownloadColumn, ProgressColumn, Task
 from rich.text import Text
 
 from coregw.text import byte_size
 
-__all__ = ["PaceColumn"]
+__all__ = ["AmountColumn", "PaceColumn"]
 
 _SILENT_SECONDS: Final = 3.0
 """Pauses that are shorter are not worth a word."""
+
+
+class AmountColumn(DownloadColumn):
+    """The bytes that are done, and of how many, if that is known."""
+
+    def __init__(self) -> None:
+        super().__init__(binary_units=True)
+
+    def render(self, task: Task) -> Text:
+        """Return what the column shows of a task."""
+        if task.total is None:
+            return Text(byte_size(task.completed), style="progress.download")
+        return super().render(task)
 
 
 class PaceColumn(ProgressColumn):
