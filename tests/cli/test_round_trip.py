@@ -233,3 +233,21 @@ def test_an_unreadable_single_file_is_an_error(run: Run, tmp_path: Path, monkeyp
     added = run("add", tmp_path / "secret")
     assert (added.exit_code, added.stdout) == (1, "")
     assert "secret: no such file or directory" in added.stderr
+
+
+def test_an_unavailable_gateway_is_reported_with_how_to_continue(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"some")
+    root = run("add", folder).stdout.strip()
+
+    def said(*arguments: object) -> str:
+        failed = run(*arguments, gateway="http://127.0.0.1:1")
+        assert failed.exit_code == 1
+        return failed.stderr
+
+    assert "; the same command continues: what was sent is not sent again; coregw doctor says" in said("add", folder)
+    assert "; with --in-place, the next attempt would continue; coregw doctor" in said("get", root, tmp_path / "new")
+    assert "; the same command continues; coregw doctor" in said("get", "--in-place", root, tmp_path / "new")
+    assert "; the same command continues; coregw doctor" in said("get", root, folder)
+    assert "continue" not in said("cat", root, "file")

@@ -15,7 +15,7 @@ from typing import NoReturn
 from click.exceptions import Exit
 
 from coregw import __version__
-from coregw.cli.framework import COMMAND_GROUPS, CommandGroup, click, with_verbosity
+from coregw.cli.framework import COMMAND_GROUPS, CONTINUED_BY, CommandGroup, click, with_verbosity
 from coregw.errors import CoregwError, ProofError, Unavailable
 from coregw.extras import missing_extra
 
@@ -107,7 +107,7 @@ class _Commands(CommandGroup):
         except ProofError as error:
             _fail(f"not proven: {error.message}", EXIT_NOT_PROVEN)
         except CoregwError as error:
-            _fail(f"{error.message}{_next_step(error)}", EXIT_FAILURE)
+            _fail(f"{error.message}{_next_step(error, ctx)}", EXIT_FAILURE)
         except ModuleNotFoundError as error:
             command = ctx.invoked_subcommand or ""
             extra = "server" if command in _SERVER_COMMANDS else "cli"
@@ -123,12 +123,13 @@ class _Commands(CommandGroup):
             _fail(f"internal error, please report it: {type(error).__name__}: {error}", EXIT_FAILURE)
 
 
-def _next_step(error: CoregwError) -> str:
+def _next_step(error: CoregwError, ctx: click.Context) -> str:
     """Return what a person can do about an error, as the end of its line."""
     if error.gateway is None:
         return ""
     if isinstance(error, Unavailable):
-        return "; coregw doctor says what is wrong with the connection"
+        continued = f"; {ctx.meta[CONTINUED_BY]}" if CONTINUED_BY in ctx.meta else ""
+        return f"{continued}; coregw doctor says what is wrong with the connection"
     step = _NEXT_STEPS.get(error.code)
     return f"; {step}" if step else ""
 

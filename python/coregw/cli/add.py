@@ -20,7 +20,7 @@ from coregw.cli.common import (
     suite_option,
     survey_options,
 )
-from coregw.cli.framework import click, note
+from coregw.cli.framework import click, continue_by, note
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress
@@ -65,6 +65,7 @@ def command(
     from coregw.folders.tree import Recorded
 
     recorded = Recorded(attributes, owner, xattrs)
+    continue_by("the same command continues: what was sent is not sent again")
     added = send(path, gateway, suite, recorded, exclude, gitignore, use_cache=use_cache)
     report_skipped(path, added.skipped)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""

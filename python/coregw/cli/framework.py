@@ -9,7 +9,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-__all__ = ["COMMAND_GROUPS", "CommandGroup", "click", "is_quiet", "note", "with_verbosity"]
+__all__ = [
+    "COMMAND_GROUPS",
+    "CONTINUED_BY",
+    "CommandGroup",
+    "click",
+    "continue_by",
+    "is_quiet",
+    "note",
+    "with_verbosity",
+]
 
 
 def _prints_help(arguments: list[str]) -> bool:
@@ -30,6 +39,7 @@ else:
     COMMAND_GROUPS = {}
 
 _QUIET = "coregw.quiet"
+CONTINUED_BY = "coregw.continued_by"
 
 
 def with_verbosity(command: click.Command) -> click.Command:
@@ -73,3 +83,10 @@ def note(text: str) -> None:
     """Tell a person something on stderr, unless the command was called with ``-q``."""
     if not is_quiet():
         click.echo(f"coregw: {text}", err=True)
+
+
+def continue_by(step: str) -> None:
+    """Say with the error what a person can do if the gateway becomes unavailable while this command runs."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[CONTINUED_BY] = step

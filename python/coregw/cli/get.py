@@ -18,7 +18,7 @@ from coregw.cli.common import (
     root_of,
     show_result,
 )
-from coregw.cli.framework import click, note
+from coregw.cli.framework import click, continue_by, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +58,8 @@ def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **opti
     """
     import anyio
 
+    is_kept = options["in_place"] or (dest.is_dir() and any(dest.iterdir()))
+    continue_by("the same command continues" if is_kept else "with --in-place, the next attempt would continue")
     with interruptible(), few_collections(), progress("getting the tree") as bar:
         done = anyio.run(_get, gateway, root_of(root), dest, options, bar)
     for each in done.skipped:

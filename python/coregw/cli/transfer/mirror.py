@@ -17,7 +17,7 @@ from coregw.cli.common import (
     show_result,
     side_option,
 )
-from coregw.cli.framework import click, note
+from coregw.cli.framework import click, continue_by, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,8 @@ def command(  # noqa: PLR0917 - click passes options by name
             raise click.UsageError("--follow, --token and --from-token need SCOPE/NAME instead of a root")
     elif bases:
         raise click.UsageError("--base is for a root: a name has versions of its own")
+
+    continue_by("the same command continues")
 
     async def run() -> None:
         from coregw.client import AsyncClient
