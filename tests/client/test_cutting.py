@@ -132,6 +132,29 @@ async def test_a_gateway_is_killed_meanwhile(folder: Path, tmp_path: Path, is_ad
                 assert contents(tmp_path / "got") == contents(folder)
 
 
+@pytest.mark.parametrize("is_blocking", [False, True], ids=["AsyncClient", "Client"])
+async def test_a_streamed_upload_is_attempted_again(gateway: str, tmp_path: Path, is_blocking: bool) -> None:
+    car = tmp_path / "tree.car"
+    with Client(gateway) as direct:
+        root = direct.create_root({"file": direct.put_payload(random.Random(1).randbytes(20 * MIB))})
+        direct.export_car(root, car, payloads=True)
+
+    def imported(url: str) -> list[str]:
+        with Client(url, SETTINGS) as client:
+            return client.import_car(car).roots
+
+    async with cutting(gateway, MIB) as (proxy, client):
+        task = asyncio.ensure_future(
+            asyncio.to_thread(imported, client.base_url) if is_blocking else client.import_car(car)
+        )
+        while proxy.cuts < 3:
+            assert not task.done(), await task
+            await asyncio.sleep(0.001)
+        proxy.cut_after = 0
+        done = await task
+        assert (done if isinstance(done, list) else done.roots) == [root]
+
+
 async def test_without_progress_a_call_fails(gateway: str, tmp_path: Path) -> None:
     data = random.Random(1).randbytes(MIB)
     with Client(gateway) as direct:
