@@ -129,7 +129,7 @@ test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run th
 	COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \
 		tests/store/test_postgres_servers.py tests/store/test_postgres_traps.py tests/store/test_postgres_guides.py \
 		tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_mirrored_backup.py \
-		tests/client/test_static_bucket.py tests/cluster $(ARGS)
+		tests/client/test_static_bucket.py tests/cluster tests/test_deploy.py $(ARGS)
 	COREGW_TEST_SERVERS=required $(BIN)/python tests/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
 		admin.py admin_lasting.py batches.py cas.py diff.py payload_cars.py resolve.py roots.py)
 

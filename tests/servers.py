@@ -70,6 +70,14 @@ def postgres_binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
+def weed_program() -> str:
+    """The program of SeaweedFS."""
+    weed = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    if weed is None:
+        raise LookupError("SeaweedFS (weed) was not found; `make test-stores` installs it")
+    return weed
+
+
 def unprivileged() -> tuple[list[str], pwd.struct_passwd | None]:
     """What a command starts with so that it does not run as root, and the user that it runs as then."""
     if os.geteuid() != 0:
@@ -306,9 +314,7 @@ class Bucket:
 def bucket() -> Iterator[Bucket]:
     """Run SeaweedFS with syncs on. While the context is active, the variables of AWS hold its credentials."""
     require_wanted()
-    weed = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
-    if weed is None:
-        raise LookupError("SeaweedFS (weed) was not found; `make test-stores` installs it")
+    weed = weed_program()
     with folder() as path:
         config = path / "s3.json"
         keys = {"accessKey": _KEYS["AWS_ACCESS_KEY_ID"], "secretKey": _KEYS["AWS_SECRET_ACCESS_KEY"]}

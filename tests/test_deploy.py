@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ import yaml
 from coregw.gateway.metrics.families import FAMILIES, Kind
 from coregw.gateway.settings import Settings
 from coregw.store.addresses import BucketAddress, check_database
+from servers import postgres_binaries, require_wanted, weed_program
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "coregw.json").read_text("utf-8"))
@@ -246,6 +248,46 @@ def test_tools_accept_the_files(command: tuple[str, ...]) -> None:
     if program is None:
         pytest.skip(f"{command[0]} is not installed")
     subprocess.run([program, *command[1:]], cwd=DEPLOY, check=True, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["compose.yml", "cluster/compose.yml"])
+def test_compose_accepts_the_files(name: str) -> None:
+    """The schema of compose files, and what its interpolation makes of the variables."""
+    program = shutil.which("docker-compose")
+    if program is None:
+        pytest.skip("docker-compose is not installed")
+    needed = {*re.findall(r"\$\{(\w+):\?\}", (DEPLOY / name).read_text("utf-8"))}
+    command = [program, "-f", DEPLOY / name, "config"]
+    given = os.environ | {variable: f"value-of-{variable}" for variable in needed}
+    done = subprocess.run(command, env=given, check=True, capture_output=True, text=True)
+    assert {*re.findall(r"value-of-(\w+)", done.stdout)} == needed
+    for variable in needed:
+        missing = {key: value for key, value in given.items() if key != variable}
+        assert subprocess.run(command, env=missing, check=False, capture_output=True).returncode != 0
+
+
+def test_the_servers_know_the_options_that_compose_gives_them() -> None:
+    """Those of the wheels, which have the versions of the images; run by `make test-stores`."""
+    require_wanted()
+    services = compose_file("cluster/compose.yml")["services"]
+    [script] = [text.replace("$$", "$") for text in services["bucket"]["command"]]
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    [options] = re.findall(r"exec weed server (.*)", script)
+    weed, binaries = weed_program(), postgres_binaries()
+    assert binaries is not None
+    said = subprocess.run([weed, "help", "server"], check=False, capture_output=True, text=True)
+    for option in options.split():
+        assert re.search(rf"(?m)^\s+{option.partition('=')[0]}\b", said.stdout + said.stderr), option
+    version = subprocess.run([weed, "version"], check=True, capture_output=True, text=True).stdout
+    assert services["bucket"]["image"].partition(":")[2] in version
+    postgres = services["postgres"]
+    initdb = subprocess.run([binaries / "initdb", "--help"], check=True, capture_output=True, text=True).stdout
+    assert f"{postgres['environment']['POSTGRES_INITDB_ARGS']} " in initdb
+    probe = postgres["healthcheck"]["test"][1:]
+    probed = subprocess.run(
+        [binaries / probe[0], *probe[1:], "-h", "127.0.0.1", "-p", "1"], check=False, capture_output=True
+    )
+    assert probed.returncode == 2  # no answer; 3 would be wrong usage
 
 
 def test_shell_scripts_parse() -> None:
