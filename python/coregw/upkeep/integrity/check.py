@@ -25,7 +25,7 @@ from coregw.upkeep.integrity.findings import (
     page_cid,
     payload_cid,
 )
-from coregw.upkeep.integrity.pages import Harm, PageCheck, is_root
+from coregw.upkeep.integrity.pages import Harm, PageCheck, StoredPage, is_root
 from coregw.upkeep.integrity.payloads import Orphan, hasher_of, orphans, payload_of, payloads_by_upload
 from coregw.upkeep.integrity.records import LOST, published, unreadable_rows
 from coregw.upkeep.pins import LOST_PINS, pin_name
@@ -104,7 +104,7 @@ class StoreCheck:
         """Check everything."""
         self._check_payloads()
         self._begin("checking pages", "pages")
-        self.pages.check_digests()
+        self.pages.check_digests(self._note_page)
         self._begin("looking for missing pages", "pages")
         self.pages.find_missing(lambda: (key for key, _ in self.roots()))
         self._confirm_missing()
@@ -231,6 +231,9 @@ class StoreCheck:
         for row in self._database.rows(Family.RECORDS, LOST_PINS, bytes((LOST_PINS[0] + 1,))):
             if row.newest is not None:
                 yield pin_name(row.key) or row.key.hex()
+
+    def _note_page(self, digest: bytes, page: StoredPage) -> None:
+        """Note a page that matches its digest."""
 
     def _confirm_missing(self) -> None:
         """Forget missing pages that are there: none, unless the store changes while it is checked."""

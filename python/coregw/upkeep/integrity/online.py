@@ -29,7 +29,7 @@ from coregw.store.rocksdb.raw.coding import Damage, Entry
 from coregw.store.rocksdb.raw.database import RawRow
 from coregw.upkeep.integrity.check import Known, Report, StoreCheck
 from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairResult, page_cid, payload_cid
-from coregw.upkeep.integrity.pages import Harm
+from coregw.upkeep.integrity.pages import Harm, StoredPage
 from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.integrity.records import lost_key
 
@@ -138,6 +138,8 @@ class OnlineCheck(StoreCheck):
         self._held: list[bytes] = []
         self.misguiding: list[bytes] = []
         """Pages whose guides are wrong."""
+        self._unguided: dict[bytes, bytes] = {}
+        """Pages of which no guide was found so far: digest -> the root CID of a tree it belongs to."""
 
     def _check_payloads(self) -> None:
         self._begin("checking payloads", "payloads")
@@ -215,6 +217,13 @@ class OnlineCheck(StoreCheck):
                 if links is not None:  # it was stored after its place in the order was read
                     del self.pages.missing[digest], self.pages.harms[digest]
 
+    def _note_page(self, digest: bytes, page: StoredPage) -> None:
+        value = page.entry.value
+        if not page.links.pages or value is None or not isinstance(self._rows.store, GuidedStore):
+            return
+        if page_guides([(digest, value)]):  # few pages are above inner pages
+            self._unguided[digest] = page.links.root
+
     def _damaged_guides(self) -> list[DamagedObject]:
         self._begin("checking guides", "guides")
         found: list[DamagedObject] = []
@@ -224,11 +233,25 @@ class OnlineCheck(StoreCheck):
             derived = {guide[0]: Guide(*guide) for guide in page_guides(pages)}
             for guide, links in zip(guides, page_links(pages), strict=True):
                 self._advance()
+                self._unguided.pop(guide.page, None)
                 if links is not None and derived.get(guide.page) != guide:  # a damaged page is named already
                     self.misguiding.append(guide.page)
-                    cid = page_cid(links.root, guide.page)
                     what = "its guide leads to others than its inner pages"
-                    found.append(DamagedObject(cid=cid, what=what, is_recoverable=True))
+                    found.append(_damaged_guide(links.root, guide.page, what))
+        return found + self._missing_guides()
+
+    def _missing_guides(self) -> list[DamagedObject]:
+        """Pages above inner pages that have no guide, unless they were removed meanwhile."""
+        asked = list(self._unguided.items())
+        found: list[DamagedObject] = []
+        for start in range(0, len(asked), _LISTED_AT_ONCE):
+            some = asked[start : start + _LISTED_AT_ONCE]
+            stored = self._rows.call(self._rows.store.get(Table.PAGES, [digest for digest, _ in some]))
+            found += [
+                _damaged_guide(root, digest, "it has no guide to its inner pages")
+                for (digest, root), page in zip(some, stored, strict=True)
+                if page is not None
+            ]
         return found
 
     def held_payloads(self) -> Known:
@@ -246,6 +269,10 @@ class OnlineCheck(StoreCheck):
     def unreadable_roots(self) -> Iterator[bytes]:
         """None: the database reads a row or fails."""
         return iter(())
+
+
+def _damaged_guide(tree: bytes, digest: bytes, what: str) -> DamagedObject:
+    return DamagedObject(cid=page_cid(tree, digest), what=what, is_recoverable=True)
 
 
 async def check_online(store: CollectableStore, report: Report, on_read: OnRead = lambda size: None) -> CheckResult:

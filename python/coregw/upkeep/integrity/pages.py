@@ -72,8 +72,8 @@ class PageCheck:
         self.missing: dict[bytes, bytes] = {}
         self.harms: dict[bytes, Harm] = {}
 
-    def check_digests(self) -> None:
-        """Check every page against its digest, and note the damaged ones."""
+    def check_digests(self, on_sound: Callable[[bytes, StoredPage], None]) -> None:
+        """Check every page against its digest, and note the damaged ones. The others are told to `on_sound`."""
         for row, page in self._pages():
             newest = row.newest
             if page is None:
@@ -82,6 +82,7 @@ class PageCheck:
                     self.harms[row.key] = Harm.LOST_PAGE
                 continue
             self.count += 1
+            on_sound(row.key, page)
             if page.entry is not newest or newest.is_corrected:
                 self.damaged[row.key] = "it can only be read by a repair"
                 self.harms[row.key] = Harm.UNREADABLE
