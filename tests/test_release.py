@@ -34,7 +34,7 @@ def clone(tmp_path: Path) -> Path:
     """A clone of this repository with the scripts and the changelog of the working tree, committed."""
     folder = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--shared", str(TOP), str(folder))
-    for name in ("deploy/release/release.py", "Cargo.toml", "rust/ops/Cargo.toml"):
+    for name in ("deploy/release/release.py", "Cargo.toml", "rust/core/Cargo.toml", "rust/ops/Cargo.toml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((TOP / name).read_bytes())
     changelog = folder / "CHANGELOG.md"
@@ -71,8 +71,13 @@ def test_a_release_is_committed_and_tagged(clone: Path) -> None:
         packages = tomllib.loads((clone / lock).read_text())["package"]
         ours = {each["name"]: each["version"] for each in packages if each["name"] in {"coregw-core", "coregw-ops"}}
         assert set(ours.values()) == {"7.8.9"}
+    manifests = {"rust/core/Cargo.toml", "rust/ops/Cargo.toml"}
     changed = git(clone, "show", "--name-only", "--format=", "HEAD").split()
-    assert set(changed) == {"CHANGELOG.md", "Cargo.toml", "rust/ops/Cargo.toml"} | locks
+    assert set(changed) == {"CHANGELOG.md", "Cargo.toml"} | manifests | locks
+    for path in clone.glob("rust/*/Cargo.toml"):  # cargo would refuse any other version of a crate of the workspace
+        for name, required in tomllib.loads(path.read_text()).get("dependencies", {}).items():
+            if isinstance(required, dict) and "path" in required and "version" in required:
+                assert required["version"] == "7.8.9", (path, name)
 
     for version, why in {
         "7.8.9": "v7.8.9 is tagged already",

@@ -18,11 +18,9 @@ TOP = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
 VERSION = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 UNRELEASED = "## [Unreleased]\n"
-# The version of the workspace, and that of a crate in the requirement of another one.
-PLACES = {
-    "Cargo.toml": re.compile(r'(?m)^(version = ")([^"]+)(")$'),
-    "rust/ops/Cargo.toml": re.compile(r'(coregw-core = \{ path = "../core", version = ")([^"]+)(" \})'),
-}
+# The version of the workspace, and those of our crates in the requirements of others.
+WORKSPACE = re.compile(r'(?m)^(version = ")([^"]+)(")$')
+REQUIRED = re.compile(r'(?m)^(coregw-\w+ = \{ path = "[^"]+", version = ")([^"]+)(" \})$')
 # Our crates in lock files, which cargo would change only with a registry.
 LOCKED = re.compile(r'(name = "coregw-(?:core|lanes|ops|python)"\nversion = ")([^"]+)(")')
 LOCKS = ("Cargo.lock", "rust/fuzz/Cargo.lock", "benches/peers/rust/Cargo.lock")
@@ -69,11 +67,12 @@ def move_changes(version: str) -> str:
 
 def set_version(version: str) -> None:
     """Write the version to the manifests and lock files."""
-    for name, pattern in PLACES.items():
-        text, count = pattern.subn(rf"\g<1>{version}\g<3>", (TOP / name).read_text("utf-8"))
-        if count != 1:
-            sys.exit(f"{name}: expected one version, found {count}")
-        (TOP / name).write_text(text, "utf-8")
+    text, count = WORKSPACE.subn(rf"\g<1>{version}\g<3>", (TOP / "Cargo.toml").read_text("utf-8"))
+    if count != 1:
+        sys.exit(f"Cargo.toml: expected one version, found {count}")
+    (TOP / "Cargo.toml").write_text(text, "utf-8")
+    for path in TOP.glob("rust/*/Cargo.toml"):
+        path.write_text(REQUIRED.sub(rf"\g<1>{version}\g<3>", path.read_text("utf-8")), "utf-8")
     for name in LOCKS:
         text = (TOP / name).read_text("utf-8")
         (TOP / name).write_text(LOCKED.sub(rf"\g<1>{version}\g<3>", text), "utf-8")
