@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -184,6 +184,22 @@ def test_verify_key_many_gives_the_result_of_each_proof() -> None:
     assert coregw.verify_key_many(BIG.root, iter(ITEMS)) == expected  # type: ignore[arg-type]
     for count in (0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129):
         assert coregw.verify_key_many(BIG.root, ITEMS[950 : 950 + count]) == expected[950 : 950 + count]
+
+
+def test_verify_key_many_copies_a_buffer_that_an_iterator_fills_again() -> None:
+    buffer = bytearray()
+
+    def refilled() -> Iterator[tuple[str, bytearray]]:
+        for path, proof in ITEMS:
+            buffer[:] = proof
+            yield path, buffer
+
+    expected = [CID] * 1000 + [None] * 1000
+    assert coregw.verify_key_many(BIG.root, refilled()) == expected  # type: ignore[arg-type]
+    copies = [(path, bytearray(proof)) for path, proof in ITEMS]
+    assert coregw.verify_key_many(BIG.root, copies) == expected
+    with pytest.raises(TypeError, match="item 1 is a tuple"):
+        coregw.verify_key_many(BIG.root, iter([ITEMS[0], ("users", 1)]))  # type: ignore[arg-type, list-item]
 
 
 @pytest.mark.parametrize("place", [0, 1, 500, 1999])

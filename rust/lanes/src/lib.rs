@@ -16,8 +16,11 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod prefetch;
 
 use sha2::block_api::compress256;
+
+pub use prefetch::prefetch;
 
 /// The number of messages that are hashed at a time. Groups of so many messages of the same length are the fastest.
 pub const LANES: usize = 16;

@@ -3,7 +3,7 @@
 use core::{InputCode, Keys, Kind, RootCid, verify};
 use coregw_core as core;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::cid::{CidLike, text};
 use crate::convert::{self, ArgumentError, BytesLike};
@@ -72,14 +72,17 @@ pub fn verify_key_many<'py>(
     items: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<Option<Bound<'py, PyString>>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-    let items = convert::collect(items, |index, item| Ok(halves(index, &item)))?;
+    // One pass for the items, one for their halves and one for the paths: in a short loop the processor waits for several
+    // objects at a time that are in no cache.
+    let is_held = items.is_exact_instance_of::<PyList>() || items.is_exact_instance_of::<PyTuple>();
+    let items = convert::collect(items, |_, item| if is_held { Ok(item) } else { settled(item) })?;
     let mut refused = None;
-    let items: Vec<_> = items.into_iter().map_while(|item| item.map_err(|error| refused = Some(error)).ok()).collect();
-    // Paths are borrowed from the items.
-    let mut pairs = Vec::with_capacity(items.len());
-    for (index, (path, proof)) in items.iter().enumerate() {
+    let halves = items.iter().enumerate().map(|(index, item)| halves(index, item));
+    let halves: Vec<_> = halves.map_while(|item| item.map_err(|error| refused = Some(error)).ok()).collect();
+    let mut pairs = Vec::with_capacity(halves.len());
+    for (index, (path, proof)) in halves.iter().enumerate() {
         match path::pending_key(path) {
-            Ok(path) => pairs.push((path, proof)),
+            Ok(path) => pairs.push((path, proof.bytes())),
             Err(error) => {
                 refused = Some(error.within(format_args!("item {index}")));
                 break;
@@ -99,10 +102,10 @@ pub fn verify_key_many<'py>(
 }
 
 /// The results of `verify_key` for some of the pairs. A proof whose path is malformed is not read.
-fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &BytesLike)]) -> Vec<core::Result<Option<String>>> {
+fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &[u8])]) -> Vec<core::Result<Option<String>>> {
     let keys: Vec<_> = pairs.iter().map(|(path, _)| path.key()).collect();
     let proofs: Vec<_> =
-        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, &***proof))).collect();
+        keys.iter().zip(pairs).filter_map(|(key, (_, proof))| Some((&**key.as_ref().ok()?, *proof))).collect();
     let mut verified = match verify::each_key(root, &proofs, verify::PROOF_LIMIT) {
         Ok(verified) => verified.into_iter(),
         Err(error) => return pairs.iter().map(|_| Err(error.clone())).collect(),
@@ -114,23 +117,51 @@ fn verify_share(root: &RootCid, pairs: &[(PendingKey<'_>, &BytesLike)]) -> Vec<c
     keys.iter().map(result).collect()
 }
 
-type Halves<'py> = Result<(Bound<'py, PyAny>, BytesLike), ArgumentError>;
+/// A path and a proof, borrowed from their tuple.
+type Halves<'a, 'py> = (Borrowed<'a, 'py, PyAny>, ProofBytes<'a, 'py>);
 
-/// The path and the proof of an item.
-fn halves<'py>(index: usize, item: &Bound<'py, PyAny>) -> Halves<'py> {
+/// A proof as it was given, or a copy of another buffer, whose bytes may change.
+enum ProofBytes<'a, 'py> {
+    Given(Borrowed<'a, 'py, PyBytes>),
+    Copied(Bound<'py, PyBytes>),
+}
+
+impl ProofBytes<'_, '_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Given(bytes) => bytes.as_bytes(),
+            Self::Copied(bytes) => bytes.as_bytes(),
+        }
+    }
+}
+
+/// An item of an iterator, whose buffers may be filled again for the next one: with a copy of its proof, unless that is
+/// `bytes`. What is no pair is refused later.
+fn settled<'py>(item: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match halves(0, &item) {
+        Ok((path, ProofBytes::Copied(copy))) => Ok((path, copy).into_pyobject(item.py())?.into_any()),
+        _ => Ok(item),
+    }
+}
+
+fn halves<'a, 'py>(index: usize, item: &'a Bound<'py, PyAny>) -> Result<Halves<'a, 'py>, ArgumentError> {
     if let Ok(pair) = item.cast::<PyTuple>()
         && pair.len() == 2
-        && let (Ok(path), Ok(proof)) = (pair.get_item(0), pair.get_item(1))
-        && let Ok(proof) = proof.extract::<BytesLike>()
+        && let (Ok(path), Ok(proof)) = (pair.get_borrowed_item(0), pair.get_borrowed_item(1))
     {
-        return Ok((path, proof));
+        if let Ok(given) = proof.cast::<PyBytes>() {
+            return Ok((path, ProofBytes::Given(given)));
+        }
+        if let Ok(copy) = convert::bytes(&proof) {
+            return Ok((path, ProofBytes::Copied(copy)));
+        }
     }
     Err(ArgumentError::Type(format!("item {index} is a tuple of a path and a proof (bytes)")))
 }
 
 /// The error for the first malformed path. A path in text form is parsed by the worker threads, after other items were
 /// converted and verified, but its error comes before theirs.
-fn first_malformed_path(pairs: &[(PendingKey<'_>, &BytesLike)]) -> Option<core::Error> {
+fn first_malformed_path(pairs: &[(PendingKey<'_>, &[u8])]) -> Option<core::Error> {
     pairs.iter().enumerate().find_map(|(index, (path, _))| Some(in_item(path.key().err()?, index)))
 }
 

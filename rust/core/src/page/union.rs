@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
+use coregw_lanes::prefetch;
+
 use crate::bits;
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
@@ -26,6 +28,13 @@ enum Piece {
     Bytes(Vec<u8>),
     /// Not visited yet, since a page is missing or the budget is spent.
     Branch(Branch<OnPage>),
+}
+
+/// A node on the way to a key, ahead of the visits.
+#[derive(Debug, Clone, Copy)]
+struct Scout {
+    id: OnPage,
+    floor: u32,
 }
 
 /// The nodes that were visited, and the proof that they give.
@@ -143,24 +152,28 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
         Ok(OnPage { page: page?, node: Page::TOP })
     }
 
-    /// Loads what a visit of the node needs, and returns the child to which `key` leads. Adds some bytes to `loaded`.
+    /// Takes a step from a node towards `key`: prefetches what the visits of the node and of its child will read, and
+    /// returns the child.
     #[inline(always)]
-    fn go_ahead(&mut self, id: OnPage, key: &[u8], loaded: &mut u64) -> Option<OnPage> {
+    fn go_ahead(&mut self, Scout { id, floor }: Scout, key: &[u8]) -> Option<Scout> {
         let Some(page) = self.pages.get(id.page as usize) else {
-            return self.find_ahead(id);
+            return self.find_ahead(id, floor);
         };
         let arena = &page.arena;
-        let byte = |at: u32| arena.bytes.get(at as usize).map_or(0, |byte| u64::from(*byte));
         match arena.node(id.node).state {
             State::Inner { bit, label, left, right, .. } => {
                 let [next, sibling] = if bits::bit(key, bit) { [right, left] } else { [left, right] };
-                let sum = &arena.node(sibling).sum;
-                *loaded ^= sum.count ^ u64::from(sum.digest.0[31]) ^ byte(label);
-                Some(OnPage { node: next, ..id })
+                prefetch(&arena.node(next).state);
+                prefetch(&arena.node(sibling).sum);
+                if floor < bit {
+                    arena.prefetch_bytes(label);
+                }
+                Some(Scout { id: OnPage { node: next, ..id }, floor: bit + 1 })
             }
-            State::Stub { .. } => self.find_ahead(id),
+            State::Stub { .. } => self.find_ahead(id, floor),
             State::Leaf { tail, target, .. } => {
-                *loaded ^= byte(tail.offset) ^ byte(target);
+                arena.prefetch_bytes(tail.offset);
+                arena.prefetch_bytes(target);
                 None
             }
             _ => None,
@@ -168,7 +181,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     }
 
     /// Finds the page that a stub stands for, and keeps it for the visit.
-    fn find_ahead(&mut self, stub: OnPage) -> Option<OnPage> {
+    fn find_ahead(&mut self, stub: OnPage, floor: u32) -> Option<Scout> {
         let page = match self.found.iter().find(|(id, _)| *id == stub) {
             Some((_, page)) => page.as_ref().ok().copied(),
             None => {
@@ -178,7 +191,9 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
                 number
             }
         };
-        page.map(|page| OnPage { page, node: Page::TOP })
+        let page = page?;
+        prefetch(&self.pages[page as usize].arena.node(Page::TOP).state);
+        Some(Scout { id: OnPage { page, node: Page::TOP }, floor })
     }
 
     /// Finds the page that a stub, or the top, stands for, and numbers it.
@@ -233,24 +248,28 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
     }
 
     /// Goes ahead to a few keys, one level of all of them at a time, so that their nodes are loaded to the processor's
-    /// caches at the same time. The visits, which follow one path after the other, would wait for each node.
+    /// caches at the same time. The visits, which follow one path after the other, would wait for each node. What is read
+    /// here was prefetched a level before.
     fn approach(&mut self, keys: &Keys, branch: &Branch<OnPage>) {
         self.found.clear();
         if self.is_stopped() {
             return;
         }
         let mut scouts = [None; MAX_APPROACHED];
-        scouts.iter_mut().zip(branch.keys.clone()).for_each(|(scout, _)| *scout = Some(branch.id));
-        let mut loaded = 0;
+        let first = Scout { id: branch.id, floor: branch.floor };
+        scouts.iter_mut().zip(branch.keys.clone()).for_each(|(scout, _)| *scout = Some(first));
         for _ in 0..MAX_LEVELS_AHEAD {
+            let mut is_done = true;
             for (scout, place) in scouts.iter_mut().zip(branch.keys.clone()) {
-                if let Some(id) = *scout {
-                    *scout = self.go_ahead(id, keys.key(place), &mut loaded);
+                if let Some(at) = *scout {
+                    *scout = self.go_ahead(at, keys.key(place));
+                    is_done = false;
                 }
             }
+            if is_done {
+                break;
+            }
         }
-        // Without a use of what was loaded, the compiler would leave the loads out.
-        std::hint::black_box(loaded);
     }
 
     fn target(&self) -> Cid {

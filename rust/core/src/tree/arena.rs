@@ -5,6 +5,8 @@
 
 use std::cell::Cell;
 
+use coregw_lanes::prefetch;
+
 use crate::tree::node::Summary;
 
 /// The index of a node in its arena.
@@ -189,6 +191,14 @@ impl Arena {
             self.push(Node { state, ..*node });
         }
         (start, bytes)
+    }
+
+    /// Prefetches the bytes at an offset: a label, tail or target that is about to be read.
+    #[inline(always)]
+    pub fn prefetch_bytes(&self, offset: u32) {
+        if let Some(first) = self.bytes.get(offset as usize) {
+            prefetch(first);
+        }
     }
 
     /// The target of a leaf; empty for other nodes.
