@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx2
 
+from coregw.gateway.control import control_file
 from coregw.gateway.listener import loop_factory
 from coregw.gateway.server import GATEWAY, GatewayServer, Service
 from coregw.gateway.settings import Settings
@@ -200,7 +201,7 @@ def thread(
 
 def control(data: Path) -> httpx2.Client:
     """A client of the control socket in a data directory."""
-    record = json.loads((data / "coregw-control.json").read_text())
+    record = json.loads(control_file(data).read_text())
     return httpx2.Client(
         transport=httpx2.HTTPTransport(uds=record["socket"].replace("@", "\0")),
         base_url="http://localhost",

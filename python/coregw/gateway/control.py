@@ -1,10 +1,11 @@
 """The control socket: the Unix socket at which the process that owns the store can be reached.
 
 The data directory holds no socket, since programs that copy directories fail at one. It holds a file that only its
-owner can read (mode 0600), which says where the socket is:
+owner can read (mode 0600), which says where the socket is; beside the database, or if the store is elsewhere, at the
+top:
 
 ```
-coregw-control.json   {"socket": "@coregw-5f0c…", "token": "…", "device": 65024, "inode": 131}
+rocksdb/coregw-control.json   {"socket": "@coregw-5f0c…", "token": "…", "device": 65024, "inode": 131}
 ```
 
 The socket has an abstract name (``@``), which ends with its process and needs no directory. Any process of the machine
@@ -26,11 +27,10 @@ from typing import Final, NamedTuple
 
 from coregw.errors import Unavailable
 
-__all__ = ["CONTROL_FILE", "ControlConnection", "ControlListener", "connect_to_control", "listen_for_control"]
+__all__ = ["ControlConnection", "ControlListener", "connect_to_control", "control_file", "listen_for_control"]
 
-CONTROL_FILE: Final = "coregw-control.json"
-
-_NEW: Final = CONTROL_FILE + ".new"
+_NAME: Final = "coregw-control.json"
+_DATABASE: Final = "rocksdb"
 _BACKLOG: Final = 64
 _MAX_RECORD_BYTES: Final = 4096
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -64,6 +64,12 @@ class _Record(NamedTuple):
     address: str
     token: str
     user: int
+
+
+def control_file(directory: Path) -> Path:
+    """Return the file in a data directory that names its control socket."""
+    database = directory / _DATABASE
+    return (database if database.is_dir() else directory) / _NAME
 
 
 @contextmanager
@@ -151,7 +157,8 @@ def _listening_user(connection: socket.socket, address: str) -> int:
 
 def _write(directory: Path, record: bytes) -> None:
     """Replace the file, or overwrite it on a full disk."""
-    path, new = directory / CONTROL_FILE, directory / _NEW
+    path = control_file(directory)
+    new = path.with_suffix(".new")
     try:
         new.unlink(missing_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -173,7 +180,7 @@ def _read(directory: Path) -> _Record | None:
         OSError: If there is no such file, or it cannot be read.
         ValueError, LookupError, TypeError: If its content is malformed.
     """
-    with os.fdopen(os.open(directory / CONTROL_FILE, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+    with os.fdopen(os.open(control_file(directory), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         content = json.loads(file.read(_MAX_RECORD_BYTES))
         user = os.fstat(file.fileno()).st_uid
     state = directory.stat()

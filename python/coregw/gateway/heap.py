@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
 from typing import Final
 
@@ -16,6 +17,7 @@ _M_TRIM_THRESHOLD: Final = -1  # glibc's malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _MAX_ARENAS: Final = 2
+_MMAP_VARIABLE: Final = "MALLOC_MMAP_THRESHOLD_"
 
 _MAPPED_BYTES: Final = 4 << 20
 """Longer blocks are mapped, and return to the system when they are freed. Left alone, glibc raises the threshold up to
@@ -38,8 +40,9 @@ def limit_heap() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:
             mallopt(_M_ARENA_MAX, _MAX_ARENAS)
-            mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-            mallopt(_M_TRIM_THRESHOLD, 2 * _MAPPED_BYTES)
+            if _MMAP_VARIABLE not in os.environ:  # whoever sets it has chosen
+                mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+                mallopt(_M_TRIM_THRESHOLD, 2 * _MAPPED_BYTES)
 
 
 def limit_collector() -> None:

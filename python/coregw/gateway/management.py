@@ -24,7 +24,7 @@ from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import Guarded
 from coregw.gateway.context import Gateway
-from coregw.gateway.control import CONTROL_FILE, listen_for_control
+from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.docs.document import MANAGEMENT, build_document
 from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.dispatch import Dispatcher
@@ -94,7 +94,9 @@ async def serve_management(
                 logger.error("no command can reach this gateway: %s", error)
             else:
                 local = replace(settings, hosts=ANY)  # no web page can connect to the socket
-                app = create_management_app(management, AccessToken(CONTROL_FILE, control.token), is_private=True)
+                app = create_management_app(
+                    management, AccessToken(str(control_file(directory)), control.token), is_private=True
+                )
                 await stack.enter_async_context(_serving(local, control.socket, app))
                 management.addresses.append(control.address)
         stack.push_async_callback(management.operations.close)

@@ -22,6 +22,7 @@ from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.descriptors import fit_descriptors
+from coregw.gateway.limits.machine import check_memory
 from coregw.gateway.listener import announce, listen, loop_factory, url_of
 from coregw.gateway.logs import AccessLog, log_to_stderr
 from coregw.gateway.management import serve_management
@@ -77,6 +78,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
     """
     log_to_stderr(settings)
     limit_heap()
+    check_memory(settings)
     settings = fit_descriptors(settings)
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)

@@ -24,6 +24,7 @@ from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
+from coregw.gateway.limits.machine import check_memory
 from coregw.gateway.listener import announce, loop_factory, reserve, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
@@ -72,6 +73,7 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
     """
     log_to_stderr(settings)
     limit_heap()
+    check_memory(settings)
     fit_descriptors(replace(settings, connections=1))  # each worker fits its own connections
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

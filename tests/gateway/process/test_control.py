@@ -18,7 +18,7 @@ import pytest
 import serving
 from coregw.errors import Unavailable
 from coregw.gateway import control
-from coregw.gateway.control import CONTROL_FILE, connect_to_control, listen_for_control
+from coregw.gateway.control import connect_to_control, control_file, listen_for_control
 
 STATUS = "/admin/v1/maintenance/status"
 NOBODY = 65534
@@ -45,10 +45,16 @@ def test_the_gateway_of_a_directory_is_found_while_it_runs(tmp_path: Path, platf
     with listen_for_control(tmp_path) as listener:
         assert listener.address.startswith("@" if platform == "linux" else "/")
         assert is_reached(tmp_path)
-        assert [each.name for each in tmp_path.iterdir()] == [CONTROL_FILE]
-        assert stat.S_IMODE((tmp_path / CONTROL_FILE).stat().st_mode) == 0o600
+        assert [each.name for each in tmp_path.iterdir()] == [control_file(tmp_path).name]
+        assert stat.S_IMODE(control_file(tmp_path).stat().st_mode) == 0o600
     assert not is_reached(tmp_path)
     assert not Path(listener.address).exists()
+
+
+def test_the_top_of_a_data_directory_holds_the_store_alone(tmp_path: Path) -> None:
+    with serving.process(tmp_path):
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["coregw-store.json", "rocksdb"]
+        assert is_reached(tmp_path)
 
 
 def test_every_file_of_a_killed_gateway_can_be_copied(tmp_path: Path) -> None:
@@ -118,8 +124,8 @@ def test_another_user_cannot_read_the_token_and_gets_no_answer_without_it(tmp_pa
         for each in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
             each.chmod(0o755)
         client.headers = httpx2.Headers()
-        assert as_nobody(lambda: (data / CONTROL_FILE).stat().st_size > 0) == "True"
-        assert as_nobody((data / CONTROL_FILE).read_text) == "PermissionError"
+        assert as_nobody(lambda: control_file(data).stat().st_size > 0) == "True"
+        assert as_nobody(control_file(data).read_text) == "PermissionError"
         assert as_nobody(lambda: connect_to_control(data)) == "PermissionError"
         assert as_nobody(lambda: client.get("/healthz").status_code) == "401"
 
@@ -166,7 +172,7 @@ def test_an_operator_who_may_not_read_the_file_is_told_so(tmp_path: Path, monkey
     "content", ["", "{}", "[]", "null", '{"socket": "@x", "token": "", "device": 0, "inode": 0}', "\xff", "{" * 9000]
 )
 def test_a_file_that_names_no_socket_is_replaced(tmp_path: Path, content: str) -> None:
-    (tmp_path / CONTROL_FILE).write_text(content, "latin-1")
+    control_file(tmp_path).write_text(content, "latin-1")
     assert not is_reached(tmp_path)
     with listen_for_control(tmp_path):
         assert is_reached(tmp_path)
@@ -175,7 +181,7 @@ def test_a_file_that_names_no_socket_is_replaced(tmp_path: Path, content: str) -
 def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with listen_for_control(tmp_path):
         pass
-    (tmp_path / CONTROL_FILE).write_text("x" * 1000)
+    control_file(tmp_path).write_text("x" * 1000)
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -183,8 +189,8 @@ def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Path, "replace", refuse)
     with listen_for_control(tmp_path):
         assert is_reached(tmp_path)
-        assert [each.name for each in tmp_path.iterdir()] == [CONTROL_FILE]
-    (tmp_path / CONTROL_FILE).unlink()
+        assert [each.name for each in tmp_path.iterdir()] == [control_file(tmp_path).name]
+    control_file(tmp_path).unlink()
     with pytest.raises(Unavailable, match="No space left"), listen_for_control(tmp_path):
         pass
 
@@ -192,8 +198,8 @@ def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.
 def test_a_gateway_that_cannot_be_managed_serves(tmp_path: Path) -> None:
     with serving.process(tmp_path):
         pass
-    (tmp_path / CONTROL_FILE).unlink()
-    (tmp_path / CONTROL_FILE).mkdir()
+    control_file(tmp_path).unlink()
+    control_file(tmp_path).mkdir()
     with serving.process(tmp_path) as process:
         assert httpx2.get(f"{process.url}/healthz").status_code == 200
         assert process.end() == 0

@@ -18,7 +18,7 @@ import pytest
 import serving
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
-from coregw.gateway.control import CONTROL_FILE
+from coregw.gateway.control import control_file
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.maintenance.operations import Operations, Outcome, Report
 from coregw.gateway.management import serve_management
@@ -62,7 +62,7 @@ def tcp(control: httpx2.Client) -> Iterator[httpx2.Client]:
 def test_the_control_file_is_its_owners_alone_and_its_token_opens_everything(
     running: serving.Process, control: httpx2.Client
 ) -> None:
-    mode = (data_of(running) / CONTROL_FILE).stat().st_mode
+    mode = control_file(data_of(running)).stat().st_mode
     assert stat.S_ISREG(mode)
     assert stat.S_IMODE(mode) == 0o600
     assert control.get("/healthz").json()["status"] == "ok"
