@@ -94,6 +94,7 @@ async function browses(browser: Browser, base: string): Promise<void> {
   assert.match(await text(page, "#verified"), /all there are of the map \(listing proof\)/);
   assert.match(await text(page, "#told"), base === given.static ? /static tree/ : /coregw gateway, version/);
   assert.match(await page.locator("tbody").innerText(), /link → readme\.md/);
+  assert.match(await page.locator("tbody").innerText(), /\.coregw\/\s+has sizes, modes, times and links/);
   assert.equal(await page.getByRole("link", { name: "src/" }).count(), 1);
   await page.getByRole("link", { name: "docs/" }).focus();
   await page.keyboard.press("Enter");

@@ -1,7 +1,7 @@
 /** The views of maps, lists and payloads. */
 
 import { Cid, parseRoot, type Root } from "../src/cid.ts";
-import type { Attributes } from "../src/folders.ts";
+import { ATTRIBUTES_PATH, type Attributes } from "../src/folders.ts";
 import { verifyIndex, verifyKey, verifyRange } from "../src/verify.ts";
 import { derivation } from "./derivation.ts";
 import { asking, bytesText, h, pathText, plural, short, visible } from "./dom.ts";
@@ -277,6 +277,7 @@ function row(root: Root, prefix: readonly string[], entry: Entry, known: Attribu
       ? ""
       : new Date(Number(known.mtime / 1_000_000n)).toISOString().slice(0, 16).replace("T", " ");
   const size = known?.size === undefined ? "" : bytesText(known.size);
+  const isReserved = prefix.length === 0 && entry.name === ATTRIBUTES_PATH[0];
   return h(
     "tr",
     {},
@@ -291,6 +292,6 @@ function row(root: Root, prefix: readonly string[], entry: Entry, known: Attribu
     h("td", {}, size),
     h("td", {}, mode),
     h("td", {}, time),
-    h("td", {}, entry.target === null ? null : short(entry.target)),
+    h("td", {}, entry.target !== null ? short(entry.target) : isReserved && "has sizes, modes, times and links"),
   );
 }

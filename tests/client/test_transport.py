@@ -256,3 +256,15 @@ def test_retries_end_with_their_time() -> None:
     gateways.failed(gateways.current, asked)
     assert (Retries(ClientSettings(), gateways).wait_seconds(asked) or 0) >= 0.49
     assert Retries(ClientSettings(), gateways).wait_seconds(InvalidInput("no")) is None
+
+
+def test_of_calls_that_wait_at_once_one_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    now = 1000.0
+    settings = ClientSettings(retry_seconds=60, backoff_seconds=2)
+    gateways = Gateways([Address.parse("http://127.0.0.1:1")], settings, ConnectionOptions(), lambda: now)
+    for _ in range(4):
+        assert Retries(settings, gateways).wait_seconds(Unavailable("down")) is not None
+    assert [record.getMessage() for record in caplog.records] == ["down; trying again for 60 s"]
+    now += 61
+    assert Retries(settings, gateways).wait_seconds(Unavailable("down")) is not None
+    assert len(caplog.records) == 2

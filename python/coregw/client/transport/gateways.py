@@ -74,6 +74,7 @@ class Gateways:
         self._clock = clock
         self._rests_until = [0.0] * len(self._all)
         self._asked_until = [0.0] * len(self._all)  # by Retry-After
+        self._announced_until = 0.0
         self.current = self._all[0]
         self.switches = 0
 
@@ -88,6 +89,14 @@ class Gateways:
     def asked_seconds(self) -> float:
         """Return how long the current gateway asked to be left alone."""
         return max(0.0, self._asked_until[self.current.number] - self._clock())
+
+    def is_announced(self, seconds: float) -> bool:
+        """Whether a call has said that the client waits. If not, the caller says it for all within `seconds`."""
+        now = self._clock()
+        if now < self._announced_until:
+            return True
+        self._announced_until = now + seconds
+        return False
 
     def failed(self, target: Target, error: CoregwError) -> None:
         """Note an error of an exchange, and take the next gateway if this one was unavailable or is refused."""

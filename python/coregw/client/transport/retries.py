@@ -72,10 +72,12 @@ class Retries:
         return wait
 
     def _warn(self, error: CoregwError, until: float) -> None:
-        """Say once that the call waits, as soon as that is noticeable."""
-        if not self._has_warned and until - (self._until - self._settings.retry_seconds) > _SILENT_SECONDS:
+        """Say once that the call waits, as soon as that is noticeable, unless another call has said so."""
+        seconds = self._settings.retry_seconds
+        if not self._has_warned and until - (self._until - seconds) > _SILENT_SECONDS:
             self._has_warned = True
-            warn("%s; trying again for %g s", error.message, self._settings.retry_seconds)
+            if not self._gateways.is_announced(seconds):
+                warn("%s; trying again for %g s", error.message, seconds)
 
     def _backoff_seconds(self) -> float:
         import random
