@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import socket
@@ -16,6 +17,8 @@ import pytest
 from client_calls import Call, both_clients
 from coregw import payload_cid
 from coregw.client import Client, ClientSettings
+from coregw.client.static.upstream import HttpUpstream
+from coregw.client.transport.address import Address
 from coregw.client.transport.retries import Retries
 from coregw.errors import CoregwError, ProofError, TooLarge, Unavailable
 from gateways import names, scripted_gateway
@@ -118,6 +121,24 @@ def test_contents_are_continued(honest: Callable[[int | None], Answer]) -> None:
     """`coregw cat` writes them."""
     with Cutting(honest).running() as cutting, Client(cutting.url, QUICK) as client:
         assert b"".join(client.contents(CID)) == DATA
+    assert len(cutting.starts) > 1
+
+
+@pytest.mark.anyio
+async def test_objects_of_an_upstream_are_continued() -> None:
+    """Edges, `coregw heal` and static trees read payloads so."""
+    with Cutting(served()).running() as cutting:
+        upstream = HttpUpstream(Address.parse(cutting.url), QUICK)
+        files: list[io.BytesIO] = []
+
+        def begun() -> io.BytesIO:
+            files.append(io.BytesIO())
+            return files[-1]
+
+        assert await upstream.download("/payload", begun)
+        await upstream.aclose()
+        assert [file.getvalue() for file in files] == [DATA]
+        assert len(DATA) == upstream.received <= cutting.sent < 2 * len(DATA)
     assert len(cutting.starts) > 1
 
 
