@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import coregw
+from coregw._core import Operation
 from coregw.engine import Engine
 from coregw.engine.scheduling.placement import MAX_KEPT_QUERIES, MAX_LOADING_QUERIES
 from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
@@ -142,3 +143,27 @@ async def test_few_cold_queries_read_their_pages_at_a_time() -> None:
     finally:
         for each in (engine, *makers):
             await each.close()
+
+
+async def test_proofs_of_many_keys_begin_in_a_worker_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    class Recording:
+        """Makes operations, and notes the threads in which they are made."""
+
+        create_root = Operation.create_root
+
+        @staticmethod
+        def map_proof(*arguments: Any) -> object:  # noqa: ANN401 - as it is called
+            threads.append(threading.current_thread())
+            return Operation.map_proof(*arguments)
+
+    monkeypatch.setattr("coregw.engine.Operation", Recording)
+    engine = Engine(MemoryStore())
+    arcs = {f"users/{number:08}/profile": LEAF for number in range(1000)}
+    root = json.loads(await engine.create_root(json.dumps({"arcs": arcs}).encode()))["root"]
+    for keys in ([path.split("/") for path in arcs], [["users"]]):
+        request = {"profile": "core.map-proof/v0alpha1", "root": root, "keys": keys}
+        await engine.map_proof(json.dumps(request).encode())
+    assert [thread is threading.main_thread() for thread in threads] == [False, True]
+    await engine.close()

@@ -30,7 +30,13 @@ try:
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
     from coregw.engine.publications import Publications
-    from coregw.engine.scheduling.placement import MUTATION_NODES_FACTOR, batch_weight, mutation_weight, verify_weight
+    from coregw.engine.scheduling.placement import (
+        MULTIPROOF_FACTOR,
+        MUTATION_NODES_FACTOR,
+        batch_weight,
+        mutation_weight,
+        verify_weight,
+    )
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
@@ -184,7 +190,8 @@ class Engine:
 
     async def map_proof(self, request: bytes) -> bytes:
         """Answer a map-proof request. Raises as `resolve`, but an absent key is an answer."""
-        return await self._answer(Operation.map_proof, request)
+        start = partial(Operation.map_proof, self._cache, request)
+        return await self._driver.answer(start, MULTIPROOF_FACTOR * len(request))
 
     async def scan(self, request: bytes) -> bytes:
         """Answer a scan request. Raises as `resolve`, but an empty listing is an answer."""

@@ -14,6 +14,7 @@ __all__ = [
     "MAX_LOADING_QUERIES",
     "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
+    "MULTIPROOF_FACTOR",
     "MUTATION_NODES_FACTOR",
     "SPANS_PER_VISIT",
     "WORKER_BUDGET_FACTOR",
@@ -56,6 +57,10 @@ VERIFY_FACTOR: Final = 4
 
 MUTATION_NODES_FACTOR: Final = 16
 """A mutation may visit this many times the nodes of a query. The first commitment to a fixed list checks all of it."""
+
+MULTIPROOF_FACTOR: Final = 4
+"""A byte of a map-proof request is as much work as this many of other queries: a key of some thirty bytes is a look-up,
+which takes two microseconds."""
 
 BATCH_FACTOR: Final = 64
 """A byte of a batch of resolves is as much work as this many of a query: a path has some dozens, and is a look-up."""
