@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import Result
 
 from coregw.cli import cli
+
+if TYPE_CHECKING:
+    import click
 
 Run = Callable[..., Result]
 
@@ -70,13 +74,39 @@ def test_a_saved_proof(as_json: Callable[..., Any], run: Run, folder: Path, tmp_
     assert verified["request"]["root"] == root
 
 
-def test_every_command_has_q_and_v(run: Run) -> None:
-    """But those that serve, which have settings for their logs, and groups, whose commands have them."""
+def test_trusted_names(
+    as_json: Callable[..., Any], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COREGW_TRUST", str(tmp_path / "trust.json"))
+    roots = [as_json("hash", folder, "--attributes", kind)["root"] for kind in ("none", "all")]
+    assert as_json("root", "trust", "mine", roots[0]) == {"name": "mine", "root": roots[0], "revision": None}
+    assert as_json("root", "accept", "mine", roots[1]) == {"name": "mine", "root": roots[1], "revision": None}
+    assert as_json("root", "forget", "mine") == {"name": "mine"}
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of a group at any depth, with their names."""
+    for below, each in getattr(command, "commands", {}).items():
+        yield from commands(each, f"{name} {below}")
+    if not hasattr(command, "commands"):
+        yield name, command
+
+
+def test_every_command_has_q_and_v_and_json() -> None:
     context = cli.make_context("coregw", ["--version"], resilient_parsing=True)
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
+    known = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    found = [each for name, command in known.items() if command is not None for each in commands(command, name)]
+    assert len(found) > 30
+    for name, command in found:
         names = {each.name for each in command.params}
-        if name not in {"serve", "serve-plants", "witness"} and not hasattr(command, "commands"):
-            assert {"quiet", "verbose"} <= names, name
-            assert {"as_json", "json_file"} & names or name in {"cat", "tree"}, name
+        assert {"quiet", "verbose"} <= names or name == "witness", name
+        services = {"serve", "serve-plants", "witness"}
+        assert {"as_json", "json_file"} & names or name in {"cat", "tree", *services}, name
+
+
+def test_services_have_q_and_v_for_their_logs(run: Run) -> None:
+    for service in ("serve", "serve-plants"):
+        shown = tomllib.loads(run(service, "-v", "--settings").stdout)
+        assert shown == {"access_log": True}
+        shown = tomllib.loads(run(service, "-q", "--set", "port=9", "--settings").stdout)
+        assert shown == {"log_level": "error", "port": 9}

@@ -40,6 +40,8 @@ def server_options(command: F) -> F:
         click.option(
             "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable."
         ),
+        click.option("-v", "--verbose", is_flag=True, help="Log each request, as does access_log=true."),
+        click.option("-q", "--quiet", is_flag=True, help="Log errors only, as does log_level=error."),
         click.option(
             "--workers",
             type=click.IntRange(1, 256),
@@ -68,7 +70,13 @@ def settings_class() -> type[Settings]:
 
 
 def chosen_settings(
-    *, config: Path | None, assignments: tuple[str, ...], show_settings: bool, **short: object
+    *,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    show_settings: bool,
+    quiet: bool,
+    verbose: bool,
+    **short: object,
 ) -> Settings:
     """Return the settings of the configuration file and the environment, overridden by the options.
 
@@ -76,12 +84,16 @@ def chosen_settings(
         config: The configuration file; that of the environment if None.
         assignments: Settings as ``NAME=VALUE``.
         show_settings: Whether to print the settings and exit instead.
+        quiet: Whether only errors are logged.
+        verbose: Whether each request is logged.
         short: Settings that have options of their own, by name; None if the option is not given.
     """
     from coregw.gateway.settings import CONFIG_VARIABLE
 
     Settings = settings_class()  # noqa: N806 - a class
     known = {variable for variable, _, _ in Settings.describe()}
+    short |= {"log_level": "error"} if quiet else {}
+    short |= {"access_log": "true"} if verbose else {}
     for text in assignments:
         name, equals, value = text.partition("=")
         field = name.strip().lower().removeprefix("coregw_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, gateway_option, printable
+from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result
 from coregw.cli.framework import click, note
 from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
 
@@ -34,10 +34,17 @@ def command() -> None:
     type=click.Path(path_type=Path),
     help="With --follow: believe only what this policy's log has signed, and enough of its witnesses.",
 )
+@json_option
 @admin_token_option
 @gateway_option
 def trust(
-    name: str, root: str | None, follow: str | None, policy: Path | None, token: str | None, gateway: GatewayChoice
+    name: str,
+    root: str | None,
+    follow: str | None,
+    policy: Path | None,
+    as_json: bool,
+    token: str | None,
+    gateway: GatewayChoice,
 ) -> None:
     """Add NAME for ROOT, which you have from somebody you trust.
 
@@ -60,16 +67,17 @@ def trust(
         raise click.UsageError("give a ROOT, or --follow SCOPE/NAME")
     store = TrustStore()
     store.trust(name, root, revision=revision, follows=followed)
-    _show(name, store.name(name))
+    _show(name, store.name(name), as_json)
 
 
 @command.command("accept")
 @click.argument("name")
 @click.argument("root", required=False)
 @click.option("--force", is_flag=True, help="Accept a rollback or a fork, too.")
+@json_option
 @admin_token_option
 @gateway_option
-def accept(name: str, root: str | None, force: bool, token: str | None, gateway: GatewayChoice) -> None:
+def accept(name: str, root: str | None, force: bool, as_json: bool, token: str | None, gateway: GatewayChoice) -> None:
     """Let NAME stand for ROOT from now on, or for the root that is published under the name that it follows.
 
     A rollback is refused unless --force is given: a root that was replaced before, or an older revision than one that
@@ -86,7 +94,7 @@ def accept(name: str, root: str | None, force: bool, token: str | None, gateway:
         record = _look_up(followed, gateway, token, force=force)
         root, revision = record.root, record.revision
     store.accept(name, root, revision=revision, force=force)
-    _show(name, store.name(name))
+    _show(name, store.name(name), as_json)
 
 
 @command.command("list")
@@ -125,11 +133,13 @@ def history(name: str, as_json: bool) -> None:
 
 @command.command("forget")
 @click.argument("name")
-def forget(name: str) -> None:
+@json_option
+def forget(name: str, as_json: bool) -> None:
     """Remove NAME and its history. Which revisions of published names were seen is still known."""
     from coregw.trust.store import TrustStore
 
     TrustStore().forget(name)
+    show_result(as_json, None, name=name)
 
 
 def _look_up(followed: Followed, gateway: GatewayChoice, token: str | None, *, force: bool) -> PublishedRecord:
@@ -143,11 +153,11 @@ def _look_up(followed: Followed, gateway: GatewayChoice, token: str | None, *, f
         return opened.publications.get(followed.scope, followed.name, token=token, force=force)
 
 
-def _show(name: str, trusted: TrustedName) -> None:
+def _show(name: str, trusted: TrustedName, as_json: bool) -> None:
     newest = trusted.history[-1]
     revision = "" if newest.revision is None else f" (revision {newest.revision})"
     note(f"{name} stands for this root{revision}")
-    click.echo(newest.root)
+    show_result(as_json, newest.root, name=name, root=newest.root, revision=newest.revision)
 
 
 def _print_json(value: object) -> None:
