@@ -242,21 +242,25 @@ class Payloads:
             raise StoreDamaged(f"the page of the held root {cid.text} is missing")
         raise RootNotFound(f"the store holds no root or page {cid.text}")
 
-    async def is_one_block(self, cid: Cid, block: StoredPayload | bytes, scope: Scope) -> bool:
-        """Return whether all that an IPFS client requests is this block, as `find_block` found it.
+    async def one_block(self, cid: Cid, block: StoredPayload | bytes, scope: Scope) -> StoredPayload | bytes | None:
+        """Return the block if it is all that an IPFS client requests, as `find_block` found it or its bytes; else None.
 
-        False if that is not known. Reads the block if that may depend on its links.
+        None also if that is not known. Reads the block if that may depend on its links; then it is returned as bytes,
+        unless it is longer than a chunk.
 
         Raises:
             Unavailable, StoreDamaged: The block cannot be read.
         """
-        if isinstance(block, StoredPayload):
+        data = block
+        if isinstance(data, StoredPayload):
             if scope == "block" or cid.codec == RAW_CODEC:
-                return True
-            if block.size > MAX_BLOCK_BYTES:
-                return False
-            block = b"".join([chunk async for chunk in self.read(block, 0, block.size)])
-        return is_one_block(cid, block, scope)
+                return block
+            if data.size > MAX_BLOCK_BYTES:
+                return None
+            data = b"".join([chunk async for chunk in self.read(data, 0, data.size)])
+        if not is_one_block(cid, data, scope):
+            return None
+        return data if len(data) <= CHUNK_BYTES else block
 
     def read(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
         """Read the bytes `start` to `end` (exclusive) of a payload, in chunks of at most 1 MiB.

@@ -156,8 +156,8 @@ class _Car(NamedTuple):
         scope = self._scope()
         payloads = gateway.engine.payloads
         async with gateway.chunk_reads:
-            is_whole = await payloads.is_one_block(self.cid, self.content, scope)
-        if not is_whole:
+            content = await payloads.one_block(self.cid, self.content, scope)
+        if content is None:
             raise InvalidInput(
                 f"dag-scope {scope} of {self.cid.text} may be more than one block; request its blocks with format=raw"
             )
@@ -166,7 +166,7 @@ class _Car(NamedTuple):
         headers = {"ETag": etag, "Cache-Control": IMMUTABLE, "Accept-Ranges": "none", **self.headers}
         if is_listed(etag, header(request.scope, b"if-none-match") or ""):
             return Reply(status=304, headers=headers)
-        head, content = car_header(self.cid), self.content
+        head = car_header(self.cid)
         if self.cid.hash_name == "identity":
             content = b""  # the CID contains the block, so the CAR does not
         else:
