@@ -321,8 +321,10 @@ async def test_stores_of_both_kinds_share_a_repository(destination: Path, tmp_pa
         await restored(destination, tmp_path / "copy")
         async with await open_store(tmp_path / "copy") as copy:
             await assert_same(source, copy)
+        (destination / "working" / "000002").mkdir(parents=True)  # as an interrupted backup leaves it
         third = await backed_up(files, destination)
         assert third.kept_generations == 3
+        assert not (destination / "working").exists()
 
 
 async def test_a_store_without_consistent_listings_is_refused(

@@ -119,11 +119,13 @@ async def back_up(store: CollectableStore, destination: Path, keep: int, report:
 @asynccontextmanager
 async def _content(store: CollectableStore, repository: Repository, report: Report) -> AsyncIterator[_Content]:
     """Hold a checkpoint of a store, or of a copy of it."""
+    working = WorkingStore(repository)
     if isinstance(store, RocksStore):
+        with suppress(OSError):  # what a backup of another store has left is of no use to the next generation
+            await asyncio.to_thread(working.remove)
         async with store.checkpoint() as checkpoint:
             yield _Content(checkpoint, is_taken=False, mirrored=Mirrored([], 0))
         return
-    working = WorkingStore(repository)
     path = await in_thread(lambda _: working.prepare(), report)
     is_exact = await asyncio.to_thread(working.begin, path)
     async with await open_store(path, reserve_bytes=0) as target:
