@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # The commands that start the plant service, alone or with a gateway: nothing else names it.
-STARTS_PLANTS = {"coregw.cli.serve", "coregw.cli.serve_plants"}
+STARTS_PLANTS = {"coregw.cli.services.serve", "coregw.cli.services.serve_plants"}
 
 # The crates of the workspace that each crate may depend on.
 MAY_DEPEND: dict[str, set[str]] = {

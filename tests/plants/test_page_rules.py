@@ -34,4 +34,4 @@ def test_only_the_commands_that_serve_plants_mention_them() -> None:
         for path in package.rglob("*.py")
         if "plant" in path.read_text("utf-8").lower() and "plants" not in path.relative_to(package).parts
     }
-    assert mentions == {"cli/__init__.py", "cli/serve.py", "cli/serve_plants.py"}
+    assert mentions == {"cli/__init__.py", "cli/services/serve.py", "cli/services/serve_plants.py"}

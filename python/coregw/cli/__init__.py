@@ -27,7 +27,10 @@ EXIT_DAMAGED = 4
 EXIT_UNREADABLE = 5
 EXIT_DIFFERENT = 6
 
-_COMMANDS = ("add", "get", "ls", "tree", "stat", "cat", "diff", "resolve", "serve", "serve-plants")
+_COMMANDS = ("add", "get", "ls", "tree", "stat", "cat", "diff", "resolve")
+
+_SERVICE_COMMANDS = ("serve", "serve-plants")
+"""The commands that run a service; their modules are in `coregw.cli.services`."""
 
 _EDIT_COMMANDS = ("update", "put", "rm", "mv")
 """The commands that change a root; their modules are in `coregw.cli.edit`."""
@@ -46,6 +49,7 @@ _CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc"
 
 _FOLDERS = {
     "coregw.cli": _COMMANDS,
+    "coregw.cli.services": _SERVICE_COMMANDS,
     "coregw.cli.edit": _EDIT_COMMANDS,
     "coregw.cli.trust": _TRUST_COMMANDS,
     "coregw.cli.transfer": _TRANSFER_COMMANDS,
@@ -53,11 +57,11 @@ _FOLDERS = {
     "coregw.cli.control": _CONTROL_COMMANDS,
 }
 
-_SERVICES = ("serve", "serve-plants", "witness")
+_SERVICES = (*_SERVICE_COMMANDS, "witness")
 _SERVER_COMMANDS = (*_SERVICES, *_CONTROL_COMMANDS)
 
 COMMAND_GROUPS["coregw"] = [
-    {"name": "Store and read", "commands": [*_COMMANDS[:-2], "build"]},
+    {"name": "Store and read", "commands": [*_COMMANDS, "build"]},
     {"name": "Change a root", "commands": list(_EDIT_COMMANDS)},
     {"name": "Without a gateway", "commands": ["hash", "verify"]},
     {"name": "Names and trust", "commands": [*_TRUST_COMMANDS[:-1]]},

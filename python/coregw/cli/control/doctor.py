@@ -14,7 +14,7 @@ from click.exceptions import Exit
 
 from coregw.cli.common import GatewayChoice, client_settings, gateway_option, json_option, printable
 from coregw.cli.framework import click
-from coregw.cli.serve import settings_class
+from coregw.cli.services.serve import settings_class
 from coregw.errors import CoregwError
 
 __all__ = ["command", "known_variables"]

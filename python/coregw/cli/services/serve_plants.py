@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coregw.cli.framework import click
-from coregw.cli.serve import chosen_settings, run_service, server_options
+from coregw.cli.services.serve import chosen_settings, run_service, server_options
 
 if TYPE_CHECKING:
     from coregw.gateway.server import Service
