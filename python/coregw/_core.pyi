@@ -1784,6 +1784,16 @@ def block_head(cid: CidLike, size: int) -> bytes:
     '2901551220'
     """
 
+def block_heads(cids: list[Cid], payloads: list[bytes]) -> list[bytes]:
+    """Return what `block_head` returns for each of these payloads. O(payloads).
+
+    Raises:
+        ValueError: If there are not as many payloads as CIDs.
+
+    >>> block_heads([Cid("bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq")], [b"hello"])[0].hex()[:10]
+    '2901551220'
+    """
+
 def block_cid(data: Buffer) -> tuple[Cid, int]:
     """Return the CID at the start of a block of a CAR, after its length, and how many bytes it has there.
 

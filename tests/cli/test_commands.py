@@ -300,6 +300,14 @@ def test_a_short_command_loads_only_what_it_uses(gateway: str) -> None:
     assert not loaded & {"coregw.client.aio", "coregw.folders.survey", "coregw.client.transport.asynchronous"}
 
 
+def test_get_loads_no_second_library_for_tasks(gateway: str, tmp_path: Path) -> None:
+    with Client(gateway) as client:
+        root = client.create_root({"docs/readme": client.put_payload(b"short\n")})
+    loaded = loaded_by("get", root, str(tmp_path / "out"), "--gateway", gateway)
+    assert "coregw.client.folders.restore" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & (SERVER_MODULES | {"anyio", "rich", "rich_click"})
+
+
 def test_help_texts_are_formatted_by_rich() -> None:
     assert "rich_click" in loaded_by("cat", "--help")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from pathlib import Path
 
 import anyio
@@ -11,6 +13,7 @@ import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings, query
+from coregw.client.driving.threads import to_end
 from coregw.client.files import CHUNK_BYTES
 from coregw.client.folders.parallel import for_each
 from coregw.errors import ProofError, UnprovenAbsence
@@ -153,3 +156,27 @@ async def test_for_each_bounds_its_concurrency_and_stops_at_the_first_failure() 
     done.clear()
     await for_each(range(40), work, 4)
     assert sorted(done) == list(range(40))
+
+
+async def test_a_call_in_a_thread_is_waited_for_however_often_it_is_cancelled() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    ended: list[int] = []
+
+    def work(number: int) -> None:
+        begun.set()
+        goes_on.wait(30)
+        ended.append(number)
+        raise ValueError("as it should")
+
+    call = asyncio.ensure_future(to_end(work, 7))
+    await asyncio.to_thread(begun.wait, 30)
+    for _ in range(3):
+        call.cancel()
+        await asyncio.sleep(0.01)
+        assert not call.done()
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert ended == [7]
+    with pytest.raises(ValueError, match="as it should"):
+        await to_end(work, 8)

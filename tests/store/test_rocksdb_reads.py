@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coregw.store import CHUNK_BYTES, Table
+from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
@@ -83,3 +83,36 @@ async def test_a_download_that_waits_to_be_read_holds_nothing(tmp_path: Path, mo
         goes_on.set()
         assert await following == data[CHUNK_BYTES:]
         assert while_waiting <= 2  # this test's, and that of the call
+
+
+@pytest.mark.anyio
+async def test_payloads_are_read_with_the_rows_that_were_found_for_their_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is read once for its size and its chunk, unless what it names was removed meanwhile."""
+    payloads = [(b"\x12\x20" + hashlib.sha256(data).digest(), data) for data in (b"one", b"two", b"")]
+    names = [multihash for multihash, _ in payloads]
+    read: list[Family] = []
+    get = Database.get
+
+    def noted(database: Database, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        read.append(family)
+        return get(database, family, keys)
+
+    monkeypatch.setattr(Database, "get", noted)
+    async with RocksStore(Database(tmp_path, 1 << 20, salvage=False), reserve_bytes=0, read_threads=2) as store:
+        await store.put_payloads(payloads)
+        read.clear()
+        assert await store.stat_payloads(names) == [3, 3, 0]
+        assert await store.get_payloads(names[:2]) == [b"one", b"two"]
+        assert read == [Family.PAYLOADS, Family.CHUNKS]
+        assert await store.stat_payloads(names) == [3, 3, 0]
+        async with store.collect(0.0) as collection:
+            assert await collection.remove(Stored.PAYLOADS, names) == [True] * 3
+        assert await store.get_payloads(names) == [None] * 3
+        await store.put_payloads(payloads)
+        assert await store.stat_payloads(names) == [3, 3, 0]
+        async with store.collect(0.0) as collection:
+            assert await collection.remove(Stored.PAYLOADS, names) == [True] * 3
+        await store.put_payloads(payloads)  # under other upload ids
+        assert await store.get_payloads(names) == [b"one", b"two", b""]

@@ -56,12 +56,12 @@ def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **opti
     Files that have not changed since they were restored last, by their inodes, sizes and times, are not read, unless
     --no-cache is given.
     """
-    import anyio
+    import asyncio
 
     is_kept = options["in_place"] or (dest.is_dir() and any(dest.iterdir()))
     continue_by("the same command continues" if is_kept else "with --in-place, the next attempt would continue")
     with interruptible(), few_collections(), progress("getting the tree") as bar:
-        done = anyio.run(_get, gateway, root_of(root), dest, options, bar)
+        done = asyncio.run(_get(gateway, root_of(root), dest, options, bar))
     for each in done.skipped:
         note(f"skipped {printable(str(each.file))}: {each.why}")
     kept = f", kept {counted(done.kept, 'file')}" if done.kept else ""

@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-import anyio.to_thread
-
 from coregw.client import operations
 from coregw.client.driving.asynchronous import AsyncDriver
+from coregw.client.driving.threads import to_end
 from coregw.client.files import as_bytes
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 
@@ -243,7 +242,7 @@ class AsyncClient(AsyncDriver):
         """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
         with operations.car.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             await self._run(new.fetch())
-            return await anyio.to_thread.run_sync(new.finish)
+            return await to_end(new.finish)
 
     async def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
@@ -297,7 +296,7 @@ class AsyncClient(AsyncDriver):
         from coregw.folders.upload_cache import UploadCache  # noqa: PLC0415 - the same
 
         recorded = Recorded(attributes, owner, xattrs)
-        found = await anyio.to_thread.run_sync(survey, path, exclude, gitignore)
+        found = await to_end(survey, path, exclude, gitignore)
         cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
         return await add_folder(self, found, suite, AddProgress(hashed=progress), cache, recorded)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, TypeVar
 
-import anyio.to_thread
-
+from coregw.client.driving.threads import to_end
 from coregw.client.operations import publication, record
 from coregw.client.operations.publication import VerifiedPublication
 from coregw.client.operations.steps import Steps
@@ -157,9 +156,9 @@ class AsyncPublications(_Common):
         """As `Publications.verified`."""
         origin = policy.origin
         for _ in range(_ATTEMPTS):
-            held, before = await anyio.to_thread.run_sync(self._head, origin, force)
+            held, before = await to_end(self._head, origin, force)
             found = await self._run(publication.verified(self._settings, scope, name, policy, before, revision))
-            if await anyio.to_thread.run_sync(self._kept, origin, held, found.note):
+            if await to_end(self._kept, origin, held, found.note):
                 return found
         raise _too_busy(scope, name)
 
@@ -172,7 +171,7 @@ class AsyncPublications(_Common):
         return await self._noted(record.freeze(self._settings, scope, name, token))
 
     async def _noted(self, steps: Steps[PublishedRecord], force: bool = False) -> PublishedRecord:
-        return await anyio.to_thread.run_sync(self._observed, await self._run(steps), force)
+        return await to_end(self._observed, await self._run(steps), force)
 
 
 def _too_busy(scope: str, name: str) -> Unavailable:

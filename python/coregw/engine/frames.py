@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple, cast
 
-from coregw._core import Cid, block_head
+from coregw._core import Cid, block_head, block_heads
 from coregw.errors import PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES, Store
 
@@ -37,13 +37,14 @@ class HeldPayload(NamedTuple):
 async def find_payloads(store: Store, cids: Sequence[Cid]) -> list[HeldPayload]:
     """Return which of these payloads are held, in the same order. One batch of look-ups."""
     multihashes = [cid.multihash for cid in cids]
-    sizes = iter(await store.stat_payloads([each for each in multihashes if each[0] != IDENTITY_CODE]))
-    found: list[HeldPayload] = []
-    for cid, multihash in zip(cids, multihashes, strict=True):
-        size = next(sizes) if multihash[0] != IDENTITY_CODE else len(cid.digest)
-        if size is not None:
-            found.append(HeldPayload(cid, multihash, size))
-    return found
+    stored = [each for each in multihashes if each[0] != IDENTITY_CODE]
+    sizes = await store.stat_payloads(stored)
+    if len(stored) < len(cids):
+        found = iter(sizes)
+        named = zip(cids, multihashes, strict=True)
+        sizes = [next(found) if each[0] != IDENTITY_CODE else len(cid.digest) for cid, each in named]
+    held = zip(cids, multihashes, sizes, strict=True)
+    return [HeldPayload(cid, multihash, size) for cid, multihash, size in held if size is not None]
 
 
 async def payload_blocks(
@@ -81,18 +82,23 @@ async def payload_blocks(
 
 
 async def _small_blocks(store: Store, payloads: Sequence[HeldPayload], *, skip_damaged: bool) -> bytes:
-    stored = [payload.multihash for payload in payloads if payload.is_stored()]
+    stored = [multihash for _, multihash, _ in payloads if multihash[0] != IDENTITY_CODE]
     try:
-        found = iter(await store.get_payloads(stored))
+        read = await store.get_payloads(stored)
     except StoreDamaged:
         if not skip_damaged:
             raise
-        found = iter([await _get_undamaged(store, multihash) for multihash in stored])
-    parts: list[bytes] = []
-    for payload in payloads:
-        data = next(found) if payload.is_stored() else payload.cid.digest
-        if data is not None:
-            parts += block_head(payload.cid, len(data)), data
+        read = [await _get_undamaged(store, multihash) for multihash in stored]
+    cids = [cid for cid, _, _ in payloads]
+    if len(stored) < len(payloads):
+        found = iter(read)
+        read = [next(found) if payload.is_stored() else payload.cid.digest for payload in payloads]
+    if None in read:
+        cids = [cid for cid, data in zip(cids, read, strict=True) if data is not None]
+    held = [data for data in read if data is not None]
+    parts = [b""] * (2 * len(held))
+    parts[::2] = block_heads(cids, held)
+    parts[1::2] = held
     return b"".join(parts)
 
 

@@ -268,18 +268,23 @@ pub fn text_of(key: &[u8]) -> Result<String, &'static str> {
 
 /// Decodes a key that [`check`] accepts into its segments.
 pub(crate) fn segments(key: &[u8]) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut segment = Vec::new();
-    let mut bytes = key.iter();
-    while let Some(&b) = bytes.next() {
-        if b != 0 {
-            segment.push(b);
+    // One allocation for each segment, of its size: listings have thousands of paths.
+    let mut out = Vec::with_capacity(key.iter().filter(|&&b| b == 0).count());
+    let mut rest = key;
+    let mut escaped: Option<Vec<u8>> = None;
+    while let Some(end) = rest.iter().position(|&b| b == 0) {
+        let (part, after) = (&rest[..end], rest.get(end + 1));
+        rest = rest.get(end + 2..).unwrap_or_default();
+        if after == Some(&0xff) {
+            let segment = escaped.get_or_insert_default();
+            segment.extend_from_slice(part);
+            segment.push(0);
             continue;
         }
-        match bytes.next() {
-            Some(0xff) => segment.push(0),
-            _ => out.push(String::from_utf8_lossy(&std::mem::take(&mut segment)).into_owned()),
-        }
+        out.push(match escaped.take() {
+            Some(before) => String::from_utf8_lossy(&[&before, part].concat()).into_owned(),
+            None => String::from_utf8_lossy(part).into_owned(),
+        });
     }
     out
 }

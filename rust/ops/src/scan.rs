@@ -6,11 +6,11 @@ use std::sync::Arc;
 use coregw_core::Answer;
 use coregw_core::map::Listing;
 use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::json::{self, objects};
+use crate::json::{self, MessageText, objects};
 use crate::message::path::Segments;
-use crate::message::prooflist::ProofList;
+use crate::message::prooflist::{CidText, ProofList};
 use crate::message::question::{MAX_ENTRIES, Question};
 use crate::message::{self, Int, Profile, check_member, present, root_of_kind};
 use crate::run::Operation;
@@ -30,11 +30,48 @@ struct ScanRequest<'a> {
     limit: Option<Int>,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The path of an entry. Neither strings nor CIDs are copied to be written or compared: a page has thousands of them.
+#[derive(Debug)]
+enum EntryPath<'a> {
+    Received(Vec<MessageText<'a>>),
+    Listed(&'a [String]),
+}
+
+impl EntryPath<'_> {
+    fn segments(&self) -> impl Iterator<Item = &str> {
+        let (received, listed) = match self {
+            Self::Received(segments) => (&segments[..], &[][..]),
+            Self::Listed(segments) => (&[][..], *segments),
+        };
+        received.iter().map(|segment| &*segment.0).chain(listed.iter().map(String::as_str))
+    }
+}
+
+impl PartialEq for EntryPath<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.segments().eq(other.segments())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for EntryPath<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::Received)
+    }
+}
+
+impl Serialize for EntryPath<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.segments())
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
-struct ScanEntry {
-    segments: Vec<String>,
-    target: String,
+struct ScanEntry<'a> {
+    #[serde(borrow)]
+    segments: EntryPath<'a>,
+    #[serde(borrow)]
+    target: CidText<'a>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,15 +79,16 @@ struct ScanEntry {
 struct ScanResult<'a> {
     #[serde(borrow)]
     profile: Cow<'a, str>,
-    entries: Vec<ScanEntry>,
+    #[serde(borrow)]
+    entries: Vec<ScanEntry<'a>>,
     more: bool,
     #[serde(borrow)]
     prooflist: ProofList<'a>,
 }
 
 objects! {
-    read: ScanRequest<'a>, ScanEntry, ScanResult<'a>;
-    written: ScanEntry, ScanResult<'a>;
+    read: ScanRequest<'a>, ScanEntry<'a>, ScanResult<'a>;
+    written: ScanEntry<'a>, ScanResult<'a>;
 }
 
 /// A scan request: the map, and the page of its listing.
@@ -84,10 +122,18 @@ pub(crate) fn checked_limit(limit: u64) -> Result<u64> {
     }
 }
 
-fn entries(listing: &Listing) -> Vec<ScanEntry> {
-    let entry =
-        |(segments, target): &(Vec<String>, Cid)| ScanEntry { segments: segments.clone(), target: target.text() };
-    listing.entries.iter().map(entry).collect()
+fn entries(listing: &Listing) -> Vec<ScanEntry<'_>> {
+    listing
+        .entries
+        .iter()
+        .map(|(segments, target)| ScanEntry { segments: EntryPath::Listed(segments), target: CidText::Cid(target) })
+        .collect()
+}
+
+/// About as many bytes as an entry is written in.
+fn written_bytes((segments, target): &(Vec<String>, Cid)) -> usize {
+    let path: usize = segments.iter().map(|segment| segment.len() + 3).sum();
+    path + target.as_bytes().len() / 5 * 8 + 40
 }
 
 impl Operation {
@@ -106,12 +152,15 @@ async fn scan(trees: Trees, request: Scan) -> Result<String> {
     let ask = request.question.ask()?;
     trees.check_held_before(&[request.root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&request.root, ask).await?;
+    let proof_bytes = proof.len();
     let prooflist = request.question.prooflist(&request.root, &answer, proof);
     let Answer::Listing(listing) = &answer else {
         return Err(Error::damaged("a scan ended without a listing"));
     };
+    // A buffer that grows to hundreds of kilobytes is moved and cleared again and again.
+    let bytes = proof_bytes / 3 * 4 + listing.entries.iter().map(written_bytes).sum::<usize>();
     let (entries, more) = (entries(listing), listing.more);
-    Ok(json::write(&ScanResult { profile: request.profile.into(), entries, more, prooflist }))
+    Ok(json::write_long(&ScanResult { profile: request.profile.into(), entries, more, prooflist }, bytes))
 }
 
 /// Checks one page of a listing, and returns it with its proof: its entries are all there are, and whether more follow.

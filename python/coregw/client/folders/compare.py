@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import anyio.to_thread
-
 from coregw import _core
+from coregw.client.driving.threads import to_end
 from coregw.client.folders.listing import Part, list_folder
 from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.source import PayloadSource
@@ -67,7 +66,7 @@ async def compare_folder(
     cid = _core.Cid(root)
     if cid.kind != "map" or cid.suite is None:
         raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
-    found = await anyio.to_thread.run_sync(survey, path, exclude, gitignore)
+    found = await to_end(survey, path, exclude, gitignore)
     listed = [
         entry._replace(kind="folder", target=None) if entry.kind == "map" else entry
         for entry in await list_folder(client, cid)
@@ -75,7 +74,7 @@ async def compare_folder(
     ]
     recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
     hashed = await in_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
-    local = await anyio.to_thread.run_sync(_entries, hashed, recorded)
+    local = await to_end(_entries, hashed, recorded)
     places = {entry.path: place for place, entry in enumerate(hashed)}
     differences = [
         changed

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-import anyio.to_thread
-
 from coregw import _core
+from coregw.client.driving.threads import to_end
 from coregw.client.folders.destination import FileStates, remove
 from coregw.client.folders.listing import PlannedFile, Signal, list_of, walk_folder
 from coregw.client.folders.names import restorable_links
@@ -66,7 +65,7 @@ class Filler:
         """Fetch and write what was added to the writer, and remove what is left over below `top` before the end."""
         await self._start()
         await for_each([self._fetch] * REQUESTS, _call, REQUESTS)
-        await anyio.to_thread.run_sync(remove, top, surplus)
+        await to_end(remove, top, surplus)
         await self._finish()
 
     async def write_listed(self, root: _core.Cid, started: Callable[[int | None], None]) -> None:
@@ -95,10 +94,10 @@ class Filler:
         await self._finish()
 
     async def _start(self) -> None:
-        await anyio.to_thread.run_sync(self._writer.start)
+        await to_end(self._writer.start)
 
     async def _finish(self) -> None:
-        await anyio.to_thread.run_sync(self._writer.finish)
+        await to_end(self._writer.finish)
         self._states.note_written(self._writer)
 
     async def _take(self, listing: _core.FolderListing, base: tuple[str, ...]) -> list[FolderEntry]:
@@ -133,7 +132,7 @@ class Filler:
                 continue
             self._fetched.send()
             await self._client.get_payloads(request)
-            missing = await anyio.to_thread.run_sync(request.finish)
+            missing = await to_end(request.finish)
             if missing:
                 await self._client.get_payload(missing[0])  # raises why
                 raise Unavailable(f"get {missing[0]}: left out of an answer, although the gateway holds it")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-import anyio
 from msgspec.structs import replace
 
 from coregw import _core
@@ -54,12 +54,12 @@ class Signal:
     """Wakes the tasks that wait for something to change."""
 
     def __init__(self) -> None:
-        self._event = anyio.Event()
+        self._event = asyncio.Event()
 
     def send(self) -> None:
         """Wake all tasks that wait."""
         self._event.set()
-        self._event = anyio.Event()
+        self._event = asyncio.Event()
 
     async def wait(self) -> None:
         """Wait for the next `send`."""

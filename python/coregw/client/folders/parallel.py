@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar, TypeVarTuple
-
-import anyio
-import anyio.to_thread
 
 __all__ = ["for_each", "in_thread"]
 
@@ -29,9 +27,9 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], wor
             await work(item)
 
     try:
-        async with anyio.create_task_group() as group:
+        async with asyncio.TaskGroup() as group:
             for _ in range(workers):
-                group.start_soon(worker)
+                group.create_task(worker())
     except BaseExceptionGroup as failures:
         raise _first(failures) from None
 
@@ -57,6 +55,6 @@ async def in_thread(work: Callable[[*Ts, Callable[[int], object]], T], *args: *T
             raise InterruptedError
 
     try:
-        return await anyio.to_thread.run_sync(work, *args, check, abandon_on_cancel=True)
+        return await asyncio.to_thread(work, *args, check)
     finally:
         is_stopped.set()

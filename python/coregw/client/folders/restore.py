@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import anyio.to_thread
-
 from coregw import _core
+from coregw.client.driving.threads import to_end
 from coregw.client.folders.destination import (
     Existing,
     FileStates,
@@ -153,12 +152,12 @@ class _Restore:
         """Write everything to a new or empty folder, at once."""
         top, existed = self._destination, self._destination.exists()
         if existed:
-            await anyio.to_thread.run_sync(discard_abandoned, top)
+            await to_end(discard_abandoned, top)
         with partial_folder(top, is_inside=existed) as partial:
             done, folders = await self._fill(partial, is_moved=existed)
             publish(partial.tree, top, existed=existed)
-            await anyio.to_thread.run_sync(self._finish_top_folders, folders)
-            await anyio.to_thread.run_sync(self._states.save, top, partial)
+            await to_end(self._finish_top_folders, folders)
+            await to_end(self._states.save, top, partial)
         return done
 
     async def _fill(self, partial: Partial, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
@@ -179,11 +178,11 @@ class _Restore:
         """Change what is different, one file after the other."""
         top = self._destination
         tree = await self._tree()
-        await anyio.to_thread.run_sync(discard_abandoned, top)
+        await to_end(discard_abandoned, top)
         top.mkdir(exist_ok=True)
         with partial_folder(top, is_inside=True) as partial:
             done = await self._change(tree, top, partial, delete=delete)
-            await anyio.to_thread.run_sync(self._states.save, top, partial)
+            await to_end(self._states.save, top, partial)
         return done
 
     def _filler(self, writer: _core.FolderWriter) -> Filler:
@@ -207,12 +206,12 @@ class _Restore:
 
     async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: bool) -> Restored:
         folders = _folders(tree)
-        existing = await anyio.to_thread.run_sync(survey_existing, top, None if delete else folders)
+        existing = await to_end(survey_existing, top, None if delete else folders)
         in_the_way, surplus = _compare(tree, existing)
         if in_the_way and not delete:
             raise _in_the_way(top, in_the_way[0], existing)
         right = await self._matching(tree, top, existing)
-        await anyio.to_thread.run_sync(remove, top, in_the_way)
+        await to_end(remove, top, in_the_way)
         gone = {*in_the_way}
         is_moved = top != self._destination
         with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved)) as writer:
@@ -240,7 +239,7 @@ class _Restore:
             await self._filler(writer).write_planned(top, surplus if delete else ())
             if any(self._extras):
                 entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
-                await anyio.to_thread.run_sync(set_extras, top, entries, self._extras)
+                await to_end(set_extras, top, entries, self._extras)
             deleted = len(in_the_way) + (len(surplus) if delete else 0)
             return Restored(added, writer.written, len(right), deleted, self._skipped(tree.skipped))
 

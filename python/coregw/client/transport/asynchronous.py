@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-import anyio.to_thread
 import pycurl
 
+from coregw.client.driving.threads import to_end
 from coregw.client.exchange import Answer, Attempt, Call
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.forks import watch_forks
@@ -118,7 +118,7 @@ class AsyncTransport:
             wake.clear()
             if handle.is_starved and handle.chunks is not None:
                 # in a worker thread, because reading a file blocks
-                chunk = await anyio.to_thread.run_sync(next, handle.chunks, None)
+                chunk = await to_end(next, handle.chunks, None)
                 if not transfer.done():
                     handle.supply(chunk)
             handle.process()  # what has arrived postpones the deadline

@@ -31,6 +31,9 @@ _log = logging.getLogger(__name__)
 _ROW_BYTES: Final = 128
 """The approximate size of a payload's rows without its chunks."""
 
+_MAX_FOUND_ROWS: Final = 8192
+"""Rows that `Payloads.stat` keeps for `Payloads.get`, which take about 2 MB."""
+
 
 class Payloads:
     """The payload methods of a `coregw.store.rocksdb.RocksStore`.
@@ -46,6 +49,7 @@ class Payloads:
         self._committer = committer
         self._dates = dates
         self._ids = (upload_id(committer.epoch, counter) for counter in itertools.count())
+        self._found: dict[bytes, PayloadRow] = {}  # by multihash: durable, but perhaps deleted or replaced since
 
     def begin(self) -> RocksPayloadWriter:
         """See `coregw.store.Store.begin_payload`."""
@@ -60,30 +64,43 @@ class Payloads:
         return await _put_chunks(self._committer, self._dates, uploads)
 
     async def stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
-        """See `coregw.store.Store.stat_payloads`."""
+        """See `coregw.store.Store.stat_payloads`.
+
+        The rows of several payloads are kept, since `get` mostly follows: a stream of many payloads asks for all sizes
+        first.
+        """
+        rows = await self._rows(multihashes)
+        if len(rows) > 1:
+            if len(self._found) > _MAX_FOUND_ROWS:
+                self._found.clear()
+            # Not those of empty payloads, which have no chunk that would be missed.
+            self._found.update({key: row for key, row in zip(multihashes, rows, strict=True) if row and row.size})
+        return [None if row is None else row.size for row in rows]
+
+    async def _rows(self, multihashes: Sequence[bytes]) -> list[PayloadRow | None]:
         values = await self._reader.get_durable(Family.PAYLOADS, multihashes)
-        rows = zip(multihashes, values, strict=True)
-        return [None if value is None else PayloadRow.decode(multihash, value).size for multihash, value in rows]
+        return _decoded(multihashes, values)
 
     async def renew(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """See `coregw.store.Store.renew`."""
         # Most of those that clients ask for may be absent: these cost no visit of the committer's thread.
-        sizes = await self.stat(multihashes)
-        rows = [Row(Family.PAYLOADS, key) for key, size in zip(multihashes, sizes, strict=True) if size is not None]
+        found = await self._rows(multihashes)
+        rows = [Row(Family.PAYLOADS, key) for key, row in zip(multihashes, found, strict=True) if row is not None]
         if not rows:
-            return sizes
+            return [None] * len(found)
 
         def renew(transaction: Transaction) -> list[int | None]:
             return [self._dates.renew_payload(transaction, row) for row in rows]
 
         renewed = iter(await self._committer.submit(renew, reads=rows, size=0, durable=True))
-        return [None if size is None else next(renewed) for size in sizes]
+        return [None if row is None else next(renewed) for row in found]
 
     async def get(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
         """See `coregw.store.Store.get_payloads`."""
         epoch = self._reader.epoch
+        rows = [self._found.pop(multihash, None) for multihash in multihashes]
         async with self._reader.bulk:
-            payloads = await self._reader.run(lambda database: _get_whole(database, multihashes))
+            payloads = await self._reader.run(lambda database: _get_whole(database, multihashes, rows))
         found = [key for key, payload in zip(multihashes, payloads, strict=True) if payload is not None]
         await self._reader.wait_durable(Family.PAYLOADS, found, epoch)
         return payloads
@@ -158,13 +175,17 @@ def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow
     return row, chunk
 
 
-def _get_whole(database: Database, multihashes: Sequence[bytes]) -> list[bytes | None]:
-    """Read payloads of one chunk each: their rows in one batch, then their chunks in another."""
-    values = database.get(Family.PAYLOADS, multihashes)
-    rows = [
-        None if value is None else PayloadRow.decode(multihash, value)
-        for multihash, value in zip(multihashes, values, strict=True)
-    ]
+def _get_whole(
+    database: Database, multihashes: Sequence[bytes], rows: Sequence[PayloadRow | None]
+) -> list[bytes | None]:
+    """Read payloads of one chunk each: the rows that are not known in one batch, then their chunks in another.
+
+    A known row may have been deleted or replaced. Its chunk is absent then, as no other payload gets its upload id.
+    """
+    unknown = [multihash for multihash, row in zip(multihashes, rows, strict=True) if row is None]
+    if unknown:
+        read = iter(_decoded(unknown, database.get(Family.PAYLOADS, unknown)))
+        rows = [next(read) if row is None else row for row in rows]
     for multihash, row in zip(multihashes, rows, strict=True):
         if row is not None and row.size > CHUNK_BYTES:
             check_whole_payload(multihash, row.size)
@@ -182,9 +203,16 @@ def _whole(database: Database, multihash: bytes, row: PayloadRow | None, chunk: 
     """Return the chunk of a payload that has one; None if the payload is absent, or was removed meanwhile."""
     if row is None:
         return None
-    if chunk is None and database.get(Family.PAYLOADS, [multihash]) != [row.encode()]:
-        return None
+    if chunk is None:
+        (found,) = _decoded([multihash], database.get(Family.PAYLOADS, [multihash]))
+        if found != row:
+            return None if found is None else _get_whole(database, [multihash], [found])[0]
     return _checked(multihash, row, 0, chunk) if row.size else b""
+
+
+def _decoded(multihashes: Sequence[bytes], values: Sequence[bytes | None]) -> list[PayloadRow | None]:
+    rows = zip(multihashes, values, strict=True)
+    return [None if value is None else PayloadRow.decode(multihash, value) for multihash, value in rows]
 
 
 def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None) -> bytes:

@@ -2,6 +2,7 @@
 
 use coregw_core as core;
 use coregw_ops::car::{self, CarLimits};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -97,6 +98,28 @@ impl CarReader {
 pub fn block_head<'py>(py: Python<'py>, cid: CidLike, size: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let size = convert::integer(size, "size")?;
     Ok(PyBytes::new(py, &car::block_head(&cid.0, size)))
+}
+
+/// Return what `block_head` returns for each of these payloads. O(payloads).
+///
+/// Raises:
+///     ValueError: If there are not as many payloads as CIDs.
+///
+/// >>> block_heads([Cid("bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq")], [b"hello"])[0].hex()[:10]
+/// '2901551220'
+#[pyfunction]
+pub fn block_heads<'py>(
+    py: Python<'py>,
+    cids: Vec<Bound<'py, Cid>>,
+    payloads: Vec<Bound<'py, PyBytes>>,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    if cids.len() != payloads.len() {
+        return Err(PyValueError::new_err(format!("{} CIDs, but {} payloads", cids.len(), payloads.len())));
+    }
+    let head = |(cid, data): (&Bound<'py, Cid>, &Bound<'py, PyBytes>)| {
+        PyBytes::new(py, &car::block_head(&cid.get().0, data.as_bytes().len() as u64))
+    };
+    Ok(cids.iter().zip(&payloads).map(head).collect())
 }
 
 /// Return the header of a CAR of payloads, with its length. It names the empty payload.

@@ -150,7 +150,10 @@ impl Lane {
     /// Waits until all that has come is worked on, and checks that the answer is complete.
     pub fn finish(&self, work: &Writing) -> Result<(), RestoreFailure> {
         self.wait();
-        let stream = locked(&self.stream);
+        let mut stream = locked(&self.stream);
+        if stream.collected.is_empty() && stream.collected.capacity() > 0 {
+            work.keep_buffer(std::mem::take(&mut stream.collected));
+        }
         let needs_no_answer = stream.asked.is_empty();
         if work.is_stopped() || needs_no_answer { Ok(()) } else { Ok(stream.reader.check_end()?) }
     }
@@ -167,6 +170,9 @@ impl Lane {
 impl Job for Lane {
     fn run(&self, work: &Writing) {
         let mut stream = locked(&self.stream);
+        if stream.collected.capacity() == 0 {
+            stream.collected = work.take_buffer();
+        }
         loop {
             let mut inbox = locked(&self.inbox);
             let Some(chunk) = inbox.chunks.pop_front() else {

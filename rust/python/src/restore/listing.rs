@@ -160,8 +160,11 @@ impl FolderListing {
         let ListingState { join, leaf } = &mut *locked(&self.state);
         let mut plan = work.plan_mut();
         let mut others = Vec::new();
-        while let Some(entry) = join.next_entry()? {
-            let path = [base, &entry.segments].concat();
+        while let Some(mut entry) = join.next_entry()? {
+            let mut path = std::mem::take(&mut entry.segments);
+            if !base.is_empty() {
+                path.splice(..0, base.iter().cloned());
+            }
             if path.first().is_some_and(|first| first == INCOMPLETE) {
                 return Err(refused(&path[..1], "is the name of the folder for incomplete files"));
             }

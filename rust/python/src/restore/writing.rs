@@ -47,6 +47,8 @@ pub(super) struct Writing {
     /// Bytes of payloads that have come, and their number.
     pub received: AtomicU64,
     pub payloads: AtomicU64,
+    /// Buffers of finished lanes, for the next ones: new memory is cleared by the system when it is first written to.
+    buffers: Mutex<Vec<Vec<u8>>>,
     queue: Mutex<Queue>,
     wake: Condvar,
     room: Condvar,
@@ -76,6 +78,7 @@ impl Writing {
             written: AtomicU64::new(0),
             received: AtomicU64::new(0),
             payloads: AtomicU64::new(0),
+            buffers: Mutex::default(),
             queue: Mutex::default(),
             wake: Condvar::new(),
             room: Condvar::new(),
@@ -121,6 +124,17 @@ impl Writing {
     pub fn schedule(&self, job: Arc<dyn Job>) {
         locked(&self.queue).jobs.push_back(job);
         self.wake.notify_one();
+    }
+
+    /// An empty buffer, if possible one that was used before.
+    pub fn take_buffer(&self) -> Vec<u8> {
+        locked(&self.buffers).pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for the next caller of `take_buffer`.
+    pub fn keep_buffer(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        locked(&self.buffers).push(buffer);
     }
 
     /// Notes that a thread has worked on so many bytes.
