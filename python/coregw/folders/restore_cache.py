@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -163,7 +162,7 @@ class _NewCache:
         self._count = 0
         self._digest = hashlib.sha256()
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
+        self._path = place.with_name(f"{place.name}.{os.urandom(4).hex()}")
         self._file = self._path.open("xb")
         self._file.seek(len(_MAGIC) + _DIGEST_BYTES + len(_head(folder, 0, 0)))
 

@@ -6,7 +6,6 @@ Nothing outside it is touched: what exists in it is reached name by name, withou
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -134,6 +133,8 @@ def remove(top: Path, paths: Iterable[tuple[str, ...]]) -> None:
     for path in paths:
         with reported_as(top.joinpath(*path)), open_below(top, path[:-1]) as folder:
             if stat.S_ISDIR(os.lstat(path[-1], dir_fd=folder).st_mode):
+                import shutil  # noqa: PLC0415 - loading it takes 3 ms
+
                 shutil.rmtree(path[-1], dir_fd=folder)
             else:
                 os.unlink(path[-1], dir_fd=folder)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -173,8 +172,13 @@ def _remove_tree(folder: Path) -> None:
                 Path(path).chmod(0o700)  # a folder that can't be listed
             function(path)
 
+    with suppress(OSError):  # after a restore there is nothing else in it
+        folder.joinpath("files").rmdir()
+        folder.rmdir()
     if not os.path.lexists(folder):
         return
+    import shutil  # noqa: PLC0415 - loading it takes 3 ms
+
     shutil.rmtree(folder, onerror=allow)
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)  # what a folder had that could not be listed the first time
