@@ -16,6 +16,7 @@ from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
+from coregw.store.testing.collections import older
 
 DOWNLOADS = 8
 
@@ -112,11 +113,13 @@ async def test_payloads_are_read_with_the_rows_that_were_found_for_their_sizes(
         assert await store.get_payloads(names[:2]) == [b"one", b"two"]
         assert read == [Family.PAYLOADS, Family.CHUNKS]
         assert await store.stat_payloads(names) == [3, 3, 0]
+        await older()
         async with store.collect(0.0) as collection:
             assert await collection.remove(Stored.PAYLOADS, names) == [True] * 3
         assert await store.get_payloads(names) == [None] * 3
         await store.put_payloads(payloads)
         assert await store.stat_payloads(names) == [3, 3, 0]
+        await older()
         async with store.collect(0.0) as collection:
             assert await collection.remove(Stored.PAYLOADS, names) == [True] * 3
         await store.put_payloads(payloads)  # under other upload ids
