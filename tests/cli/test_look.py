@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -82,6 +83,25 @@ def test_tree_is_drawn(run: Run, root: str) -> None:
     ]
     assert run("tree", root, "docs/").stdout.splitlines()[:2] == ["docs/", "├── a\\nb"]
     assert run("tree", root, "-L", "1").stdout.splitlines()[1:3] == ["├── docs/", "└── link -> docs/guide"]
+
+
+def test_tree_as_json_has_what_ls_has(run: Run, root: str) -> None:
+    shown = json.loads(run("tree", root, "--json").stdout)
+    counts = {name: value for name, value in shown.items() if name != "entries"}
+    assert counts == {"folders": 2, "files": 3, "links": 1, "bytes": 300_010}
+    found: dict[str, object] = {}
+
+    def flatten(prefix: str, entries: dict[str, dict[str, object]]) -> None:
+        for name, entry in entries.items():
+            below: Any = entry.pop("entries", None)
+            found[prefix + name] = entry
+            flatten(f"{prefix}{name}/", below or {})
+
+    flatten("", shown["entries"])
+    listed = [json.loads(line) for line in run("ls", "-R", root, "--json").stdout.splitlines()]
+    expected: dict[str, object] = {entry.pop("name"): entry for entry in listed}
+    assert found == expected
+    assert "entries" not in json.loads(run("tree", root, "-L", "1", "--json").stdout)["entries"]["docs"]
 
 
 def test_tree_follows_nested_maps(run: Run, root: str) -> None:

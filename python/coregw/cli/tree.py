@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, counted_all, gateway_option, path_of, printable, root_of
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    counted_all,
+    gateway_option,
+    json_option,
+    path_of,
+    printable,
+    root_of,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
+    from coregw.client import Client
     from coregw.folders.attributes import FolderEntry
 
 __all__ = ["command"]
@@ -18,12 +28,14 @@ __all__ = ["command"]
 @click.argument("root")
 @click.argument("path", default="")
 @click.option("-L", "--level", type=click.IntRange(1), help="Show no more than this many levels.")
+@json_option
 @gateway_option
-def command(root: str, path: str, level: int | None, gateway: GatewayChoice) -> None:
+def command(root: str, path: str, level: int | None, as_json: bool, gateway: GatewayChoice) -> None:
     """Draw the folder at PATH in ROOT with all files, links and folders below it.
 
     The listing is proven, and proven to be complete, nested maps included; no file is fetched. The last line counts
-    everything, whether it is shown or not.
+    everything, whether it is shown or not. --json prints one object: the counts, and in "entries" what is in the folder
+    by name, as by `ls --json`; folders have "entries" of their own.
     """
     from coregw.cli.entries import listed
 
@@ -38,16 +50,47 @@ def command(root: str, path: str, level: int | None, gateway: GatewayChoice) -> 
                 counts[entry.kind] += 1
             known = entry.attributes
             total += known.size if known is not None and known.size is not None else 0
+        folders = sum(1 for _ in _folders(top))
+        if as_json:
+            _print_json(opened, top, level, folders=folders, files=counts["file"], links=counts["link"], bytes=total)
+            return
     click.echo(printable("/".join(segments)) + "/" if segments else root)
     for line in _drawn(top, level, ""):
         click.echo(line)
-    folders = sum(1 for _ in _folders(top))
     click.echo()
     click.echo(counted_all((folders, "folder"), (counts["file"], "file"), (counts["link"], "link"), (total, "byte")))
 
 
+def _print_json(opened: Client, top: _Folder, level: int | None, **counts: int) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode({**counts, "entries": _members(opened, top, level)}))
+
+
+def _members(opened: Client, top: _Folder, levels: int | None) -> dict[str, object]:
+    """Return what is in a folder by name, for JSON."""
+    from coregw.cli.entries import members
+
+    shown: dict[str, object] = {}
+    for name, below in sorted(top.items()):
+        if not isinstance(below, _Folder):
+            shown[name] = members(opened, below)
+            continue
+        about: dict[str, object] = {"kind": "folder"} if below.entry is None else members(opened, below.entry)
+        if levels is None or levels > 1:
+            about["entries"] = _members(opened, below, None if levels is None else levels - 1)
+        shown[name] = about
+    return shown
+
+
 class _Folder(dict[str, "_Folder | FolderEntry"]):
-    """The names in a folder."""
+    """The names in a folder.
+
+    Attributes:
+        entry: What is recorded of the folder itself; None if nothing is.
+    """
+
+    entry: FolderEntry | None = None
 
 
 def _insert(top: _Folder, names: list[str], entry: FolderEntry) -> None:
@@ -59,8 +102,10 @@ def _insert(top: _Folder, names: list[str], entry: FolderEntry) -> None:
             below = at[name] = _Folder()
         at = below
     if entry.kind in ("folder", "map"):
-        if not isinstance(at.get(names[-1]), _Folder):
-            at[names[-1]] = _Folder()
+        folder = at.get(names[-1])
+        if not isinstance(folder, _Folder):
+            folder = at[names[-1]] = _Folder()
+        folder.entry = entry
     else:
         at[names[-1]] = entry
 

@@ -19,7 +19,11 @@ __all__ = ["command"]
 @click.option("--state", type=click.Path(path_type=Path), required=True, help="File that remembers what was cosigned.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=7380, show_default=True, help="0 picks a free one.")
-def command(key: Path, name: str, logs: tuple[str, ...], state: Path, host: str, port: int) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Log errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each request.")
+def command(
+    key: Path, name: str, logs: tuple[str, ...], state: Path, host: str, port: int, quiet: bool, verbose: bool
+) -> None:
     """Run a witness (c2sp.org/tlog-witness): it cosigns checkpoints that continue what it has cosigned before.
 
     Whoever requires its cosignature learns if a gateway or operator shows different histories to different clients.
@@ -28,6 +32,7 @@ def command(key: Path, name: str, logs: tuple[str, ...], state: Path, host: str,
     import asyncio
 
     from coregw.gateway.listener import announce, loop_factory
+    from coregw.gateway.logs import log_to_stderr
     from coregw.gateway.server import GatewayServer
     from coregw.gateway.settings import Settings
     from coregw.store.memory import MemoryStore
@@ -36,7 +41,15 @@ def command(key: Path, name: str, logs: tuple[str, ...], state: Path, host: str,
     from coregw.witness.cosigning import Witness
 
     witness = Witness(state, signer_of(key, name, is_witness=True), [VerifierKey.parse(each) for each in logs])
-    settings = Settings(host=host, port=port, hosts="*", data=state.parent)
+    settings = Settings(
+        host=host,
+        port=port,
+        hosts="*",
+        data=state.parent,
+        log_level="error" if quiet else "info",
+        access_log=verbose,
+    )
+    log_to_stderr(settings)
     server = GatewayServer(settings, MemoryStore(), announce, service=witness_service(witness))
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(server.serve())
