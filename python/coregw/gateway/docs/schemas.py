@@ -2,7 +2,7 @@
 
 Each says exactly what msgspec's own schema says. Where several forms of JSON Schema do, this is one of which common
 generators make code that compiles: some fail on a union with null, on a property whose name has no letters, or on
-`anyOf` beside a discriminator (CONTRIBUTING.md, "Generated clients").
+`anyOf` beside a discriminator (docs/clients.md, "Clients in other languages").
 """
 
 from __future__ import annotations
