@@ -268,8 +268,9 @@ pub fn text_of(key: &[u8]) -> Result<String, &'static str> {
 
 /// Decodes a key that [`check`] accepts into its segments.
 pub(crate) fn segments(key: &[u8]) -> Vec<String> {
-    // One allocation for each segment, of its size: listings have thousands of paths.
-    let mut out = Vec::with_capacity(key.iter().filter(|&&b| b == 0).count());
+    // One allocation for each segment, of its size: listings have thousands of paths. Escaped zeros end no segment, and a
+    // path of zeros must not take room for thousands.
+    let mut out = Vec::with_capacity(key.windows(2).filter(|pair| pair[0] == 0 && pair[1] != 0xff).count());
     let mut rest = key;
     let mut escaped: Option<Vec<u8>> = None;
     while let Some(end) = rest.iter().position(|&b| b == 0) {
@@ -301,6 +302,17 @@ mod tests {
         assert_eq!(check(key.as_bytes()), Ok(()));
         assert_eq!(text_of(key.as_bytes()).as_deref(), Ok("docs/a\0b/\u{e9}"));
         assert!(text_of(b"docs").is_err());
+    }
+
+    #[test]
+    fn a_path_takes_room_for_its_segments_and_not_for_its_zeros() {
+        for path in [vec!["\0".repeat(1000)], vec!["\0a".repeat(300), "b\0\0".into()], vec!["a".into(), "b".into()]] {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let decoded = segments(Key::from_segments(&path).expect("a path").as_bytes());
+            assert_eq!(decoded, path);
+            assert_eq!(decoded.capacity(), path.len());
+            assert!(decoded.iter().all(|segment| segment.capacity() <= 2 * segment.len()));
+        }
     }
 
     #[test]
