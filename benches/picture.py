@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from figures import Bars, Curves, Figure
 
-
 INK, FAINT, BOUND, FLOOR, ONE = "#6e7781", "#6e778155", "#d1242f", "#7d8590", "#2f81f7"
 COLOURS = (
     *("#2f81f7", "#e0823d", "#2da44e", "#a475f9", "#c99400", "#e5534b"),

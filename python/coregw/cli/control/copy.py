@@ -83,7 +83,5 @@ async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[
             async with await open_store(path) as opened:
                 yield opened
         return
-    if not store.startswith(("postgresql://", "postgres://")):
-        raise click.BadParameter("expected rocksdb:DIR or postgresql://USER@HOST/DATABASE", param_hint=option)
-    async with opened_database(store, bucket, option) as database:
+    async with opened_database(store, bucket, option, "rocksdb:DIR or postgresql://USER@HOST/DATABASE") as database:
         yield database

@@ -62,13 +62,22 @@ async def opened_directory(data: Path) -> AsyncIterator[RocksStore]:
 
 
 @asynccontextmanager
-async def opened_database(url: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
-    """Open the store in a database whose address an option names. Raises as `coregw.store.postgres.open_store`."""
+async def opened_database(
+    url: str, bucket: str | None, option: str, expected: str = "postgresql://USER@HOST/DATABASE"
+) -> AsyncIterator[CollectableStore]:
+    """Open the store in a database whose address an option names. Raises as `coregw.store.postgres.open_store`.
+
+    Args:
+        url: The address.
+        bucket: The bucket of the store, if it has one.
+        option: The option.
+        expected: What it takes, for the message if this is no address of a database.
+    """
     from coregw.cli.framework import click
     from coregw.gateway.settings import Settings
 
     if not url.startswith(("postgresql://", "postgres://")):
-        raise click.BadParameter("expected postgresql://USER@HOST/DATABASE", param_hint=option)
+        raise click.BadParameter(f"expected {expected}", param_hint=option)
     from coregw.store.postgres import open_store
     from coregw.store.postgres.checks import parse_unsafe
 
