@@ -13,7 +13,7 @@ and payloads that are held.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -24,12 +24,12 @@ from coregw.errors import Conflict
 from coregw.messages import Message
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item
+from coregw.upkeep.listings import all_items, all_records
 from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.transfer import Report, Transfer
 
 __all__ = ["Copied", "copy_store"]
 
-_LISTED_AT_ONCE: Final = 500
 _SPARED_SECONDS: Final = 0.0
 
 
@@ -100,10 +100,10 @@ class _Copy:
 
     async def run(self, replace_records: bool) -> Copied:
         transfer = self._transfer
-        async for items in self._items(Stored.PAYLOADS):
+        async for items in all_items(self._listing, Stored.PAYLOADS):
             await self._copy_payloads(items)
             transfer.tell("copying payloads", self._payloads_held + transfer.payloads, "payloads")
-        async for items in self._items(Stored.ROOTS):
+        async for items in all_items(self._listing, Stored.ROOTS):
             await self._copy_roots([item.key for item in items])
         records = await self._copy_records(replace_records)
         return Copied(
@@ -142,28 +142,19 @@ class _Copy:
 
     async def _copy_records(self, replace: bool) -> int:
         copied = 0
-        for first in range(256):
-            after: bytes | None = None
-            while rows := await self._source.list_rows(Table.RECORDS, bytes([first]), after, _LISTED_AT_ONCE):
-                after = rows[-1][0]
-                present = await self._destination.get(Table.RECORDS, [key for key, _ in rows])
+        async for rows in all_records(self._source):
+            present = await self._destination.get(Table.RECORDS, [key for key, _ in rows])
+            pairs = zip(rows, present, strict=True)
+            if not replace:
+                different = [row[0] for row, held in pairs if held is not None and held != row[1]]
+                if different:
+                    raise Conflict(
+                        f"the destination has another record under the key {different[0]!r}; publish there no "
+                        "more, or replace its records"
+                    )
                 pairs = zip(rows, present, strict=True)
-                if not replace:
-                    different = [row[0] for row, held in pairs if held is not None and held != row[1]]
-                    if different:
-                        raise Conflict(
-                            f"the destination has another record under the key {different[0]!r}; publish there no "
-                            "more, or replace its records"
-                        )
-                    pairs = zip(rows, present, strict=True)
-                if missing := [row for row, held in pairs if held != row[1]]:
-                    await self._destination.put({Table.RECORDS: missing})
-                    copied += len(missing)
-                self._transfer.tell("copying records", copied, "records")
+            if missing := [row for row, held in pairs if held != row[1]]:
+                await self._destination.put({Table.RECORDS: missing})
+                copied += len(missing)
+            self._transfer.tell("copying records", copied, "records")
         return copied
-
-    async def _items(self, kind: Stored) -> AsyncIterator[list[Item]]:
-        after: bytes | None = None
-        while items := await self._listing.list_items(kind, after, _LISTED_AT_ONCE):
-            yield items
-            after = items[-1].key

@@ -22,6 +22,7 @@ from coregw.messages.progress import Progress
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
+from coregw.upkeep.listings import all_items
 from coregw.upkeep.marking import Marker, Marks, MemoryMarks, page_mark, payload_mark, root_mark
 from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.pins import Pins
@@ -160,7 +161,7 @@ class _Run:
         await self._marker.mark(await Pins(self._store).roots())
         async for roots in self._published():
             await self._marker.mark(roots)
-        async for items in self._all_items(Stored.ROOTS):
+        async for items in all_items(self._collection, Stored.ROOTS):
             await self._marker.mark([item.key for item in items if item.dated >= self._collection.before])
 
     async def _expire(self) -> None:
@@ -199,7 +200,7 @@ class _Run:
     async def _sweep(self, kind: Stored, choose: Callable[[Sequence[Item]], list[bool]]) -> _Swept:
         """Remove what is garbage; in a dry run, count it."""
         swept = _Swept()
-        async for items in self._all_items(kind):
+        async for items in all_items(self._collection, kind):
             garbage = [item for item, is_it in zip(items, await asyncio.to_thread(choose, items), strict=True) if is_it]
             if garbage and not self._dry_run:
                 removed = await self._collection.remove(kind, [item.key for item in garbage])
@@ -228,12 +229,6 @@ class _Run:
             await self._collection.compact(
                 kinds, lambda share: self._tell("compacting", round(100 * share), "percent", total=100)
             )
-
-    async def _all_items(self, kind: Stored) -> AsyncIterator[list[Item]]:
-        after: bytes | None = None
-        while items := await self._collection.list_items(kind, after, _LISTED_AT_ONCE):
-            yield items
-            after = items[-1].key
 
     def _tell(self, step: str, done: int, unit: str, total: int | None = None) -> None:
         self._report(Progress(step=step, done=done, total=total, unit=unit))

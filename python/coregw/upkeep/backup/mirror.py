@@ -21,6 +21,7 @@ from coregw._core import Cid
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
+from coregw.upkeep.listings import all_items, all_records
 from coregw.upkeep.marking import Marker, Marks, page_mark
 from coregw.upkeep.transfer import Held, Report, Transfer
 
@@ -101,7 +102,7 @@ class _Mirror:
         """Make the records the same."""
         done = 0
         async with aclosing(self._listing.records()) as records:
-            async for pairs in _batches(_joined(_each(records), _each(_rows(self._target)))):
+            async for pairs in _batches(_joined(_each(records), _each(all_records(self._target)))):
                 if extra := [ours[0] for theirs, ours in pairs if ours is not None and theirs is None]:
                     await self._target.delete(Table.RECORDS, extra)
                 if missing := [theirs for theirs, ours in pairs if theirs is not None and theirs != ours]:
@@ -157,10 +158,10 @@ class _Mirror:
         marker = Marker(
             self._target, marks, are_held, lambda pages: self.transfer.tell("reading pages of the copy", pages, "pages")
         )
-        async for items in _listed(self._removal, Stored.ROOTS):
+        async for items in all_items(self._removal, Stored.ROOTS):
             await marker.mark([item.key for item in items])
         total = removed = 0
-        async for items in _listed(self._removal, Stored.PAGES):
+        async for items in all_items(self._removal, Stored.PAGES):
             total += sum(item.size for item in items)
             marked = await asyncio.to_thread(marks.holds, [page_mark(item.key) for item in items])
             if garbage := [item for item, is_marked in zip(items, marked, strict=True) if not is_marked]:
@@ -171,28 +172,13 @@ class _Mirror:
             await self._removal.compact([Stored.PAGES, Stored.PAYLOADS, Stored.ROOTS], lambda share: None)
 
     def _items(self, kind: Stored) -> AsyncIterator[list[tuple[Item | None, Item | None]]]:
-        return _batches(_joined(_each(_listed(self._listing, kind)), _each(_listed(self._removal, kind))))
+        return _batches(_joined(_each(all_items(self._listing, kind)), _each(all_items(self._removal, kind))))
 
 
 def _renewed(pairs: Sequence[tuple[Item | None, Item | None]]) -> list[bytes]:
     """What the source has dated later than the mirror."""
     both = [(theirs, ours) for theirs, ours in pairs if theirs is not None and ours is not None]
     return [ours.key for theirs, ours in both if theirs.dated > ours.dated]
-
-
-async def _listed(collection: Collection, kind: Stored) -> AsyncIterator[list[Item]]:
-    after: bytes | None = None
-    while items := await collection.list_items(kind, after, _AT_ONCE):
-        yield items
-        after = items[-1].key
-
-
-async def _rows(store: Store) -> AsyncIterator[list[Row]]:
-    for first in range(256):
-        after: bytes | None = None
-        while rows := await store.list_rows(Table.RECORDS, bytes([first]), after, _AT_ONCE):
-            yield rows
-            after = rows[-1][0]
 
 
 async def _each(lists: AsyncIterator[list[T]]) -> AsyncIterator[T]:

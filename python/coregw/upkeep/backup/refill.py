@@ -28,10 +28,10 @@ from coregw.upkeep.backup.track import Report, Track, in_thread
 from coregw.upkeep.backup.verify import compare, linked
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.integrity.findings import payload_cid
+from coregw.upkeep.listings import all_items, all_records
 
 __all__ = ["refill"]
 
-_AT_ONCE: Final = 500
 _WAIT_SECONDS: Final = 600.0
 
 
@@ -107,26 +107,19 @@ async def _require_part(destination: CollectableStore, held: Store, generation: 
             f"the destination is not empty: it holds {what}, which is not in generation {generation.number}"
         )
 
-    for first in range(256):
-        after: bytes | None = None
-        while rows := await destination.list_rows(Table.RECORDS, bytes([first]), after, _AT_ONCE):
-            found = await held.get(Table.RECORDS, [key for key, _ in rows])
-            for (key, value), other in zip(rows, found, strict=True):
-                if value != other:
-                    raise refuse(f"a record under the key {key!r}")
-            after = rows[-1][0]
+    async for rows in all_records(destination):
+        found = await held.get(Table.RECORDS, [key for key, _ in rows])
+        for (key, value), other in zip(rows, found, strict=True):
+            if value != other:
+                raise refuse(f"a record under the key {key!r}")
     async with collect_in_turn(destination, 0.0, _WAIT_SECONDS) as listing:
-        after = None
-        while items := await listing.list_items(Stored.ROOTS, after, _AT_ONCE):
+        async for items in all_items(listing, Stored.ROOTS):
             keys = [item.key for item in items]
             for key, row in zip(keys, await held.get(Table.ROOTS, keys), strict=True):
                 if row is None:
                     raise refuse(f"the root {Cid(key).text}")
-            after = keys[-1]
-        after = None
-        while items := await listing.list_items(Stored.PAYLOADS, after, _AT_ONCE):
+        async for items in all_items(listing, Stored.PAYLOADS):
             keys = [item.key for item in items]
             for key, size in zip(keys, await held.stat_payloads(keys), strict=True):
                 if size is None:
                     raise refuse(f"the payload {payload_cid(key)}")
-            after = keys[-1]
