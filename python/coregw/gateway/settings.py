@@ -126,7 +126,7 @@ class Settings:
     operation_seconds: float = _setting(30.0, "Time limit of a query or mutation.", least=0.001)
     store_seconds: float = _setting(5.0, "Time limit of the store for a health check.", least=0.001)
 
-    json_body_bytes: int = _setting(MIB, "Largest body of resolve, read, scan, map-proof and cas/has.", least=1)
+    json_body_bytes: int = _setting(MIB, "Largest body of a request that has no other limit here.", least=1)
     verify_body_bytes: int = _setting(24 * MIB, "Largest body of the verify routes (16 MiB of proof).", least=1)
     roots_body_bytes: int = _setting(256 * MIB, "Largest body of POST /v1/roots.", least=1)
     build_body_bytes: int = _setting(16 * GIB, "Largest body of POST /v1/roots as lines of arcs.", least=1)
