@@ -9,6 +9,7 @@ mod lane;
 mod listing;
 mod lock;
 mod plan;
+mod sink;
 mod states;
 mod write;
 mod writing;
@@ -20,18 +21,18 @@ use std::thread::JoinHandle;
 
 use coregw_core as core;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyBytes;
 
-use crate::cid::{CidLike, text};
+use crate::cid::CidLike;
 use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::errors::{call, invalid};
 
 pub use compare::files_match;
 pub use listing::FolderListing;
+pub use sink::PayloadSink;
 
 use attributes::Attributes;
-use batch::PlannedPayload;
 use failure::RestoreFailure;
 use folders::Top;
 use lane::Lane;
@@ -232,10 +233,7 @@ impl FolderWriter {
             });
         });
         raised(py, work)?;
-        Ok(request.map(|request| {
-            let lane = Arc::new(Lane::new(request, max_payload_bytes));
-            PayloadSink { lane, work: Arc::clone(work) }
-        }))
+        Ok(request.map(|request| PayloadSink::new(Lane::new(request, max_payload_bytes), Arc::clone(work))))
     }
 
     /// Make the links and set the attributes of folders, when all payloads are written.
@@ -322,93 +320,6 @@ impl Drop for FolderWriter {
     fn drop(&mut self) {
         self.work.stop();
         self.work.end();
-    }
-}
-
-/// Takes the answers to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
-///
-/// After an answer that was truncated, the rest of the payload in which it ended may follow (`continued`), then another
-/// CAR (`restart`).
-#[pyclass(frozen, module = "coregw._core")]
-pub struct PayloadSink {
-    lane: Arc<Lane>,
-    work: Arc<Writing>,
-}
-
-#[pymethods]
-impl PayloadSink {
-    /// The CIDs to request, in this order.
-    #[getter]
-    fn cids<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
-        let asked = py.detach(|| self.lane.asked());
-        asked.iter().map(|payload| text(py, &payload.cid())).collect()
-    }
-
-    /// The sum of the sizes of the payloads to request; None if one of them is not known.
-    #[getter]
-    fn size(&self, py: Python<'_>) -> Option<u64> {
-        py.detach(|| self.lane.asked().into_iter().map(PlannedPayload::size).sum())
-    }
-
-    /// Number of bytes of payloads that have come and need not come again, as far as is known.
-    #[getter]
-    fn received(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.lane.received())
-    }
-
-    /// Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
-    ///
-    /// Waits, with the GIL released, while 32 MiB of all sinks wait for threads.
-    ///
-    /// Raises:
-    ///     ProofError: If bytes that were taken before are not the requested payloads.
-    ///     InvalidInput: If a path can't be made here, or a file's parts have other sizes; the message names the path.
-    ///     OSError: If the system refuses something.
-    fn write(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
-        self.writelines(py, vec![chunk])
-    }
-
-    /// Take the next bytes of the answer as several chunks. O(chunks). Waits and raises as `write`.
-    fn writelines(&self, py: Python<'_>, chunks: Vec<BytesLike>) -> PyResult<()> {
-        self.lane.push(chunks.into_iter().map(|chunk| chunk.0).collect(), &self.work);
-        if self.work.is_full() {
-            py.detach(|| self.work.wait_for_room());
-        }
-        raised(py, &self.work)
-    }
-
-    /// Return the payload in which the last answer ended, and the byte from which on it is taken next.
-    ///
-    /// None if `restart` has to be called. What is written next is the rest of that payload, without a head. If it has
-    /// another hash then, all of it is requested again.
-    fn continued<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyString>, u64)> {
-        let (payload, start) = py.detach(|| self.lane.continued())?;
-        Some((text(py, &payload.cid()), start))
-    }
-
-    /// Forget the part of the payload that `continued` has returned: its first byte is written next.
-    fn restart_continued(&self, py: Python<'_>) {
-        py.detach(|| self.lane.restart_continued());
-    }
-
-    /// Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next.
-    fn restart(&self, py: Python<'_>) {
-        py.detach(|| self.lane.restart());
-    }
-
-    /// Wait until all that has been taken is written, and return the CIDs of the payloads that did not come.
-    ///
-    /// Raises:
-    ///     ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyString>>> {
-        py.detach(|| {
-            let finished = self.lane.finish(&self.work);
-            if finished.is_err() {
-                self.work.attempt(|| finished);
-            }
-        });
-        raised(py, &self.work)?;
-        Ok(lane::missing(&self.lane).iter().map(|cid| text(py, cid)).collect())
     }
 }
 
