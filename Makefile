@@ -146,7 +146,7 @@ test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProx
 		libopentracing-c-wrapper0 libopentracing1 && for each in *.deb; do dpkg --extract "$$each" .; done
 	LD_LIBRARY_PATH=$(proxies)/lib/$$(uname -m)-linux-gnu COREGW_TEST_SERVERS=required \
 		COREGW_TEST_NGINX=$(proxies)/sbin/nginx COREGW_TEST_HAPROXY=$(proxies)/sbin/haproxy COREGW_TEST_CADDY=$(proxies)/bin/caddy \
-		$(BIN)/python -m pytest tests/client/test_static.py tests/gateway/process/test_balanced.py $(ARGS)
+		$(BIN)/python -m pytest tests/client/test_static.py tests/client/test_static_export.py tests/gateway/process/test_balanced.py $(ARGS)
 
 .PHONY: test-files
 test-files: $(VENV)/.files-locked ## read files of a gateway by pandas, pyarrow, DuckDB, xarray and zarr

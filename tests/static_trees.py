@@ -1,4 +1,4 @@
-"""Web servers for static trees: Python's, and nginx if it is there; and a tree with everything that a root can have."""
+"""Static trees with everything that a root can have, and web servers for them: Python's, and nginx if it is there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 
-from coregw.client import Client
+from coregw.client import Client, ClientSettings
+from coregw.client.static.check import CheckedTree, check_static
+from coregw.client.static.export import Exported, export_static
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 NGINX = os.environ.get("COREGW_TEST_NGINX") or shutil.which("nginx")
@@ -135,3 +138,48 @@ def sample(client: Client, folder: Path) -> Sample:
     (folder / "a").chmod(0o755)
     second = client.add(folder, attributes="no-times", use_cache=False).root
     return Sample(root, changed, first, second, files, blake3, large, empty)
+
+
+SETTINGS = ClientSettings(attempts=4, idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002, connections=4)
+
+
+def export(source: str, root: str, folder: Path, **options: object) -> Exported:
+    return anyio.run(partial(export_static, settings=SETTINGS, **options), source, root, folder)
+
+
+def check(place: Path | str) -> CheckedTree:
+    return anyio.run(check_static, place)
+
+
+class Trees:
+    """A gateway with roots, and a static tree of them."""
+
+    def __init__(self, gateway: str, top: Path) -> None:
+        self.gateway = gateway
+        self.top = top
+        with Client(gateway, SETTINGS) as client:
+            (source := top.with_name("source")).mkdir()
+            self.sample: Sample = sample(client, source)
+        self.exported = [
+            export(gateway, each, top, name=("docs", "main"))
+            for each in (
+                self.sample.root,
+                self.sample.changed,
+                self.sample.folder,
+                self.sample.changed_folder,
+            )
+        ]
+
+    def file(self, path: str) -> Path:
+        return self.top / path[1:]
+
+
+@contextmanager
+def replaced(file: Path, content: bytes | None) -> Iterator[None]:
+    """Change a file, or remove it, for a while."""
+    before = file.read_bytes()
+    try:
+        file.unlink() if content is None else file.write_bytes(content)
+        yield
+    finally:
+        file.write_bytes(before)

@@ -12,6 +12,7 @@ import pytest
 
 from coregw.client import Client, ClientSettings
 from gateways import Liar, Lie, honest_gateway, lying_gateway
+from static_trees import Trees
 
 SETTINGS = ClientSettings(attempts=4, idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002)
 
@@ -56,3 +57,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["openssl", "req", "-x509", "-days", "2", *key, *name, "-out", file]
     subprocess.run(command, check=True, capture_output=True)
     return file
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trees]:
+    """A gateway of its own, and a static tree of its roots."""
+    folder = tmp_path_factory.mktemp("static")
+    with honest_gateway(folder / "data") as url:
+        yield Trees(url, folder / "tree")

@@ -15,78 +15,23 @@ import pytest
 import static_counts
 from coregw import Cid, payload_cid
 from coregw._core import page_links
-from coregw.client import AsyncClient, Client, ClientSettings, query
+from coregw.client import AsyncClient, Client, query
 from coregw.client.exchange import Answer, Call
-from coregw.client.static.check import CheckedTree, check_static
 from coregw.client.static.explorer import EXPLORER_TYPES, explorer_files
-from coregw.client.static.export import Exported, export_static
-from coregw.client.static.folder import MARK, TEMPORARY, StaticFolder
+from coregw.client.static.folder import MARK
 from coregw.errors import (
     CoregwError,
     InvalidInput,
-    PayloadNotFound,
     ProofError,
     RecordNotFound,
-    RootNotFound,
     StoreDamaged,
     Unavailable,
-    UpstreamDamaged,
 )
 from coregw.store.origin import page_path, payload_path, root_path
-from gateways import Reply, honest_gateway, lying_gateway
-from static_trees import Sample, needs_nginx, nginx_server, python_server, sample
+from gateways import Reply, lying_gateway
+from static_trees import SETTINGS, Sample, Trees, needs_nginx, nginx_server, python_server, replaced
 
-SETTINGS = ClientSettings(attempts=4, idle_seconds=20, backoff_seconds=0.001, backoff_max_seconds=0.002, connections=4)
 SERVERS = [python_server, pytest.param(nginx_server, marks=needs_nginx)]
-
-
-def export(source: str, root: str, folder: Path, **options: object) -> Exported:
-    return anyio.run(partial(export_static, settings=SETTINGS, **options), source, root, folder)
-
-
-def check(place: Path | str) -> CheckedTree:
-    return anyio.run(check_static, place)
-
-
-class Trees:
-    """A gateway with roots, and a static tree of them."""
-
-    def __init__(self, gateway: str, top: Path) -> None:
-        self.gateway = gateway
-        self.top = top
-        with Client(gateway, SETTINGS) as client:
-            (source := top.with_name("source")).mkdir()
-            self.sample: Sample = sample(client, source)
-        self.exported = [
-            export(gateway, each, top, name=("docs", "main"))
-            for each in (
-                self.sample.root,
-                self.sample.changed,
-                self.sample.folder,
-                self.sample.changed_folder,
-            )
-        ]
-
-    def file(self, path: str) -> Path:
-        return self.top / path[1:]
-
-
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trees]:
-    folder = tmp_path_factory.mktemp("static")
-    with honest_gateway(folder / "data") as url:
-        yield Trees(url, folder / "tree")
-
-
-@contextmanager
-def replaced(file: Path, content: bytes | None) -> Iterator[None]:
-    """Change a file, or remove it, for a while."""
-    before = file.read_bytes()
-    try:
-        file.unlink() if content is None else file.write_bytes(content)
-        yield
-    finally:
-        file.write_bytes(before)
 
 
 # --- the same answers -------------------------------------------------------------------------------------------------
@@ -329,133 +274,6 @@ def test_a_missing_page_is_named(trees: Trees) -> None:
         with pytest.raises(StoreDamaged) as caught:
             list(client.walk(s.root))
         assert f"{url}: page {links.pages[0].hex()} of {s.root} is missing" in str(caught.value)
-
-
-def test_an_export_from_a_lying_source_keeps_nothing_of_it(trees: Trees, tmp_path: Path) -> None:
-    s = trees.sample
-
-    def forged(path: str) -> Callable[[Reply], Reply]:
-        def lie(reply: Reply) -> Reply:
-            if not reply.path.startswith(path) or reply.status != 200:
-                return reply
-            at = len(reply.body) // 2
-            return reply.with_body(reply.body[:at] + bytes([reply.body[at] ^ 1]) + reply.body[at + 1 :])
-
-        return lie
-
-    for path in ("/v1/roots/", "/v1/pages", "/v1/cas/"):
-        folder = tmp_path / path.replace("/", "_")
-        with lying_gateway(forged(path), trees.gateway) as url:
-            with pytest.raises(UpstreamDamaged, match=rf"{url}{path}") as caught:
-                export(url, s.root, folder)
-            assert "nothing of it is used" in str(caught.value)
-        found = check(folder)
-        assert found.roots == 0
-        assert [each for each in found.findings if not each.startswith(MARK)] == []
-        assert export(trees.gateway, s.root, folder).roots == 3
-        assert check(folder).findings == []
-
-
-# --- exports ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_next_export_writes_what_is_new(trees: Trees, tmp_path: Path) -> None:
-    first, second = trees.exported[:2]
-    assert (first.roots, second.roots) == (3, 2)  # with the list and the nested map; with the empty map
-    assert second.payloads == 0
-    assert second.pages <= 6 < first.pages
-    assert second.requests <= 10
-    again = export(trees.gateway, trees.sample.root, trees.top)
-    assert (again.requests, again.bytes) == (0, 0)
-    copied = export(trees.gateway, trees.sample.root, tmp_path)
-    with python_server(trees.top) as url:
-        assert export(url, trees.sample.root, tmp_path / "copy").bytes == copied.bytes  # from a static tree
-    assert files(tmp_path / "copy") == {name: each for name, each in files(tmp_path).items() if "copy" not in name}
-
-
-def files(top: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(top)): each.read_bytes() for each in top.rglob("*") if each.is_file()}
-
-
-def test_an_interrupted_export_is_continued(trees: Trees, tmp_path: Path) -> None:
-    s, left = trees.sample, 0
-
-    def away(reply: Reply) -> Reply:
-        nonlocal left
-        left -= 1
-        return reply if left >= 0 else reply.with_body(b"", 503)
-
-    whole = trees.exported[0]
-    with lying_gateway(away, trees.gateway) as url:
-        left = whole.requests - 2
-        with pytest.raises(Unavailable):
-            export(url, s.root, tmp_path)
-    assert (tmp_path / MARK).exists()
-    assert not (tmp_path / root_path(bytes(Cid(s.root)))[1:]).exists()
-    (tmp_path / "v1" / "cas" / f"{TEMPORARY}left").write_bytes(b"unfinished")
-    damaged = max((tmp_path / "v1" / "cas").iterdir())
-    damaged.write_bytes(b"lost by a power cut")
-    done = export(trees.gateway, s.root, tmp_path)
-    assert 0 < done.payloads < whole.payloads - 20
-    assert check(tmp_path).findings == []
-    assert not (tmp_path / MARK).exists()
-
-
-def test_payloads_can_be_left_out_and_added(trees: Trees, tmp_path: Path) -> None:
-    s = trees.sample
-    assert export(trees.gateway, s.root, tmp_path, payloads=False).payloads == 0
-    assert check(tmp_path).findings == []
-    with python_server(tmp_path) as url, Client(url, SETTINGS) as client:
-        assert client.resolve(s.root, "large") == s.large
-        with pytest.raises(PayloadNotFound):
-            client.get_payload(s.large)
-    added = export(trees.gateway, s.root, tmp_path)
-    assert (added.pages, added.roots, added.payloads) == (0, 0, trees.exported[0].payloads)
-
-
-def test_what_is_not_held_is_an_error(trees: Trees, tmp_path: Path) -> None:
-    absent = payload_cid(b"not held")
-    with Client(trees.gateway, SETTINGS) as client:
-        root = client.create_root({"a": absent})
-        nested = client.create_root({"a": Cid(bytes(Cid(root))[:-32] + bytes(32)).text})
-    with pytest.raises(PayloadNotFound, match=absent):
-        export(trees.gateway, root, tmp_path)
-    with pytest.raises(RootNotFound, match="does not hold the root"):
-        export(trees.gateway, nested, tmp_path)
-    with pytest.raises(InvalidInput, match="is a payload"):
-        export(trees.gateway, absent, tmp_path)
-    for scope, name in (("..", "a"), ("a", ".."), ("a", "b/c"), ("", "a")):
-        with pytest.raises(InvalidInput, match="expected 1 to 128"):
-            export(trees.gateway, root, tmp_path, payloads=False, name=(scope, name))
-
-    async def export_twice() -> None:
-        async with StaticFolder(tmp_path):
-            await export_static(trees.gateway, root, tmp_path)
-
-    with pytest.raises(InvalidInput, match="another export"):
-        anyio.run(export_twice)
-
-
-def test_a_check_finds_every_change(trees: Trees, tmp_path: Path) -> None:
-    s = trees.sample
-    export(trees.gateway, s.root, tmp_path, name=("docs", "main"))
-    whole = check(tmp_path)
-    assert (whole.roots, whole.records, whole.findings) == (3, 1, [])
-    record = tmp_path / "admin" / "v1" / "scopes" / "docs" / "roots" / "main"
-    for file in [record, *[each for each in tmp_path.rglob("*") if each.is_file()][::17]]:
-        name = str(file.relative_to(tmp_path))
-        content = file.read_bytes()
-        with replaced(file, content[:20] + b"\xff" + content[21:]):
-            assert any(each.startswith(name) for each in check(tmp_path).findings), name
-    for folder in ("v1/pages", "v1/cas", "v1/roots"):
-        some = min((tmp_path / folder).iterdir())
-        with replaced(some, None):
-            assert any(f"leads to {folder}/{some.name}" in each for each in check(tmp_path).findings)
-        (stray := tmp_path / folder / "stray").write_bytes(b"stray")
-        assert any(each.startswith(f"{folder}/stray") for each in check(tmp_path).findings)
-        stray.unlink()
-    with pytest.raises(InvalidInput, match="not a static tree"):
-        check(tmp_path / "v1")
 
 
 @needs_nginx
