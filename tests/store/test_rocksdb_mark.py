@@ -13,6 +13,7 @@ import pytest
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.mark import drop_torn_ends
 from coregw.store.rocksdb.mark.file import MARK, Durable, Extent, MarkFile, read_mark
 from coregw.store.rocksdb.mark.records import complete_end
@@ -257,6 +258,29 @@ async def test_the_mark_claims_only_what_was_synced(tmp_path: Path) -> None:
         found = read_mark(tmp_path / "rocksdb")
         assert found is not None
         assert found.logs[-1].size == log_file(tmp_path).stat().st_size
+
+
+async def test_a_store_opens_whose_mark_was_refreshed_before_the_first_sync_of_a_log(tmp_path: Path) -> None:
+    """Rows that wait for no sync may fill a log, and RocksDB deletes the one before it when its rows are in SSTs."""
+    database = Database(tmp_path, CACHE_BYTES)
+    for number in range(2):
+        database.write([(Family.PAGES, b"page %d" % number, b"")])
+        database.flush()  # begins another log, and deletes those before it
+    database.write([(Family.PAGES, b"page 2", b"")])
+    database.refresh_mark()
+    mark = read_mark(tmp_path / "rocksdb")
+    assert mark is not None
+    assert len(mark.logs) == 1
+    copy = tmp_path.with_name("copy")
+    shutil.copytree(tmp_path, copy)  # as a kill leaves it
+    database.close()
+    Database(copy, CACHE_BYTES).close()
+    shutil.copytree(tmp_path, tmp_path.with_name("earlier"))
+    file = MarkFile.create(
+        tmp_path.with_name("earlier") / "rocksdb", mark._replace(logs=())
+    )  # as versions before wrote
+    file.close()
+    Database(tmp_path.with_name("earlier"), CACHE_BYTES).close()
 
 
 async def test_an_idle_store_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def require_durable(database: Path) -> None:
     for log in durable.logs:
         if log.number in found:
             _require_extent(database / log_name(log.number), log)
-    newest = durable.logs[-1].number
+    newest = durable.newest.number
     if max(found, default=0) < newest:
         raise StoreDamaged(f"{database / log_name(newest)}, the log of the newest writes, is missing")
     if durable.session:
@@ -55,7 +55,7 @@ def require_durable(database: Path) -> None:
 
 def _require_claimed(database: Path, durable: Durable) -> None:
     """Refuse logs in which something is damaged that a later batch claims to be durable: the mark may be older."""
-    newest = durable.logs[-1]
+    newest = durable.newest
     written = {number: newest.size * (number == newest.number) for number in log_numbers(database)}
     written = {number: size for number, size in written.items() if number >= newest.number}
     claimed = dict.fromkeys(written, 0)
@@ -117,7 +117,7 @@ def drop_torn_ends(database: Path) -> bool:
     if durable is None:
         return False
     require_durable(database)
-    newest = durable.logs[-1]
+    newest = durable.newest
     with locked_mark(database) as is_locked:
         cut = [
             _drop_torn_end(database / log_name(number), newest.size if number == newest.number else 0)

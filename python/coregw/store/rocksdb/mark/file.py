@@ -62,6 +62,11 @@ class Durable(NamedTuple):
     logs: tuple[Extent, ...]
     session: bytes = b""
 
+    @property
+    def newest(self) -> Extent:
+        """The newest log; one before all others if earlier versions recorded none."""
+        return self.logs[-1] if self.logs else Extent(0, 0)
+
 
 class MarkFile:
     """The open file, locked for `locked_mark`. Every method raises OSError."""

@@ -89,7 +89,8 @@ class HighWaterMark:
         self._sync_manifest()
         if self._durable() == self._persisted:
             return
-        on_disk = {*log_numbers(self._database), self._log.number}
+        # The newest log that was synced stays, even if it is deleted: another one must follow it.
+        on_disk = {*log_numbers(self._database), self._log.number, max(self._synced)}
         self._synced = {number: size for number, size in self._synced.items() if number in on_disk}
         self._persisted = self._durable()
         self._file.write(self._persisted)
