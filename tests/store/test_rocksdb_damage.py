@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import serving
 from coregw.errors import CoregwError, InvalidInput, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import CACHE_BYTES, open_store
@@ -115,15 +116,41 @@ async def test_a_store_of_a_newer_format_is_refused_and_unchanged(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('{"store":"coregw","format":0,"state":"ready"}', "has format 0, which was never written"),
+        ('{"store":"coregw","format":-1,"state":"ready"}', "has format -1, which was never written"),
+        ('{"store":"coregw","state":"ready"}', "does not say which format"),
+        ('{"store":"coregw"}', "does not say which format"),
+        ("{}", "does not say which format"),
+    ],
+)
+async def test_a_store_of_an_unknown_format_is_refused_and_unchanged_until_it_is_repaired(
+    tmp_path: Path, text: str, what: str
+) -> None:
+    async with await open_store(tmp_path) as store:
+        await upload(store, b"payload")
+    (tmp_path / MARKER).write_text(text)
+    before = files_of(tmp_path)
+    with pytest.raises(Unavailable, match=what) as caught:
+        await open_store(tmp_path, read_only_if_needed=True)
+    assert str(tmp_path) in caught.value.message
+    assert "coregw fsck --repair" in caught.value.message
+    assert files_of(tmp_path) == before
+    assert serving.run("fsck", "--repair", "--data", tmp_path).returncode == 0
+    async with await open_store(tmp_path) as store:
+        assert await read(store, multihash_of(b"payload")) == b"payload"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
         "{",
         "[]",
-        '{"store":"coregw"}',
         '{"store":"coregw","format":"1","state":"ready"}',
         '{"store":"other","format":1,"state":"ready"}',
-        '{"store":"coregw","format":0,"state":"ready"}',
+        '{"store":"coregw","fopmat":1,"state":"ready"}',
         '{"store":"coregw","format":1,"state":"half"}',
         '{"store":"coregw","format":1,"state":"\xe4eady"}',
     ],

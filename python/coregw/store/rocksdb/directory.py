@@ -53,6 +53,8 @@ _UNFINISHED: Final = MARKER + ".new"
 _OWN: Final = "coregw-"
 """How the names of files begin that coregw writes, such as a gateway's on a store elsewhere."""
 
+_ADVICE: Final = f"if it has format {FORMAT_VERSION}, `coregw fsck --repair` writes {MARKER} again"
+
 State = Literal["creating", "ready"]
 
 
@@ -60,6 +62,13 @@ class _Marker(msgspec.Struct, frozen=True):
     store: Literal["coregw"]
     format: int
     state: State
+
+
+class _WithoutFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A marker that has no other fault, so that it is not a damaged one."""
+
+    store: Literal["coregw"] = "coregw"
+    state: State = "ready"
 
 
 def prepare(path: Path, *, salvage: bool) -> State:
@@ -71,7 +80,8 @@ def prepare(path: Path, *, salvage: bool) -> State:
         InvalidInput: The path is not a directory, or the directory holds something other than a store.
         StoreDamaged: The marker is malformed, the database or its log is missing, or less of its files is left than
             the high-water mark records.
-        Unavailable: A newer coregw wrote the store, or the directory cannot be read or created.
+        Unavailable: A newer coregw wrote the store, its marker names no known format, or the directory cannot be read
+            or created.
     """
     with _translated(path):
         if path.exists() and not path.is_dir():
@@ -160,9 +170,14 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _read(marker: Path) -> State:
+    """Read the marker: damage to it leaves a store to read, but not a format that this version does not know."""
+    text = marker.read_bytes()
     try:
-        found = msgspec.json.decode(marker.read_bytes(), type=_Marker)
+        found = msgspec.json.decode(text, type=_Marker)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            msgspec.json.decode(text, type=_WithoutFormat)
+            raise Unavailable(f"{marker} does not say which format the store has; {_ADVICE}") from error
         raise StoreDamaged(f"{marker} is malformed: {error}") from error
     if found.format > FORMAT_VERSION:
         raise Unavailable(
@@ -170,7 +185,8 @@ def _read(marker: Path) -> State:
             f"this version reads format {FORMAT_VERSION}"
         )
     if found.format != FORMAT_VERSION:
-        raise StoreDamaged(f"{marker} names format {found.format}, which does not exist")
+        what = f"has format {found.format}, which was never written"
+        raise Unavailable(f"the store in {marker.parent} {what}; {_ADVICE}")
     return found.state
 
 
