@@ -26,7 +26,9 @@ __all__ = [
     "chunk_key",
     "chunk_range",
     "decode_date",
+    "decode_epoch",
     "encode_date",
+    "encode_epoch",
     "epoch_of_upload",
     "payload_date",
     "upload_id",
@@ -37,7 +39,10 @@ FORMAT_VERSION: Final = 1
 """The version of the layout, recorded in the store's directory (`coregw.store.rocksdb.directory`)."""
 
 EPOCH_KEY: Final = b"epoch"
-"""In `Family.META`: the number of times the store was opened, 4 bytes; the first part of new upload ids."""
+"""In `Family.META`: the number of times the store was opened, 4 bytes; the first part of new upload ids.
+
+It is greater than that number if the row was damaged once, as no epoch may be used twice.
+"""
 
 UNDATED_KEY: Final = b"undated"
 """In `Family.META`: the `Undated` of the store."""
@@ -80,10 +85,24 @@ class Row(NamedTuple):
 
 
 _DATE = struct.Struct(">Q")
+_EPOCH = struct.Struct(">I")
 _UNDATED = struct.Struct(">IQ")
 _PAYLOAD = struct.Struct(">12sQ")
 _UPLOAD_ID = struct.Struct(">IQ")
 _CHUNK = struct.Struct(">12sI")
+
+
+def encode_epoch(epoch: int) -> bytes:
+    """The value of the row `EPOCH_KEY`."""
+    return _EPOCH.pack(epoch)
+
+
+def decode_epoch(value: bytes) -> int:
+    """Read the value of the row `EPOCH_KEY`; `StoreDamaged` if it is malformed."""
+    if len(value) != _EPOCH.size:
+        raise StoreDamaged(f"an epoch has {len(value)} bytes, not {_EPOCH.size}")
+    (epoch,) = _EPOCH.unpack(value)
+    return int(epoch)
 
 
 def encode_date(date: int) -> bytes:

@@ -14,9 +14,10 @@ import msgspec
 from coregw._core import Cid
 from coregw.engine.roots import INCOMPLETE
 from coregw.messages.progress import Progress
-from coregw.store.rocksdb.layout import EXPIRED_KEY, UNDATED_KEY, Family, RootRow, Undated, decode_date, payload_date
+from coregw.store.rocksdb.layout import Family, RootRow, payload_date
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase, Rows
+from coregw.store.rocksdb.raw.state import StoreState
 from coregw.upkeep.integrity.findings import (
     AffectedRoot,
     CheckResult,
@@ -80,6 +81,7 @@ class StoreCheck:
     """One check of one database.
 
     Attributes:
+        state: The rows that the store keeps about itself.
         pages: The check of its pages.
         payload_harms: What is wrong with payloads, by multihash.
         orphans: Payloads whose rows were lost, by upload id, with the names that a repair gives them.
@@ -90,9 +92,7 @@ class StoreCheck:
         self._report = report
         self._progress = Progress(step="")
         self._reported = 0.0
-        meta = {row.key: bytes(row.newest.value or b"") for row in database.rows(Family.META) if row.newest is not None}
-        self._expired_before = decode_date(meta[EXPIRED_KEY]) if EXPIRED_KEY in meta else 0
-        self._undated = Undated.decode(meta[UNDATED_KEY]).date if UNDATED_KEY in meta else self._expired_before
+        self.state = StoreState.read(database)
         self.pages = PageCheck(database, self._advance)
         self._payload_count = 0
         self.payload_harms: dict[bytes, Harm] = {}
@@ -139,6 +139,7 @@ class StoreCheck:
             lost_payloads=lost,
             lost_records=[_shown(key) for key in unreadable_rows(self._database) if pin_name(key) is None],
             lost_pins=list(self._lost_pins()),
+            lost_state=self._lost_state(damages),
             affected_roots=list(affected.values()),
             affected_records=[name for name in names if name is not None],
             unnamed=[_unnamed(damage) for damage in damages if damage.has_rows and damage.family in _NAMING],
@@ -147,8 +148,8 @@ class StoreCheck:
             damaged_guides=self._damaged_guides(),
         )
         found = (damages, damaged_pages, missing_pages, self._payloads, lost, result.affected_roots, result.lost)
-        further = (result.affected_records, result.lost_records, result.lost_pins, result.damaged_guides)
-        is_sound = not any((*found, *further))
+        further = (result.affected_records, result.lost_records, result.lost_pins, result.lost_state)
+        is_sound = not any((*found, *further, result.damaged_guides))
         return msgspec.structs.replace(result, is_sound=is_sound)
 
     # --- payloads -----------------------------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ class StoreCheck:
         for row in self._database.rows(Family.ROOTS):
             if row.newest is not None and row.newest.value is not None:
                 stored = RootRow.decode(bytes(row.newest.value))
-                if (self._undated if stored.date is None else stored.date) >= self._expired_before:
+                if self.state.is_held(stored.date):
                     yield row.key, stored.value
 
     def unreadable_roots(self) -> Iterator[bytes]:
@@ -277,6 +278,9 @@ class StoreCheck:
             )
             for digest, what in self.pages.damaged.items()
         ]
+
+    def _lost_state(self, damages: list[Damage]) -> list[str]:
+        return self.state.lost(is_damaged=any(each.has_rows and each.family == Family.META for each in damages))
 
     def _damaged_guides(self) -> list[DamagedObject]:
         return []  # a database of files has none

@@ -14,7 +14,16 @@ from typing import Final
 from coregw.engine.publications.records import encode_record, record_key, revision_key
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.store.rocksdb.database import Database, Write
-from coregw.store.rocksdb.layout import EPOCH_KEY, Family, PayloadRow, RootRow, chunk_range, upload_id
+from coregw.store.rocksdb.layout import (
+    EPOCH_KEY,
+    Family,
+    PayloadRow,
+    RootRow,
+    chunk_range,
+    encode_epoch,
+    epoch_of_upload,
+    upload_id,
+)
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.check import StoreCheck
@@ -26,7 +35,6 @@ from coregw.upkeep.pins import LOST_PINS, pin_name
 __all__ = ["StoreCopy"]
 
 _BATCH_BYTES: Final = 1 << 20
-_EPOCH_BYTES: Final = 4
 _COPIES_EPOCH: Final = 0
 """The epoch of new uploads: no opening has it, as epochs count from 1."""
 
@@ -63,10 +71,8 @@ class StoreCopy:
         self._copy_pages()
         self._copy_roots()
         self._copy_records()
-        for row in self._source.rows(Family.META):
-            if row.key == EPOCH_KEY and row.newest is not None:
-                self._note_epoch(bytes(row.newest.value or b""))
-        self._put(Family.META, EPOCH_KEY, self._epoch.to_bytes(_EPOCH_BYTES, "big"))
+        self._epoch = max(self._epoch, self._check.state.epoch)
+        self._put(Family.META, EPOCH_KEY, encode_epoch(self._epoch))
         self._write()
         self._target.sync()
         self._target.flush()
@@ -185,7 +191,7 @@ class StoreCopy:
 
     def _note_epoch(self, upload: bytes) -> None:
         """Keep the epoch of the new store above that of every upload, so that no upload id is used twice."""
-        self._epoch = max(self._epoch, int.from_bytes(upload[:_EPOCH_BYTES], "big"))
+        self._epoch = max(self._epoch, epoch_of_upload(upload))
 
 
 def _prefix(digest: bytes) -> int:

@@ -111,6 +111,9 @@ class CheckResult(Message, frozen=True, kw_only=True):
         lost_records: Rows of records of which only the key is readable.
         lost_pins: Names of pins whose roots are not readable, also since a repair. What they kept stays for the grace
             period of the collection after the repair.
+        lost_state: Rows that are not readable of those that the store keeps about itself: `epoch` (the count of its
+            openings), `expired` (before when roots have expired) and `undated` (when rows without a date count as
+            dated). A start and a repair renew them with values that keep more, or for longer.
         affected_roots: Held roots below which something is damaged.
         affected_records: Published names whose root is affected, or which have lost revisions.
         unnamed: Where rows were lost whose names are not known.
@@ -131,6 +134,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
     lost_payloads: list[DamagedObject]
     lost_records: list[str]
     lost_pins: list[str]
+    lost_state: list[str]
     affected_roots: list[AffectedRoot]
     affected_records: list[AffectedRecord]
     unnamed: list[str]
@@ -159,6 +163,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
             yield f"affected name {record.scope}/{record.name}: {record.what} (root {record.root})"
         yield from (f"lost row {key}" for key in self.lost_records)
         yield from (f"lost pin {name}: pin its root again" for name in self.lost_pins)
+        yield from (f"lost row {name!r} of the store's state: a repair renews it" for name in self.lost_state)
         yield from (f"not named: {text}" for text in self.unnamed)
         yield from (f"incomplete since a repair: root {root}" for root in self.incomplete_roots)
         yield from (f"lost since a repair: payload {cid}" for cid in self.lost)

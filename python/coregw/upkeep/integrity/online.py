@@ -141,6 +141,9 @@ class OnlineCheck(StoreCheck):
         self._unguided: dict[bytes, bytes] = {}
         """Pages of which no guide was found so far: digest -> the root CID of a tree it belongs to."""
 
+    def _lost_state(self, damages: list[Damage]) -> list[str]:
+        return []  # a shared store keeps it in its database
+
     def _check_payloads(self) -> None:
         self._begin("checking payloads", "payloads")
         for items in self._rows.payloads():

@@ -10,7 +10,13 @@ from rocksdict import BottommostLevelCompaction, Cache, Checkpoint, CompactOptio
 
 from coregw.errors import CoregwError, StorageFull, StoreDamaged
 from coregw.store.clock import Clock
-from coregw.store.rocksdb.database.opening import begin_epoch, drop_incomplete_payloads, read_expired, read_undated
+from coregw.store.rocksdb.database.opening import (
+    begin_opening,
+    drop_incomplete_payloads,
+    read_epoch,
+    read_expired,
+    read_undated,
+)
 from coregw.store.rocksdb.database.rows import Rows, advised
 from coregw.store.rocksdb.directory import (
     DATABASE,
@@ -60,7 +66,7 @@ class Database(Rows):
         super().__init__(path)
         self._read_only_if_needed = read_only_if_needed
         self.epoch = 0
-        """The number of times that the store was opened for writing, this one included; 0 if it never was here."""
+        """The number of this opening for writing, which no other one has; 0 if there was none here."""
         self._cache_bytes = cache_bytes
         self.clock = clock or Clock()
         self.expired_before = 0
@@ -166,6 +172,9 @@ class Database(Rows):
             with translated(self.path):
                 for family in Family:
                     self._families[family] = self._root.get_column_family(family)
+            with suppress(StoreDamaged):
+                if read_epoch(self) == 0 and not self.read_only.is_temporary:
+                    self.read_only.note_loss()  # each opening writes it, so other rows may be missing as well
             with suppress(StoreDamaged):  # then roots that have expired may be shown
                 self.expired_before = read_expired(self)
             with suppress(StoreDamaged):
@@ -197,9 +206,9 @@ class Database(Rows):
                     self._handles[family] = self._root.get_column_family_handle(family)
             if salvage:
                 drop_incomplete_payloads(self)
-            self.expired_before = read_expired(self)
-            self.clock.advance_to(self.expired_before)  # or new roots would count as expired
-            self.epoch, self.undated = begin_epoch(self, self.clock.now(), is_first=is_first)
+            self.epoch, self.expired_before, self.undated = begin_opening(
+                self, self.clock, is_first=is_first, salvage=salvage
+            )
             with translated(self.path):
                 self._mark = HighWaterMark(self.path / DATABASE)
             self._is_sound = True

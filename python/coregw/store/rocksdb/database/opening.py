@@ -1,12 +1,21 @@
-"""What opening a database reads and writes: its epoch, its dates, and what unfinished uploads left."""
+"""What opening a database reads and writes: its epoch, its dates, and what unfinished uploads left.
+
+The three rows read here are the store's state. One that is damaged is replaced by a value that keeps more, or for
+longer, since nothing can be written without them. ``docs/decisions/0369`` gives the reasons.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
 
 from coregw.errors import StoreDamaged
-from coregw.store.rocksdb.database.rows import Rows
+from coregw.store.clock import Clock
+from coregw.store.rocksdb.database.rows import ADVICE, Rows, Write
 from coregw.store.rocksdb.layout import (
     EPOCH_KEY,
     EXPIRED_KEY,
@@ -16,37 +25,72 @@ from coregw.store.rocksdb.layout import (
     Undated,
     chunk_range,
     decode_date,
+    decode_epoch,
+    encode_date,
+    encode_epoch,
+    epoch_of_upload,
     upload_of_chunk,
 )
 
-__all__ = ["begin_epoch", "drop_incomplete_payloads", "read_expired", "read_undated"]
+__all__ = ["Opening", "begin_opening", "drop_incomplete_payloads", "read_epoch", "read_expired", "read_undated"]
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
 
 
-def begin_epoch(database: Rows, now: int, *, is_first: bool) -> tuple[int, int]:
-    """Increment the epoch, and delete what unfinished uploads left.
+class Opening(NamedTuple):
+    """The state of a store that was opened for writing.
 
-    Returns:
-        The epoch, and when rows without a date count as dated: at `now`, unless that was decided before and is still
-        right.
+    Attributes:
+        epoch: The number of this opening; a greater one if the number of those before was lost.
+        expired_before: Roots dated before this time, in milliseconds, have expired.
+        undated: When rows without a date count as dated: at the opening, unless that was decided before and is still
+            right.
     """
-    (found,) = database.get(Family.META, [EPOCH_KEY])
-    if found is None and not is_first:
-        raise StoreDamaged(f"the store in {database.path} has lost its epoch, the count of its openings")
-    epoch = int.from_bytes(found or b"", "big") + 1
+
+    epoch: int
+    expired_before: int
+    undated: int
+
+
+def begin_opening(database: Rows, clock: Clock, *, is_first: bool, salvage: bool) -> Opening:
+    """Increment the epoch, renew rows of the state that are damaged, and delete what unfinished uploads left.
+
+    Args:
+        database: The database.
+        clock: The store's clock, which is advanced to the time before which roots have expired.
+        is_first: Whether the database was just created.
+        salvage: Whether rows may be lost; then the epoch may be missing.
+
+    Raises:
+        StoreDamaged: The epoch is missing, and with it perhaps other rows.
+    """
+    expired = _readable(database, EXPIRED_KEY, read_expired)
+    # Without a limit, roots that have expired are held until the next collection: all that they need is still there,
+    # since a root's row is the first to be removed.
+    expired_before = expired or 0
+    clock.advance_to(expired_before)  # or new roots would count as expired
+    now = clock.now()
+    before = _readable(database, EPOCH_KEY, read_epoch)
+    if before is None:
+        before = _unused_epoch(database, now)
+    elif before == 0 and not is_first:
+        if not salvage:
+            raise StoreDamaged(f"the store in {database.path} has lost its epoch, the count of its openings")
+        before = _unused_epoch(database, now)
+    epoch = before + 1
+    undated = _readable(database, UNDATED_KEY, read_undated)
+    date = undated.date if undated is not None and undated.epoch == before else now  # later: kept for longer
     unfinished = list(database.keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
-    try:
-        undated = read_undated(database)
-    except StoreDamaged:  # whatever counts as dated now is kept for longer than it had to be
-        undated = None
-    date = now if undated is None or undated.epoch != epoch - 1 else undated.date
-    database.write(
-        [
-            (Family.META, EPOCH_KEY, epoch.to_bytes(4, "big")),
-            (Family.META, UNDATED_KEY, Undated(epoch, date).encode()),
-            *((Family.UPLOADS, upload, None) for upload in unfinished),
-        ],
-        [(Family.CHUNKS, *chunk_range(upload)) for upload in unfinished],
-    )
+    rows: list[Write] = [
+        (Family.META, EPOCH_KEY, encode_epoch(epoch)),
+        (Family.META, UNDATED_KEY, Undated(epoch, date).encode()),
+        *((Family.UPLOADS, upload, None) for upload in unfinished),
+    ]
+    if expired is None:
+        rows.append((Family.META, EXPIRED_KEY, encode_date(expired_before)))
+    database.write(rows, [(Family.CHUNKS, *chunk_range(upload)) for upload in unfinished])
     database.sync()
     # An SST is out of reach of damage to the log: an epoch used twice would mix up payloads.
     try:
@@ -54,7 +98,13 @@ def begin_epoch(database: Rows, now: int, *, is_first: bool) -> tuple[int, int]:
     except StoreDamaged as error:
         database.note_fault(error)
         raise
-    return epoch, date
+    return Opening(epoch, expired_before, date)
+
+
+def read_epoch(database: Rows) -> int:
+    """Return the number of openings before this one; 0 if the row is missing."""
+    (epoch,) = database.get(Family.META, [EPOCH_KEY])
+    return 0 if epoch is None else decode_epoch(epoch)
 
 
 def read_expired(database: Rows) -> int:
@@ -67,6 +117,27 @@ def read_undated(database: Rows) -> Undated | None:
     """Return when rows without a date count as dated; None if no version decided that."""
     (found,) = database.get(Family.META, [UNDATED_KEY])
     return None if found is None else Undated.decode(found)
+
+
+def _readable(database: Rows, key: bytes, read: Callable[[Rows], _T]) -> _T | None:
+    """Read a row of the state; None if it is damaged, which the log says."""
+    try:
+        return read(database)
+    except StoreDamaged as error:
+        what = "the store in %s: its row %r is not readable, and is renewed: %s; %s"
+        _log.warning(what, database.path, key.decode(), error, ADVICE)
+        return None
+
+
+def _unused_epoch(database: Rows, now: int) -> int:
+    """Return an epoch from which on none was used: no store is opened once a second, so none counts that far.
+
+    That of the newest chunk is compared as well, in case the clock was set back after an epoch was lost before.
+    """
+    newest = None
+    with suppress(StoreDamaged):
+        newest = database.last_key(Family.CHUNKS)
+    return max(now // 1000, 0 if newest is None else epoch_of_upload(upload_of_chunk(newest)))
 
 
 def drop_incomplete_payloads(database: Rows) -> None:

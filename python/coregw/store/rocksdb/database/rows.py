@@ -109,6 +109,16 @@ class Rows:
             finally:
                 del rows
 
+    def last_key(self, family: Family) -> bytes | None:
+        """Return the last key of a family; None if it has no rows. The GIL is held."""
+        with self._gate, translated(self.path):
+            rows = self._family(family).iter()
+            try:
+                rows.seek_to_last()
+                return rows.key() if _is_valid(rows) else None
+            finally:
+                del rows
+
     def write(self, rows: Sequence[Write], ranges: Sequence[tuple[Family, bytes, bytes]] = ()) -> None:
         """Delete key ranges, then write rows, atomically; durable after the next `sync`.
 

@@ -9,5 +9,6 @@ reasons.
 tables.py   SST files: data blocks -> rows          logs.py      records of a log file, by their checksums
 batches.py  records of a WAL -> rows                manifest.py  which files and families a database has
 database.py all of them, merged as RocksDB would: the newest version of each key first
+state.py    the rows that a store keeps about itself
 ```
 """

@@ -76,6 +76,10 @@ class ReadOnly:
             os.close(self._lock)
             self._lock = -1
 
+    def note_loss(self) -> None:
+        """Note that rows may be missing that were acknowledged."""
+        self._is_lossy = True
+
     def check(self, family: Family, values: Iterable[bytes | None]) -> None:
         """Raise `Unavailable` if a read concludes too much: that a row does not exist, or is the newest of its key."""
         if not self._is_lossy or family in (Family.META, Family.PAGES, Family.CHUNKS):
