@@ -342,7 +342,9 @@ def test_threads_that_share_an_object_get_results_or_ordinary_errors() -> None:
 # --------------------------------------------------------------------------- copies, subclasses, construction
 
 
-@pytest.mark.parametrize("made", [PayloadHasher(), _core.PageCache(1 << 20), iter(MAP), iter(LIST)], ids=repr)
+@pytest.mark.parametrize(
+    "made", [PayloadHasher(), _core.PageCache(1 << 20), iter(MAP), iter(LIST)], ids=lambda made: type(made).__name__
+)
 def test_objects_with_hidden_state_can_be_neither_copied_nor_pickled(made: object) -> None:
     for take in (copy.copy, copy.deepcopy, pickle.dumps, lambda value: pickle.dumps(value, 0)):
         with pytest.raises((TypeError, pickle.PicklingError), match=r"(cannot|[Cc]an't) pickle"):

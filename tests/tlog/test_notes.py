@@ -161,18 +161,18 @@ def test_a_quorum_counts_verified_cosignatures_of_known_witnesses() -> None:
     [
         "",
         "log x\nquorum none",
-        f"log {WITNESSES[0].key}\nquorum none",
-        f"log {LOG.key}\nlog {LOG.key}\nquorum none",
-        f"witness a {LOG.key}\nquorum a",
-        f"witness none {WITNESSES[0].key}\nquorum none",
+        "log {witness}\nquorum none",
+        "log {log}\nlog {log}\nquorum none",
+        "witness a {log}\nquorum a",
+        "witness none {witness}\nquorum none",
         "quorum none\nquorum none",
         "quorum a",
-        f"witness a {WITNESSES[0].key}\ngroup g 2 a\nquorum g",
-        f"witness a {WITNESSES[0].key}\ngroup g 0 a\nquorum g",
-        f"witness a {WITNESSES[0].key}\ngroup g all\nquorum g",
-        f"witness a {WITNESSES[0].key}\ngroup g all a a\nquorum g",
-        f"witness a {WITNESSES[0].key}\ngroup g all a\ngroup h all a\nquorum g",
-        f"witness a {WITNESSES[0].key}\nwitness b {WITNESSES[0].key}\nquorum a",
+        "witness a {witness}\ngroup g 2 a\nquorum g",
+        "witness a {witness}\ngroup g 0 a\nquorum g",
+        "witness a {witness}\ngroup g all\nquorum g",
+        "witness a {witness}\ngroup g all a a\nquorum g",
+        "witness a {witness}\ngroup g all a\ngroup h all a\nquorum g",
+        "witness a {witness}\nwitness b {witness}\nquorum a",
         "group g all g\nquorum g",
         "nothing\nquorum none",
         "quorum none\x01",
@@ -181,7 +181,7 @@ def test_a_quorum_counts_verified_cosignatures_of_known_witnesses() -> None:
 )
 def test_a_malformed_policy_is_refused(bad: str) -> None:
     with pytest.raises(InvalidInput, match="policy"):
-        Policy.parse(bad)
+        Policy.parse(bad.format(log=LOG.key, witness=WITNESSES[0].key))
 
 
 def test_only_an_unencrypted_ed25519_key_is_taken() -> None:
