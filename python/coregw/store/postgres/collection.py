@@ -27,7 +27,7 @@ __all__ = ["PostgresCollection"]
 _LOCK: Final = "SELECT pg_try_advisory_lock('gate'::regclass::oid::int, 1)"
 _UNLOCK: Final = "SELECT pg_advisory_unlock('gate'::regclass::oid::int, 1)"
 """The end of the connection releases the lock, too, but some time after this process has closed it."""
-_LIST: Final = {
+_LIST: Final = {  # octet_length reads nothing of what is stored out of line
     Stored.PAGES: "SELECT key, octet_length(key) + octet_length(value), 0 FROM pages",
     Stored.ROOTS: "SELECT key, octet_length(key) + octet_length(value), dated FROM roots",
     Stored.PAYLOADS: "SELECT multihash AS key, size, dated FROM payloads",
@@ -61,7 +61,10 @@ class PostgresCollection:
         self._connection = await self._stack.enter_async_context(self._database.session())
         try:
             if not (await self._call(_LOCK))[0][0]:
-                raise Unavailable("garbage is being collected already, by this or another gateway")
+                raise Unavailable(
+                    "garbage is being collected, or a backup, a copy or a check lists what is held, by this or another "
+                    "process; try again when it has ended"
+                )
             self.before = (await self._call("SELECT coregw_begin($1)", self._grace_ms))[0][0]
         except BaseException:
             await self._stack.aclose()

@@ -67,8 +67,8 @@ def begin_opening(database: Rows, clock: Clock, *, is_first: bool, salvage: bool
         StoreDamaged: The epoch is missing, and with it perhaps other rows.
     """
     expired = _readable(database, EXPIRED_KEY, read_expired)
-    # Without a limit, roots that have expired are held until the next collection: all that they need is still there,
-    # since a root's row is the first to be removed.
+    # Without a limit, roots that have expired are held until the next collection: their pages and payloads are still
+    # there, since these are removed after the rows of all roots that have expired.
     expired_before = expired or 0
     clock.advance_to(expired_before)  # or new roots would count as expired
     now = clock.now()
