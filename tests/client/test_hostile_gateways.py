@@ -19,7 +19,7 @@ from client_calls import Call, both_clients
 from coregw.client import ClientSettings, exchange
 from coregw.client.exchange import Attempt, Body
 from coregw.client.files import CHUNK_BYTES, Upload
-from coregw.errors import ProofError, Unavailable
+from coregw.errors import ProofError, TooLarge, Unavailable
 from gateways import aborted, read_head, scripted_gateway
 
 ONCE = ClientSettings(attempts=1)
@@ -151,3 +151,18 @@ def test_a_streamed_payload_gets_time_for_its_bytes(call: Call, tmp_path: Path) 
     with scripted_gateway(script) as url:
         call(url, hasty, "save_payload", coregw.payload_cid(DATA), tmp_path / "saved")
     assert (tmp_path / "saved").read_bytes() == DATA
+
+
+@both_clients
+@pytest.mark.parametrize("digits", ["0" * 5000 + "2", "9" * 18, "9" * 30, "9" * 5000])
+def test_a_content_length_of_any_number_of_digits_is_a_length(call: Call, digits: str) -> None:
+    def script(connection: socket.socket) -> None:
+        read_head(connection)
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {digits}\r\n\r\n".encode() + b"ab")
+
+    with scripted_gateway(script) as url:
+        if digits.startswith("0"):
+            assert call(url, ONCE, "get_payload", coregw.payload_cid(b"ab")) == b"ab"
+        else:
+            with pytest.raises((TooLarge, Unavailable)):
+                call(url, ONCE, "get_payload", coregw.payload_cid(b"ab"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -17,9 +17,12 @@ from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, Too
 from coregw.text import printable
 
 __all__ = ["Answer", "Attempt", "Body", "Call", "Divided", "Memory", "Partial", "SentOnce", "Sink"]
+
 __all__ += ["decode", "error_from", "is_retryable", "unproven"]
 
-_MAX_NUMBER = 20
+_MAX_DIGITS: Final = 20
+"""A number of more digits is above every limit; Python refuses to read one of more than 4,300."""
+
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
@@ -269,9 +272,10 @@ class Attempt:
             raise ProofError(f"{call.what}: the answer is compressed, which the request forbids", check="answer")
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit():
-            self._length = int(declared)
-            if self._length > self._limit:
+            digits = declared.lstrip("0") or "0"
+            if len(digits) > _MAX_DIGITS or int(digits) > self._limit:
                 raise self._too_large()
+            self._length = int(digits)
 
     def feed(self, *chunks: bytes) -> None:
         """Take the next chunks of the body.
@@ -364,7 +368,7 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
     try:
         problem = msgspec.json.decode(body, type=_ErrorBody)
     except _NOT_JSON:
-        number = body.strip() if len(body) <= _MAX_NUMBER and body.strip().isdigit() else None  # as witnesses send it
+        number = body.strip() if len(body) <= _MAX_DIGITS and body.strip().isdigit() else None  # as witnesses send it
         return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, number)
     code = problem.error if problem.error in ERROR_CODES else fallback
     if code == "path_not_found" and not call.may_be_absent:
