@@ -128,6 +128,35 @@ def test_each_of_several_logs_is_missed_and_what_it_had_may_be_lost(tmp_path: Pa
         assert name in "".join(json.loads(repaired.stdout)["found"]["unnamed"])
 
 
+@pytest.mark.parametrize("size", [0, 3000])
+def test_an_sst_that_a_kill_left_unfinished_is_no_damage(size: int, bases: dict[str, Base], tmp_path: Path) -> None:
+    base, truth = bases["killed"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    whole = max((data / "rocksdb").glob("*.sst"), key=lambda file: file.stat().st_size)
+    (data / "rocksdb" / "000999.sst").write_bytes(whole.read_bytes()[:size])
+    checked = fsck(data, "--json")
+    assert (checked.returncode, json.loads(checked.stdout)["is_sound"]) == (0, True), checked
+    assert asyncio.run(served(data, truth)).whole == all_of(truth)
+
+
+def test_an_sst_without_an_end_is_damage_if_a_manifest_names_it_or_is_damaged_itself(
+    bases: dict[str, Base], tmp_path: Path
+) -> None:
+    base, _ = bases["killed"]
+    for harmed in ("*.sst", "MANIFEST-*"):
+        data = tmp_path / harmed[:3]
+        shutil.copytree(base, data)
+        whole = max((data / "rocksdb").glob("*.sst"), key=lambda file: file.stat().st_size)
+        (data / "rocksdb" / "000999.sst").write_bytes(whole.read_bytes()[:3000])
+        (file,) = [whole] if harmed == "*.sst" else (data / "rocksdb").glob(harmed)
+        file.write_bytes(file.read_bytes()[: -whole.stat().st_size // 2 if harmed == "*.sst" else -3])
+        checked = fsck(data, "--json")
+        assert checked.returncode == 4, checked
+        files = [each["file"] for each in json.loads(checked.stdout)["damaged_files"]]
+        assert whole.name in files if harmed == "*.sst" else "000999.sst" in files
+
+
 def test_a_missing_log_is_damage(bases: dict[str, Base], tmp_path: Path) -> None:
     base, _ = bases["killed"]
     shutil.copytree(base, tmp_path / "data")

@@ -163,9 +163,7 @@ class RawDatabase:
                 require_durable(path)
         except StoreDamaged as error:
             self._damages.append(Damage("coregw-mark", 0, 0, None, error.message))
-        tables = [name for name in names if name.endswith(".sst") and _number(name) not in manifest.deleted]
-        for name in tables:
-            self._tables.append(TableFile(self._opened(path / name, on_read)))
+        tables = self._open_tables(path, names, manifest, on_read)
         families = {table.family_id: table.family for table in self._tables if table.family_id is not None}
         by_id = dict(enumerate(map(str, _CREATED))) | {i: name for i, name in families.items() if name}
         by_id |= manifest.families
@@ -192,6 +190,24 @@ class RawDatabase:
             self._read_log(self._opened(path / name, on_read), by_id)
         for entries in self._logged.values():
             entries.sort(key=_order)
+
+    def _open_tables(
+        self, path: Path, names: list[str], manifest: Manifest, on_read: Callable[[int], None]
+    ) -> list[str]:
+        """Open the tables, and return their names.
+
+        Without damage so far, the MANIFEST names all that the database has. Another one without an end is what a flush
+        or a compaction had not finished when the process died, or the snapshot was made.
+        """
+        is_listed = not self._damages
+        opened: list[str] = []
+        for name in names:
+            if name.endswith(".sst") and _number(name) not in manifest.deleted:
+                table = TableFile(self._opened(path / name, on_read))
+                if table.has_index or not is_listed or _number(name) in manifest.tables:
+                    opened.append(name)
+                    self._tables.append(table)
+        return opened
 
     def _opened(self, path: Path, on_read: Callable[[int], None]) -> FileBytes:
         file = self._files.enter_context(FileBytes(path, on_read))

@@ -91,6 +91,11 @@ class TableFile:
         except Malformed as error:
             self._note(max(0, file.size - _FOOTER), file.size, f"no index: {error}")
 
+    @property
+    def has_index(self) -> bool:
+        """Whether its end can be read, which is written last."""
+        return self._index is not None
+
     def entries(self, first: bytes = b"", end_key: bytes | None = None) -> Iterator[Entry]:
         """Iterate over the rows, in the order of the file, also those of damaged blocks that parse. O(bytes).
 
