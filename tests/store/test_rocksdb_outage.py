@@ -54,8 +54,12 @@ class FaultyDatabase(Database):
             self._is_sound = False
             raise Unavailable("IO error: While fdatasync: Input/output error")
         super().sync()
-        shutil.rmtree(self._synced, ignore_errors=True)
-        shutil.copytree(self.path / "rocksdb", self._synced)
+        is_whole = False
+        while not is_whole:
+            shutil.rmtree(self._synced, ignore_errors=True)
+            with suppress(shutil.Error):  # a compaction deleted a file meanwhile
+                shutil.copytree(self.path / "rocksdb", self._synced)
+                is_whole = True
 
     def _release(self) -> None:
         was_sound = self._is_sound
