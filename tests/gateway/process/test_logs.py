@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import pytest
 
 import coregw
 import serving
-from coregw.errors import InvalidInput
+from coregw.errors import InvalidInput, StoreDamaged
 from coregw.gateway.logs import loggable_path
 from coregw.gateway.settings import Settings
+from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
 SECRET = "a-secret-that-no-log-contains"
@@ -101,6 +102,22 @@ def test_a_line_logged_during_a_request_has_its_id(tmp_path: Path) -> None:
             httpx2.get(f"{process.url}/v1/cas/{cid}", headers={"X-Request-Id": "client-1"})
         lines = log_of(process).splitlines()
     assert any(line.endswith("[client-1]") and " ERROR " in line for line in lines), lines
+    assert any(f"GET '/v1/cas/{cid}' failed: the store in {tmp_path} is damaged" in line for line in lines), lines
+    assert not any("Traceback" in line for line in lines)  # the cause is known, and clients ask again and again
+
+
+def test_damage_is_a_500_and_a_line_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    class Damaged(MemoryStore):
+        async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+            raise StoreDamaged("the store is damaged: block checksum mismatch")
+
+    root = str(coregw.Map({}).root)
+    with caplog.at_level(logging.ERROR), serving.thread(Damaged()) as url:
+        body = {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["a"]}
+        assert httpx2.post(f"{url}/v1/resolve", json=body).status_code == 500
+    (record,) = caplog.records
+    assert record.getMessage() == "POST '/v1/resolve' failed: the store is damaged: block checksum mismatch"
+    assert record.exc_info is None
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from litestar.enums import ScopeType
 
+from coregw.errors import StoreDamaged
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import Description
-from coregw.gateway.http.problems import method_not_allowed, problem_of
+from coregw.gateway.http.problems import log_failure, method_not_allowed, problem_of
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.logs import CURRENT
 from coregw.gateway.metrics.requests import RouteCounts, counts_of
@@ -140,7 +141,10 @@ class Dispatcher:
             scope["path_template"] = resource.path  # for the access log and for tracing
             reply = await resource.answer(self.gateway, scope, receive)
             resource.count(scope["method"], reply, time.perf_counter_ns() - began)
-            await reply(scope, receive, send_with_headers)
+            try:
+                await reply(scope, receive, send_with_headers)
+            except StoreDamaged as error:  # it has begun: uvicorn closes the connection
+                log_failure(scope, error)
 
     def _find(self, scope: HTTPScope) -> _Resource | None:
         """Return the resource that a path names, and put the path's parameter into the scope."""

@@ -16,7 +16,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 from msgspec import UNSET
 
-from coregw.errors import ERROR_CODES, CoregwError
+from coregw.errors import ERROR_CODES, CoregwError, StoreDamaged
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.logs import REQUEST_ID_HEADER, loggable_path, request_id
 from coregw.gateway.metrics.requests import REFUSALS
@@ -25,7 +25,7 @@ from coregw.messages import Error, encode
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["Problem", "as_response", "handle_exception", "method_not_allowed", "problem_of"]
+__all__ = ["Problem", "as_response", "handle_exception", "log_failure", "method_not_allowed", "problem_of"]
 
 logger = logging.getLogger("coregw.gateway")
 
@@ -91,9 +91,18 @@ def problem_of(scope: HTTPScope, error: Exception) -> Problem:
         return method_not_allowed(scope, (error.headers or {}).get("allow", "").split(", "))
     if isinstance(error, HTTPException) and error.status_code == 400:
         return Problem("invalid_request", error.detail)
-    logger.error("%s '%s' failed", scope["method"], loggable_path(scope["path"]), exc_info=error)
+    log_failure(scope, error)
     headers = {REQUEST_ID_HEADER: request_id(scope)}
     return Problem("internal", ERROR_CODES["internal"].meaning, headers=headers)
+
+
+def log_failure(scope: HTTPScope, error: Exception) -> None:
+    """Log a failure of the gateway; damage without a traceback, as each read of what is damaged fails again."""
+    method, path = scope["method"], loggable_path(scope["path"])
+    if isinstance(error, StoreDamaged):
+        logger.error("%s '%s' failed: %s", method, path, " ".join(error.message.split()))
+    else:
+        logger.error("%s '%s' failed", method, path, exc_info=error)
 
 
 def method_not_allowed(scope: HTTPScope, allowed: list[str]) -> Problem:
