@@ -71,9 +71,11 @@ def test_a_release_is_committed_and_tagged(clone: Path) -> None:
         packages = tomllib.loads((clone / lock).read_text())["package"]
         ours = {each["name"]: each["version"] for each in packages if each["name"] in {"coregw-core", "coregw-ops"}}
         assert set(ours.values()) == {"7.8.9"}
-    manifests = {"rust/core/Cargo.toml", "rust/ops/Cargo.toml"}
+    manifests = {"rust/core/Cargo.toml", "rust/ops/Cargo.toml", "js/package.json", "js/package-lock.json"}
     changed = git(clone, "show", "--name-only", "--format=", "HEAD").split()
     assert set(changed) == {"CHANGELOG.md", "Cargo.toml"} | manifests | locks
+    npm, npm_lock = (json.loads((clone / "js" / name).read_text()) for name in ("package.json", "package-lock.json"))
+    assert {npm["version"], npm_lock["version"], npm_lock["packages"][""]["version"]} == {"7.8.9"}
     for path in clone.glob("rust/*/Cargo.toml"):  # cargo would refuse any other version of a crate of the workspace
         for name, required in tomllib.loads(path.read_text()).get("dependencies", {}).items():
             if isinstance(required, dict) and "path" in required and "version" in required:
@@ -91,6 +93,11 @@ def test_a_release_is_committed_and_tagged(clone: Path) -> None:
         assert git(clone, "status", "--porcelain") == ""
     (clone / "README.md").write_text("changed")
     assert "the working tree has changes" in release(clone, "8.0.0").stderr
+
+
+def test_the_packages_have_one_version() -> None:
+    version = tomllib.loads((TOP / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    assert json.loads((TOP / "js" / "package.json").read_text())["version"] == version
 
 
 def test_checksums_and_components_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Makes a release on this machine: version, changelog, commit, distributions, SBOMs, checksums, tag. Uploads nothing.
 
-The version is that of the Cargo workspace, from which maturin takes the version of the Python package.
+The version is that of the Cargo workspace, from which maturin takes the version of the Python package. The package for
+npm, which a release does not publish, has the same one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ REQUIRED = re.compile(r'(?m)^(coregw-\w+ = \{ path = "[^"]+", version = ")([^"]+
 # Our crates in lock files, which cargo would change only with a registry.
 LOCKED = re.compile(r'(name = "coregw-(?:core|lanes|ops|python)"\nversion = ")([^"]+)(")')
 LOCKS = ("Cargo.lock", "rust/fuzz/Cargo.lock", "benches/peers/rust/Cargo.lock")
+# The verifier in TypeScript, in its manifest and its lock file; not its dependencies.
+NPM_PACKAGE = re.compile(r'("name": "coregw-verify",\n *"version": ")([^"]+)(")')
+NPM_FILES = {"js/package.json": 1, "js/package-lock.json": 2}
 
 
 def run(*command: str | Path) -> str:
@@ -76,6 +80,11 @@ def set_version(version: str) -> None:
     for name in LOCKS:
         text = (TOP / name).read_text("utf-8")
         (TOP / name).write_text(LOCKED.sub(rf"\g<1>{version}\g<3>", text), "utf-8")
+    for name, expected in NPM_FILES.items():
+        text, count = NPM_PACKAGE.subn(rf"\g<1>{version}\g<3>", (TOP / name).read_text("utf-8"))
+        if count != expected:
+            sys.exit(f"{name}: expected {expected} versions of coregw-verify, found {count}")
+        (TOP / name).write_text(text, "utf-8")
 
 
 def write_sboms(out: Path) -> None:
