@@ -7,8 +7,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,11 @@ import pytest
 from coregw import payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import Unavailable
-from network import Proxy, proxy_of
+from cut_network import CUT, SETTINGS, cutting
+from network import proxy_of
 from serving import process
 
 MIB = 1 << 20
-CUT = 3_000_000
-SETTINGS = ClientSettings(retry_seconds=60, backoff_seconds=0.001, backoff_max_seconds=0.01)
 
 pytestmark = pytest.mark.anyio
 
@@ -51,14 +49,6 @@ def size_of(folder: Path) -> int:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@asynccontextmanager
-async def cutting(gateway: str, cut_after: int = CUT) -> AsyncIterator[tuple[Proxy, AsyncClient]]:
-    async with proxy_of(int(gateway.rpartition(":")[2])) as proxy:
-        proxy.cut_after = cut_after
-        async with AsyncClient(f"http://127.0.0.1:{proxy.port}", SETTINGS) as client:
-            yield proxy, client
 
 
 async def test_a_folder_is_added_and_restored(gateway: str, folder: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from coregw.client.mirror.side import Side
     from coregw.client.opened.asynchronous import AsyncFile
     from coregw.client.operations import car, tree
+    from coregw.client.operations.mutate import Changes
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
     from coregw.messages import Delta, MutationReceipt
@@ -80,7 +81,7 @@ class AsyncClient(AsyncDriver):
 
     async def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
         """Create a map and return its root; see `operations.root.create_root`."""
-        return await self._run(operations.root.create_root(self.settings, arcs, suite))
+        return await self._run(operations.root.create_root(self.settings, arcs, suite, self._parts))
 
     async def is_complete(self, root: CidLike) -> bool:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
@@ -94,11 +95,11 @@ class AsyncClient(AsyncDriver):
 
     async def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
         """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
-        return await self._run(operations.root.build_sorted(self.settings, sorter, suite))
+        return await self._run(operations.root.build_sorted(self.settings, sorter, suite, self._parts))
 
     async def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
         """Create the map of arcs that are lines, given its root; see `operations.root.build_lines`."""
-        await self._run(operations.root.build_lines(self.settings, lines, root, suite))
+        await self._run(operations.root.build_lines(self.settings, lines, root, suite, parts=self._parts))
 
     async def create_list(
         self,
@@ -110,9 +111,15 @@ class AsyncClient(AsyncDriver):
     ) -> str:
         """Create a list and return its root; see `operations.root.create_list`."""
         base = None if base is None else self.root(base)
-        return await self._run(operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base))
+        return await self._run(
+            operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base, parts=self._parts)
+        )
 
     # Mutations
+
+    async def apply_changes(self, targets: Sequence[Changes], what: str) -> None:
+        """Change maps and lists to what is known to result; see `operations.mutate.apply_changes`."""
+        await self._run(operations.mutate.apply_changes(self.settings, targets, what, self._parts))
 
     async def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
         """Bind and remove paths of a map and return the proven new root; see `operations.mutate.update`."""
@@ -252,7 +259,7 @@ class AsyncClient(AsyncDriver):
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
     ) -> car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
-        return await self._run(operations.car.import_car(self.settings, path, name, progress))
+        return await self._run(operations.car.import_car(self.settings, path, name, progress, self._parts))
 
     # Folders
 

@@ -23,9 +23,10 @@ class PartSize:
     def __init__(self) -> None:
         self.limit: int | None = None
 
-    def failed(self, size: int) -> None:
-        """Note that a connection did not last for a part of this size."""
+    def failed(self, size: int) -> bool:
+        """Note that a connection did not last for a part of this size, and return whether the next one is shorter."""
         self.limit = max(_MIN_BYTES, min(size, self.limit or size) // 2)
+        return size > self.limit
 
     def succeeded(self) -> None:
         """Note that a part was acknowledged."""

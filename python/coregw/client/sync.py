@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coregw.client.mirror.names import MirroredName
     from coregw.client.opened.blocking import File
     from coregw.client.operations import car, tree
+    from coregw.client.operations.mutate import Changes
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
     from coregw.messages import Delta, MutationReceipt
@@ -77,7 +78,7 @@ class Client(BlockingDriver):
 
     def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
         """Create a map and return its root; see `operations.root.create_root`."""
-        return self._run(operations.root.create_root(self.settings, arcs, suite))
+        return self._run(operations.root.create_root(self.settings, arcs, suite, self._parts))
 
     def is_complete(self, root: CidLike) -> bool:
         """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
@@ -89,11 +90,11 @@ class Client(BlockingDriver):
 
     def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
         """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
-        return self._run(operations.root.build_sorted(self.settings, sorter, suite))
+        return self._run(operations.root.build_sorted(self.settings, sorter, suite, self._parts))
 
     def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
         """Create the map of arcs that are lines, given its root; see `operations.root.build_lines`."""
-        self._run(operations.root.build_lines(self.settings, lines, root, suite))
+        self._run(operations.root.build_lines(self.settings, lines, root, suite, parts=self._parts))
 
     def create_list(
         self,
@@ -105,9 +106,15 @@ class Client(BlockingDriver):
     ) -> str:
         """Create a list and return its root; see `operations.root.create_list`."""
         base = None if base is None else self.root(base)
-        return self._run(operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base))
+        return self._run(
+            operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base, parts=self._parts)
+        )
 
     # Mutations
+
+    def apply_changes(self, targets: Sequence[Changes], what: str) -> None:
+        """Change maps and lists to what is known to result; see `operations.mutate.apply_changes`."""
+        self._run(operations.mutate.apply_changes(self.settings, targets, what, self._parts))
 
     def update(self, root: CidLike, set: Mapping[str, CidLike], remove: Iterable[PathLike] = ()) -> str:
         """Bind and remove paths of a map and return the proven new root; see `operations.mutate.update`."""
@@ -248,7 +255,7 @@ class Client(BlockingDriver):
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
     ) -> car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
-        return self._run(operations.car.import_car(self.settings, path, name, progress))
+        return self._run(operations.car.import_car(self.settings, path, name, progress, self._parts))
 
     # Folders
 

@@ -29,14 +29,14 @@ from msgspec import UNSET, UnsetType
 
 from coregw import _core
 from coregw.client.folders.parallel import for_each
-from coregw.client.operations.steps import check_same_cid
+from coregw.client.operations.mutate import Changes
 from coregw.client.query import CidLike
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.attributes import ATTRIBUTES_PATH
 from coregw.folders.survey import Skipped, Survey
 from coregw.folders.tree import ALL, Recorded
 from coregw.folders.upload_cache import UploadCache
-from coregw.messages import Change, Delta, Endpoint, MutationReceipt
+from coregw.messages import Change, Endpoint
 
 __all__ = ["AddProgress", "Added", "FolderSink", "add_folder"]
 
@@ -50,7 +50,7 @@ _WAIT_SECONDS: Final = 0.05
 _CID_BYTES: Final = 36
 _MIN_CHANGES: Final = 64
 _MAX_CHANGES: Final = 16_384
-"""Changes of the maps are sent in one request if they are few compared with the maps, and no more than this."""
+"""Changes of the maps are sent if they are few compared with the maps, and no more than this; otherwise the maps."""
 
 
 class FolderSink(Protocol):
@@ -72,8 +72,8 @@ class FolderSink(Protocol):
     async def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
         """Create a map."""
 
-    async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
-        """Change a map."""
+    async def apply_changes(self, targets: Sequence[Changes], what: str) -> None:
+        """Change maps."""
 
 
 @dataclass(frozen=True)
@@ -257,12 +257,11 @@ class _Upload:
             await self._client.put_car(car, f"send {count} lists")
 
     async def _send_maps(self) -> None:
-        """Store both maps: in one request, as changes of those of the last time, if these are few."""
+        """Store both maps: as changes of those of the last time, if these are few."""
         base = self._folder.cached_root
-        if self._has_base and base is not None and (deltas := await self._deltas(base)):
+        if self._has_base and base is not None and (changed := await self._changes(base)):
             with suppress(Conflict, RootNotFound, TooLarge):  # the cache is wrong, or the root has expired just now
-                receipt = await self._client.mutate(base, deltas)
-                check_same_cid("change the map", receipt.new_root, self.root)
+                await self._client.apply_changes(changed, "change the map")
                 return
         folder, recorded, attributes = self._folder, self._recorded, self.attributes
         if attributes is not None:
@@ -270,7 +269,7 @@ class _Upload:
             await self._client.build_lines(lines, attributes, self._suite)
         await self._client.build_lines(lambda size: folder.file_lines(attributes, size), self.root, self._suite)
 
-    async def _deltas(self, base: str) -> list[Delta]:
+    async def _changes(self, base: str) -> list[Changes]:
         """The changes from the maps of the last time, attributes first; none if the maps themselves are shorter."""
         old, new = self._folder.cached_attributes, self.attributes
         most = min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4))
@@ -284,8 +283,8 @@ class _Upload:
             records = []
         elif records and old is None:
             return []
-        changed = ((old, records), (base, files))
-        return [Delta(kind="map", object=root, changes=changes) for root, changes in changed if root and changes]
+        changed = ((old, records, new), (base, files, self.root))
+        return [Changes(root, "map", changes, result) for root, changes, result in changed if root and changes]
 
 
 def _change(path: str, before: str | None, after: str | None) -> Change:

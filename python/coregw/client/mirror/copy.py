@@ -19,7 +19,7 @@ from coregw.client.mirror.reader import PageReader
 from coregw.client.mirror.recent import recent_roots, remember_root
 from coregw.client.mirror.side import Side
 from coregw.client.operations.diff import Difference, differences
-from coregw.client.operations.mutate import change_root
+from coregw.client.operations.mutate import Changes, apply_changes
 from coregw.client.operations.root import build_sorted, completeness, create_list, is_held
 from coregw.client.operations.steps import check_same_cid
 from coregw.client.operations.tree import entries, list_targets
@@ -215,7 +215,6 @@ class _Copy:
 
         Returns False, having copied nothing, if the base was a bad guess.
         """
-        settings = self._destination.settings
         current = base.cid.text
         async with aclosing(self._differences(base.cid, cid)) as found:
             async for batch, is_last in _batches(found, _ARCS_AT_ONCE):
@@ -223,8 +222,7 @@ class _Copy:
                     return False
                 await self._targets([(each.after, each.before) for each in batch if each.after is not None], depth)
                 changes = [_change(each) for each in batch]
-                expected = cid if is_last else None
-                current = await self._destination.run(change_root(settings, current, changes, expected))
+                current = await self._changed(Changes(current, "map", changes, cid.text if is_last else None))
                 self._done.arcs += len(batch)
         check_same_cid(f"copy {cid.text}", current, cid.text)
         return True
@@ -270,7 +268,9 @@ class _Copy:
     async def _built(self, sorter: ArcSorter, cid: Cid) -> str:
         """Build a map of a map's suite at the destination, and return its root."""
         await asyncio.to_thread(sorter.end)
-        return await self._destination.run(build_sorted(self._destination.settings, sorter, cid.suite or ""))
+        return await self._destination.run(
+            build_sorted(self._destination.settings, sorter, cid.suite or "", self._destination.parts)
+        )
 
     async def _list(self, base: _Base | None, cid: Cid, depth: int) -> None:
         """Copy the elements of a list that differ from those of a base; all of them if there is none."""
@@ -283,13 +283,18 @@ class _Copy:
         self._done.arcs += len(changes)
         if base is None or 2 * len(changes) > len(elements):  # a change is longer than an element
             targets, sizes = [target for target, _ in elements], [size for _, size in elements]
-            steps = create_list(settings, targets, sizes, suite=cid.suite or "")
+            steps = create_list(settings, targets, sizes, suite=cid.suite or "", parts=self._destination.parts)
             check_same_cid(f"copy {cid.text}", await self._destination.run(steps), cid.text)
             return
         current = base.cid.text
         for part in found:
-            expected = cid if part is found[-1] else None
-            current = await self._destination.run(change_root(settings, current, part, expected))
+            current = await self._changed(Changes(current, "list", part, cid.text if part is found[-1] else None))
+
+    async def _changed(self, changes: Changes) -> str:
+        """Change a map or list of the destination, and return its root."""
+        steps = apply_changes(self._destination.settings, [changes], f"change {changes.root}", self._destination.parts)
+        await self._destination.run(steps)
+        return changes.root
 
     async def _list_targets(self, changes: Sequence[Change], depth: int) -> None:
         targets = []

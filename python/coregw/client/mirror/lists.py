@@ -23,7 +23,7 @@ def list_changes(before: Sequence[Element], after: Sequence[Element], at_most: i
         at_most: The number of changes of one mutation.
 
     Returns:
-        The replacements, then the appends or removals; none if the lists are equal. Removals come from the end.
+        The replacements, then the appends or removals; none if the lists are equal. The last element is removed first.
     """
     common = min(len(before), len(after))
     pairs = enumerate(zip(before[:common], after[:common], strict=True))
@@ -33,9 +33,7 @@ def list_changes(before: Sequence[Element], after: Sequence[Element], at_most: i
     replaced = _cut(changes, at_most)
     appended = [Change(index=common + number, after=_endpoint(each)) for number, each in enumerate(after[common:])]
     removed = [Change(index=common + number, before=_endpoint(each)) for number, each in enumerate(before[common:])]
-    if removed:
-        return [*replaced, *(part[::-1] for part in _cut(removed[::-1], at_most))]
-    return [*replaced, *_cut(appended, at_most)]
+    return [*replaced, *_cut(removed[::-1] or appended, at_most)]
 
 
 def _endpoint(element: Element) -> Endpoint:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coregw._core import Cid
+from coregw.client.cars.received import ReceivedPayloads
 from coregw.client.mirror.side import Side
 from coregw.client.operations.batch import held_payloads
 from coregw.client.operations.car import put_car
 from coregw.client.operations.payload import get_payloads
 from coregw.client.operations.steps import Steps
-from coregw.client.received import ReceivedPayloads
 from coregw.client.settings import MIB
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS
 

@@ -18,12 +18,12 @@ from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from coregw import _core
+from coregw.client.cars.received import ReceivedPayloads
 from coregw.client.opened.cache import WeighedCache
 from coregw.client.operations.lookup import value
 from coregw.client.operations.payload import get_payload, get_payloads
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike, read_range
-from coregw.client.received import ReceivedPayloads
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge
 from coregw.messages.batch import MAX_BATCH_BLOCKS

@@ -1,4 +1,4 @@
-"""Mutations of maps and lists (``/v1/roots/{root}/mutations``). The new root is always derived here.
+"""Mutations of maps and lists (``/v1/roots/{root}/mutations``). The new root is derived here, or known before.
 
 The derivation itself is ``coregw.verify_transition``.
 """
@@ -6,20 +6,22 @@ The derivation itself is ``coregw.verify_transition``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange import Answer, Call, SentOnce, decode
 from coregw.client.operations.paths import prove_keys
-from coregw.client.operations.steps import Steps, check_same_cid, in_context
+from coregw.client.operations.steps import Steps, attempt, check_same_cid, in_context
+from coregw.client.part_size import PartSize
 from coregw.client.query import CidLike, PathLike, encode, map_proof, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, PathNotFound, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, TransitionRequest
 
-__all__ = ["change_root", "mutate", "update"]
+__all__ = ["Changes", "apply_changes", "checked_root", "mutate", "update"]
 
 
 def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> Steps[MutationReceipt]:
@@ -52,43 +54,111 @@ def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> 
     return decode(call, answer, MutationReceipt)
 
 
-def change_root(
-    settings: ClientSettings, root: CidLike, changes: Sequence[Change], expected_root: CidLike | None = None
-) -> Steps[str]:
-    """Apply changes to a map or list, and return the root that the gateway says it has stored; nothing proves that.
+@dataclass(slots=True)
+class Changes:
+    """Changes of one map or list.
 
-    For a caller who knows what must result: the answer has no proof.
+    Attributes:
+        root: The base root; then the root that the acknowledged changes have made, as the gateway says. A map's root as
+            the base of a list's changes: they make a new list of its suite.
+        kind: What is changed.
+        changes: The changes, in an order in which any number of the first ones can be applied.
+        expected: The root that results from all of them, if it is known.
+        done: The number of changes that were acknowledged.
+    """
 
-    Args:
-        settings: The client's settings.
-        root: The base root.
-        changes: The changes, at least one.
-        expected_root: The root that must result, or else nothing is stored.
+    root: str
+    kind: Literal["map", "list"]
+    changes: Sequence[Change]
+    expected: str | None = None
+    done: int = 0
+
+    def delta(self, count: int) -> Delta:
+        """Return the next `count` changes."""
+        end = self.done + count
+        is_last = end == len(self.changes) and self.expected is not None
+        return Delta(
+            kind=self.kind,
+            object=self.root if _core.Cid(self.root).kind == self.kind else UNSET,
+            changes=list(self.changes[self.done : end]),
+            expected_root=self.expected if is_last and self.expected is not None else UNSET,
+        )
+
+    def acknowledge(self, what: str, count: int, root: str) -> None:
+        """Note that the gateway says that `count` more changes have made `root`. Raises `ProofError` if it can't be."""
+        self.done += count
+        if self.done == len(self.changes) and self.expected is not None:
+            check_same_cid(what, root, self.expected)
+        self.root = checked_root(what, root, self.kind, _core.Cid(self.root).suite)
+
+
+def checked_root(what: str, root: str, kind: str, suite: str | None) -> str:
+    """Return what a gateway says is a root in the form that is safe in a URL; nothing else proves it.
 
     Raises:
-        Conflict: A change does not match the current content, or another root results; nothing was changed.
-        RootNotFound: The gateway says that it does not hold the base root.
-        ProofError: The answer is not a root of the kind and suite of the base root, or not the expected root.
+        ProofError: It is no root of this kind and suite.
     """
-    base = _core.Cid(root)
-    expected = None if expected_root is None else _core.Cid(expected_root).text
-    kind: Literal["map", "list"] = "list" if base.kind == "list" else "map"
-    delta = Delta(kind=kind, changes=list(changes), expected_root=UNSET if expected is None else expected)
-    body = encode(MutationRequest(deltas=[delta]))
-    what = f"change {base.text}"
-    call = Call("POST", f"/v1/roots/{base.text}/mutations", settings.max_result_bytes, what, content=body)
-    answer: Answer = yield call
-    new_root = decode(call, answer, MutationReceipt).new_root
-    if expected is not None:
-        check_same_cid(what, new_root, expected)
-        return expected
     try:
-        new = _core.Cid(new_root)
+        cid = _core.Cid(root)
     except InvalidInput as error:
         raise ProofError(f"{what}: the gateway's root is not a CID: {error.message}", check="root") from None
-    if (new.kind, new.suite) != (base.kind, base.suite):
-        raise ProofError(f"{what}: the gateway's root {new.text} is of another kind or suite", check="root")
-    return new.text
+    if (cid.kind, cid.suite) != (kind, suite):
+        raise ProofError(f"{what}: the gateway's root {cid.text} is of another kind or suite", check="root")
+    return cid.text
+
+
+def apply_changes(
+    settings: ClientSettings, targets: Sequence[Changes], what: str, sizes: PartSize | None = None
+) -> Steps[None]:
+    """Apply changes: in one mutation, if they are few enough, and the connection lasts for it.
+
+    Otherwise they are applied by several, each of which leaves a root of its own at the gateway. The results are what
+    the gateway says, unless they are expected; nothing else proves them.
+
+    Args:
+        settings: The client's settings; a mutation has at most ``list_changes`` changes of each target.
+        targets: What is changed; of all but the last, only changes that are expected to give a root that is known.
+        what: The call in words, for messages.
+        sizes: How long requests may be, as is known of earlier calls.
+
+    Raises:
+        Conflict: A change does not match the current content, or another root results.
+        RootNotFound: The gateway says that it does not hold a base root, or a root that it has acknowledged.
+        ProofError: A result is not a root of its target's kind and suite, or not the expected one.
+    """
+    sizes = sizes or PartSize()
+    while rest := [target for target in targets if target.done < len(target.changes)]:
+        taken, body = _next(rest, settings.list_changes, sizes.limit)
+        path = f"/v1/roots/{rest[0].root}/mutations"
+        call = Call("POST", path, settings.max_result_bytes, what, content=SentOnce(body))
+        answer = yield from attempt(call, sizes, len(body), is_divisible=sum(taken) > 1)
+        if answer is None:
+            continue
+        receipt = decode(call, answer, MutationReceipt)
+        if len(receipt.deltas) != len(taken):
+            raise ProofError(f"{what}: {len(receipt.deltas)} results of {len(taken)} deltas", check="answer")
+        results = [*(each.result for each in receipt.deltas[:-1]), receipt.new_root]
+        for target, count, result in zip(rest, taken, results, strict=False):
+            target.acknowledge(what, count, result)
+
+
+def _next(targets: Sequence[Changes], at_most: int, limit: int | None) -> tuple[list[int], bytes]:
+    """Return how many changes of the first targets are next, and the request with them."""
+    taken = [len(target.changes) - target.done for target in targets]
+    if max(taken) <= at_most:
+        body = _body(targets, taken)
+        if limit is None or len(body) <= limit:
+            return taken, body
+    count = min(taken[0], at_most)
+    body = _body(targets, [count])
+    while limit is not None and len(body) > limit and count > 1:
+        count = max(1, count * limit // len(body))
+        body = _body(targets, [count])
+    return [count], body
+
+
+def _body(targets: Sequence[Changes], taken: Sequence[int]) -> bytes:
+    return encode(MutationRequest(deltas=[each.delta(count) for each, count in zip(targets, taken, strict=False)]))
 
 
 def update(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 from msgspec.structs import replace
 
 from coregw import _core
+from coregw.client.cars.received import MAX_HEAD_BYTES
 from coregw.client.exchange import Answer, Call, Memory, Sink, decode
 from coregw.client.files import Download, NewFile, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
-from coregw.client.received import MAX_HEAD_BYTES
 from coregw.client.settings import ClientSettings
 from coregw.errors import CoregwError, ProofError
 from coregw.messages import CasCreated, encode
@@ -91,7 +91,7 @@ def get_payloads(settings: ClientSettings, receiver: Receiver) -> Steps[None]:
 
 
 class Receiver(Sink, Protocol):
-    """What receives payloads: `coregw._core.PayloadSink`, or `coregw.client.received.ReceivedPayloads`."""
+    """What receives payloads: `coregw._core.PayloadSink`, or `coregw.client.cars.received.ReceivedPayloads`."""
 
     @property
     def cids(self) -> list[str]:

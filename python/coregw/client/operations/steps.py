@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from coregw import _core
 from coregw.client.exchange import Answer, Call
-from coregw.errors import CoregwError, InvalidInput, ProofError
+from coregw.client.part_size import PartSize
+from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
 
-__all__ = ["Item", "Steps", "Stream", "check_same_cid", "in_context", "located", "resume"]
+__all__ = ["Item", "Steps", "Stream", "attempt", "check_same_cid", "in_context", "located", "resume"]
 
 T = TypeVar("T")
 Y = TypeVar("Y")
@@ -77,3 +80,45 @@ def check_same_cid(what: str, claimed: str, computed: str) -> None:
         same = False
     if not same:
         raise ProofError(f"{what}: the gateway's CID is not {computed}, which was computed here", check="cid")
+
+
+def attempt(
+    call: Call, sizes: PartSize, size: int | Callable[[], int], *, is_divisible: bool = True
+) -> Steps[Answer | None]:
+    """Make a call, and return its answer; None if a connection was lost and shorter requests may get through.
+
+    All other transient failures are attempted again, and so is a request that has the length of the shortest ones.
+
+    Args:
+        call: The call. Its body must not be `bytes`, which libcurl would send again by itself.
+        sizes: How long requests may be; it notes the outcome.
+        size: The number of bytes of the body, or how many of them the last attempt has sent.
+        is_divisible: Whether there are shorter requests for the same.
+    """
+    if not is_divisible:
+        answer: Answer = yield call
+        return answer
+    made = _Attempt(call, sizes, size)
+    answer = yield made.call
+    if made.is_given_up:
+        return None
+    sizes.succeeded()
+    return answer
+
+
+class _Attempt:
+    """A call that is given up when its connection is lost (`coregw.client.exchange.Divided`)."""
+
+    done = 0
+
+    def __init__(self, call: Call, sizes: PartSize, size: int | Callable[[], int]) -> None:
+        self.call = replace(call, divided=self)
+        self.is_given_up = False
+        self._sizes = sizes
+        self._size = size
+
+    def rest(self, error: CoregwError) -> Call | None:
+        if isinstance(error, Unavailable) and error.is_interrupted:
+            size = self._size if isinstance(self._size, int) else self._size()
+            self.is_given_up = self._sizes.failed(size)
+        return None if self.is_given_up else self.call
