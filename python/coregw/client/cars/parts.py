@@ -209,8 +209,8 @@ class CarParts:
         part = CarPart(self._car, start)
         while part.end < self._car.length:
             begin, end = self._length(part.end)
+            self._feed(min(end, self._car.length))
             if end > self._car.length:
-                self._feed(self._car.length)
                 break
             cid, size = block_cid(self._read(begin, min(end, begin + MAX_HEAD_BYTES)))
             if cid.kind != "cas":
@@ -220,7 +220,6 @@ class CarParts:
                 break
             else:
                 part.add(end)
-        self._feed(part.end)
         return part
 
     def trees(self) -> list[Cid]:
