@@ -1,4 +1,4 @@
-"""The dashboard and the alerts of deploy/, and docs/metrics.md, name metrics and labels that the gateway exports.
+"""The dashboard and the alerts of deploy/ name metrics and labels that the gateway exports.
 
 The files for several gateways agree with each other and with the settings; `make test-proxies` runs them.
 """
@@ -86,14 +86,6 @@ def test_legends_use_labels_of_the_expression() -> None:
 def test_every_metric_is_on_the_dashboard() -> None:
     shown = {family_of(name) for _, text in expressions() for name in re.findall(r"\bcoregw_[a-z_]+", text)}
     assert set(FAMILIES) - shown == set()
-
-
-def test_the_documentation_lists_every_metric() -> None:
-    page = (DEPLOY.parent / "docs" / "metrics.md").read_text("utf-8")
-    assert [line for line in page.splitlines() if line.startswith("| `coregw_")] == [
-        f"| `{name}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels) or '-'} | {family.about} |"
-        for name, family in FAMILIES.items()
-    ]
 
 
 def test_alerts_say_what_to_do() -> None:

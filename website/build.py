@@ -37,6 +37,7 @@ def generated() -> dict[str, str]:
         "reference/commands.md": reference.commands(),
         "reference/settings.md": reference.settings(),
         "reference/errors.md": reference.errors(),
+        "reference/metrics.md": reference.metrics(),
         "reference/http.md": http.page(
             "HTTP",
             "Every route of a gateway, with its parameters, answers and errors: the OpenAPI document as a page. "

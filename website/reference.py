@@ -1,4 +1,4 @@
-"""The pages of the reference that code declares: Python, commands, settings and errors. HTTP is in `website.http`."""
+"""The pages of the reference that code declares: all but those of HTTP, which are in `website.http`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import click
 import coregw
 from coregw.cli import cli
 from coregw.errors import ERROR_CODES
+from coregw.gateway.metrics.families import FAMILIES
 from coregw.gateway.settings import Settings
 from coregw.plants.settings import PlantSettings
 from website.pages import HOME
 
-__all__ = ["commands", "errors", "python", "settings", "table"]
+__all__ = ["commands", "errors", "metrics", "python", "settings", "table"]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -65,6 +66,25 @@ def settings() -> str:
         "keys, variables precede it, and options precede both ([how](../operations.md#settings)). Sizes are in "
         "bytes, or text with `KiB`, `MiB` or `GiB`; names that end in `_seconds` are in seconds.\n\n"
         f"{table(head, own)}\n## The plant store\n\n{table(head, plants)}"
+    )
+
+
+def metrics() -> str:
+    """Return the page of all metrics."""
+    rows = [
+        (f"`{name}`", str(family.kind), ", ".join(f"`{label}`" for label in family.labels) or "-", family.about)
+        for name, family in FAMILIES.items()
+    ]
+    return (
+        "# Metrics\n\n"
+        "What `GET /metrics` exports on the [management addresses](../operations.md#management), in Prometheus' text "
+        "format, summed over all processes. [Monitoring](../operations.md#monitoring) says how to scrape it, and has a "
+        "dashboard and alert rules.\n\n"
+        "Labels come from bounded sets. `route` is a template such as `/v1/cas/{cid}`, or `none` for a path without a "
+        "route; `method` is `other` if HTTP does not define it; `reason` is an [error code](errors.md), "
+        "`malformed_http`, or why a connection was closed; `family` is a column family of the store; `kind` is a long "
+        "operation such as `gc` or `backup`, and `outcome` is `succeeded`, `failed` or `cancelled`. Buckets of "
+        "histograms are powers of two.\n\n" + table(("metric", "type", "labels", "meaning"), rows)
     )
 
 

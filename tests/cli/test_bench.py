@@ -15,6 +15,7 @@ from coregw import payload_cid
 from coregw.bench.figures import percentiles
 from coregw.bench.service import service_figures
 from coregw.client import AsyncClient, Client
+from coregw.errors import RootNotFound
 
 Run = Callable[..., Result]
 
@@ -39,7 +40,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def test_a_gateway_that_runs_is_asked_and_gets_the_map(run: Run, keys: Path, gateway: str) -> None:
-    done = run("bench", keys, "--ask", "--json", "-", *QUICK)
+    done = run("bench", keys, "--gateway", gateway, "--json", *QUICK)
     report = json.loads(done.stdout)
     assert {each["name"] for each in report["figures"]} == CORE | HTTP
     assert all(each["rate"] > 0 for each in report["figures"])
@@ -62,11 +63,16 @@ def test_the_picture_is_the_table_and_needs_no_network(run: Run, keys: Path, tmp
     assert {*re.findall(r"https?://[^\s\"]+", drawn)} <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}
 
 
-def test_a_gateway_of_its_own_leaves_nothing_behind(coregw: Callable[..., subprocess.CompletedProcess[bytes]]) -> None:
+def test_a_gateway_of_its_own_leaves_nothing_behind(
+    coregw: Callable[..., subprocess.CompletedProcess[bytes]], gateway: str
+) -> None:
     before = {*Path("/tmp").glob("coregw-bench-*")}  # noqa: S108 - the default of tempfile
-    done = coregw("bench", "--count", "100", "--json", "-", *QUICK)
+    done = coregw("bench", "--count", "100", "--json", *QUICK)
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["figures"]) == len(CORE | HTTP)
+    report = json.loads(done.stdout)
+    assert len(report["figures"]) == len(CORE | HTTP)
+    with Client(gateway) as client, pytest.raises(RootNotFound):  # COREGW_GATEWAY names it, and it was left alone
+        client.resolve(report["root"], "data")
     assert {*Path("/tmp").glob("coregw-bench-*")} <= before  # noqa: S108
 
 

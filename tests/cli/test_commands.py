@@ -227,6 +227,36 @@ def test_wrong_usage_is_exit_code_2(run: Run, command: list[str]) -> None:
     assert run(*command).exit_code == 2
 
 
+@pytest.mark.parametrize(("name", "similar"), [("ad", "add"), ("lss", "ls"), ("serve-plant", "serve-plants")])
+def test_a_mistyped_command_is_recognized(run: Run, name: str, similar: str) -> None:
+    refused = run(name)
+    assert refused.exit_code == 2
+    assert f"No such command '{name}'. Did you mean {similar}" in refused.stderr
+    assert "Did you mean" not in run("xyzzy").stderr
+
+
+@pytest.mark.parametrize("command", ["cat", "resolve", "ls", "tree", "stat"])
+def test_a_path_is_relative_to_the_root(run: Run, root: str, command: str) -> None:
+    refused = run(command, root, "/docs/readme")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "'/docs/readme': segment 0: empty segment; a path is relative to the root" in refused.stderr
+    assert run(command, root, "docs/readme/").exit_code == 0  # a slash at its end is allowed
+
+
+def test_an_unknown_name_is_not_explained_as_a_malformed_cid(run: Run, root: str) -> None:
+    unknown = run("ls", "dosc").stderr
+    assert unknown.startswith("coregw: 'dosc' is not a name in ")
+    assert unknown.endswith(", and not a root (a CID)\n")
+    assert "wrong length" in run("ls", root[:-1]).stderr
+
+
+def test_verify_with_half_of_its_arguments_says_which_one_is_missing(run: Run, root: str, tmp_path: Path) -> None:
+    for given, missing in ((root, "give the folder or file"), (tmp_path, "give the root")):
+        refused = run("verify", given)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert missing in refused.stderr
+
+
 def test_an_oversized_document_is_exit_code_3(run: Run, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as file:

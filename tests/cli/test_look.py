@@ -141,6 +141,24 @@ def test_diff_can_tell_by_its_exit_code(run: Run, root: str, tree: Path) -> None
     assert run("diff", "--exit-code", root, tree).exit_code == 6
 
 
+def test_a_link_and_an_empty_folder_are_said_to_be_what_they_are(run: Run, root: str) -> None:
+    for command in ("cat", "resolve"):
+        link = run(command, root, "link")
+        assert (link.exit_code, link.stdout) == (1, "")
+        assert link.stderr == "coregw: link is a symbolic link to docs/guide, which is not followed\n"
+        empty = run(command, root, "docs/empty/")
+        assert (empty.exit_code, empty.stderr) == (1, "coregw: docs/empty is an empty folder\n")
+    assert "is not followed" not in run("cat", root, "link/below").stderr
+
+
+def test_tree_of_what_is_no_folder_is_one_name(run: Run, root: str) -> None:
+    assert run("tree", root, "docs/guide").stdout == "guide\n\n0 folders, 1 file, 0 links, 10 bytes\n"
+    assert run("tree", root, "link").stdout == "link -> docs/guide\n\n0 folders, 0 files, 1 link, 0 bytes\n"
+    shown = json.loads(run("tree", root, "docs/guide", "--json").stdout)
+    assert [*shown["entries"]] == ["guide"]
+    assert shown["entries"]["guide"]["kind"] == "file"
+
+
 def test_quiet_prints_results_and_errors_alone(run: Run, tree: Path) -> None:
     os.mkfifo(tree / "fifo")
     loud, quiet = run("add", tree), run("add", "-q", tree)

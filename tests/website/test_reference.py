@@ -1,4 +1,7 @@
-"""The reference of the site has every public name, command, option, route, setting and error; pages are navigable."""
+"""The reference of the site has every public name, command, option, route, setting, error and metric.
+
+Every page is in the navigation, and links lead somewhere.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import pytest
 import coregw
 from coregw.cli import cli
 from coregw.errors import ERROR_CODES
+from coregw.gateway.metrics.families import FAMILIES
 from coregw.plants.settings import PlantSettings
 from website import build, http, pages, reference
 
@@ -62,9 +66,12 @@ def test_commands_lists_every_option_of_every_command(generated: dict[str, str])
     assert missing == set()
 
 
-def test_settings_and_errors_are_all_listed(generated: dict[str, str]) -> None:
+def test_settings_errors_and_metrics_are_all_listed(generated: dict[str, str]) -> None:
     assert {*first_column(generated["reference/settings.md"])} == {name for name, _, _ in PlantSettings.describe()}
     assert first_column(generated["reference/errors.md"]) == [*ERROR_CODES]
+    assert first_column(generated["reference/metrics.md"]) == [*FAMILIES]
+    sizes = "| `coregw_response_body_bytes` | histogram | `method`, `route` | Sizes of response bodies. |"
+    assert sizes in generated["reference/metrics.md"].splitlines()
 
 
 @pytest.mark.parametrize(

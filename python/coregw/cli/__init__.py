@@ -105,6 +105,17 @@ class _Commands(CommandGroup):
             return command
         return with_verbosity(command)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            similar = " or ".join(get_close_matches(name, self.list_commands(ctx)))
+            ctx.fail(f"No such command {name!r}.{f' Did you mean {similar}?' if similar else ''}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)

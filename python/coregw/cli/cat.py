@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, printable, root_of
+from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -25,19 +25,21 @@ def command(root: str, path: str, gateway: GatewayChoice) -> None:
     by chunk, so after a failure the output is correct but incomplete. An empty PATH means ROOT itself.
     """
     with client(gateway) as opened:
-        for chunk in opened.contents(_target(opened, root_of(root), path)):
+        for chunk in opened.contents(_target(opened, root_of(root), path_of(path))):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
 
 
-def _target(opened: Client, root: str, path: str) -> str:
+def _target(opened: Client, root: str, segments: list[str]) -> str:
     from coregw._core import Cid
     from coregw.errors import InvalidInput, UnprovenAbsence
 
     try:
-        return opened.resolve(root, path)
+        return opened.resolve(root, segments)
     except UnprovenAbsence:
-        target, below = opened.locate(root, path)  # raises a proven absence
+        from coregw.cli.entries import located
+
+        target, below = located(opened, root, segments)
     if below or Cid(target).kind == "map":
-        raise InvalidInput(f"{printable(path)} is a folder: list it with coregw ls")
+        raise InvalidInput(f"{printable('/'.join(segments))} is a folder: list it with coregw ls")
     return target

@@ -50,6 +50,9 @@ __all__ = [
 _YOUNG_THRESHOLD = 1_000_000
 """Net allocations that start a collection, instead of those of `coregw.__main__`."""
 
+_SHORTEST_ROOT = 50
+"""No text of a root with a digest of 256 bits is shorter, in any of the encodings that are accepted."""
+
 _SIGNALLED = 128
 """Shells report a command that a signal has ended as this and the signal's number."""
 
@@ -192,6 +195,8 @@ def root_of(text: str) -> str:
         try:
             return TrustStore().root(text)
         except InvalidInput as unknown:
+            if len(text) < _SHORTEST_ROOT:  # a name that is mistyped or unknown here: what is wrong as a CID is noise
+                raise InvalidInput(f"{unknown.message}, and not a root (a CID)", code=error.code) from None
             raise InvalidInput(f"{error.message}; {unknown.message}", code=error.code) from None
     return text
 

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coregw.cli.common import printable
 
@@ -14,40 +14,91 @@ if TYPE_CHECKING:
     from coregw.client import Client
     from coregw.folders.attributes import FolderEntry
 
-__all__ = ["file_mode", "link_target", "listed", "members", "modified", "modified_exactly", "size_of", "tree_of"]
+__all__ = [
+    "FolderPlace",
+    "file_mode",
+    "link_target",
+    "listed",
+    "located",
+    "members",
+    "modified",
+    "modified_exactly",
+    "place_of",
+    "size_of",
+    "tree_of",
+]
 
 _TYPES = {"file": stat.S_IFREG, "link": stat.S_IFLNK, "folder": stat.S_IFDIR, "map": stat.S_IFDIR}
 _MAX_NESTING = 16
 
 
-def listed(opened: Client, root: str, segments: list[str], recursive: bool) -> Iterator[tuple[str, FolderEntry]]:
-    """Yield what is listed of a path, through nested maps, with the names that are shown.
+def located(opened: Client, root: str, segments: list[str]) -> tuple[str, list[str]]:
+    """Locate a path that has no target of its own, as `Client.locate` does.
+
+    Raises:
+        InvalidInput: A symbolic link or an empty folder is there, which only has attributes.
+        PathNotFound: Nothing is at the path, which is proven.
+    """
+    from coregw._core import Cid
+    from coregw.client.folders.levels import folder_record
+    from coregw.errors import InvalidInput, PathNotFound
+
+    try:
+        return opened.locate(root, segments)
+    except PathNotFound:
+        known = folder_record(opened, root, segments) if segments and Cid(root).kind == "map" else None
+        if known is None or known.kind == "file":
+            raise
+    if known.link is None:
+        what = "an empty folder"
+    else:
+        what = f"a symbolic link to {link_target(known.link)}, which is not followed"
+    raise InvalidInput(f"{printable('/'.join(segments))} is {what}")
+
+
+class FolderPlace(NamedTuple):
+    """A folder: the paths of a map that begin with a prefix."""
+
+    root: str
+    prefix: list[str]
+
+
+def place_of(opened: Client, root: str, segments: list[str]) -> FolderPlace | FolderEntry:
+    """Return what is at a path, through nested maps: a folder, or the file or link, named by the last segment.
 
     Raises:
         PathNotFound: Nothing is at the path, which is proven.
     """
     from coregw._core import Cid
-    from coregw.client.folders.levels import folder_level, folder_record
+    from coregw.client.folders.levels import folder_record
     from coregw.errors import PathNotFound
     from coregw.folders.attributes import FolderEntry
 
     known = folder_record(opened, root, segments) if segments and Cid(root).kind == "map" else None
-    prefix: list[str]
     try:
         target, prefix = opened.locate(root, segments)
     except PathNotFound:
         if known is None or known.kind == "file":
             raise
         target, prefix = root, segments
-    if Cid(target).kind != "map" or (known is not None and known.kind == "link"):
-        is_link = known is not None and known.kind == "link"
-        name = segments[-1] if segments else target
-        yield name, FolderEntry((name,), "link" if is_link else "file", None if is_link else target, known)
+    is_link = known is not None and known.kind == "link"
+    if Cid(target).kind == "map" and not is_link:
+        return FolderPlace(target, prefix)
+    name = segments[-1] if segments else target
+    return FolderEntry((name,), "link" if is_link else "file", None if is_link else target, known)
+
+
+def listed(opened: Client, place: FolderPlace | FolderEntry, recursive: bool) -> Iterator[tuple[str, FolderEntry]]:
+    """Yield what is listed of a place, with the names that are shown."""
+    from coregw.client.folders.levels import folder_level
+
+    if not isinstance(place, FolderPlace):
+        yield place.segments[-1], place
     elif recursive:
-        for found, entry in tree_of(opened, target, tuple(prefix)):
-            yield "/".join(found[len(prefix) :]) or found[-1], entry
+        for found, entry in tree_of(opened, place.root, tuple(place.prefix)):
+            yield "/".join(found[len(place.prefix) :]) or found[-1], entry
     else:
-        for entry in folder_level(opened, target, prefix):
+        for entry in folder_level(opened, place.root, place.prefix):
             yield entry.segments[-1], entry
 
 

@@ -34,10 +34,11 @@ def command(
     """
     import msgspec
 
-    from coregw.cli.entries import listed, members
+    from coregw.cli.entries import listed, members, place_of
 
     with client(gateway) as opened:
-        for name, entry in listed(opened, root_of(root), path_of(path), recursive):
+        place = place_of(opened, root_of(root), path_of(path))
+        for name, entry in listed(opened, place, recursive):
             if as_json:
                 click.echo(msgspec.json.encode({"name": name, **members(opened, entry)}))
             else:

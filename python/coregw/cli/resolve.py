@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, printable, root_of
+from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of
 from coregw.cli.framework import click
 
 __all__ = ["command"]
@@ -27,11 +27,14 @@ def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None
     from coregw.client import query
     from coregw.errors import InvalidInput, UnprovenAbsence
 
-    base = root_of(root)
+    base, segments = root_of(root), path_of(path)
     with client(gateway) as opened:
         try:
-            proven = opened.query(query.resolve(base, path))
+            proven = opened.query(query.resolve(base, segments))
         except UnprovenAbsence:
-            opened.locate(base, path)  # raises a proven absence
-            raise InvalidInput(f"{printable(path)} is a folder without a target: list it with coregw ls") from None
+            from coregw.cli.entries import located
+
+            located(opened, base, segments)
+            shown = printable("/".join(segments))
+            raise InvalidInput(f"{shown} is a folder without a target: list it with coregw ls") from None
     click.echo(proven.saved() if as_json else proven.value)

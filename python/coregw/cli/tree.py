@@ -37,14 +37,15 @@ def command(root: str, path: str, level: int | None, as_json: bool, gateway: Gat
     everything, whether it is shown or not. --json prints one object: the counts, and in "entries" what is in the folder
     by name, as by `ls --json`; folders have "entries" of their own.
     """
-    from coregw.cli.entries import listed
+    from coregw.cli.entries import FolderPlace, listed, place_of
 
     top = _Folder()
     counts = {"file": 0, "link": 0}
     total = 0
     with client(gateway) as opened:
         segments = path_of(path)
-        for name, entry in listed(opened, root_of(root), segments, recursive=True):
+        place = place_of(opened, root_of(root), segments)
+        for name, entry in listed(opened, place, recursive=True):
             _insert(top, name.split("/"), entry)
             if entry.kind in counts:
                 counts[entry.kind] += 1
@@ -54,9 +55,12 @@ def command(root: str, path: str, level: int | None, as_json: bool, gateway: Gat
         if as_json:
             _print_json(opened, top, level, folders=folders, files=counts["file"], links=counts["link"], bytes=total)
             return
-    click.echo(printable("/".join(segments)) + "/" if segments else root)
-    for line in _drawn(top, level, ""):
-        click.echo(line)
+    if isinstance(place, FolderPlace):
+        click.echo(printable("/".join(segments)) + "/" if segments else root)
+        for line in _drawn(top, level, ""):
+            click.echo(line)
+    else:
+        click.echo(_named(place.segments[-1], place))
     click.echo()
     click.echo(counted_all((folders, "folder"), (counts["file"], "file"), (counts["link"], "link"), (total, "byte")))
 
@@ -119,18 +123,21 @@ def _folders(top: _Folder) -> Iterator[_Folder]:
 
 def _drawn(top: _Folder, levels: int | None, indent: str) -> Iterator[str]:
     """Yield the lines of a folder: those of folders below it follow their names."""
-    from coregw.cli.entries import link_target
-
     names = sorted(top)
     for name in names:
         below = top[name]
         is_last = name == names[-1]
-        shown = printable(name)
-        if isinstance(below, _Folder):
-            shown += "/"
-        elif below.attributes is not None and below.attributes.link is not None:
-            shown += f" -> {link_target(below.attributes.link)}"
-        yield indent + ("└── " if is_last else "├── ") + shown
+        yield indent + ("└── " if is_last else "├── ") + _named(name, below)
         if isinstance(below, _Folder) and (levels is None or levels > 1):
             deeper = None if levels is None else levels - 1
             yield from _drawn(below, deeper, indent + ("    " if is_last else "│   "))
+
+
+def _named(name: str, what: _Folder | FolderEntry) -> str:
+    """Return the name of a folder, file or link as it is drawn."""
+    from coregw.cli.entries import link_target
+
+    if isinstance(what, _Folder):
+        return printable(name) + "/"
+    known = what.attributes
+    return printable(name) + (f" -> {link_target(known.link)}" if known is not None and known.link is not None else "")

@@ -88,7 +88,9 @@ def segments_of(path: PathLike) -> list[str]:
         try:
             _core.encode_key(segments)
         except InvalidInput as error:
-            raise InvalidInput(f"{path!r:.200}: {error.message}", code=error.code) from None
+            is_absolute = isinstance(path, str) and path.startswith("/")
+            hint = "; a path is relative to the root, and has no slash at its beginning" if is_absolute else ""
+            raise InvalidInput(f"{path!r:.200}: {error.message}{hint}", code=error.code) from None
     return segments
 
 

@@ -82,7 +82,8 @@ def _text(progress: dict[str, Any]) -> str:
     parts = [str(progress.get("step", ""))]
     if done or total is not None:
         amounts = [_amount(each, unit) for each in (done, total) if each is not None]
-        parts.append(" of ".join(amounts) + (f" {unit}" if unit and unit != "bytes" else ""))
+        noun = unit.removesuffix("s") if (done if total is None else total) == 1 else unit
+        parts.append(" of ".join(amounts) + (f" {noun}" if unit and unit != "bytes" else ""))
     parts += [f"{name.replace('_', ' ')} {_shown(value)}" for name, value in progress.items() if name not in _KNOWN]
     return ", ".join(part for part in parts if part)
 

@@ -12,21 +12,26 @@ from typing import NamedTuple
 
 from click.exceptions import Exit
 
-from coregw.cli.common import GatewayChoice, client_settings, gateway_option, json_option, printable
+from coregw.cli.common import GatewayChoice, client_settings, counted, gateway_option, json_option, printable
 from coregw.cli.framework import click
 from coregw.cli.services.serve import settings_class
 from coregw.errors import CoregwError
 
-__all__ = ["command", "known_variables"]
+__all__ = ["EXTRAS", "command", "known_variables"]
 
-_EXTRAS = {
+EXTRAS = {
     "client": ("msgspec", "pycurl", "anyio"),
+    "log": ("cryptography",),
     "cli": ("rich", "rich_click"),
     "server": ("litestar", "rocksdict", "uvicorn"),
     "postgres": ("asyncpg",),
     "s3": ("obstore",),
     "otel": ("opentelemetry",),
+    "fsspec": ("fsspec",),
+    "kzg": ("py_arkworks_bls12381",),
 }
+"""Modules that each extra installs, beside those of the extras that it includes."""
+
 _OTHER_VARIABLES = (
     *("COREGW_GATEWAY", "COREGW_RETRY_SECONDS", "COREGW_DEBUG", "COREGW_CONFIG", "COREGW_TRUST"),
     *("COREGW_LOG_KEY", "COREGW_LOG_ORIGIN", "COREGW_LOG_POLICY"),
@@ -85,8 +90,8 @@ def _installation() -> Iterator[Finding]:
         yield Finding("installation", "error", f"{version}: the extension is {_core.__version__}: install it again")
     else:
         yield Finding("installation", "ok", version)
-    missing = [extra for extra, needed in _EXTRAS.items() if any(find_spec(name) is None for name in needed)]
-    present = [extra for extra in _EXTRAS if extra not in missing]
+    missing = [extra for extra, needed in EXTRAS.items() if any(find_spec(name) is None for name in needed)]
+    present = [extra for extra in EXTRAS if extra not in missing]
     about = f"installed: {', '.join(present)}"
     if missing:
         about += f"; not installed: {', '.join(missing)}"
@@ -130,7 +135,7 @@ def _files() -> Iterator[Finding]:
     try:
         store = TrustStore()
         count = len(store.names())
-        yield Finding("trust store", "ok", f"{count:,} names in {store.path}")
+        yield Finding("trust store", "ok", f"{counted(count, 'name')} in {store.path}")
     except (CoregwError, OSError) as error:
         yield Finding("trust store", "error", printable(str(error)))
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, async_client, client, counted, gateway_option
+from coregw.cli.common import GatewayChoice, async_client, client, counted, gateway_option, json_option
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -33,26 +33,29 @@ _WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 @click.option("--count", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True, help="Generated keys.")
 @click.option("--seconds", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, help="Time of a figure.")
 @click.option("--no-http", is_flag=True, help="Leave out what needs a gateway.")
-@click.option("--ask", is_flag=True, help="Ask the gateway of --gateway, and create the map there.")
-@click.option("--json", "json_file", type=click.File("wb"), help="Write the figures to this file; - for stdout.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Write the table as an SVG file.")
+@json_option
 @gateway_option
+@click.pass_context
 def command(
+    context: click.Context,
     keys: str | None,
     count: int,
     seconds: float,
     no_http: bool,
-    ask: bool,
-    json_file: BinaryIO | None,
     picture: Path | None,
+    as_json: bool,
     gateway: GatewayChoice,
 ) -> None:
     """Measure how fast this machine builds a map, proves, verifies, and looks keys up over HTTP.
 
     KEYS is a file with a path on each line; without it, keys are generated. A gateway is started on loopback with a
-    temporary store, which shares the cores with the client, unless --ask names one that runs already. Percentiles are
-    those of single calls. Rates depend on the machine and on what else it does: compare them within one run.
+    temporary store, which shares the cores with the client. With --gateway, the map is created at that one instead;
+    COREGW_GATEWAY alone names none here, since this is load. Percentiles are those of single calls. Rates depend on the
+    machine and on what else it does: compare them within one run.
     """
+    from click.core import ParameterSource
+
     from coregw.bench.figures import Report
     from coregw.bench.local import build, generated_keys
     from coregw.errors import InvalidInput
@@ -64,11 +67,12 @@ def command(
     curve: list[Scale] = []
     notes: list[str] = []
     tree, built = build(paths)
+    is_named = context.get_parameter_source("gateway") is ParameterSource.COMMANDLINE
     with _status() as show:
-        for figure in _measured(tree, paths, seconds, None if no_http else gateway, ask, curve, notes):
+        for figure in _measured(tree, paths, seconds, None if no_http else gateway, is_named, curve, notes):
             figures.append(figure)
             show(figure.name)
-    _write(Report.of(tree.root, len(paths), seconds, [built, *figures], curve, notes), json_file, picture)
+    _write(Report.of(tree.root, len(paths), seconds, [built, *figures], curve, notes), as_json, picture)
 
 
 def _read_keys(name: str) -> list[str]:
@@ -82,11 +86,14 @@ def _measured(
     keys: Sequence[str],
     seconds: float,
     gateway: GatewayChoice | None,
-    ask: bool,
+    is_named: bool,
     curve: list[Scale],
     notes: list[str],
 ) -> Iterator[Figure]:
-    """Measure one figure after the other; the curve and the notes are appended to lists."""
+    """Measure one figure after the other; the curve and the notes are appended to lists.
+
+    With `is_named`, `gateway` was given by a person, and runs already.
+    """
     from coregw.bench.local import local_figures, sample, target
     from coregw.bench.scaling import process_counts, scaling
 
@@ -97,10 +104,10 @@ def _measured(
         return
     from coregw.bench.service import own_gateway, server_is_installed, service_figures
 
-    if not ask and not server_is_installed():
-        notes.append('no gateway was measured: pip install "coregw[server]", or name one with --ask --gateway URL')
+    if not is_named and not server_is_installed():
+        notes.append('no gateway was measured: pip install "coregw[server]", or name one with --gateway URL')
         return
-    with nullcontext() if ask else own_gateway() as address:
+    with nullcontext() if is_named else own_gateway() as address:
         chosen = gateway if address is None else GatewayChoice([address], [], {})
         with client(chosen) as opened:
             root = opened.create_root(dict.fromkeys(keys, target()))
@@ -119,19 +126,19 @@ def _status() -> Iterator[Callable[[str], None]]:
         yield lambda name: status.update(f"measured: {name}")
 
 
-def _write(report: Report, json_file: BinaryIO | None, picture: Path | None) -> None:
-    """Write the JSON, the picture, and the table unless the JSON takes stdout."""
+def _write(report: Report, as_json: bool, picture: Path | None) -> None:
+    """Write the picture, and print the table or the JSON."""
     import msgspec
     from rich.console import Console
 
-    if json_file is not None:
-        json_file.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     if picture is not None:
         drawing = Console(record=True, width=90, file=io.StringIO())
         _print(drawing, report)
         svg = drawing.export_svg(title="coregw bench")
         picture.write_text(_WEB_FONT.sub("", svg), "utf-8")
-    if json_file is None or json_file.name != "<stdout>":
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
         _print(Console(), report)
 
 

@@ -76,7 +76,23 @@ def command(
         return
     if len(arguments) > 2:
         raise click.UsageError("verify takes ROOT and DIR, or one FILE")
-    _verify_file(Path(arguments[0]), as_json)
+    file = Path(arguments[0])
+    if file.is_dir():
+        raise click.UsageError(f"{arguments[0]} is a folder: give the root to compare it with before it")
+    if _is_cid(arguments[0]) and not file.exists():
+        raise click.UsageError("a root alone can't be verified: give the folder or file to compare with it after it")
+    _verify_file(file, as_json)
+
+
+def _is_cid(text: str) -> bool:
+    from coregw._core import Cid
+    from coregw.errors import InvalidInput
+
+    try:
+        Cid(text)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _verify_file(file: Path, as_json: bool) -> None:
@@ -107,8 +123,13 @@ def _verified(document: bytes) -> tuple[Query[Any], str | ReadOutcome | Scan | N
     """Verify the document. Returns its request and what is proven."""
     from coregw import messages
     from coregw.client.query import SavedProof, saved_query
+    from coregw.errors import InvalidInput
 
-    saved = messages.decode(document, SavedProof)
+    try:
+        saved = messages.decode(document, SavedProof)
+    except InvalidInput as error:
+        why = error.message.removeprefix("the request: ").removeprefix("not a SavedProof: ")
+        raise InvalidInput(f"not a saved request and result: {why}") from None
     query = saved_query(bytes(saved.request))
     return query, query.verify(query.request, bytes(saved.result))
 
