@@ -20,7 +20,7 @@ import yaml
 
 from coregw.gateway.metrics.families import FAMILIES, Kind
 from coregw.gateway.settings import Settings
-from coregw.store.addresses import BucketAddress, check_database
+from coregw.store.addresses import BucketAddress, check_database_address
 from servers import postgres_binaries, require_wanted, weed_program
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -126,7 +126,7 @@ def test_the_files_for_several_gateways_agree() -> None:
     for each in gateways.values():
         variables = each["environment"]
         assert {name for name in variables if name.startswith("COREGW_")} <= known
-        check_database(variables["COREGW_STORE"])
+        check_database_address(variables["COREGW_STORE"])
         assert BucketAddress.parse(variables["COREGW_BUCKET"]).bucket == "coregw"
         assert each["network_mode"] == "service:nginx"  # or they would have to listen on the network
         assert {*each["depends_on"]} <= {*compose["services"]}

@@ -15,7 +15,7 @@ from typing import NoReturn
 from click.exceptions import Exit
 
 from coregw import __version__
-from coregw.cli.framework import COMMAND_GROUPS, CONTINUED_BY, CommandGroup, click, with_verbosity
+from coregw.cli.framework import COMMAND_GROUPS, CONTINUED_BY, CommandGroup, click, described, with_verbosity
 from coregw.errors import CoregwError, ProofError, Unavailable
 from coregw.extras import missing_extra
 
@@ -130,8 +130,7 @@ class _Commands(CommandGroup):
         except BrokenPipeError:
             raise  # click exits quietly when the reader of a pipe is gone
         except OSError as error:
-            place = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
-            _fail(f"{place}{error.strerror or error}", EXIT_FAILURE)
+            _fail(described(error), EXIT_FAILURE)
         except (click.ClickException, Exit, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 - a bug: one line as well, unless COREGW_DEBUG is set

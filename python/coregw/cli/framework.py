@@ -5,6 +5,7 @@ Loading rich-click takes as long as all that a short command loads besides it.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ __all__ = [
     "CommandGroup",
     "click",
     "continue_by",
+    "described",
     "is_quiet",
     "note",
     "with_verbosity",
@@ -83,6 +85,12 @@ def note(text: str) -> None:
     """Tell a person something on stderr, unless the command was called with ``-q``."""
     if not is_quiet():
         click.echo(f"coregw: {text}", err=True)
+
+
+def described(error: OSError) -> str:
+    """Return what the system refused, with the file if it names one."""
+    place = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}"
 
 
 def continue_by(step: str) -> None:

@@ -8,10 +8,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 from coregw.errors import InvalidInput
 
-__all__ = ["BucketAddress", "check_database", "masked"]
+__all__ = ["BucketAddress", "check_database_address", "masked"]
 
 _SCHEMES: Final = ("postgresql", "postgres")
 _OPTIONS: Final = frozenset({"endpoint", "region", "virtual_hosted"})
+_BOOLEANS: Final = ("true", "false")
 _SECRET: Final = re.compile(r"(?i)((?:^|[?&])[^=&]*(?:password|secret|token|passfile|key)[^=&]*=)[^&]*")
 
 
@@ -30,13 +31,17 @@ def masked(url: str) -> str:
     return f"{scheme}://{authority}{slash}{path}{question}{shown}"
 
 
-def check_database(url: str) -> None:
+def check_database_address(url: str) -> None:
     """Check the form of the address of a database; asyncpg parses it.
 
     Raises:
         InvalidInput: It is not one of PostgreSQL.
     """
-    if urlsplit(url).scheme not in _SCHEMES:
+    try:
+        scheme = urlsplit(url).scheme  # a port is not looked at: there may be several hosts
+    except ValueError:
+        scheme = ""
+    if scheme not in _SCHEMES:
         raise InvalidInput(f"{masked(url)!r} is not the address of a store: expected postgresql://USER@HOST/DATABASE")
 
 
@@ -66,21 +71,30 @@ class BucketAddress(NamedTuple):
         Raises:
             InvalidInput: It is not one of a bucket, or has a part that is not known.
         """
-        parts = urlsplit(url)
         example = "s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME]"
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise InvalidInput(f"{masked(url)!r} is not the address of a bucket: {error}; expected {example}") from None
         if parts.scheme != "s3" or not parts.hostname:
             raise InvalidInput(f"{masked(url)!r} is not the address of a bucket: expected {example}")
-        if parts.username is not None or parts.port is not None:
+        if parts.username is not None or port is not None:
             reason = "credentials are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             raise InvalidInput(f"{masked(url)!r} is not the address of a bucket: expected {example}; {reason}")
         options = dict(parse_qsl(parts.query))
         if unknown := sorted(options.keys() - _OPTIONS):
             expected = ", ".join(sorted(_OPTIONS))
             raise InvalidInput(f"the address of the bucket has the option {unknown[0]!r}, expected {expected}")
+        virtual_hosted = options.get("virtual_hosted", "false").lower()
+        if virtual_hosted not in _BOOLEANS:
+            raise InvalidInput(
+                f"the address of the bucket has virtual_hosted={virtual_hosted!r}, expected true or false"
+            )
         return cls(
             parts.hostname,
             parts.path.strip("/"),
             options.get("endpoint"),
             options.get("region"),
-            options.get("virtual_hosted", "false").lower() == "true",
+            virtual_hosted == "true",
         )

@@ -16,7 +16,7 @@ from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
 from coregw.cli.common import json_option
 from coregw.cli.control.connection import data_option
 from coregw.cli.control.display import shown_progress
-from coregw.cli.framework import click
+from coregw.cli.framework import click, described
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
             report = _print_line if lines else lambda progress: show(_built(progress))
             result = _repair(data, report) if repair else _check(data, report, rate)
     except (CoregwError, OSError) as error:
-        message = error.message if isinstance(error, CoregwError) else f"{error.filename}: {error.strerror}"
+        message = error.message if isinstance(error, CoregwError) else described(error)
         click.echo(f"coregw: {' '.join(message.split())}", err=True)
         raise Exit(EXIT_UNREADABLE) from None
     if lines:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from coregw.errors import CoregwError, RootNotFound, Unavailable
 from coregw.store import Stored, Table
-from coregw.store.addresses import check_database, masked
+from coregw.store.addresses import check_database_address, masked
 from coregw.store.arguments import check_listing, check_renewal, key_range
 from coregw.store.collection import Usage
 from coregw.store.guides import Guide
@@ -87,7 +87,7 @@ async def open_store(
         InvalidInput: An address is malformed, or a newer version of coregw has migrated the tables.
         Unavailable: The database or the bucket does not answer, refuses us, or is not fit for a store.
     """
-    check_database(url)
+    check_database_address(url)
     bucket_chunks = None if bucket is None else _open_bucket(bucket)
     database = await Database.connect(url, max(2, connections))
     try:

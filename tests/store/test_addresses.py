@@ -1,0 +1,45 @@
+"""Addresses of databases and buckets: malformed ones are refused by name, without their secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from coregw.errors import InvalidInput
+from coregw.store.addresses import BucketAddress, check_database_address
+
+
+def test_a_bucket_with_all_options() -> None:
+    address = "s3://trees/docs/?endpoint=http://127.0.0.1:8333&region=eu-central-1&virtual_hosted=True"
+    assert BucketAddress.parse(address) == ("trees", "docs", "http://127.0.0.1:8333", "eu-central-1", True)
+    assert BucketAddress.parse("s3://trees") == ("trees", "", None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("trees", "expected s3://BUCKET"),
+        ("s3:///docs", "expected s3://BUCKET"),
+        ("s3://[", "expected s3://BUCKET"),
+        ("s3://trees:port", "expected s3://BUCKET"),
+        ("s3://trees:80", "credentials are read from"),
+        ("s3://me:pa55word@trees", "credentials are read from"),
+        ("s3://trees?zone=a", "has the option 'zone', expected endpoint, region, virtual_hosted"),
+        ("s3://trees?virtual_hosted=yes", "virtual_hosted='yes', expected true or false"),
+    ],
+)
+def test_what_is_not_the_address_of_a_bucket(address: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        BucketAddress.parse(address)
+    assert reason in refused.value.message
+    assert "pa55word" not in refused.value.message
+
+
+@pytest.mark.parametrize("address", ["host/name", "mysql://host/name", "postgresql://[", ""])
+def test_what_is_not_the_address_of_a_database(address: str) -> None:
+    with pytest.raises(InvalidInput, match="expected postgresql://USER@HOST/DATABASE"):
+        check_database_address(address)
+
+
+def test_a_database_may_have_several_hosts() -> None:
+    check_database_address("postgresql://me@a:5432,b:5433/coregw?sslmode=require")
+    check_database_address("postgres:///coregw?host=/run/postgresql")
