@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end ``add``, ``hash`` and ``verify`` at once, in one line and with the exit code of the signal.
+"""Ctrl-C ends commands at once, in one line and with the exit code of the signal; so does SIGTERM if they write files.
 
 SIGKILL ends ``add`` anywhere, and the next one continues.
 """
@@ -139,3 +139,37 @@ def test_a_signal_ends_the_sending_of_a_folder(number: signal.Signals, tmp_path:
             check_end(process, number)
         finally:
             ended.set()
+
+
+@pytest.mark.parametrize("command", ["ls", "cat"])
+def test_ctrl_c_ends_commands_that_write_no_files(command: str, tmp_path: Path, gateway: str) -> None:
+    requested, ended = threading.Event(), threading.Event()
+
+    def slow(reply: Reply) -> Reply:
+        requested.set()
+        ended.wait(SECONDS)
+        return reply
+
+    with (
+        lying_gateway(slow, gateway) as url,
+        started(tmp_path, command, "--gateway", url, coregw.Map({}).root, "a") as process,
+    ):
+        try:
+            wait_for(process, requested.is_set)
+            check_end(process, signal.SIGINT)
+        finally:
+            ended.set()
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_one_line() -> None:
+    code = """
+import sys, coregw.__main__
+class Interrupted:
+    def find_spec(name, path, target=None):
+        if name == "coregw.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted)
+coregw.__main__.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"coregw: interrupted (SIGINT)\n")

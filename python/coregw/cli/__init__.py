@@ -9,13 +9,22 @@ from __future__ import annotations
 import importlib
 import keyword
 import os
+import signal
 import sys
 from typing import NoReturn
 
 from click.exceptions import Exit
 
 from coregw import __version__
-from coregw.cli.framework import COMMAND_GROUPS, CONTINUED_BY, CommandGroup, click, described, with_verbosity
+from coregw.cli.framework import (
+    COMMAND_GROUPS,
+    CONTINUED_BY,
+    CommandGroup,
+    click,
+    described,
+    interrupted,
+    with_verbosity,
+)
 from coregw.errors import CoregwError, ProofError, Unavailable
 from coregw.extras import missing_extra
 
@@ -127,6 +136,8 @@ class _Commands(CommandGroup):
             command = ctx.invoked_subcommand or ""
             extra = "server" if command in _SERVER_COMMANDS else "cli"
             _fail(str(missing_extra(error, f"coregw {command}", extra)), EXIT_FAILURE)
+        except KeyboardInterrupt:
+            interrupted(signal.SIGINT)
         except BrokenPipeError:
             raise  # click exits quietly when the reader of a pipe is gone
         except OSError as error:

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from click.exceptions import Exit
-
-from coregw.cli.framework import click, is_quiet, note
+from coregw.cli.framework import click, interrupted, is_quiet, note
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -52,9 +50,6 @@ _YOUNG_THRESHOLD = 1_000_000
 
 _SHORTEST_ROOT = 50
 """No text of a root with a digest of 256 bits is shorter, in any of the encodings that are accepted."""
-
-_SIGNALLED = 128
-"""Shells report a command that a signal has ended as this and the signal's number."""
 
 _DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 """`coregw.client.settings.DEFAULT_GATEWAY`, repeated: importing it would import the HTTP client."""
@@ -350,8 +345,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"coregw: interrupted ({received.name})", err=True)
-        raise Exit(_SIGNALLED + received) from None
+        interrupted(received)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -6,9 +6,12 @@ Loading rich-click takes as long as all that a short command loads besides it.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from click.exceptions import Exit
 
 __all__ = [
     "COMMAND_GROUPS",
@@ -17,6 +20,7 @@ __all__ = [
     "click",
     "continue_by",
     "described",
+    "interrupted",
     "is_quiet",
     "note",
     "with_verbosity",
@@ -40,6 +44,7 @@ else:
 
     COMMAND_GROUPS = {}
 
+_SIGNALLED = 128
 _QUIET = "coregw.quiet"
 CONTINUED_BY = "coregw.continued_by"
 
@@ -85,6 +90,12 @@ def note(text: str) -> None:
     """Tell a person something on stderr, unless the command was called with ``-q``."""
     if not is_quiet():
         click.echo(f"coregw: {text}", err=True)
+
+
+def interrupted(number: signal.Signals) -> NoReturn:
+    """End a command that a signal has interrupted, with one line and the exit code that shells report for it."""
+    click.echo(f"coregw: interrupted ({number.name})", err=True)
+    raise Exit(_SIGNALLED + number)
 
 
 def described(error: OSError) -> str:
