@@ -342,6 +342,15 @@ def test_help_texts_are_formatted_by_rich() -> None:
     assert "rich_click" in loaded_by("cat", "--help")
 
 
+def test_help_texts_show_the_options_of_a_command_before_those_of_connections(coregw: Start) -> None:
+    shown = coregw("ls", "--help").stdout.decode()
+    order = ["List one level", "─ Options ─", "--recursive", "--verbose", "─ Connections ─", "--gateway", "--netrc"]
+    assert [shown.index(each) for each in order] == sorted(shown.index(each) for each in order)
+    from_and_to = coregw("mirror", "--help").stdout.decode().partition("─ Connections ─")
+    assert "--interval" in from_and_to[0]
+    assert "--to-netrc" in from_and_to[2]
+
+
 def test_the_default_gateway_is_the_same_as_the_clients(run: Run) -> None:
     assert DEFAULT_GATEWAY in run("ls", "--help").stdout
 

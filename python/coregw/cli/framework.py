@@ -37,7 +37,16 @@ def _prints_help(arguments: list[str]) -> bool:
 if TYPE_CHECKING or _prints_help(sys.argv):
     import rich_click as click
     from rich_click import RichGroup as CommandGroup
+    from rich_click import rich_click as style
     from rich_click.rich_click import COMMAND_GROUPS
+
+    _CONNECTION = ("header", "proxy", "ca-cert", "client-cert", "client-key", "netrc")
+    _OPTIONS = [f"--{side}{name}" for side in ("", "from-", "to-") for name in _CONNECTION]
+    style.OPTION_GROUPS["coregw *"] = [
+        {"name": "Options"},
+        {"name": "Connections", "options": ["--gateway", *_OPTIONS]},
+    ]
+    style.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 else:
     import click
     from click import Group as CommandGroup

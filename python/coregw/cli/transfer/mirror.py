@@ -42,7 +42,14 @@ __all__ = ["command"]
 )
 @click.option("--no-payloads", is_flag=True, help="Leave the payloads out.")
 @click.option("--follow", is_flag=True, help="With SCOPE/NAME: go on with each root that is published under it.")
-@click.option("--interval", metavar="SECONDS", type=click.FloatRange(0.1), default=10.0, show_default=True)
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1),
+    default=10.0,
+    show_default=True,
+    help="With --follow: how long to wait before the name is looked up again.",
+)
 @click.option("--from-token", envvar="COREGW_FROM_TOKEN", show_envvar=True, help="Token that reads names at --from.")
 @click.option("--token", envvar="COREGW_TO_TOKEN", show_envvar=True, help="Token that publishes the name at --to.")
 @json_option
