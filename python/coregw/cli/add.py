@@ -1,4 +1,4 @@
-"""``coregw add``: add a folder or a file to a gateway, and print the candidate root."""
+"""``coregw add``: add a folder or a file to a gateway, and print its root."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def command(
     exclude: tuple[str, ...],
     gitignore: bool,
 ) -> None:
-    """Add a folder, or one file, and print the candidate root.
+    """Add a folder, or one file, and print its root.
 
     Each file becomes a payload, or a list of chunks if it is larger than 256 KiB; the folder becomes one map from paths
     to files, with a second one of links, modes, times and folders. A single file becomes a map with its name.

@@ -170,5 +170,5 @@ def modified_exactly(mtime_ns: int) -> str:
 
 
 def link_target(link: bytes) -> str:
-    """Return the target of a symbolic link as text that can be shown; bytes that are no text are escapes."""
+    """Return the target of a symbolic link as text that can be shown; bytes that are not text are escapes."""
     return printable(os.fsdecode(link).encode("utf-8", "backslashreplace").decode())

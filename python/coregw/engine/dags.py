@@ -76,7 +76,7 @@ def _is_one_unixfs_block(block: bytes, scope: Scope) -> bool:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the fields of a protobuf message, as their numbers and values. Raises `ValueError` if it is none."""
+    """Yield the fields of a protobuf message, as their numbers and values. Raises `ValueError` if it is malformed."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -56,7 +56,7 @@ def client_of(gateway: str | Sequence[str] | None, trust: str | None, options: M
 
 
 def checked_roots(roots: Mapping[str, str] | None) -> dict[str, Cid]:
-    """Return names with their roots. Raises `InvalidInput` if a name could be a root, or a root is none."""
+    """Return names with their roots. Raises `InvalidInput` if a name could be a root, or a root is not one."""
     checked: dict[str, Cid] = {}
     for name, root in (roots or {}).items():
         if not name or "/" in name or _is_cid(name):

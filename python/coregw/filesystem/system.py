@@ -197,7 +197,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return datetime.fromtimestamp(mtime, UTC)
 
     def no_file(self, path: str, place: Place) -> OSError:
-        """Return the exception for a path that is no file."""
+        """Return the exception for a path that is not a file."""
         if place.map and (not place.inside or place.record is not None or self._has_below(place)):
             return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return FileNotFoundError(errno.ENOENT, "proven absent", path)

@@ -178,7 +178,7 @@ class Settings:
         _ = self.management_host_and_port
 
     def _check_store(self) -> None:
-        """Raise `InvalidInput` if the store is none, or a bucket belongs to no store. Addresses may hold passwords."""
+        """Raise `InvalidInput` if it names no kind of store, or a bucket has none. Addresses may hold passwords."""
         if self.store != _EMBEDDED and not self.store.startswith(_DATABASES):
             raise InvalidInput("setting store is neither rocksdb nor an address that begins with postgresql://")
         if self.is_edge and self.is_shared:

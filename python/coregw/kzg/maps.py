@@ -96,7 +96,7 @@ def _cell(cell: bytes, root: KzgRoot, place: str) -> KzgRoot | _Leaf | _BucketRo
                 return _BucketRoot(_node(cid.digest[len(prefix) :], root))
     except InvalidInput as error:
         raise ProofError(f"{place}: {error.message}", check="cell") from None
-    raise ProofError(f"{place}: the cell is no node, leaf or bucket", check="cell")
+    raise ProofError(f"{place}: the cell is not a node, leaf or bucket", check="cell")
 
 
 def _node(binary: bytes, root: KzgRoot) -> KzgRoot:

@@ -48,7 +48,7 @@ def verify_resolve(request: Buffer | str, result: Buffer | str) -> str:
     """Verify the target of a path through the maps of KZG roots; see `coregw.verify.verify_resolve`.
 
     Raises:
-        InvalidInput: The request is malformed, or its root is no KZG root.
+        InvalidInput: The request is malformed, or its root is not a KZG root.
         ProofError: The result does not prove its target.
     """
     asked = decode(_bytes(request), ResolveRequest)
@@ -79,7 +79,7 @@ def verify_read(request: Buffer | str, result: Buffer | str) -> ReadOutcome:
     Of the absence of a key or index, there is no proof in this form: `verify_map_proof` proves that of a key.
 
     Raises:
-        InvalidInput: The request is malformed, or its root is no KZG root.
+        InvalidInput: The request is malformed, or its root is not a KZG root.
         ProofError: The result is not proven.
     """
     asked = decode(_bytes(request), ReadRequest)
@@ -98,7 +98,7 @@ def verify_map_proof(request: Buffer | str, result: Buffer | str) -> str | None:
     """Verify whether a map of a KZG root has a key; see `coregw.verify.verify_map_proof`.
 
     Raises:
-        InvalidInput: The request is malformed, or its root is no KZG root.
+        InvalidInput: The request is malformed, or its root is not a KZG root.
         ProofError: The result is not proven.
     """
     asked = decode(_bytes(request), MapProofRequest)

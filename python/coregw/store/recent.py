@@ -1,6 +1,6 @@
 """Which pages were put lately: Bloom filters, one for each slice of time.
 
-A page that was put lately may belong to a tree whose root record is about to be written, so it is no garbage even if
+A page that was put lately may belong to a tree whose root record is about to be written, so it is not garbage even if
 nothing refers to it. A filter may also claim that of a page that was not put, which then stays until a later
 collection; it never denies it of one that was.
 """

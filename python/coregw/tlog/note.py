@@ -228,7 +228,7 @@ def load_private_key(pem: bytes, place: str) -> Ed25519PrivateKey:
     """Load an Ed25519 key from PEM, as `new_private_key` and ``openssl genpkey -algorithm ed25519`` make it.
 
     Raises:
-        InvalidInput: It is none, or encrypted; the message names the place.
+        InvalidInput: It is not an Ed25519 key, or is encrypted; the message names the place.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415

@@ -109,7 +109,7 @@ class TrustStore:
             follows: Where later roots are looked up.
 
         Raises:
-            InvalidInput: The name is malformed or taken by another root, or `root` is no root.
+            InvalidInput: The name is malformed or taken by another root, or `root` is not a root.
         """
         _check_name(name)
         accepted = _accepted(root, revision)
@@ -134,7 +134,7 @@ class TrustStore:
             force: Whether a rollback is accepted, too.
 
         Raises:
-            InvalidInput: There is no such name, or `root` is no root.
+            InvalidInput: There is no such name, or `root` is not a root.
             ProofError: It is a rollback (check ``rollback``): `revision` is older than that of an accepted root, or,
                 without a revision, the root is one that was replaced before. Or another root was accepted as the same
                 revision (check ``fork``). Nothing was changed.

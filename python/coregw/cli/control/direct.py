@@ -51,7 +51,7 @@ async def opened_directory(data: Path) -> AsyncIterator[RocksStore]:
     """Open the RocksDB store in a directory, which must be one.
 
     Raises:
-        InvalidInput: The directory is no store; opening it would make one of it.
+        InvalidInput: The directory is not a store; opening it would make one of it.
     """
     from coregw.store.rocksdb import MARKER, open_store
 

@@ -58,13 +58,12 @@ def command(
     from coregw.client.folders.edit import is_folder, put_tree
     from coregw.folders.tree import Recorded
 
-    base = root_of(root)
+    base, place = root_of(root), path_of(path)  # before anything is sent
     suite = Cid(base).suite or "sha2-256"
     added = send(source, gateway, suite, Recorded(attributes, owner, xattrs), exclude, gitignore)
     report_skipped(source, added.skipped)
     name = source.resolve().name
     with client(gateway) as opened:
-        place = path_of(path)
         if not path or path.endswith("/") or is_folder(opened, base, place):
             place.append(name)
         changed = put_tree(opened, base, place, added.root, name=None if source.is_dir() else name)

@@ -64,7 +64,7 @@ def put_tree(client: Client, root: str, path: Sequence[str], added: str, *, name
 
     Raises:
         Conflict: A folder would replace a file or a link, or the other way round. Nothing is changed.
-        InvalidInput: A path is reserved, or below something that is no folder.
+        InvalidInput: A path is reserved, or below something that is not a folder.
         ProofError: An answer is not proven.
     """
     base = tuple(path)
@@ -129,7 +129,7 @@ def move_path(client: Client, root: str, old: Sequence[str], new: Sequence[str])
 
     Raises:
         Conflict: There is a folder of that name in the folder `new`, or a folder would replace a file.
-        InvalidInput: A folder would be moved into itself, or `new` is below something that is no folder.
+        InvalidInput: A folder would be moved into itself, or `new` is below something that is not a folder.
         PathNotFound: There is nothing at `old`.
         ProofError: An answer is not proven.
     """

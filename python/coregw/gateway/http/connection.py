@@ -213,7 +213,7 @@ class GatewayProtocol(LimitedProtocol):
         )
         if self.parser.should_upgrade():
             if method == b"CONNECT":
-                raise Rejected("the gateway is no proxy: CONNECT is not supported")
+                raise Rejected("the gateway is not a proxy: CONNECT is not supported")
             return  # the parser stops here
         if fault is None:
             super().on_headers_complete()

@@ -44,7 +44,7 @@ async def heal(request: Request[Any, Any, Any]) -> Reply:
         name = decode(body, HealRequest).directory
     directory = management.gateway.settings.data / name
     if not name.startswith(HEALING) or "/" in name or not directory.is_dir():
-        raise InvalidInput(f"directory: {name!r:.100} is no directory that `coregw heal` has made")
+        raise InvalidInput(f"directory: {name!r:.100} is not a directory that `coregw heal` has made")
 
     async def run(report: Report) -> Restored:
         return await restore(management.gateway.engine, directory, report)

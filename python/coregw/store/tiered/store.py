@@ -273,7 +273,7 @@ class TieredStore(ReadingStore):
         return await self._local.healthy()
 
     async def obstacles(self) -> list[str]:
-        """Return why nothing can be read; that nothing can be written is no obstacle to an edge."""
+        """Return why nothing can be read; that nothing can be written is normal for an edge."""
         return [] if await self._local.healthy() else await self._local.obstacles()
 
     async def close(self) -> None:

@@ -50,7 +50,7 @@ async def refill(
         quick: Do not check the generation before; also for one of a damaged store, of which what is sound is restored.
 
     Raises:
-        InvalidInput: The source is no repository, or the destination holds something that is not in the generation.
+        InvalidInput: The source is not a repository, or the destination holds something that is not in the generation.
         NotFound: The repository has no such generation.
         StoreDamaged: The generation, or the store in it, is damaged. Without `quick`, nothing was restored.
         StorageFull, Unavailable: The destination has no room or does not answer, or a directory cannot be used.

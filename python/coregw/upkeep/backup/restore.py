@@ -69,7 +69,7 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
         quick: Only open the result, without reading its pages and payloads; also for a damaged store, to repair it.
 
     Raises:
-        InvalidInput: The source is no repository, or the data directory is not empty.
+        InvalidInput: The source is not a repository, or the data directory is not empty.
         NotFound: The repository has no such generation.
         StoreDamaged: The generation, or the store in it, is damaged. The data directory is left empty.
         StorageFull: There is no space. The data directory is left empty.

@@ -48,9 +48,9 @@ def verify(source: Path, track: Track) -> Verified:
     Needs space in the temporary directory for the log of the newest generation, at most some 64 MiB.
 
     Raises:
-        InvalidInput: The directory is no repository.
+        InvalidInput: The directory is not a repository.
         NotFound: It has no complete backup.
-        StoreDamaged: A file is damaged or missing, or the newest generation is no sound store.
+        StoreDamaged: A file is damaged or missing, or the newest generation is not a sound store.
         Unavailable: It cannot be read, or is being changed by another process.
     """
     began = time.monotonic()
