@@ -63,8 +63,8 @@ def settings() -> str:
     return (
         "# Settings\n\n"
         "Of `coregw serve`, in the order that `coregw serve --settings` prints them. A configuration file has the "
-        "keys, variables precede it, and options precede both ([how](../operations.md#settings)). Sizes are in "
-        "bytes, or text with `KiB`, `MiB` or `GiB`; names that end in `_seconds` are in seconds.\n\n"
+        "keys; variables take precedence over it, and options over both ([how](../operations.md#settings)). Sizes are "
+        "in bytes, or text with `KiB`, `MiB` or `GiB`; names that end in `_seconds` are in seconds.\n\n"
         f"{table(head, own)}\n## The plant store\n\n{table(head, plants)}"
     )
 

@@ -249,7 +249,7 @@ class Settings:
     ) -> dict[str, tuple[Any, str]]:
         """Return the settings that are not left at their defaults: (value, where it is from) by field name.
 
-        An override precedes a variable, and a variable precedes the configuration file. The arguments and the errors
+        An override takes precedence over a variable, and that over the configuration file. The arguments and the errors
         are those of `load`; bounds are not checked.
         """
         source = os.environ if environ is None else environ

@@ -172,3 +172,11 @@ def test_paths_are_logged_without_contents_and_control_characters(path: str, sho
 def test_unknown_forms_are_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=f"setting {name} is '{value}', expected one of"):
         Settings.load({}, **{name: value})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_misspelt_variable_is_a_warning_in_one_line(tmp_path: Path, workers: int) -> None:
+    environ = {"COREGW_REDA_ONLY": "true", "COREGW_GATEWAY": "http://127.0.0.1:9"}  # a client's variable is known
+    with serving.process(tmp_path, environ, workers=workers) as process:
+        [warning] = [line for line in log_of(process).splitlines() if "nothing reads" in line]
+    assert warning.endswith("WARNING coregw.settings: nothing reads COREGW_REDA_ONLY; did you mean COREGW_READ_ONLY?")

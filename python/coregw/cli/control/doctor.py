@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from difflib import get_close_matches
 from time import perf_counter
 from typing import NamedTuple
 
@@ -15,9 +14,10 @@ from click.exceptions import Exit
 from coregw.cli.common import GatewayChoice, client_settings, counted, gateway_option, json_option, printable
 from coregw.cli.framework import click
 from coregw.cli.services.serve import settings_class
+from coregw.cli.services.variables import known_variables, unknown_variables
 from coregw.errors import CoregwError
 
-__all__ = ["EXTRAS", "command", "known_variables"]
+__all__ = ["EXTRAS", "command"]
 
 EXTRAS = {
     "client": ("msgspec", "pycurl", "anyio"),
@@ -31,13 +31,6 @@ EXTRAS = {
     "kzg": ("py_arkworks_bls12381",),
 }
 """Modules that each extra installs, beside those of the extras that it includes."""
-
-_OTHER_VARIABLES = (
-    *("COREGW_GATEWAY", "COREGW_RETRY_SECONDS", "COREGW_DEBUG", "COREGW_CONFIG", "COREGW_TRUST"),
-    *("COREGW_LOG_KEY", "COREGW_LOG_ORIGIN", "COREGW_LOG_POLICY"),
-    *("COREGW_ADMIN_TOKEN", "COREGW_FROM_TOKEN", "COREGW_TO_TOKEN", "COREGW_SOURCE_TOKEN"),
-)
-"""Variables that are neither settings of a gateway nor of connections."""
 
 _MIN_FILES = 1024
 
@@ -100,13 +93,14 @@ def _installation() -> Iterator[Finding]:
 
 def _variables() -> Iterator[Finding]:
     """Find variables that nothing reads, which most often are misspelt."""
-    known = known_variables()
-    unknown = [name for name in os.environ if name.startswith("COREGW_") and name not in known]
-    for name in sorted(unknown):
-        similar = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
-        yield Finding("variables", "warning", f"nothing reads {printable(name)}{hint}")
+    try:
+        settings = [variable for variable, _, _ in settings_class().describe()]
+    except ModuleNotFoundError:  # without the extra "server"
+        settings = []
+    unknown = unknown_variables(settings)
+    yield from (Finding("variables", "warning", about) for about in unknown)
     if not unknown:
+        known = known_variables(settings)
         used = sum(1 for name in os.environ if name in known)
         yield Finding("variables", "ok", f"{used} set, all of them known")
     try:
@@ -115,17 +109,6 @@ def _variables() -> Iterator[Finding]:
         return
     except CoregwError as error:
         yield Finding("settings", "error", printable(error.message))
-
-
-def known_variables() -> set[str]:
-    """Return the names of all variables that this package reads."""
-    from coregw.client.connection import SIDES, variables_of
-
-    known = {*_OTHER_VARIABLES}.union(*(variables_of(side).values() for side in ("", *SIDES)))
-    try:
-        return known | {variable for variable, _, _ in settings_class().describe()}
-    except ModuleNotFoundError:  # without the extra "server"
-        return known
 
 
 def _files() -> Iterator[Finding]:

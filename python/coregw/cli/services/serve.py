@@ -111,6 +111,22 @@ def chosen_settings(
     return settings
 
 
+def _warn_of_unknown_variables(settings: Settings) -> None:
+    """Log what nothing reads: a setting that is misspelt in the environment would have no effect."""
+    import logging
+
+    from coregw.cli.services.variables import unknown_variables
+    from coregw.gateway.logs import log_to_stderr
+
+    try:
+        found = unknown_variables([variable for variable, _, _ in settings.describe()])
+    except ModuleNotFoundError:
+        return
+    log_to_stderr(settings)
+    for about in found:
+        logging.getLogger("coregw.settings").warning("%s", about)
+
+
 def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, service: Callable[[], Service]) -> None:
     """Run a service as a single process, as the owner of workers, or as a worker.
 
@@ -120,6 +136,8 @@ def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, s
         worker: In a worker process, the value of ``--worker``; otherwise None.
         service: Creates the service; not called in the owner process.
     """
+    if worker is None:
+        _warn_of_unknown_variables(settings)
     if worker is None and settings.workers > 1:
         from coregw.gateway import workers
 
