@@ -128,6 +128,15 @@ async def test_an_epoch_is_later_than_those_of_chunks_that_an_earlier_clock_date
         assert store._database.epoch > first
 
 
+async def test_a_clock_that_is_a_century_ahead_leaves_room_for_epochs(tmp_path: Path) -> None:
+    clock = await stored(tmp_path)
+    damage(tmp_path, EPOCH_KEY)
+    clock.seconds += 100 * 365 * 86_400
+    for _ in range(2):
+        async with await opened(tmp_path, clock) as store:
+            await create(store)
+
+
 async def test_roots_stay_held_until_a_collection_if_the_limit_of_expired_roots_is_lost(tmp_path: Path) -> None:
     clock = await stored(tmp_path)
     damage(tmp_path, EXPIRED_KEY)

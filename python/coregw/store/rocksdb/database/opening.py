@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from coregw.errors import StoreDamaged
 from coregw.store.clock import Clock
@@ -35,6 +35,9 @@ from coregw.store.rocksdb.layout import (
 __all__ = ["Opening", "begin_opening", "drop_incomplete_payloads", "read_epoch", "read_expired", "read_undated"]
 
 _T = TypeVar("_T")
+
+_LAST_GUESS: Final = 0xFFFF_0000
+"""A clock that is wrong by decades must leave some of the epochs, which have 4 bytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +140,7 @@ def _unused_epoch(database: Rows, now: int) -> int:
     newest = None
     with suppress(StoreDamaged):
         newest = database.last_key(Family.CHUNKS)
-    return max(now // 1000, 0 if newest is None else epoch_of_upload(upload_of_chunk(newest)))
+    return max(min(now // 1000, _LAST_GUESS), 0 if newest is None else epoch_of_upload(upload_of_chunk(newest)))
 
 
 def drop_incomplete_payloads(database: Rows) -> None:
