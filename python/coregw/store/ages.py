@@ -86,7 +86,9 @@ class Ages:
     def begin(self, collection: object, grace_seconds: float) -> int:
         """Begin a collection, and return its limit. Raises `Unavailable` if another one is in progress."""
         if self._limit is not None:
-            raise Unavailable("garbage is being collected, or a copy of the store is made; try again when it has ended")
+            raise Unavailable(
+                "garbage is being collected already, or a copy of the store is made; try again when it has ended"
+            )
         now = self.clock.now()
         # Below `now`, so that whatever is written from now on is younger than the limit.
         self._limit = max(now - max(1, int(grace_seconds * 1000)), self.expired_before)

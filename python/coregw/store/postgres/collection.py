@@ -62,8 +62,8 @@ class PostgresCollection:
         try:
             if not (await self._call(_LOCK))[0][0]:
                 raise Unavailable(
-                    "garbage is being collected, or a backup, a copy or a check lists what is held, by this or another "
-                    "process; try again when it has ended"
+                    "garbage is being collected already, or a backup, a copy or a check lists what is held, by this or "
+                    "another process; try again when it has ended"
                 )
             self.before = (await self._call("SELECT coregw_begin($1)", self._grace_ms))[0][0]
         except BaseException:
