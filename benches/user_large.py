@@ -3,6 +3,9 @@
 The stages of a download are reading payloads from the store, sending them through a socket, and hashing and writing
 them. They work at the same time, so they allow a download to be as fast as the slowest of them, or as all cores are
 with the CPU time of all of them, whichever takes longer.
+
+Before each round, all files that it reads are loaded into the page cache, as far as they fit. Otherwise some rounds
+would wait for the disk to read what others find in memory (decision 0365).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import socket
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import report
@@ -66,7 +70,8 @@ def measure_large(figures: report.Report, size: int, rounds: int, folder: Path) 
         with Client(tool.url) as client:
             target = next(leaf.target for leaf in client.entries(tool.root) if leaf.segments == [_NAME])
             parts = client.list_elements(target)
-        whole, _ = _seconds(lambda number: tool.get(folder / f"got-{number}"), rounds)
+        inputs = (tool.folder / "data", tree)
+        whole, _ = _seconds(lambda number: tool.get(folder / f"got-{number}"), rounds, inputs)
     finally:
         tool.close()
     stages: dict[str, Callable[[int], None]] = {
@@ -77,7 +82,7 @@ def measure_large(figures: report.Report, size: int, rounds: int, folder: Path) 
     series = f"get a file of {size / (1 << 30):g} GiB"
     slowest = total = 0.0
     for name, stage in stages.items():
-        taken, busy = _seconds(stage, rounds)
+        taken, busy = _seconds(stage, rounds, inputs)
         slowest, total = max(slowest, taken), total + busy
         figures.add(f"{name}, MB/s", size / taken / 1e6, "", series=series, recorded=False)
     figures.add("coregw get, MB/s", size / whole / 1e6, "", series=series, recorded=False)
@@ -87,17 +92,30 @@ def measure_large(figures: report.Report, size: int, rounds: int, folder: Path) 
     )
 
 
-def _seconds(work: Callable[[int], object], rounds: int) -> tuple[float, float]:
-    """Return the medians of the seconds and of the CPU seconds that some rounds take; `work` gets their numbers."""
+def _seconds(work: Callable[[int], object], rounds: int, inputs: Sequence[Path]) -> tuple[float, float]:
+    """Return the medians of the seconds and of the CPU seconds that some rounds take; `work` gets their numbers.
+
+    The files in the folders `inputs` are in the page cache when a round begins, if there is memory for them.
+    """
     taken: list[float] = []
     busy: list[float] = []
     for number in range(rounds):
         os.sync()
+        _load(inputs)
         before, start = os.times(), time.perf_counter()
         work(number)
         taken.append(time.perf_counter() - start)
         busy.append(sum(os.times()[:4]) - sum(before[:4]))
     return statistics.median(taken), statistics.median(busy)
+
+
+def _load(folders: Sequence[Path]) -> None:
+    """Read all files in some folders."""
+    for path in [path for folder in folders for path in folder.rglob("*") if path.is_file()]:
+        # A gateway that runs may delete files of its store.
+        with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+            while file.read(_PIECE_BYTES):
+                pass
 
 
 def _requests(parts: Parts) -> Iterator[list[str]]:
