@@ -63,6 +63,13 @@ def test_the_picture_is_the_table_and_needs_no_network(run: Run, keys: Path, tmp
     assert {*re.findall(r"https?://[^\s\"]+", drawn)} <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}
 
 
+def test_figures_are_printed_even_if_the_picture_cannot_be_written(run: Run, keys: Path, tmp_path: Path) -> None:
+    done = run("bench", keys, "--no-http", "--picture", tmp_path / "missing" / "bench.svg", *QUICK)
+    assert done.exit_code == 1
+    assert "missing/bench.svg': No such file" in done.stderr
+    assert "verify a key" in done.stdout
+
+
 def test_a_gateway_of_its_own_leaves_nothing_behind(
     coregw: Callable[..., subprocess.CompletedProcess[bytes]], gateway: str
 ) -> None:

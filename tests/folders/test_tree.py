@@ -159,6 +159,20 @@ def test_any_difference_is_refused_at_the_levels_that_record_it(tmp_path: Path, 
             assert coregw.verify_tree(root, tmp_path) == level
 
 
+def test_what_was_skipped_is_named_if_the_root_is_another(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "secret").write_bytes(b"x")
+    root = coregw.hash_tree(tmp_path, attributes="none")
+    (tmp_path / "secret").unlink()
+    for name in ("secret", "socket"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(ProofError, match=rf"not {root}; skipped {tmp_path}/secret \(.+\) and 1 more$"):
+        coregw.verify_tree(root, tmp_path)
+    (tmp_path / "socket").unlink()
+    with pytest.raises(ProofError, match=rf"; skipped {tmp_path}/secret \([^)]+\)$"):
+        coregw.verify_tree(root, tmp_path)
+
+
 def test_owners_and_extended_attributes_are_recorded_on_request(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     plain = coregw.hash_tree(tmp_path)

@@ -165,7 +165,7 @@ def verify_tree(
         The level of the root: what was compared beside paths and bytes.
 
     Raises:
-        ProofError: The folder has another root. The message says which.
+        ProofError: The folder has another root. The message says which, and what was skipped.
         InvalidInput: `root` is not the root of a map (code ``kind_mismatch``), or as `hash_tree`.
         OSError: As `hash_tree`.
 
@@ -185,8 +185,18 @@ def verify_tree(
     roots = {hashed.roots(each.attributes, owner)[0]: each.attributes for each in reversed(candidates)}
     if cid.text not in roots:
         found = next(reversed(roots))
-        raise ProofError(f"{display_name(Path(path))} has the root {found}, not {cid.text}", check="root")
+        message = f"{display_name(Path(path))} has the root {found}, not {cid.text}{_without(hashed.skipped)}"
+        raise ProofError(message, check="root")
     return roots[cid.text]
+
+
+def _without(skipped: Sequence[tuple[Path, str]]) -> str:
+    """Return which files have no part in a root, as the end of a message: one of them may be why it is another."""
+    if not skipped:
+        return ""
+    file, why = min(skipped)
+    more = f" and {len(skipped) - 1:,} more" if len(skipped) > 1 else ""
+    return f"; skipped {display_name(file)} ({why}){more}"
 
 
 def _fits(level: str, records_more: bool) -> bool:

@@ -127,19 +127,19 @@ def _status() -> Iterator[Callable[[str], None]]:
 
 
 def _write(report: Report, as_json: bool, picture: Path | None) -> None:
-    """Write the picture, and print the table or the JSON."""
+    """Print the table or the JSON, and write the picture."""
     import msgspec
     from rich.console import Console
 
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
+        _print(Console(), report)
     if picture is not None:
         drawing = Console(record=True, width=90, file=io.StringIO())
         _print(drawing, report)
         svg = drawing.export_svg(title="coregw bench")
         picture.write_text(_WEB_FONT.sub("", svg), "utf-8")
-    if as_json:
-        click.echo(msgspec.json.encode(report))
-    else:
-        _print(Console(), report)
 
 
 def _print(console: Console, report: Report) -> None:
