@@ -23,8 +23,10 @@ from click.testing import Result
 import serving
 from coregw import List, Map, payload_cid
 from coregw.cli import cli
+from coregw.cli.common import trusted_names
 from coregw.client import Client, query
 from coregw.client.settings import DEFAULT_GATEWAY
+from coregw.trust.store import TrustStore
 from gateways import Reply, lying_gateway
 
 Run = Callable[..., Result]
@@ -283,6 +285,36 @@ def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, mo
     assert failed.stderr == "coregw: internal error, please report it: ZeroDivisionError: division by zero\n"
     shown = run("cat", CID, "path", env={"COREGW_DEBUG": "1"})
     assert isinstance(shown.exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ls no", ["plain,notes", "plain,nothing"]),
+        ("root accept note", ["plain,notes"]),
+        ("diff notes ", ["file,"]),
+        ("verify ", ["file,"]),
+        ("ls notes --netrc ", ["file,"]),
+    ],
+)
+def test_completion_offers_trusted_names_and_files(words: str, expected: list[str], tmp_path: Path) -> None:
+    store = TrustStore(tmp_path / "trust.json")
+    for name in ("docs", "notes", "nothing"):
+        store.trust(name, Map({}).root)
+    line = f"coregw {words}"
+    asked = {"_COREGW_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    environment = {**os.environ, **asked, "COREGW_TRUST": str(store.path)}
+    command = [sys.executable, "-c", "from coregw.cli import main; main()"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == expected
+
+
+def test_a_damaged_trust_store_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trust.json").write_text("{")
+    monkeypatch.setenv("COREGW_TRUST", str(tmp_path / "trust.json"))
+    command = cli.get_command(Context(cli), "ls")
+    assert command is not None
+    assert trusted_names(Context(command), command.params[0], "") == []
 
 
 def test_the_group_lists_every_command_with_its_summary(run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of
+from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of, trusted_names
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ __all__ = ["command"]
 
 
 @click.command("cat", short_help="Write the verified bytes of a file to stdout.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("path")
 @gateway_option
 def command(root: str, path: str, gateway: GatewayChoice) -> None:

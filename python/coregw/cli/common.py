@@ -43,6 +43,7 @@ __all__ = [
     "side_option",
     "suite_option",
     "survey_options",
+    "trusted_names",
 ]
 
 _YOUNG_THRESHOLD = 1_000_000
@@ -156,7 +157,8 @@ def _with_connection_options(command: Callable[..., object], side: str) -> Calla
     ]
     for name, what in _FILE_OPTIONS.items():
         about = f"{what.replace('COREGW_', variables)} [env var: {variables}{name.upper()}]"
-        added.append(click.option(f"--{dashes}{name.replace('_', '-')}", metavar="FILE", help=about))
+        file = click.Path(readable=False)  # for completion; who opens it reports what is wrong
+        added.append(click.option(f"--{dashes}{name.replace('_', '-')}", type=file, metavar="FILE", help=about))
     for option in reversed(added):
         command = option(command)
     return command
@@ -172,6 +174,17 @@ def _header_lines(given: Sequence[str]) -> list[str]:
         else:
             lines.append(each)
     return lines
+
+
+def trusted_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of the trust store that begin with a text, for the completion of shells."""
+    from coregw.errors import CoregwError
+    from coregw.trust.store import TrustStore
+
+    try:
+        return [name for name in TrustStore().names() if name.startswith(incomplete)]
+    except (CoregwError, OSError):
+        return []
 
 
 def root_of(text: str) -> str:

@@ -19,6 +19,7 @@ from coregw.cli.common import (
     report_skipped,
     root_of,
     survey_options,
+    trusted_names,
 )
 from coregw.cli.entries import modified_exactly
 from coregw.cli.framework import click
@@ -33,8 +34,8 @@ __all__ = ["command"]
 
 
 @click.command("diff", short_help="List the differences between two roots, or a root and a folder.")
-@click.argument("a", metavar="ROOT")
-@click.argument("b", metavar="ROOT|DIR|FILE")
+@click.argument("a", metavar="ROOT", shell_complete=trusted_names)
+@click.argument("b", metavar="ROOT|DIR|FILE", type=click.Path(readable=False))
 @click.argument("prefix", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print each difference as a line of JSON, with its targets.")
 @click.option("--exit-code", "with_exit_code", is_flag=True, help="Exit with code 6 if there are differences.")

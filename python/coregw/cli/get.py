@@ -17,6 +17,7 @@ from coregw.cli.common import (
     progress,
     root_of,
     show_result,
+    trusted_names,
 )
 from coregw.cli.framework import click, continue_by, note
 
@@ -31,7 +32,7 @@ __all__ = ["command"]
 
 
 @click.command("get", short_help="Write the verified tree of ROOT to a folder, or update one.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("dest", type=click.Path(path_type=Path))
 @click.option("--delete", is_flag=True, help="Delete what DEST has and the tree has not.")
 @click.option(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, path_of, printable, root_of
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    gateway_option,
+    json_option,
+    path_of,
+    printable,
+    root_of,
+    trusted_names,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -15,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("ls")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("path", default="")
 @click.option("-R", "--recursive", is_flag=True, help="List all files, links and folders below PATH.")
 @click.option("-l", "--long", "is_long", is_flag=True, help="Show modes, times (UTC) and the targets of links.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of
+from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of, trusted_names
 from coregw.cli.framework import click
 
 __all__ = ["command"]
 
 
 @click.command("resolve")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("path")
 @click.option(
     "--json",

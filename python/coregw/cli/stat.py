@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, path_of, printable, root_of
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    gateway_option,
+    json_option,
+    path_of,
+    printable,
+    root_of,
+    trusted_names,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -15,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("stat")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("path", default="")
 @json_option
 @gateway_option

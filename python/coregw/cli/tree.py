@@ -14,6 +14,7 @@ from coregw.cli.common import (
     path_of,
     printable,
     root_of,
+    trusted_names,
 )
 from coregw.cli.framework import click
 
@@ -25,7 +26,7 @@ __all__ = ["command"]
 
 
 @click.command("tree")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("path", default="")
 @click.option("-L", "--level", type=click.IntRange(1), help="Show no more than this many levels.")
 @json_option

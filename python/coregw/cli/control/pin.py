@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from coregw.cli.common import json_option, root_of
+from coregw.cli.common import json_option, root_of, trusted_names
 from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import print_result
 from coregw.cli.framework import click
@@ -23,7 +23,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.command("pin")
-@click.argument("root", required=False)
+@click.argument("root", required=False, shell_complete=trusted_names)
 @data_option
 @click.option("--name", help="Name of the pin; the root by default. A name that is taken moves to this root.")
 @click.option("--expires", metavar="WHEN", help="When it ends: a duration such as 12h or 30d, or a time in ISO 8601.")

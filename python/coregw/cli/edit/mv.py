@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, path_of, root_of, show_result
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    gateway_option,
+    json_option,
+    path_of,
+    root_of,
+    show_result,
+    trusted_names,
+)
 from coregw.cli.framework import click
 
 __all__ = ["command"]
 
 
 @click.command("mv", short_help="Move a file or a folder of a root.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("old")
 @click.argument("new")
 @json_option

@@ -18,6 +18,7 @@ from coregw.cli.common import (
     root_of,
     show_result,
     survey_options,
+    trusted_names,
 )
 from coregw.cli.framework import click
 
@@ -28,7 +29,7 @@ __all__ = ["command"]
 
 
 @click.command("put", short_help="Put a file or a folder at a path of a root.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.argument("path", default="")
 @survey_options

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, path_of, root_of, show_result
+from coregw.cli.common import (
+    GatewayChoice,
+    client,
+    gateway_option,
+    json_option,
+    path_of,
+    root_of,
+    show_result,
+    trusted_names,
+)
 from coregw.cli.framework import click
 
 __all__ = ["command"]
 
 
 @click.command("rm", short_help="Remove files and folders of a root.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("-r", "--recursive", is_flag=True, help="Remove folders with all that is in them.")
 @json_option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, root_of, show_result
+from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, root_of, show_result, trusted_names
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ __all__ = ["command"]
 
 
 @click.command("update", short_help="Bind and remove paths of a map.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @click.option("--set", "new", type=(str, str), multiple=True, metavar="PATH CID", help="Bind PATH to CID; repeatable.")
 @click.option("--remove", "removed", multiple=True, metavar="PATH", help="Remove PATH; repeatable.")
 @json_option

@@ -28,7 +28,7 @@ _COMPARED = {
 
 
 @click.command("verify", short_help="Verify a folder, or a saved proof, without a gateway.")
-@click.argument("arguments", metavar="ROOT DIR|FILE | FILE", nargs=-1, required=True)
+@click.argument("arguments", metavar="ROOT DIR|FILE | FILE", type=click.Path(readable=False), nargs=-1, required=True)
 @click.option(
     "--attributes",
     type=click.Choice(["all", "no-times", "exec", "none"]),

@@ -16,6 +16,7 @@ from coregw.cli.common import (
     progress,
     show_result,
     side_option,
+    trusted_names,
 )
 from coregw.cli.framework import click, continue_by, note
 
@@ -30,7 +31,7 @@ __all__ = ["command"]
 
 
 @click.command("mirror", short_help="Copy a root from one gateway to another, by what differs.")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @side_option("from", "source", "URL", "The gateway, or static+URL of a static tree.")
 @side_option("to", "destination", "URL", "The gateway that gets the copy.")
 @click.option(

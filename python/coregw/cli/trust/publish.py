@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coregw.cli.common import GatewayChoice, gateway_option, json_option, root_of
+from coregw.cli.common import GatewayChoice, gateway_option, json_option, root_of, trusted_names
 from coregw.cli.framework import click
 from coregw.cli.trust.common import (
     admin_token_option,
@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 @click.command("publish")
 @click.argument("name", metavar="SCOPE/NAME")
-@click.argument("root")
+@click.argument("root", shell_complete=trusted_names)
 @signing_options(required=False)
 @admin_token_option
 @json_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result
+from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result, trusted_names
 from coregw.cli.framework import click, note
 from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
 
@@ -71,7 +71,7 @@ def trust(
 
 
 @command.command("accept")
-@click.argument("name")
+@click.argument("name", shell_complete=trusted_names)
 @click.argument("root", required=False)
 @click.option("--force", is_flag=True, help="Accept a rollback or a fork, too.")
 @json_option
@@ -115,7 +115,7 @@ def list_(as_json: bool) -> None:
 
 
 @command.command("history")
-@click.argument("name")
+@click.argument("name", shell_complete=trusted_names)
 @click.option("--json", "as_json", is_flag=True, help="Print the history as JSON.")
 def history(name: str, as_json: bool) -> None:
     """List the roots that NAME stood for, the newest last, and when each was accepted."""
@@ -132,7 +132,7 @@ def history(name: str, as_json: bool) -> None:
 
 
 @command.command("forget")
-@click.argument("name")
+@click.argument("name", shell_complete=trusted_names)
 @json_option
 def forget(name: str, as_json: bool) -> None:
     """Remove NAME and its history. Which revisions of published names were seen is still known."""
