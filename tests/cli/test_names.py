@@ -64,8 +64,8 @@ def test_a_name_works_wherever_a_root_does(gateway: str, trust: TrustStore, tmp_
         assert copied == f"{new}\n"
     failed = run(gateway, "cat", "none", "file")
     assert failed.exit_code == 1
-    assert "unknown multibase prefix" in failed.stderr
-    assert "'none' is not a name in" in failed.stderr
+    assert failed.stderr.startswith("coregw: 'none' is not a name in ")
+    assert "multibase" not in failed.stderr
     assert run(gateway, "diff", "old", "none").stderr.startswith("coregw: 'none' is neither a CID, nor a trusted name,")
 
 
