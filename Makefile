@@ -35,7 +35,7 @@ FUZZ_SECONDS ?= 60
 
 .PHONY: help
 help: ## list the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 # ---------------------------------------------------------------------------------------------------- install
 
