@@ -103,8 +103,8 @@ test-rust: install ## run the Rust tests
 	cargo test --workspace --exclude coregw-python --locked --quiet
 
 .PHONY: test-python
-test-python: install ## run the Python tests and doctests (ARGS: passed to pytest)
-	$(BIN)/python -m pytest $(ARGS)
+test-python: install ## run the Python tests and doctests, on up to four cores (ARGS: passed to pytest)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 newest_python := $(CURDIR)/target/cpython-3.14.3
 

@@ -148,7 +148,10 @@ class Shell:
                 if "listening on" in self._printed.get(timeout=1):
                     return None
             except queue.Empty:
-                if self._run(f"kill -0 {self._service} 2>&1") or self._code:
+                printed = self._run(f"kill -0 {self._service} 2>&1")
+                if "listening on" in printed:  # since the last look
+                    return None
+                if printed or self._code:
                     break
         return f"$ {command}\ndid not start:\n{self._run('cat service.log')}"
 

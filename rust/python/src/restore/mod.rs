@@ -212,7 +212,7 @@ impl FolderWriter {
                 }
             }
         });
-        raised(py, work)
+        work.raise(py)
     }
 
     /// Return the sink of the next payloads to request, or None if all that were added have been.
@@ -232,7 +232,7 @@ impl FolderWriter {
                 Ok(())
             });
         });
-        raised(py, work)?;
+        work.raise(py)?;
         Ok(request.map(|request| PayloadSink::new(Lane::new(request, max_payload_bytes), Arc::clone(work))))
     }
 
@@ -253,7 +253,7 @@ impl FolderWriter {
                 });
             }
         });
-        raised(py, work)
+        work.raise(py)
     }
 
     /// The states of the files that were completed since the last call, when each had its path. O(files).
@@ -321,13 +321,4 @@ impl Drop for FolderWriter {
         self.work.stop();
         self.work.end();
     }
-}
-
-/// Raises the first failure, if there is one.
-fn raised(py: Python<'_>, work: &Writing) -> PyResult<()> {
-    if !work.is_stopped() {
-        return Ok(());
-    }
-    let stopped = || invalid(core::InputCode::InvalidRequest, "the writer has been stopped");
-    Err(work.exception(py).unwrap_or_else(stopped))
 }

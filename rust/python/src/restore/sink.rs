@@ -7,7 +7,6 @@ use pyo3::types::PyString;
 
 use super::batch::PlannedPayload;
 use super::lane::{self, Lane};
-use super::raised;
 use super::writing::Writing;
 use crate::cid::text;
 use crate::convert::BytesLike;
@@ -68,7 +67,7 @@ impl PayloadSink {
         if self.work.is_full() {
             py.detach(|| self.work.wait_for_room());
         }
-        raised(py, &self.work)
+        self.work.raise(py)
     }
 
     /// Return the payload in which the last answer ended, and the byte from which on it is taken next.
@@ -101,7 +100,7 @@ impl PayloadSink {
                 self.work.attempt(|| finished);
             }
         });
-        raised(py, &self.work)?;
+        self.work.raise(py)?;
         Ok(lane::missing(&self.lane).iter().map(|cid| text(py, cid)).collect())
     }
 }

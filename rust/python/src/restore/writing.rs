@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
-use coregw_core::{Cid, Result};
+use coregw_core::{Cid, InputCode, Result};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -19,6 +19,7 @@ use super::folders::Top;
 use super::lock::locked;
 use super::plan::{Placement, Plan, TOP};
 use super::states::States;
+use crate::errors::invalid;
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
@@ -169,13 +170,17 @@ impl Writing {
         self.stop();
     }
 
-    /// The first failure as an exception. Every caller gets the same one, since any of them may report it.
-    pub fn exception(&self, py: Python<'_>) -> Option<PyErr> {
+    /// Raises the first failure, if there is one: the same exception for each caller, since any of them may report it.
+    pub fn raise(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_stopped() {
+            return Ok(());
+        }
         let taken = || {
             let failure = locked(&self.failure).take();
             failure.map(|failure| failure.into_exception(py))
         };
-        self.exception.get_or_init(py, taken).as_ref().map(|error| error.clone_ref(py))
+        let stopped = || invalid(InputCode::InvalidRequest, "the writer has been stopped");
+        Err(self.exception.get_or_init(py, taken).as_ref().map_or_else(stopped, |error| error.clone_ref(py)))
     }
 
     /// Nothing more is written; what has come is dropped.
