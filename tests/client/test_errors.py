@@ -193,7 +193,7 @@ def test_a_gateway_that_does_not_answer_is_unavailable() -> None:
 
 def test_an_answer_that_takes_too_long_is_unavailable(liar: Liar) -> None:
     hasty = ClientSettings(attempts=1, answer_seconds=1e-9)
-    with pytest.raises(errors.Unavailable, match="took longer|timed out"):  # by who notices first
+    with pytest.raises(errors.Unavailable, match=r"took longer|timed out"):  # by who notices first
         liar(lambda reply: reply, hasty).create_root({})
 
 
