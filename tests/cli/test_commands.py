@@ -12,10 +12,11 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click import Context
 from click.testing import Result
@@ -276,6 +277,21 @@ def test_errors_of_files_and_settings_name_the_place(run: Run, tmp_path: Path, c
     assert failed.exit_code == 1
     assert len(failed.stderr.splitlines()) == 1
     assert "missing" in failed.stderr or "cache_bytes" in failed.stderr
+
+
+def parameters(command: click.Command) -> Iterator[click.Parameter]:
+    yield from command.params
+    for below in getattr(command, "commands", {}).values():
+        yield from parameters(below)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_that_cannot_be_read_is_a_failure_and_not_wrong_usage(name: str) -> None:
+    command = cli.get_command(Context(cli), name)
+    assert command is not None
+    for each in parameters(command):
+        if isinstance(each.type, click.Path):
+            assert (each.type.readable, each.type.exists) == (False, False), each.name
 
 
 def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

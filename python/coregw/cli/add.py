@@ -32,7 +32,7 @@ __all__ = ["command", "send"]
 
 
 @click.command("add")
-@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path, readable=False))
 @survey_options
 @attribute_options
 @suite_option

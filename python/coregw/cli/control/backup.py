@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 
 @click.command("backup")
-@click.argument("destination", metavar="DEST", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("destination", metavar="DEST", type=click.Path(path_type=Path, file_okay=False, readable=False))
 @data_option
 @click.option("--keep", type=click.IntRange(1), help="Number of generations to keep; 7 by default.")
 @click.option("--verify", "is_verified", is_flag=True, help="Read everything back and check it, after the backup.")

@@ -27,7 +27,7 @@ def data_option(command: F) -> F:
     """Add the option ``--data DIR``, with the environment variable COREGW_DATA."""
     return click.option(
         "--data",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),
         envvar="COREGW_DATA",
         show_envvar=True,
         default="coregw-data",

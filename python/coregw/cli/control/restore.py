@@ -16,8 +16,10 @@ __all__ = ["command"]
 
 
 @click.command("restore")
-@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--data", type=click.Path(path_type=Path), help="Folder to restore to; created, or empty.")
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path, file_okay=False, readable=False))
+@click.option(
+    "--data", type=click.Path(path_type=Path, readable=False), help="Folder to restore to; created, or empty."
+)
 @click.option("--to", "store", metavar="STORE", help="Empty store to restore to: postgresql://...")
 @click.option("--to-bucket", metavar="s3://...", help="Bucket of that store, if it has one.")
 @click.option("--generation", type=click.IntRange(1), help="Number of the generation; the newest by default.")

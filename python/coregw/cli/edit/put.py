@@ -30,7 +30,7 @@ __all__ = ["command"]
 
 @click.command("put", short_help="Put a file or a folder at a path of a root.")
 @click.argument("root", shell_complete=trusted_names)
-@click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
+@click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path, readable=False))
 @click.argument("path", default="")
 @survey_options
 @attribute_options

@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 @click.command("build", short_help="Make a map of any size from a file of arcs; print its root.")
-@click.argument("arcs", metavar="ARCS|-", type=click.Path(allow_dash=True))
+@click.argument("arcs", metavar="ARCS|-", type=click.Path(allow_dash=True, readable=False))
 @click.option(
     "--format",
     "form",
@@ -41,7 +41,7 @@ _CHUNK_BYTES = 1 << 20
 @click.option(
     "--data",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Store the map in this store, which no gateway has open, instead of sending it to a gateway.",
 )
 @click.option("--offline", is_flag=True, help="Only print the root: nothing is sent or stored.")

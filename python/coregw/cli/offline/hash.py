@@ -26,7 +26,7 @@ __all__ = ["command"]
 
 
 @click.command("hash", short_help="Print the root of a folder, without a gateway.")
-@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path, readable=False))
 @survey_options
 @attribute_options
 @suite_option

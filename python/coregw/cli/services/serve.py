@@ -53,10 +53,12 @@ def server_options(command: F) -> F:
         click.option("--host", help="Address to listen on; loopback by default."),
         click.option(
             "--config",
-            type=click.Path(path_type=Path),
+            type=click.Path(path_type=Path, readable=False),
             help="TOML file of settings, as does COREGW_CONFIG; variables and options override it.",
         ),
-        click.option("--data", type=click.Path(path_type=Path), help="Folder of the store; created if missing."),
+        click.option(
+            "--data", type=click.Path(path_type=Path, readable=False), help="Folder of the store; created if missing."
+        ),
     ):
         command = option(command)
     return command

@@ -40,7 +40,7 @@ _EXIT_DAMAGED = 4
 
 @click.command("export", short_help="Write the tree of ROOT to a CAR file, or to files for any web server.")
 @click.argument("root", required=False, shell_complete=trusted_names)
-@click.argument("file", type=click.Path(allow_dash=True), required=False)
+@click.argument("file", type=click.Path(allow_dash=True, readable=False), required=False)
 @click.option("--payloads", is_flag=True, help="Include the payloads that the tree names and the gateway holds.")
 @click.option("--static", "place", metavar="DEST", help="Write a static tree to DEST: a folder, or s3://BUCKET/PREFIX.")
 @click.option("--no-payloads", is_flag=True, help="With --static: leave the payloads out.")

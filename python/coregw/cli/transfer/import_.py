@@ -16,7 +16,7 @@ __all__ = ["command"]
 
 
 @click.command("import", short_help="Send a CAR file to the gateway; print its roots.")
-@click.argument("file", type=click.Path(allow_dash=True))
+@click.argument("file", type=click.Path(allow_dash=True, readable=False))
 @json_option
 @gateway_option
 def command(file: str, as_json: bool, gateway: GatewayChoice) -> None:

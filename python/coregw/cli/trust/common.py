@@ -67,7 +67,7 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
         for option in (
             click.option(
                 "--policy",
-                type=click.Path(path_type=Path),
+                type=click.Path(path_type=Path, readable=False),
                 envvar="COREGW_LOG_POLICY",
                 show_envvar=True,
                 help="Policy whose witnesses are to cosign.",
@@ -81,7 +81,7 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
             ),
             click.option(
                 "--key",
-                type=click.Path(path_type=Path),
+                type=click.Path(path_type=Path, readable=False),
                 required=required,
                 envvar="COREGW_LOG_KEY",
                 show_envvar=True,

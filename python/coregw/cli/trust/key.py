@@ -13,7 +13,7 @@ __all__ = ["command"]
 
 
 @click.command("key")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--name",
     required=True,

@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--follow", metavar="SCOPE/NAME", help="Look new roots up under this published name.")
 @click.option(
     "--policy",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="With --follow: believe only what this policy's log has signed, and enough of its witnesses.",
 )
 @json_option

@@ -11,12 +11,22 @@ __all__ = ["command"]
 
 
 @click.command("witness")
-@click.option("--key", type=click.Path(path_type=Path), required=True, help="File with the private key of the witness.")
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path, readable=False),
+    required=True,
+    help="File with the private key of the witness.",
+)
 @click.option("--name", required=True, help="Name of the witness, such as witness.example.org.")
 @click.option(
     "--log", "logs", metavar="VKEY", multiple=True, required=True, help="Key of a log to cosign (repeatable)."
 )
-@click.option("--state", type=click.Path(path_type=Path), required=True, help="File that remembers what was cosigned.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, readable=False),
+    required=True,
+    help="File that remembers what was cosigned.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=7380, show_default=True, help="0 picks a free one.")
 @click.option("-q", "--quiet", is_flag=True, help="Log errors only.")
