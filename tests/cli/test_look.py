@@ -172,6 +172,18 @@ def test_quiet_prints_results_and_errors_alone(run: Run, tree: Path) -> None:
     assert failed.stderr.startswith("coregw: ")
 
 
+def test_waiting_for_a_gateway_is_said_unless_quiet(
+    coregw: Callable[..., subprocess.CompletedProcess[bytes]], root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COREGW_RETRY_SECONDS", "3")
+    command = ("ls", root, "--gateway", "http://127.0.0.1:9")
+    waits, fails = coregw(*command).stderr.decode().splitlines()
+    assert waits.startswith("coregw: ")
+    assert waits.endswith("; trying again for 3 s")
+    assert fails.startswith("coregw: ")
+    assert len(coregw(*command, "-q").stderr.decode().splitlines()) == 1
+
+
 def test_verbose_logs_each_request(
     coregw: Callable[..., subprocess.CompletedProcess[str]], gateway: str, root: str
 ) -> None:

@@ -315,9 +315,13 @@ def async_client(gateway: GatewayChoice) -> AsyncClient:
 
 
 def client_settings() -> ClientSettings:
-    """Return the settings of a command's client: a gateway that restarts is waited for."""
+    """Return the settings of a command's client: a gateway that restarts is waited for, which a line says."""
+    import logging
+
     from coregw.client import ClientSettings
 
+    level = logging.ERROR if is_quiet() else logging.WARNING
+    logging.basicConfig(format="coregw: %(message)s", level=level)  # no effect after -v
     text = os.environ.get("COREGW_RETRY_SECONDS", "60")
     try:
         return ClientSettings(retry_seconds=float(text))
