@@ -10,17 +10,23 @@
 //! ```
 //!
 //! The rounds of one SHA-256 computation form a chain, which leaves most of a core idle. The messages of a Merkle tree
-//! are independent of each other as far as they are on the same level, so one instruction can work on sixteen of them.
-//! With AVX-512, detected at run time, that takes about half the time of the processor's SHA instructions. Elsewhere, and
-//! for fewer messages, they are hashed one after the other by the crate `sha2`, which uses those instructions.
+//! are independent of each other as far as they are on the same level, so one instruction of AVX-512 can work on sixteen of
+//! them, or a core on several chains of its SHA instructions at a time. Each is faster on some processors ([`Method`]), and
+//! takes about half the time of one chain. Elsewhere they are hashed one after the other by the crate `sha2`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod constants;
+mod method;
 mod prefetch;
+#[cfg(target_arch = "x86_64")]
+mod sha;
 
 use sha2::block_api::compress256;
 
-pub use prefetch::prefetch;
+use constants::INITIAL;
+pub use method::Method;
+pub use prefetch::{prefetch, prefetch_bytes};
 
 /// The number of messages that are hashed at a time. Groups of so many messages of the same length are the fastest.
 pub const LANES: usize = 16;
@@ -30,10 +36,6 @@ pub const BLOCK_BYTES: usize = 64;
 
 /// The minimum number of messages for which sixteen lanes take less time than one message after the other.
 const MIN_MESSAGES: usize = 9;
-
-/// The initial hash value of SHA-256 (FIPS 180-4, section 5.3.3).
-const INITIAL: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -47,10 +49,7 @@ pub const fn blocks(len: usize) -> usize {
 /// Whether messages are hashed several at a time on this processor. O(1).
 #[inline]
 pub fn is_wide() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return avx512::is_available();
-    #[cfg(not(target_arch = "x86_64"))]
-    return false;
+    Method::fastest() != Method::Alone
 }
 
 /// The room that [`pad`] needs after a message, in bytes.
@@ -89,9 +88,18 @@ pub fn hash_one(message: &[[u8; BLOCK_BYTES]]) -> Digest {
 ///
 /// # Panics
 /// If there are not as many digests as messages.
+#[inline]
 pub fn hash_padded(messages: &[&[[u8; BLOCK_BYTES]]], digests: &mut [Digest]) {
+    hash_padded_by(Method::fastest(), messages, digests);
+}
+
+/// [`hash_padded`] by a method, for comparison with the others.
+///
+/// # Panics
+/// If there are not as many digests as messages, or the processor does not support the method.
+pub fn hash_padded_by(method: Method, messages: &[&[[u8; BLOCK_BYTES]]], digests: &mut [Digest]) {
     assert_eq!(messages.len(), digests.len(), "one digest per message");
-    hash(messages.len(), |i| Blocks { body: messages[i], tail: &[] }, |i, digest| digests[i] = digest);
+    hash(method, messages.len(), |i| Blocks { body: messages[i], tail: &[] }, |i, digest| digests[i] = digest);
 }
 
 /// Hashes messages: the digest of `messages[i]` goes to `digests[i]`. O(bytes).
@@ -113,7 +121,7 @@ pub fn hash_many(messages: &[&[u8]], digests: &mut [Digest]) {
             let (body, rest) = messages[i].as_chunks();
             Blocks { body, tail: &tails[i].as_chunks().0[..blocks(rest.len())] }
         };
-        hash(messages.len(), message, |i, digest| digests[i] = digest);
+        hash(Method::fastest(), messages.len(), message, |i, digest| digests[i] = digest);
     }
 }
 
@@ -158,21 +166,36 @@ fn bytes(state: [u32; 8]) -> Digest {
 
 /// Hashes `count` messages.
 #[inline]
-fn hash<'a>(count: usize, message: impl Fn(usize) -> Blocks<'a>, mut put: impl FnMut(usize, Digest)) {
-    let mut start = 0;
-    #[cfg(target_arch = "x86_64")]
-    if count >= MIN_MESSAGES && avx512::is_available() {
-        while count - start >= MIN_MESSAGES {
-            let group = LANES.min(count - start);
-            let mut lanes = [Blocks::NONE; LANES];
-            lanes[..group].iter_mut().enumerate().for_each(|(n, lane)| *lane = message(start + n));
-            hash_lanes(&lanes[..group], |n, digest| put(start + n, digest));
-            start += group;
-        }
-    }
-    for i in start..count {
+fn hash<'a>(method: Method, count: usize, message: impl Fn(usize) -> Blocks<'a>, mut put: impl FnMut(usize, Digest)) {
+    let hashed = match method {
+        #[cfg(target_arch = "x86_64")]
+        Method::Lanes => hash_in_lanes(count, &message, &mut put),
+        #[cfg(target_arch = "x86_64")]
+        Method::Chains => hash_in_chains(count, &message, &mut put),
+        _ => 0,
+    };
+    for i in hashed..count {
         put(i, message(i).finish(INITIAL, 0));
     }
+}
+
+/// Hashes messages in groups that are worth it, and returns how many.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn hash_in_lanes<'a>(
+    count: usize,
+    message: &impl Fn(usize) -> Blocks<'a>,
+    put: &mut impl FnMut(usize, Digest),
+) -> usize {
+    let mut start = 0;
+    while count - start >= MIN_MESSAGES {
+        let group = LANES.min(count - start);
+        let mut lanes = [Blocks::NONE; LANES];
+        lanes[..group].iter_mut().enumerate().for_each(|(n, lane)| *lane = message(start + n));
+        hash_lanes(&lanes[..group], |n, digest| put(start + n, digest));
+        start += group;
+    }
+    start
 }
 
 /// Hashes at most sixteen messages: together while enough of them have blocks left, then one after the other.
@@ -204,4 +227,71 @@ fn hash_lanes(messages: &[Blocks<'_>], mut put: impl FnMut(usize, Digest)) {
             false => put(n, digests[n]),
         }
     }
+}
+
+/// A message in one of several chains.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct Chain<'a> {
+    /// The number of the message.
+    item: usize,
+    message: Blocks<'a>,
+    /// The blocks that `state` covers.
+    done: usize,
+    state: [u32; 8],
+}
+
+/// Hashes messages in chains side by side: one that has ended takes the next message. Returns how many.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn hash_in_chains<'a>(
+    count: usize,
+    message: &impl Fn(usize) -> Blocks<'a>,
+    put: &mut impl FnMut(usize, Digest),
+) -> usize {
+    let begin = |item| Chain { item, message: message(item), done: 0, state: INITIAL };
+    let mut next = sha::CHAINS.min(count);
+    let mut chains = [Chain { item: 0, message: Blocks::NONE, done: 0, state: INITIAL }; sha::CHAINS];
+    chains[..next].iter_mut().enumerate().for_each(|(n, chain)| *chain = begin(n));
+    let mut active = next;
+    loop {
+        let mut n = 0;
+        while n < active {
+            let Chain { item, message, done, state } = chains[n];
+            if done < message.len() {
+                n += 1;
+                continue;
+            }
+            put(item, bytes(state));
+            if next < count {
+                chains[n] = begin(next);
+                next += 1;
+            } else {
+                active -= 1;
+                chains[n] = chains[active];
+            }
+        }
+        match active {
+            4 => step::<4>(&mut chains),
+            3 => step::<3>(&mut chains),
+            2 => step::<2>(&mut chains),
+            _ => break,
+        }
+    }
+    for Chain { item, message, done, state } in &chains[..active] {
+        put(*item, message.finish(*state, *done));
+    }
+    count
+}
+
+/// Compresses the next block of each of the first `N` chains.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn step<const N: usize>(chains: &mut [Chain<'_>; sha::CHAINS]) {
+    let Some(chains) = chains.first_chunk_mut::<N>() else {
+        return;
+    };
+    let blocks = chains.each_ref().map(|chain| chain.message.block(chain.done));
+    sha::compress(chains.each_mut().map(|chain| &mut chain.state), blocks);
+    chains.iter_mut().for_each(|chain| chain.done += 1);
 }

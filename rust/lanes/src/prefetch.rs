@@ -22,3 +22,13 @@ pub fn prefetch<T>(item: &T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = item;
 }
+
+/// Asks the processor to load bytes to its caches, as [`prefetch`] does. O(bytes).
+#[inline]
+pub fn prefetch_bytes(bytes: &[u8]) {
+    bytes.chunks(LINE_BYTES).filter_map(<[u8]>::first).for_each(prefetch);
+    bytes.last().into_iter().for_each(prefetch);
+}
+
+/// The length of a cache line, in bytes.
+const LINE_BYTES: usize = 64;

@@ -1,6 +1,6 @@
 //! Every digest equals that of the crate `sha2`.
 
-use coregw_lanes::{BLOCK_BYTES, LANES, blocks, hash_many, hash_padded, pad};
+use coregw_lanes::{BLOCK_BYTES, LANES, Method, blocks, hash_many, hash_padded_by, pad};
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -15,9 +15,11 @@ fn check(messages: &[Vec<u8>]) {
     let mut buffers: Vec<Vec<u8>> = messages.iter().map(|message| [&message[..], &[0xee; 200]].concat()).collect();
     let padded: Vec<_> = buffers.iter_mut().zip(messages).map(|(buffer, message)| pad(buffer, message.len())).collect();
     assert!(padded.iter().zip(messages).all(|(padded, message)| padded.len() == blocks(message.len())));
-    digests.fill([0xbb; 32]);
-    hash_padded(&padded, &mut digests);
-    assert_eq!(digests, expected);
+    for method in Method::ALL.into_iter().filter(|method| method.is_available()) {
+        digests.fill([0xbb; 32]);
+        hash_padded_by(method, &padded, &mut digests);
+        assert_eq!(digests, expected, "{method:?}");
+    }
 }
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
@@ -79,4 +81,24 @@ proptest! {
 #[should_panic(expected = "one digest per message")]
 fn as_many_digests_as_messages() {
     hash_many(&[b"a", b"b"], &mut [[0; 32]]);
+}
+
+#[test]
+fn no_blocks_at_all() {
+    // Not a padded message, but its digest is the same by each method.
+    let [empty, message]: [&[[u8; BLOCK_BYTES]]; 2] = [&[], &[[1; BLOCK_BYTES]; 3]];
+    let messages: Vec<_> = (0..2 * LANES + 3).map(|i| if i % 3 == 0 { empty } else { message }).collect();
+    let digests = Method::ALL.into_iter().filter(|method| method.is_available()).map(|method| {
+        let mut digests = vec![[0; 32]; messages.len()];
+        hash_padded_by(method, &messages, &mut digests);
+        digests
+    });
+    let digests: Vec<_> = digests.collect();
+    assert!(digests.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn the_fastest_method_is_available() {
+    assert!(Method::fastest().is_available());
+    assert_eq!(coregw_lanes::is_wide(), Method::fastest() != Method::Alone);
 }

@@ -13,7 +13,7 @@
 
 use std::hint::select_unpredictable;
 
-use coregw_lanes::LANES;
+use coregw_lanes::{LANES, prefetch_bytes};
 
 use crate::bits::Side;
 use crate::id::cid::Cid;
@@ -27,6 +27,11 @@ use crate::tree::reader::{PrunedReader, StubBytes, StubPlace};
 
 /// The initial capacity for inner nodes: enough for most proofs.
 const DEPTH: usize = 64;
+
+/// Proofs that are loaded to the processor's caches before the next one is read: it waits for several at a time.
+const AHEAD: usize = 8;
+/// The bytes of a proof that are loaded so: most of them, of most proofs.
+const MAX_PREFETCHED: usize = 2048;
 
 /// An inner node above the current one.
 #[derive(Clone, Copy)]
@@ -88,11 +93,17 @@ pub(crate) fn read(suite: Suite, key: &[u8], proof: &[u8]) -> Attempt<KeyProof> 
 /// What each proof shows is given to `take` with its place among the proofs, in the order in which they end.
 pub(crate) fn read_many<'p>(
     suite: Suite,
-    proofs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])>,
+    proofs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])> + Clone,
     mut take: impl FnMut(usize, Attempt<KeyProof>),
 ) {
     let mut lanes: Vec<_> = (0..LANES.min(proofs.len())).map(|_| Lane::idle(suite)).collect();
-    let mut proofs = proofs.enumerate();
+    let load = |(key, proof): (&[u8], &[u8])| {
+        prefetch_bytes(key);
+        prefetch_bytes(&proof[..proof.len().min(MAX_PREFETCHED)]);
+    };
+    let mut ahead = proofs.clone();
+    ahead.by_ref().take(AHEAD).for_each(load);
+    let mut proofs = proofs.enumerate().inspect(|_| ahead.next().into_iter().for_each(load));
     let mut digests = [[0; 32]; LANES];
     loop {
         for lane in lanes.iter_mut().filter(|lane| lane.nodes.is_none()) {

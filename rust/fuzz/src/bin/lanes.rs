@@ -2,7 +2,7 @@
 #![no_main]
 
 use coregw_core::Suite;
-use coregw_lanes::{hash_many, hash_padded, pad};
+use coregw_lanes::{Method, hash_many, hash_padded_by, pad};
 use libfuzzer_sys::fuzz_target;
 
 /// Splits the input into messages: two bytes of length, then the message.
@@ -30,6 +30,9 @@ fuzz_target!(|data: &[u8]| {
     let mut buffers: Vec<Vec<u8>> = messages.iter().map(|message| [message, &[0xee; 128][..]].concat()).collect();
     let padded: Vec<_> =
         buffers.iter_mut().zip(&messages).map(|(buffer, message)| pad(buffer, message.len())).collect();
-    hash_padded(&padded, &mut digests);
-    assert_eq!(digests, expected);
+    for method in Method::ALL.into_iter().filter(|method| method.is_available()) {
+        digests.fill([0; 32]);
+        hash_padded_by(method, &padded, &mut digests);
+        assert_eq!(digests, expected, "{method:?}");
+    }
 });
