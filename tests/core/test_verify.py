@@ -244,6 +244,16 @@ def test_the_first_malformed_path_is_named_before_all_other_errors(after: object
     assert caught.value.code == "invalid_path"
 
 
+@pytest.mark.parametrize(("malformed", "named"), [(700, 700), (1600, 1500)])
+def test_errors_of_many_items_have_an_order_wherever_they_are_read(malformed: int, named: int) -> None:
+    items: list[tuple[object, bytes]] = list(ITEMS)
+    items[0] = (items[0][0], b"no proof")
+    items[1500] = (5, b"")
+    items[malformed] = ("a//b", b"")
+    with pytest.raises(InvalidInput if named == malformed else TypeError, match=f"^item {named}: "):
+        coregw.verify_key_many(BIG.root, items)  # type: ignore[arg-type]
+
+
 def test_threads_may_prove_and_verify_at_once() -> None:
     def work(number: int) -> bool:
         path, proof = ITEMS[number]
