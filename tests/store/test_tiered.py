@@ -45,6 +45,7 @@ class Upstream:
         self.gate = asyncio.Event()
         self.gate.set()
         self.lie: Callable[[bytes], bytes] = lambda content: content
+        self.said_size: int | None = None
 
     async def get(self, path: str, max_bytes: int) -> bytes | None:
         self.asked.append(path)
@@ -77,7 +78,7 @@ class Upstream:
 
     async def size(self, path: str) -> int | None:
         content = await self.get(path, 0)
-        return None if content is None else len(content)
+        return None if content is None else len(content) if self.said_size is None else self.said_size
 
     async def pages(self, digests: Sequence[bytes], max_bytes: int) -> bytes:
         raise NotImplementedError
@@ -212,6 +213,31 @@ async def test_what_a_lying_upstream_sends_is_named_and_not_kept(tiered: TieredS
     upstream.lie = lambda content: content
     assert await tiered.get(Table.PAGES, [digest]) == [pages[digest]]
     assert await read(tiered, multihash_of(b"payload")) == b"payload"
+
+
+async def test_the_size_of_a_single_payload_is_true_whatever_the_upstream_says(
+    tiered: TieredStore, upstream: Upstream
+) -> None:
+    payloads = [b"payload", random_bytes(3 * CHUNK_BYTES), b"another"]
+    for payload in payloads:
+        async with upstream.store.begin_payload() as writer:
+            await writer.write(payload)
+            await writer.commit(multihash_of(payload))
+    upstream.said_size = 5
+    for payload in payloads[:2]:
+        assert await tiered.stat_payloads([multihash_of(payload)]) == [len(payload)]
+        asked = len(upstream.asked)
+        assert await read(tiered, multihash_of(payload)) == payload  # is kept
+        assert len(upstream.asked) == asked
+    assert await tiered.stat_payloads([multihash_of(payload) for payload in payloads]) == [7, 3 * CHUNK_BYTES, 5]
+    assert await tiered.renew(Stored.PAYLOADS, [multihash_of(b"another")]) == [5]  # whether it is held is enough
+    assert await tiered.stat_payloads([multihash_of(b"absent")]) == [None]
+    upstream.gate.clear()
+    looking_up = [asyncio.ensure_future(tiered.stat_payloads([multihash_of(b"another")])) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    upstream.gate.set()
+    assert await asyncio.gather(*looking_up) == [[7]] * 3
+    assert upstream.asked.count(payload_path(multihash_of(b"another"))) == 3  # two for their sizes, one to read it
 
 
 async def test_what_was_used_least_recently_is_removed(local: CollectableStore, upstream: Upstream) -> None:

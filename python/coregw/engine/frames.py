@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple, cast
 
 from coregw._core import Cid, block_head, block_heads
-from coregw.errors import PayloadNotFound, StoreDamaged
+from coregw.errors import InvalidInput, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES, Store
 
 __all__ = ["HeldPayload", "find_payloads", "payload_blocks"]
@@ -85,6 +85,8 @@ async def _small_blocks(store: Store, payloads: Sequence[HeldPayload], *, skip_d
     stored = [multihash for _, multihash, _ in payloads if multihash[0] != IDENTITY_CODE]
     try:
         read = await store.get_payloads(stored)
+    except InvalidInput as error:  # one of them is longer than its size said
+        raise StoreDamaged(error.message) from error
     except StoreDamaged:
         if not skip_damaged:
             raise
@@ -123,6 +125,22 @@ async def _large_block(store: Store, payload: HeldPayload, *, skip_damaged: bool
                 raise
             _log.error("left out of a response: %s", error.message)
             return
+        left = _left(payload, payload.size, first)
         yield block_head(payload.cid, payload.size) + first
         async for chunk in chunks:
+            left = _left(payload, left, chunk)
             yield chunk
+        if left:
+            raise _other_size(payload)
+
+
+def _left(payload: HeldPayload, left: int, chunk: bytes) -> int:
+    """Return how many bytes follow a chunk, if the payload has the size that its head says."""
+    if len(chunk) > left:
+        raise _other_size(payload)
+    return left - len(chunk)
+
+
+def _other_size(payload: HeldPayload) -> StoreDamaged:
+    """Return the exception for a size that the upstream of an edge has made up."""
+    return StoreDamaged(f"the payload {payload.cid.text} does not have the {payload.size:,} bytes that it should have")

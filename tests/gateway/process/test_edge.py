@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -17,7 +18,7 @@ from coregw.client.static.export import export_static
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import open_edge
-from gateways import guarded_gateway
+from gateways import Reply, guarded_gateway, lying_gateway
 from static_trees import Sample, python_server, sample
 
 SETTINGS = ClientSettings(attempts=1)
@@ -129,6 +130,33 @@ def test_an_edge_shows_its_upstream_the_headers_of_its_variables(
     monkeypatch.setenv("COREGW_UPSTREAM_HEADERS", "no header")
     with pytest.raises(InvalidInput, match=r"headers\[0\]: expected Name: value"):
         anyio.run(open_edge, Settings(data=tmp_path / "other", upstream=guarded))
+
+
+def test_an_edge_sends_whole_payloads_whatever_length_its_upstream_claims(stack: ExitStack, tmp_path: Path) -> None:
+    """What an edge sends for a CID is kept by caches for a year."""
+    upstream = stack.enter_context(serving.process(tmp_path / "upstream"))
+    payloads = [b"short" * 100, *(bytes([letter]) * length for letter, length in ((1, 3 << 20), (2, 1_500_000)))]
+    payloads.append(bytes([3]) * 1_400_000)
+    with Client(upstream.url, SETTINGS) as client:
+        cids = [client.put_payload(payload) for payload in payloads]
+    claimed = [7]
+
+    def claim(reply: Reply) -> Reply:
+        return replace(reply, headers={"content-length": str(claimed[0])}) if reply.method == "HEAD" else reply
+
+    lying = stack.enter_context(lying_gateway(claim, upstream.url))
+    edge = stack.enter_context(serving.process(tmp_path / "edge", upstream=lying))
+    for cid, payload in zip(cids[:2], payloads, strict=False):
+        part = httpx2.get(f"{edge.url}/v1/cas/{cid}", headers={"Range": "bytes=1-9"})
+        assert (part.status_code, part.headers["content-range"]) == (206, f"bytes 1-9/{len(payload)}")
+        assert httpx2.get(f"{edge.url}/v1/cas/{cid}").content == payload
+        assert httpx2.head(f"{edge.url}/v1/cas/{cid}").headers["content-length"] == str(len(payload))
+    body = {"profile": "cas.get-batch/v0alpha1"}
+    for claimed[0], cid in ((7, cids[2]), (1_200_000, cids[3])):
+        with pytest.raises(httpx2.RemoteProtocolError):
+            httpx2.post(f"{edge.url}/v1/cas/car", json=body | {"cids": [*cids[:2], cid]})
+    answer = httpx2.post(f"{edge.url}/v1/cas/car", json=body | {"cids": cids}).content  # they were kept
+    assert all(payload in answer for payload in payloads)
 
 
 def test_an_edge_of_a_static_tree(stack: ExitStack, tmp_path: Path) -> None:

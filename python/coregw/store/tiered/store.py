@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, NoReturn, cast
 
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable
-from coregw.store import CHUNK_BYTES, Table
-from coregw.store.arguments import check_range
+from coregw.store import CHUNK_BYTES, Stored, Table
+from coregw.store.arguments import check_range, check_renewal
 from coregw.store.collection import CollectableStore
 from coregw.store.origin import OriginStore
 from coregw.store.reading import ReadingStore, for_each, range_of, whole_of
@@ -165,7 +165,29 @@ class TieredStore(ReadingStore):
     # --- payloads -----------------------------------------------------------------------------------------------------
 
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
-        """Return the sizes of payloads. Of those that are not kept, they are what the upstream says."""
+        """Return the sizes of payloads.
+
+        A single one that is not kept is loaded, so its size is true: an answer that caches may keep depends on it. Of
+        several, the sizes are what the upstream says.
+        """
+        if len(multihashes) != 1:
+            return await self._said_sizes(multihashes)
+        if (other := self._loading.get(PAYLOAD + multihashes[0])) is not None:
+            await asyncio.shield(other)
+        (size,) = await self._local.stat_payloads(multihashes)
+        if size is None and (file := await self._payload(multihashes[0])) is not None:
+            with file:
+                size = file.seek(0, 2)
+        return [size]
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        """Look payloads up, whose sizes are what the upstream says."""
+        check_renewal(kind)
+        if kind is Stored.ROOTS:
+            self._refuse()
+        return await self._said_sizes(keys)
+
+    async def _said_sizes(self, multihashes: Sequence[bytes]) -> list[int | None]:
         sizes = dict(zip(multihashes, await self._local.stat_payloads(multihashes), strict=True))
         if missing := [multihash for multihash, size in sizes.items() if size is None]:
             sizes |= zip(missing, await self._origin.stat_payloads(missing), strict=True)
