@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from coregw.client import Client, ClientSettings
 from coregw.client.static.export import export_static
 from coregw.errors import Conflict, RootNotFound, Unavailable
 from coregw.messages import Change, Delta, Endpoint
+from gateways import lying_gateway
 from static_trees import python_server, sample
 
 SETTINGS = ClientSettings(attempts=1)
@@ -147,6 +149,24 @@ def test_names_are_read_through_and_published(stack: ExitStack, tmp_path: Path) 
     elsewhere = {**common, "upstream": wrong.url}
     with serving.process(tmp_path / "edge", tokens, **elsewhere) as other:  # what another upstream said is not known
         assert httpx2.get(f"{other.url}{RECORDS}/main", headers=b.headers).status_code == 503
+
+
+def test_a_record_of_the_upstream_is_not_kept_unless_its_roots_are_cids(stack: ExitStack, tmp_path: Path) -> None:
+    record = {"scope": "docs", "name": "main", "root": Map({}).root, "revision": 1, "previous_root": None}
+    record |= {"published_at": "2026-01-01T00:00:00Z", "frozen": False}
+    said = [record]
+    upstream = stack.enter_context(lying_gateway(lambda reply: reply.with_body(json.dumps(said[0]).encode())))
+    edge = stack.enter_context(
+        serving.process(tmp_path / "edge", serving.ADMIN, upstream=upstream, upstream_name_seconds=0.001)
+    )
+    with httpx2.Client(base_url=edge.url, headers={"Authorization": f"Bearer {serving.ADMIN_TOKEN}"}) as client:
+        for lie in ({"root": "x" * 1_000_000}, {"root": ""}, {"previous_root": "no CID"}, {"name": "x" * 1_000_000}):
+            said[0] = record | lie
+            refused = client.get(f"{RECORDS}/main")
+            assert refused.status_code >= 500
+            assert len(refused.content) < 1000
+        said[0] = record
+        assert client.get(f"{RECORDS}/main").json()["root"] == record["root"]
 
 
 def test_names_of_a_static_tree_are_read(stack: ExitStack, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from msgspec import UNSET
 
+from coregw._core import Cid
 from coregw.client.exchange import Answer, Call, decode
 from coregw.client.operations.record import check_name
 from coregw.client.static.upstream import HttpUpstream
@@ -115,6 +116,11 @@ class UpstreamNames(Publications):
         if (record.scope, record.name) != (scope, name):
             said = f"{record.scope:.200}/{record.name:.200}"
             raise UpstreamDamaged(f"{self._upstream.url} answers for {scope}/{name} with the record of {said}")
+        try:
+            for root in (record.root, record.previous_root):
+                Cid(root or record.root)  # bounds what is kept, too
+        except InvalidInput as error:
+            raise UpstreamDamaged(f"{self._upstream.url}: the record of {scope}/{name}: {error.message}") from None
         known = self._known[scope, name] = time.monotonic(), record
         self._known.move_to_end((scope, name))
         if len(self._known) > _MAX_NAMES:
