@@ -70,12 +70,53 @@ def lying(answer: Callable[[str], object]) -> Iterator[str]:
 
 
 async def test_pages_that_never_end_are_refused() -> None:
-    name = {"scope": "s", "name": "n", "root": "r", "revision": 1, "previous_root": None, "frozen": False}
-    record = name | {"published_at": "2024-02-29T12:34:56Z"}
     for answer in (
         lambda path: {"records": [], "next": "a"},
-        lambda path: {"records": [record]} | ({"next": 1} if "history" in path else {}),
+        lambda path: {"records": [record("s", "n")]} | ({"next": 1} if "history" in path else {}),
         lambda path: {"records": [1]},
     ):
         with lying(answer) as url, Client(url) as client, pytest.raises(ProofError):
             list(client.history_of_scope("s", "token"))
+
+
+def test_pages_that_always_go_on_without_revisions_are_refused() -> None:
+    """A listing that never repeats itself, and has nothing that a limit counts."""
+    seen: list[str] = []
+
+    def names_of_nothing(path: str) -> object:
+        seen.append(path)
+        if len(seen) > 100:
+            return None
+        return {"records": [], "next": len(seen)} if "history" in path else {"records": [], "next": "a" * len(seen)}
+
+    def revisions_of_nothing(path: str) -> object:
+        if "history" in path:
+            return names_of_nothing(path)
+        return {"records": [record("s", "n")]}
+
+    def names_without_revisions(path: str) -> object:
+        seen.append(path)
+        if "history" in path:
+            return {"records": []}
+        return None if len(seen) > 100 else {"records": [record("s", "n")], "next": "a" * len(seen)}
+
+    for answer in (names_of_nothing, revisions_of_nothing, names_without_revisions):
+        seen.clear()
+        with lying(answer) as url, Client(url) as client, pytest.raises(ProofError, match=r"follow|without revisions"):
+            list(client.history_of_scope("s", "token"))
+        assert len(seen) <= 2
+
+
+def test_records_of_another_name_are_refused() -> None:
+    for other in (record("production", "n"), record("s", "m")):
+        with (
+            lying(lambda path, other=other: {"records": [other if "history" in path else record("s", "n")]}) as url,  # type: ignore[misc]
+            Client(url) as client,
+            pytest.raises(ProofError, match="has a record of "),
+        ):
+            list(client.history_of_scope("s", "token"))
+
+
+def record(scope: str, name: str) -> dict[str, object]:
+    members = {"scope": scope, "name": name, "root": "r", "revision": 1, "previous_root": None, "frozen": False}
+    return members | {"published_at": "2024-02-29T12:34:56Z"}

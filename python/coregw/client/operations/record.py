@@ -13,6 +13,7 @@ from coregw.client.query import CidLike, encode
 from coregw.client.settings import ClientSettings
 from coregw.errors import Conflict, InvalidInput, ProofError, RecordNotFound, TooLarge
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
+from coregw.text import printable
 
 __all__ = ["check_name", "freeze", "history_of_scope", "publish", "publish_next", "published"]
 
@@ -65,7 +66,7 @@ def publish(
     answer: Answer = yield call
     record = _record(call, answer, scope, name)
     if record.root != text:
-        raise ProofError(f"{what}: the gateway published {record.root:.200}", check="answer")
+        raise ProofError(f"{what}: the gateway published {printable(record.root, 200)}", check="answer")
     return record
 
 
@@ -121,7 +122,8 @@ def freeze(settings: ClientSettings, scope: str, name: str, token: str | None = 
 def _record(call: Call, answer: Answer, scope: str, name: str) -> PublishedRecord:
     record = decode(call, answer, PublishedRecord)
     if (record.scope, record.name) != (scope, name):
-        raise ProofError(f"{call.what}: the answer is the record of {record.scope}/{record.name}", check="answer")
+        said = printable(f"{record.scope}/{record.name}", 300)
+        raise ProofError(f"{call.what}: the answer is the record of {said}", check="answer")
     return record
 
 
@@ -136,7 +138,7 @@ def history_of_scope(settings: ClientSettings, scope: str, token: str) -> Stream
     Raises:
         InvalidInput: `scope` is malformed.
         Unauthorized: The token is wrong, or the gateway has no administration routes.
-        ProofError: An answer is malformed, or its pages are not in order.
+        ProofError: An answer is malformed, has a record of another name, or its pages are not in order.
         TooLarge: There are more than `ClientSettings.max_entries` revisions.
     """
     check_name(scope)
@@ -147,25 +149,31 @@ def history_of_scope(settings: ClientSettings, scope: str, token: str) -> Stream
         names = yield from _page(settings, records, token, last, PublishedRecords)
         for name in names.records:
             check_name(scope, name.name)
-            left = yield from _history(settings, f"{records}/{name.name}/history", token, left)
+            left = yield from _history(settings, scope, name.name, token, left)
         if not isinstance(names.next, str):
             return
-        _require_order(records, names.next > last)
+        _require_order(records, bool(names.records) and names.next > last)
         last = names.next
 
 
 def _history(
-    settings: ClientSettings, path: str, token: str, left: int
+    settings: ClientSettings, scope: str, name: str, token: str, left: int
 ) -> Generator[Call | Item[PublishedRecord], Any, int]:
     """Yield the revisions of a name, and return how many more there may be of others."""
+    path = f"{_SCOPES}/{scope}/roots/{name}/history"
     last = 0
     while True:
         page = yield from _page(settings, path, token, str(last or ""), RecordHistory)
         for record in page.records:
+            if (record.scope, record.name) != (scope, name):
+                said = printable(f"{record.scope}/{record.name}", 300)
+                raise ProofError(f"list {path}: the answer has a record of {said}", check="answer")
             left -= 1
             if left < 0:
                 raise TooLarge(f"list {path}: more than {settings.max_entries:,} revisions")
             yield Item(record)
+        if not page.records:  # of such answers there might be no end
+            raise ProofError(f"list {path}: a page without revisions", check="answer")
         if not isinstance(page.next, int):
             return left
         _require_order(path, page.next > last)
