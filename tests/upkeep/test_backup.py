@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,33 @@ async def test_a_manifest_cannot_name_a_file_elsewhere(store: RocksStore, destin
         manifest.write_bytes(line + b"\n" + hashlib.sha256(line).hexdigest().encode() + b"\n")
         with pytest.raises(StoreDamaged, match="no store has"):
             await restored(destination, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("place", ["files", "generations", "coregw-backup.json"])
+@pytest.mark.parametrize("instead", ["pipe", "device", "endless"])
+async def test_what_is_no_file_of_a_backup_is_not_read(
+    store: RocksStore, destination: Path, tmp_path: Path, place: str, instead: str
+) -> None:
+    await upload(store, random_bytes(2_000_000))
+    await backed_up(store, destination)
+    file = destination / place
+    if file.is_dir():
+        file = largest(destination) if place == "files" else file / "000001.json"
+    file.unlink()
+    if instead == "pipe":
+        os.mkfifo(file)
+    elif instead == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        with file.open("wb") as opened:
+            opened.truncate(1 << 40)  # has no blocks on the disk, but its copy would fill it
+    for attempt in (verified(destination), restored(destination, tmp_path / "copy")):
+        with pytest.raises((StoreDamaged, InvalidInput)) as caught:
+            await asyncio.wait_for(attempt, 20)
+        assert str(file) in caught.value.message or "is not a backup" in caught.value.message
+    if place == "files":
+        await backed_up(store, destination)  # copies it again
+        await verified(destination)
 
 
 async def test_a_page_that_does_not_match_its_digest_fails_the_check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import BinaryIO, Final
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.syncing import sync_path
 
-__all__ = ["Advance", "copy", "digest", "hash_durably", "make_directory", "replace_durably", "using"]
+__all__ = ["Advance", "copy", "digest", "hash_durably", "make_directory", "read_whole"]
+__all__ += ["replace_durably", "using"]
 
 Advance = Callable[[int], None]
 """Called with the number of bytes done. May raise, to cancel what is being done."""
@@ -43,10 +45,28 @@ def using(place: Path, consequence: str = "") -> Iterator[None]:
         raise Unavailable(f"{os.fspath(what)} cannot be used: {error.strerror or error}") from error
 
 
+def read_whole(path: Path, limit: int) -> bytes:
+    """Read a small file of a repository.
+
+    Raises:
+        StoreDamaged: It is longer than `limit` bytes, or not a file.
+        OSError: It cannot be read.
+    """
+    with _opened(path) as reading:
+        if os.fstat(reading.fileno()).st_size > limit:
+            raise StoreDamaged(f"{path} has more than {limit:,} bytes")
+        return reading.read()
+
+
 def copy(source: Path, target: Path, advance: Advance) -> tuple[int, str]:
-    """Copy a file to a new one, and sync it. Returns its size and SHA-256 in hex. Raises `OSError`."""
+    """Copy a file to a new one, and sync it. Returns its size and SHA-256 in hex.
+
+    Raises:
+        StoreDamaged: The source is not a file.
+        OSError: It cannot be read, or the other not be written.
+    """
     hashed, size = hashlib.sha256(), 0
-    with source.open("rb") as reading, _created(target) as writing:
+    with _opened(source) as reading, _created(target) as writing:
         while chunk := _read(reading, source):
             hashed.update(chunk)
             writing.write(chunk)
@@ -77,13 +97,14 @@ def digest(path: Path, expected_size: int, advance: Advance) -> str:
         OSError: It cannot be read.
     """
     try:
-        size = path.stat().st_size
+        reading = _opened(path)
     except FileNotFoundError:
         raise StoreDamaged(f"{path} is missing") from None
-    if size != expected_size:
-        raise StoreDamaged(f"{path} has {size:,} bytes, not {expected_size:,}")
     hashed = hashlib.sha256()
-    with path.open("rb") as reading:
+    with reading:
+        size = os.fstat(reading.fileno()).st_size
+        if size != expected_size:
+            raise StoreDamaged(f"{path} has {size:,} bytes, not {expected_size:,}")
         while chunk := _read(reading, path):
             hashed.update(chunk)
             advance(len(chunk))
@@ -108,6 +129,15 @@ def make_directory(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in reversed(missing):
         sync_path(each.parent)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a regular file. A pipe would keep its reader waiting, and a device may have no end."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise StoreDamaged(f"{path} is not a regular file")
+    return file
 
 
 def _read(file: BinaryIO, path: Path) -> bytes:
