@@ -18,7 +18,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +37,8 @@ _BACKLOG: Final = 64
 _MAX_RECORD_BYTES: Final = 4096
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 _HAS_ABSTRACT_NAMES: Final = sys.platform == "linux"
+_ADDRESS: Final = re.compile(r"(@|/([^\0]{,70}/)?)coregw-[0-9a-f]{32}(\.sock)?")
+_TOKEN: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ControlListener(NamedTuple):
@@ -110,7 +114,7 @@ def connect_to_control(directory: Path) -> ControlConnection | None:
     """
     try:
         record = _read(directory)
-    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, RecursionError):
         return None
     if record is None:
         return None
@@ -178,12 +182,20 @@ def _read(directory: Path) -> _Record | None:
 
     Raises:
         OSError: If there is no such file, or it cannot be read.
-        ValueError, LookupError, TypeError: If its content is malformed.
+        ValueError, LookupError, TypeError, RecursionError: If it is not what `listen_for_control` writes.
     """
-    with os.fdopen(os.open(control_file(directory), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        content = json.loads(file.read(_MAX_RECORD_BYTES))
-        user = os.fstat(file.fileno()).st_uid
+    # Opening a pipe would wait for somebody who writes to it.
+    descriptor = os.open(control_file(directory), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a regular file")
+        content = json.loads(os.read(descriptor, _MAX_RECORD_BYTES))
+    finally:
+        os.close(descriptor)
     state = directory.stat()
     if (content["device"], content["inode"]) != (state.st_dev, state.st_ino):
         return None
-    return _Record(str(content["socket"]), str(content["token"]), user)
+    if not (_ADDRESS.fullmatch(content["socket"]) and _TOKEN.fullmatch(content["token"])):
+        raise ValueError("no address or no token")
+    return _Record(content["socket"], content["token"], status.st_uid)

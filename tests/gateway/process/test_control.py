@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -170,13 +171,40 @@ def test_an_operator_who_may_not_read_the_file_is_told_so(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{}", "[]", "null", '{"socket": "@x", "token": "", "device": 0, "inode": 0}', "\xff", "{" * 9000]
+    "content",
+    ["", "{}", "[]", "null", '{"socket": "@x", "token": "", "device": 0, "inode": 0}', "\xff", "{" * 9000, "[" * 4096],
 )
 def test_a_file_that_names_no_socket_is_replaced(tmp_path: Path, content: str) -> None:
     control_file(tmp_path).write_text(content, "latin-1")
     assert not is_reached(tmp_path)
     with listen_for_control(tmp_path):
         assert is_reached(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"socket": "@\ud800"},
+        {"socket": "@coregw-" + "a" * 300},
+        {"socket": ""},
+        {"socket": "/a/\0/coregw-" + "0" * 32 + ".sock"},
+        {"token": "a\r\nHost: b"},
+        {"token": None},
+    ],
+)
+def test_a_file_that_no_gateway_has_written_leads_nowhere(tmp_path: Path, changed: dict[str, str | None]) -> None:
+    with listen_for_control(tmp_path):
+        record = json.loads(control_file(tmp_path).read_text())
+        control_file(tmp_path).write_text(json.dumps(record | changed))
+        assert not is_reached(tmp_path)
+
+
+def test_what_is_no_regular_file_leads_nowhere_at_once(tmp_path: Path) -> None:
+    os.mkfifo(control_file(tmp_path))
+    assert not is_reached(tmp_path)
+    control_file(tmp_path).unlink()
+    control_file(tmp_path).mkdir()
+    assert not is_reached(tmp_path)
 
 
 def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
