@@ -27,6 +27,7 @@ from coregw.cli.framework import (
 )
 from coregw.errors import CoregwError, ProofError, Unavailable
 from coregw.extras import missing_extra
+from coregw.text import printable
 
 __all__ = ["EXIT_DAMAGED", "EXIT_DIFFERENT", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]
 
@@ -35,6 +36,9 @@ EXIT_NOT_PROVEN = 3
 EXIT_DAMAGED = 4
 EXIT_UNREADABLE = 5
 EXIT_DIFFERENT = 6
+
+_MAX_MESSAGE = 8192
+"""Characters of an error that are shown; a part of it may be what a stranger wrote."""
 
 _COMMANDS = ("add", "get", "ls", "tree", "stat", "cat", "diff", "resolve")
 
@@ -162,7 +166,7 @@ def _next_step(error: CoregwError, ctx: click.Context) -> str:
 def _fail(message: str, code: int) -> NoReturn:
     if os.environ.get("COREGW_DEBUG"):
         raise  # noqa: PLE0704 - re-raises the exception that the caller is handling
-    click.echo(f"coregw: {' '.join(message.splitlines())}", err=True)
+    click.echo(f"coregw: {printable(' '.join(message.splitlines()), _MAX_MESSAGE)}", err=True)
     raise Exit(code)
 
 
