@@ -53,6 +53,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r
         pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 X\r\nLink: y\r\n\r\n", OK, DATA], id="1xx"),
         pytest.param([b"HTTP/1.1 103 X\r\n\r\nHTTP/1.1 102 X\r\n\r\n" + OK + DATA], id="1xx in one segment"),
         pytest.param([OK[:5], OK[5:30], OK[30:], DATA[:1], DATA[1:]], id="pieces"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: %05000d\r\n\r\n" % len(DATA) + DATA], id="leading zeros"),
         pytest.param([CHUNKED + b"Content-Length: 1\r\nX: HTTP/1.1 500\r\n\r\n"], id="trailers"),
         pytest.param([b"HTTP/1.0 200 OK\r\n\r\n", DATA], id="until the connection ends"),
         pytest.param([b"HTTP/1.1 200 OK\nContent-Length: %d\n\n" % len(DATA), DATA], id="bare line feeds"),

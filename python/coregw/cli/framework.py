@@ -109,7 +109,8 @@ def interrupted(number: signal.Signals) -> NoReturn:
 
 def described(error: OSError) -> str:
     """Return what the system refused, with the file if it names one."""
-    place = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
+    file = error.filename  # an integer if a descriptor was used
+    place = f"{os.fspath(file)!r}: " if isinstance(file, str | bytes | os.PathLike) else ""
     return f"{place}{error.strerror or error}"
 
 

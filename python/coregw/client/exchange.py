@@ -15,15 +15,14 @@ import msgspec
 from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
 from coregw.text import printable
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["Answer", "Attempt", "Body", "Call", "Divided", "Memory", "Partial", "SentOnce", "Sink"]
-
 __all__ += ["decode", "error_from", "is_retryable", "unproven"]
 
 _MAX_DIGITS: Final = 20
 """A number of more digits is above every limit; Python refuses to read one of more than 4,300."""
 
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
 
 # The codes for answers without a known one, such as those of proxies. All other statuses are "internal".
@@ -367,7 +366,7 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
     fallback = _CODE_BY_STATUS.get(status, "internal")
     try:
         problem = msgspec.json.decode(body, type=_ErrorBody)
-    except _NOT_JSON:
+    except UNDECODABLE:
         number = body.strip() if len(body) <= _MAX_DIGITS and body.strip().isdigit() else None  # as witnesses send it
         return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, number)
     code = problem.error if problem.error in ERROR_CODES else fallback
@@ -399,6 +398,6 @@ def decode(call: Call, answer: Answer, kind: type[_T]) -> _T:
     """
     try:
         return msgspec.json.decode(answer.body, type=kind)
-    except _NOT_JSON as error:
+    except UNDECODABLE as error:
         why = printable(str(error), 120)
         raise ProofError(f"{call.what}: the answer is not a valid {kind.__name__}: {why}", check="answer") from None

@@ -17,6 +17,7 @@ from typing import Final, Self
 import msgspec
 
 from coregw.folders.caches import cache_file
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["Entry", "RestoreCache", "State", "decode_entries", "encode_entries", "state_of"]
 
@@ -148,7 +149,7 @@ class RestoreCache:
             return None
         try:
             content = msgspec.msgpack.decode(body, type=_Content)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
         return content if content.folder == self._folder else None
 

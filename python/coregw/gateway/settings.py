@@ -35,7 +35,7 @@ _PREFIX: Final = "COREGW_"
 _DATA: Final = Path("coregw-data")
 _EMBEDDED: Final = "rocksdb"
 _DATABASES: Final = ("postgresql://", "postgres://")
-_SIZE: Final = re.compile(r"\s*([0-9]+)\s*([KMG]i?B?)?\s*", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(r"\s*([0-9]{1,18})\s*([KMG]i?B?)?\s*", re.IGNORECASE | re.ASCII)
 _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -310,7 +310,7 @@ def _read_config(path: str, known: AbstractSet[str], strict: bool) -> dict[str, 
             document = tomllib.load(file)
     except OSError as error:
         raise InvalidInput(f"{path}: configuration file was not read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also an integer of thousands of digits
         raise InvalidInput(f"{path}: configuration file is not TOML: {error}") from None
     for name, value in document.items():
         if strict and name not in known:

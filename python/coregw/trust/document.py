@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["MAX_HISTORY", "MAX_NAMES", "AcceptedRoot", "Document", "Followed", "SeenRecord", "TrustedName"]
 
@@ -105,7 +106,7 @@ def decode_document(data: bytes, place: str) -> Document:
         for name in found.names.values():
             for each in name.history:
                 Cid(each.root)
-    except (msgspec.MsgspecError, InvalidInput) as error:
+    except (*UNDECODABLE, InvalidInput) as error:
         raise InvalidInput(f"{place}: not a trust store: {error}") from None
     return found
 

@@ -16,6 +16,7 @@ from coregw._core import Cid
 from coregw.errors import InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
 from coregw.messages.maintenance import PinnedRoot
 from coregw.store import Store, Table
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["LOST_PINS", "PINS", "Pins", "pin_name", "pinned_root"]
 
@@ -143,7 +144,7 @@ def _checked(name: str) -> str:
 def _decoded(value: bytes) -> PinRow:
     try:
         return _DECODER.decode(value)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise StoreDamaged(f"the row of a pin is malformed: {error}") from error
 
 

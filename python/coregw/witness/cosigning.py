@@ -14,6 +14,7 @@ from coregw.tlog.checkpoint import Checkpoint, parse_hash, parse_size
 from coregw.tlog.note import COSIGNATURE, MAX_NOTE_BYTES, Note, Signer, VerifierKey
 from coregw.tlog.tree import EMPTY_ROOT, verify_consistency
 from coregw.trust.file import LockedFile
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["MAX_REQUEST_BYTES", "Refused", "Witness"]
 
@@ -121,7 +122,7 @@ class Witness:
         data = self._file.read()
         try:
             return _DECODER.decode(data) if data else _State()
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise InvalidInput(f"{self._file.path}: not the state of a witness: {error}") from None
 
     def _known(self, state: _State, origin: str) -> Checkpoint:

@@ -35,6 +35,8 @@ def test_sizes_accept_units(text: str, size: int) -> None:
         ("COREGW_PORT", "-1"),
         ("COREGW_PORT", "http"),
         ("COREGW_PORT", "1.5"),
+        ("COREGW_PORT", "9" * 5000),
+        ("COREGW_CACHE_BYTES", "9" * 5000),
         ("COREGW_CACHE_BYTES", "0"),
         ("COREGW_CACHE_BYTES", "5 apples"),
         ("COREGW_HEADER_SECONDS", "soon"),
@@ -90,6 +92,8 @@ def test_variables_precede_the_configuration_file(tmp_path: Path) -> None:
         (b"port = 'http'", "coregw.toml: port is 'http'"),
         (b"port = ", "not TOML"),
         (b"host = '\xff'", "not TOML"),
+        (b"port = " + b"9" * 5000, "not TOML"),
+        (b"port = " + b"[" * 5000, "not TOML"),
         (None, "configuration file was not read"),
     ],
 )

@@ -19,6 +19,7 @@ from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput
 from coregw.messages.record import PublishedRecord
 from coregw.store.origin import page_path, payload_path, root_path
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["CheckedTree", "check_static"]
 
@@ -146,7 +147,7 @@ class _Check:
             try:
                 record = msgspec.json.decode(content or b"", type=PublishedRecord)
                 root = root_path(bytes(Cid(record.root)))
-            except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as error:
+            except (*UNDECODABLE, InvalidInput) as error:
                 self._found(path, f"not a published record: {error}")
                 continue
             own = record_path(record.scope, record.name)

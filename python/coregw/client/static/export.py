@@ -26,6 +26,7 @@ from coregw.errors import InvalidInput, RootNotFound, StoreDamaged
 from coregw.messages.record import PublishedRecord
 from coregw.store import Table
 from coregw.store.origin import OriginStore, page_path, payload_path, root_path
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["Exported", "export_static"]
 
@@ -236,7 +237,7 @@ async def _publish(tree: StaticTree, scope: str, name: str, root: str) -> Publis
     [before] = await tree.read([path])
     try:
         current = None if before is None else msgspec.json.decode(before, type=PublishedRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"{tree.place}: the record of {scope}/{name} is malformed: {error}") from None
     if current is not None and current.root == root:
         return current

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, StoreDamaged
+from coregw.undecodable import UNDECODABLE
 
 __all__ = [
     "Record",
@@ -80,7 +81,7 @@ def decode_record(value: bytes) -> Record:
     """Decode the value of a row; `StoreDamaged` if it is malformed."""
     try:
         return _DECODER.decode(value)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise StoreDamaged(f"the row of a published record is malformed: {error}") from error
 
 

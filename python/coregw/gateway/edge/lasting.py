@@ -21,6 +21,7 @@ from coregw.messages import encode
 from coregw.messages.record import PublishedRecord
 from coregw.store import Store, Table
 from coregw.store.tiered import NAME
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["LastingNames"]
 
@@ -62,7 +63,7 @@ class LastingNames:
         try:
             (row,) = await self._store.get(Table.RECORDS, [_key(scope, name)])
             known = msgspec.json.decode(row or b"null", type=_Known | None)
-        except (CoregwError, msgspec.DecodeError) as error:
+        except (CoregwError, *UNDECODABLE) as error:
             _log.warning("what was known of %s/%s cannot be read: %s", scope, name, error)
             return None
         if known is None or known.upstream != self._upstream:

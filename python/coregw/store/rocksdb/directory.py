@@ -22,6 +22,7 @@ from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.statuses import translated
 from coregw.syncing import sync_path
+from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,8 +175,8 @@ def _read(marker: Path) -> State:
     text = marker.read_bytes()
     try:
         found = msgspec.json.decode(text, type=_Marker)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE as error:
+        with suppress(*UNDECODABLE):
             msgspec.json.decode(text, type=_WithoutFormat)
             raise Unavailable(f"{marker} does not say which format the store has; {_ADVICE}") from error
         raise StoreDamaged(f"{marker} is malformed: {error}") from error

@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import msgspec
 
 from coregw.errors import StoreDamaged, Unavailable
+from coregw.undecodable import UNDECODABLE
 
 __all__ = ["FORMAT_VERSION", "Generation", "StoredFile", "decode_manifest", "encode_manifest"]
 
@@ -93,7 +94,7 @@ def decode_manifest(name: str, content: bytes) -> Generation:
         if version != FORMAT_VERSION:
             raise Unavailable(f"{name} has format {version}; this version reads format {FORMAT_VERSION}")
         generation = msgspec.json.decode(line, type=Generation)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise StoreDamaged(f"{name} is malformed: {error}") from error
     for file in generation.files:
         if _PATH.fullmatch(file.path) is None:

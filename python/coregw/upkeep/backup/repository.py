@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,7 +27,8 @@ import msgspec
 
 from coregw.errors import InvalidInput, NotFound, StoreDamaged, Unavailable
 from coregw.syncing import sync_path
-from coregw.upkeep.backup.files import Advance, copy, hash_durably, make_directory, replace_durably, using
+from coregw.undecodable import UNDECODABLE
+from coregw.upkeep.backup.files import Advance, copy, hash_durably, make_directory, read_whole, replace_durably, using
 from coregw.upkeep.backup.manifest import FORMAT_VERSION, Generation, StoredFile, decode_manifest, encode_manifest
 
 __all__ = ["MARKER", "Repository"]
@@ -38,6 +40,10 @@ _FILES: Final = "files"
 _GENERATIONS: Final = "generations"
 _UNFINISHED: Final = ".new"
 _SUFFIX: Final = ".json"
+_MAX_MARKER_BYTES: Final = 4096
+_MAX_MANIFEST_BYTES: Final = 256 << 20
+"""More than the manifest of a store of 50 TiB has."""
+
 _FOREIGN: Final = frozenset({"lost+found"})
 
 
@@ -83,10 +89,10 @@ class Repository:
         with using(path):
             if not marker.is_file():
                 raise InvalidInput(f"{path} is not a backup of coregw: it has no {MARKER}")
-            content = marker.read_bytes()
+            content = read_whole(marker, _MAX_MARKER_BYTES)
         try:
             version = msgspec.json.decode(content, type=_Marker).format
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise StoreDamaged(f"{marker} is malformed: {error}") from error
         if version != FORMAT_VERSION:
             raise Unavailable(f"{path} has format {version}; this version reads format {FORMAT_VERSION}")
@@ -131,7 +137,7 @@ class Repository:
         path = self._manifest(number)
         with using(self.path):
             try:
-                content = path.read_bytes()
+                content = read_whole(path, _MAX_MANIFEST_BYTES)
             except FileNotFoundError:
                 raise NotFound(f"{self.path} has no generation {number}; it has {self._described()}") from None
         generation = decode_manifest(str(path), content)
@@ -153,7 +159,8 @@ class Repository:
     def holds(self, sha256: str, size: int) -> bool:
         """Whether the pool has a file with this name and size. Raises `OSError`."""
         with suppress(FileNotFoundError):
-            return self.file(sha256).stat().st_size == size
+            status = self.file(sha256).stat()
+            return status.st_size == size and stat.S_ISREG(status.st_mode)
         return False
 
     def add(self, source: Path, advance: Advance, *, is_taken: bool = False) -> tuple[int, str, bool]:

@@ -1,0 +1,65 @@
+"""Files and rows that others may have written, or a disk damaged: what does not decode is an error that names it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coregw.engine.publications.records import decode_record
+from coregw.errors import InvalidInput, StoreDamaged
+from coregw.gateway.edge.lasting import LastingNames
+from coregw.store import Table
+from coregw.store.memory import MemoryStore
+from coregw.store.rocksdb import MARKER, open_store
+from coregw.store.tiered import NAME
+from coregw.trust.document import decode_document
+from coregw.upkeep.backup import Repository
+from coregw.upkeep.backup.manifest import decode_manifest
+
+JSON = [
+    b'{"\xff":1}',
+    b'{"names":{"\xff":1},"store":"\xff","backup":"\xff","version":"\xff"}',
+    b'{"x":' + b"[" * 5000,
+    b"{",
+]
+MSGPACK = [b"\x81\xa5scope\xa1\xff", b"\x81\xa1x" + b"\x91" * 5000, b"", b"\x90"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize("content", JSON)
+def test_json_that_does_not_decode(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="place: not a trust store"):
+        decode_document(content, "place")
+    manifest = content + b"\n" + hashlib.sha256(content).hexdigest().encode() + b"\n"
+    with pytest.raises(StoreDamaged, match=r"000001\.json is malformed"):
+        decode_manifest("000001.json", manifest)
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "backup" / "coregw-backup.json").write_bytes(content)
+    with pytest.raises(StoreDamaged, match=r"coregw-backup\.json is malformed"):
+        Repository.open(tmp_path / "backup")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / MARKER).write_bytes(content)
+    with pytest.raises(StoreDamaged, match=f"{MARKER} is malformed"):
+        anyio.run(open_store, tmp_path / "store")
+
+
+@pytest.mark.parametrize("row", MSGPACK)
+def test_rows_that_do_not_decode(row: bytes) -> None:
+    with pytest.raises(StoreDamaged, match="the row of a published record is malformed"):
+        decode_record(row)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("row", JSON)
+async def test_what_an_edge_cannot_read_of_a_name_is_unknown(row: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coregw.gateway.edge.lasting._SLOT_BYTES", 0)
+    store = MemoryStore()
+    await store.put({Table.RECORDS: [(NAME, row)]})
+    assert await LastingNames(store, "http://a").find("s", "n") is None
