@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from coregw.cli.framework import click, is_quiet
-from coregw.text import byte_size
+from coregw.text import byte_size, printable
 
 __all__ = ["print_result", "shown_progress"]
 
 _LINE_SECONDS: Final = 5.0
+_MAX_CHARACTERS: Final = 1 << 16
 _KNOWN: Final = {"step", "done", "total", "unit"}
 
 
@@ -103,4 +104,4 @@ def _shown(value: object) -> str:
         return ", ".join(_shown(each) for each in value) or "none"
     if isinstance(value, dict):
         return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
-    return "none" if value is None else str(value)
+    return "none" if value is None else printable(str(value), _MAX_CHARACTERS)
