@@ -73,6 +73,17 @@ def test_a_gateway_that_asks_for_time_is_left_alone() -> None:
     assert chosen.gateways.asked_seconds() == 7
 
 
+def test_a_gateway_that_asks_for_years_comes_back() -> None:
+    chosen = Chosen()
+    asks = Unavailable("busy")
+    asks.retry_after = 1e9
+    assert chosen.fail(asks) == 1
+    chosen.now += 3601
+    for expected in (2, 0):
+        assert chosen.fail(Unavailable("down")) == expected
+    assert chosen.gateways.asked_seconds() == 0
+
+
 def test_a_refused_gateway_is_the_last_to_come_back() -> None:
     chosen = Chosen()
     error = ProofError("wrong")

@@ -28,6 +28,9 @@ __all__ = ["REFUSED_REST_SECONDS", "REST_SECONDS", "Gateways", "Target", "parse_
 REST_SECONDS: Final = 10.0
 REFUSED_REST_SECONDS: Final = 600.0
 
+_MAX_ASKED_SECONDS: Final = 3600.0
+"""A gateway that asks to be left alone for longer, by mistake or not, is tried again after this time."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
@@ -105,7 +108,7 @@ class Gateways:
             return
         self._name(error, target)
         if isinstance(error, Unavailable) and is_retryable(error):
-            asked = error.retry_after or 0.0
+            asked = min(error.retry_after or 0.0, _MAX_ASKED_SECONDS)
             self._asked_until[target.number] = self._clock() + asked
             self._rest(target, max(REST_SECONDS, asked))
 
