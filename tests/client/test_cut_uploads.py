@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import random
 import sys
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from car_files import block, cid, header, varint
 from coregw import List, Map, payload_cid
-from coregw.client import AsyncClient, Client
+from coregw.client import AsyncClient, Client, ClientSettings
+from coregw.client.cars.parts import CarFile, CarParts
 from coregw.client.mirror.lists import list_changes
 from coregw.client.operations.root import sort_arcs
-from coregw.errors import InvalidInput
+from coregw.errors import InvalidInput, TooLarge
 from cut_network import cutting
 from serving import process
 
@@ -170,3 +173,21 @@ def test_the_last_elements_are_removed_first() -> None:
     before, after = [(each, 1) for each in ELEMENTS[:9]], [(each, 1) for each in ELEMENTS[:2]]
     parts = list_changes(before, after, 3)
     assert [[change.index for change in part] for part in parts] == [[8, 7, 6], [5, 4, 3], [2]]
+
+
+def test_a_list_whose_nodes_repeat_is_not_read_without_an_end(tmp_path: Path) -> None:
+    """A CAR of some kilobytes can have a list of 2^45 elements, whose halves are the same node."""
+    target = cid(0x55, b"x")
+    node, count, blocks = b"\x11\x01" + varint(len(target)) + target, 1, [block(target, b"x")]
+    for _ in range(45):
+        blocks.append(block(cid(0x303210, node), node))
+        child = varint(count) + varint(count) + hashlib.sha256(node).digest()
+        node, count = b"\x12" + child + child, 2 * count
+    top = cid(0x303210, node)
+    (tmp_path / "list.car").write_bytes(header(top) + block(top, node) + b"".join(reversed(blocks)))
+    with CarFile(tmp_path / "list.car") as car:
+        parts = CarParts(ClientSettings(max_entries=1000), car)
+        parts.payloads(parts.first, None)
+        [root] = parts.trees()
+        with pytest.raises(TooLarge, match="more than 1,000 elements"):
+            parts.elements(root)

@@ -23,7 +23,7 @@ from coregw.client.operations.root import build_sorted, create_list, sort_arcs
 from coregw.client.operations.steps import Steps, attempt
 from coregw.client.part_size import PartSize
 from coregw.client.settings import ClientSettings
-from coregw.errors import Conflict, InvalidInput, ProofError
+from coregw.errors import Conflict, InvalidInput, ProofError, TooLarge
 from coregw.messages.car import CAR_V2_START, CarTaken
 
 __all__ = [
@@ -195,6 +195,7 @@ class CarParts:
 
     def __init__(self, settings: ClientSettings, car: CarSource, name: str | None = None) -> None:
         self._reader = CarReader(settings.max_payload_bytes, settings.max_car_blocks)
+        self._max_entries = settings.max_entries
         self._car = car
         self._name = name
         self._fed = 0
@@ -216,6 +217,8 @@ class CarParts:
             if cid.kind != "cas":
                 self._nodes[_digest(cid)] = begin + size, end
                 part.end = end
+                if end - self._fed >= CHUNK_BYTES:  # the reader limits their number
+                    self._feed(end)
             elif part.count and limit is not None and part.size + end - part.end > limit:
                 break
             else:
@@ -237,9 +240,16 @@ class CarParts:
             yield _segments(key), Cid(_field(leaf, at)[0])
 
     def elements(self, root: Cid) -> tuple[list[Cid], list[int]]:
-        """Return the targets and measures of a list."""
+        """Return the targets and measures of a list.
+
+        Raises:
+            TooLarge: There are more than `ClientSettings.max_entries`: nodes that are in the CAR once may be in the list
+                any number of times.
+        """
         targets, sizes = [], []
         for leaf in self._leaves(root):
+            if len(targets) == self._max_entries:
+                raise TooLarge(f"{root.text} has more than {self._max_entries:,} elements")
             size, at = _varint(leaf, 1)
             targets.append(Cid(_field(leaf, at)[0]))
             sizes.append(size)
@@ -292,7 +302,7 @@ def send_parts(
     Raises:
         InvalidInput: It is not a valid CAR.
         ProofError: The gateway's answer describes something other than what was sent.
-        TooLarge: A tree exceeds a limit of the gateway.
+        TooLarge: A tree exceeds a limit of the gateway, or a list one of this client.
     """
     at = parts.first
     advance: Advance = progress or (lambda count: None)
