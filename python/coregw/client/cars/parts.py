@@ -243,10 +243,11 @@ class CarParts:
         """Return the targets and measures of a list.
 
         Raises:
-            TooLarge: There are more than `ClientSettings.max_entries`: nodes that are in the CAR once may be in the list
-                any number of times.
+            TooLarge: There are more than `ClientSettings.max_entries`: a node of the CAR may be in the list any number
+                of times.
         """
-        targets, sizes = [], []
+        targets: list[Cid] = []
+        sizes: list[int] = []
         for leaf in self._leaves(root):
             if len(targets) == self._max_entries:
                 raise TooLarge(f"{root.text} has more than {self._max_entries:,} elements")
