@@ -169,7 +169,7 @@ def test_what_a_gateway_says_does_not_steer_the_terminal() -> None:
     record = {"scope": "\x1b]0;title\x07", "name": "\x9b2J", "root": "\x1b[1m", "revision": 1, "previous_root": None}
     record |= {"published_at": "2026-01-01T00:00:00Z", "frozen": True}
     with lying_gateway(lambda reply: reply.with_body(json.dumps(record).encode())) as url:
-        refused = run(url, "freeze", "scope/name")
+        refused = run(url, "freeze", "--yes", "scope/name")
     assert refused.exit_code == 3
     assert "the answer is the record of \\x1b]0;title\\x07/\\x9b2J" in refused.stderr
     assert refused.stderr.rstrip("\n").isprintable()
