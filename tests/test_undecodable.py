@@ -22,7 +22,7 @@ from coregw.upkeep.backup.manifest import decode_manifest
 JSON = [
     b'{"\xff":1}',
     b'{"names":{"\xff":1},"store":"\xff","backup":"\xff","version":"\xff"}',
-    b'{"x":' + b"[" * 5000,
+    b'{"x":' + b"[" * 3000,
     b"{",
 ]
 MSGPACK = [b"\x81\xa5scope\xa1\xff", b"\x81\xa1x" + b"\x91" * 5000, b"", b"\x90"]

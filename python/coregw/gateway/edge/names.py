@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 from msgspec import UNSET
 
-from coregw._core import Cid
 from coregw.client.exchange import Answer, Call, decode
-from coregw.client.operations.record import check_name
+from coregw.client.operations.record import check_name, check_roots
 from coregw.client.static.upstream import HttpUpstream
 from coregw.engine.publications import FoundRecord, Publications
 from coregw.errors import InvalidInput, RecordNotFound, Unauthorized, Unavailable, UpstreamDamaged
@@ -117,8 +116,7 @@ class UpstreamNames(Publications):
             said = f"{record.scope:.200}/{record.name:.200}"
             raise UpstreamDamaged(f"{self._upstream.url} answers for {scope}/{name} with the record of {said}")
         try:
-            for root in (record.root, record.previous_root):
-                Cid(root or record.root)  # bounds what is kept, too
+            check_roots(record)
         except InvalidInput as error:
             raise UpstreamDamaged(f"{self._upstream.url}: the record of {scope}/{name}: {error.message}") from None
         known = self._known[scope, name] = time.monotonic(), record
