@@ -303,8 +303,9 @@ impl Map {
     }
 }
 
-/// Bytes of key and target of an arc with a path of 20 bytes.
-const TYPICAL_ARC_BYTES: usize = 64;
+/// Bytes of key and target of an arc with a path of some 90 bytes. Memory that is not written to takes none, but growing
+/// it copies all arcs to new memory.
+const RESERVED_ARC_BYTES: usize = 128;
 
 /// The arcs that Python passes in.
 fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
@@ -315,7 +316,7 @@ fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
     let items = pairs::pairs(given)?;
     let mut collected = Arcs::default();
     let count = convert::held_len(given);
-    collected.try_reserve(count, count.saturating_mul(TYPICAL_ARC_BYTES)).map_err(|_| PyMemoryError::new_err(()))?;
+    collected.try_reserve(count, count.saturating_mul(RESERVED_ARC_BYTES)).map_err(|_| PyMemoryError::new_err(()))?;
     convert::for_each(&items, |index, item| pairs::push_pair(index, &item, &mut collected))?;
     Ok(collected)
 }

@@ -65,6 +65,15 @@ pub enum PendingKey<'a> {
 }
 
 impl PendingKey<'_> {
+    /// The most bytes that its key takes, if it is valid.
+    pub fn max_key_bytes(&self) -> usize {
+        match self {
+            // Separators and zeros take two bytes, and so does the end.
+            Self::Text(text) => 2 * text.len() + 2,
+            Self::Ready(key) => key.as_bytes().len(),
+        }
+    }
+
     /// Its key. O(bytes).
     pub fn key(&self) -> core::Result<Cow<'_, Key>> {
         match self {

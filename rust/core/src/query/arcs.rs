@@ -3,6 +3,8 @@
 use std::collections::TryReserveError;
 use std::ops::Range;
 
+use coregw_lanes::prefetch;
+
 use crate::bits::common_len;
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::Cid;
@@ -20,6 +22,8 @@ pub(crate) struct Entry {
 
 /// Fewer arcs are sorted by comparing whole keys.
 const FEW: usize = 12;
+/// How many arcs ahead of the one that is copied are loaded.
+const PREFETCHED: usize = 16;
 /// How many bytes are searched for a common prefix at each step: one cache line. Keys that diverge one at a time would
 /// otherwise be read to their ends at each step.
 const MAX_SHARED: usize = 64;
@@ -89,10 +93,11 @@ impl Arcs {
     /// [`Error::Input`] if two arcs have the same path, or if keys and targets take more than 4 GiB.
     pub fn sort(&mut self) -> Result<()> {
         self.check_size()?;
-        self.order(0);
-        // What reads the arcs reads them in order, so they are moved into order here, with one cache miss each. A
-        // comparison in this loop would make it twice as slow.
-        *self = self.gathered(0..self.len());
+        let mut arcs = std::mem::take(&mut self.arcs);
+        let whole = (0..arcs.len(), 0);
+        self.order(&mut arcs, vec![whole]);
+        // What reads the arcs reads them in order, so they are moved into order here.
+        *self = self.gathered(arcs);
         self.check_distinct()
     }
 
@@ -117,12 +122,31 @@ impl Arcs {
         }
     }
 
-    /// Copies some arcs, next to each other in memory. O(bytes).
-    pub(crate) fn gathered(&self, range: Range<usize>) -> Self {
+    /// Copies some arcs in key order. Their keys have the same first `known` bytes, and their leads are the next ones.
+    /// O(n log n + bytes).
+    pub(crate) fn sorted(&self, range: Range<usize>, known: usize) -> Self {
         let mut arcs = self.arcs[range].to_vec();
+        arcs.sort_unstable_by_key(|arc| arc.lead);
+        // The keys that remain to be compared are next to each other in memory after this.
+        let mut sorted = self.gathered(arcs);
+        let (mut arcs, mut equal) = (std::mem::take(&mut sorted.arcs), Vec::new());
+        sorted.equal(&arcs, 0, known, &mut equal);
+        sorted.order(&mut arcs, equal);
+        sorted.arcs = arcs;
+        sorted
+    }
+
+    /// Copies arcs, next to each other in memory. O(bytes).
+    fn gathered(&self, mut arcs: Vec<Entry>) -> Self {
         let len = |arc: &Entry| usize::from(arc.key_len) + usize::from(arc.target_len);
         let mut bytes = Vec::with_capacity(arcs.iter().map(len).sum());
-        for arc in &mut arcs {
+        for at in 0..arcs.len() {
+            // Each arc is a cache miss or two, so several are loaded at a time.
+            let ahead = arcs.get(at + PREFETCHED).and_then(|arc| self.bytes[arc.offset as usize..].first_chunk::<64>());
+            if let Some(line) = ahead {
+                prefetch(line);
+            }
+            let arc = &mut arcs[at];
             let (from, len) = (arc.offset as usize, len(arc));
             arc.offset = bytes.len() as u64;
             bytes.extend_from_slice(&self.bytes[from..from + len]);
@@ -130,30 +154,33 @@ impl Arcs {
         Self { bytes, arcs }
     }
 
-    /// Sorts the arcs, whose keys have the same first `known` bytes, by the next eight bytes of their keys, equal ones by
-    /// the eight after these, and so on. So a key costs one cache miss per eight bytes, not one per comparison.
-    pub(crate) fn order(&mut self, known: usize) {
-        let mut arcs = std::mem::take(&mut self.arcs);
-        let mut rest = vec![(0..arcs.len(), known)];
+    /// Sorts ranges of arcs, in each of which the keys have the same first bytes, of this length, by the next eight bytes
+    /// of their keys, equal ones by the eight after these, and so on. So a key costs one cache miss per eight bytes, not
+    /// one per comparison.
+    fn order(&self, arcs: &mut [Entry], mut rest: Vec<(Range<usize>, usize)>) {
         while let Some((range, known)) = rest.pop() {
-            let (mut start, arcs) = (range.start, &mut arcs[range]);
+            let (start, arcs) = (range.start, &mut arcs[range]);
             if arcs.len() < FEW {
                 arcs.sort_unstable_by(|a, b| self.key(a)[known..].cmp(&self.key(b)[known..]));
                 continue;
             }
             self.set_leads(arcs, known);
             arcs.sort_unstable_by_key(|arc| arc.lead);
-            for same in arcs.chunk_by(|a, b| a.lead == b.lead) {
-                // No key is a prefix of another, so keys that agree up to the end of one are duplicates. Common prefixes
-                // are often long, and skipped at once.
-                if same.len() > 1 && usize::from(same[0].key_len) > known + 8 {
-                    let known = if same.len() == arcs.len() { self.shared(same, known + 8) } else { known + 8 };
-                    rest.push((start..start + same.len(), known));
-                }
-                start += same.len();
-            }
+            self.equal(arcs, start, known, &mut rest);
         }
-        self.arcs = arcs;
+    }
+
+    /// Adds the ranges of arcs to `rest` whose keys have to be compared after their leads. The first arc is number `start`.
+    fn equal(&self, arcs: &[Entry], mut start: usize, known: usize, rest: &mut Vec<(Range<usize>, usize)>) {
+        for same in arcs.chunk_by(|a, b| a.lead == b.lead) {
+            // No key is a prefix of another, so keys that agree up to the end of one are duplicates. Common prefixes are
+            // often long, and skipped at once.
+            if same.len() > 1 && usize::from(same[0].key_len) > known + 8 {
+                let known = if same.len() == arcs.len() { self.shared(same, known + 8) } else { known + 8 };
+                rest.push((start..start + same.len(), known));
+            }
+            start += same.len();
+        }
     }
 
     /// Sets the leads of arcs to the eight bytes of their keys after the first `known`. Returns the bits in which they

@@ -60,6 +60,11 @@ impl Builder {
         }
     }
 
+    /// Reserves memory for a tree of so many leaves.
+    pub(crate) fn reserve(&mut self, leaves: usize) {
+        self.pending.reserve(leaves);
+    }
+
     /// Adds the next leaf. `key` is empty in a list; in a map, it becomes the encoder's path.
     #[inline]
     pub(crate) fn leaf(&mut self, measure: u64, key: &[u8], target: &[u8]) -> Attempt<()> {

@@ -21,6 +21,7 @@ pub(crate) fn build(
     let (parts, rest) = elements.as_chunks::<PART_ELEMENTS>();
     let subtree = |part: usize| -> Attempt<Subtree> {
         let mut builder = Builder::new(Kind::List, suite, destination);
+        builder.reserve(PART_ELEMENTS);
         push_all(&mut builder, &parts[part])?;
         builder.into_subtree()
     };

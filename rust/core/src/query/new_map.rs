@@ -45,9 +45,12 @@ pub fn build_pages(suite: Suite, arcs: Arcs, workers: &dyn Workers) -> Result<Ne
 pub(crate) fn build(suite: Suite, arcs: Arcs, destination: Destination, workers: &dyn Workers) -> Result<Built> {
     let parts = ArcParts::divide(arcs)?;
     let grow = |part: usize| -> Result<Growing> {
-        let arcs = parts.sorted(part)?;
+        let arcs = parts.sorted(part);
         let mut growing = Growing::new(suite, destination);
-        arcs.iter().try_for_each(|(key, target)| growing.push(key, target)).map_err(|why| why.in_build(ARCS))?;
+        growing.builder.reserve(arcs.len());
+        let pushed = arcs.iter().try_for_each(|(key, target)| growing.push(key, target));
+        // A path that occurs twice fails in the builder, too: it is searched for only to be named.
+        pushed.map_err(|why| arcs.check_distinct().err().unwrap_or_else(|| why.in_build(ARCS)))?;
         Ok(growing)
     };
     if parts.len() <= 1 {

@@ -28,7 +28,7 @@ pub(crate) struct ArcParts {
     parts: Vec<Shared>,
 }
 
-/// A part, and the length of a prefix of all its keys in bytes.
+/// A part, and the length of a prefix of all its keys in bytes. The leads of its arcs follow this prefix.
 struct Shared {
     part: Range<usize>,
     prefix: usize,
@@ -42,6 +42,9 @@ impl ArcParts {
     pub(crate) fn divide(mut arcs: Arcs) -> Result<Self> {
         arcs.check_size()?;
         let mut entries = arcs.take_entries();
+        if entries.len() <= MAX_PART_ARCS {
+            arcs.set_leads(&mut entries, 0);
+        }
         let mut dividing = Dividing { arcs: &arcs, sorted: Vec::new(), parts: Vec::new() };
         dividing.divide(&mut entries, 0, 0, MAX_ROUNDS);
         let parts = dividing.parts;
@@ -55,15 +58,9 @@ impl ArcParts {
     }
 
     /// The arcs of a part in key order. O(n log n + bytes).
-    ///
-    /// # Errors
-    /// [`Error::Input`](crate::Error::Input) if two arcs have the same path.
-    pub(crate) fn sorted(&self, part: usize) -> Result<Arcs> {
+    pub(crate) fn sorted(&self, part: usize) -> Arcs {
         let Shared { part, prefix } = &self.parts[part];
-        let mut arcs = self.arcs.gathered(part.clone());
-        arcs.order(*prefix);
-        arcs.check_distinct()?;
-        Ok(arcs)
+        self.arcs.sorted(part.clone(), *prefix)
     }
 }
 
@@ -75,12 +72,13 @@ struct Dividing<'a> {
 }
 
 impl Dividing<'_> {
-    /// Divides arcs, of which the first is number `first`, and whose keys have the same first `known` bytes.
+    /// Divides arcs, of which the first is number `first`, and whose keys have the same first `known` bytes. Their leads
+    /// follow these bytes if they are few, or are divided no further.
     fn divide(&mut self, entries: &mut [Entry], first: usize, known: usize, rounds: u32) {
-        let whole = Shared { part: first..first + entries.len(), prefix: known };
+        let part = first..first + entries.len();
         if entries.len() <= MAX_PART_ARCS || rounds == 0 {
             if !entries.is_empty() {
-                self.parts.push(whole);
+                self.parts.push(Shared { part, prefix: known });
             }
             return;
         }
@@ -89,8 +87,11 @@ impl Dividing<'_> {
         if differing == 0 {
             // No key is a prefix of another, so these are longer or all the same.
             match usize::from(entries[0].key_len) > known + 8 {
-                true => self.divide(entries, first, known + 8, rounds - 1),
-                false => self.parts.push(whole),
+                true => {
+                    self.arcs.set_leads(entries, known + 8);
+                    self.divide(entries, first, known + 8, rounds - 1);
+                }
+                false => self.parts.push(Shared { part, prefix: known }),
             }
             return;
         }

@@ -25,6 +25,9 @@ const MAX_PENDING_BYTES: usize = 128 << 10;
 /// The place of a node that does not wait: its digest is known.
 pub(crate) const KNOWN: u32 = u32::MAX;
 
+/// The bytes of the padded encoding of a node, typically.
+const TYPICAL_ENCODING: usize = 2 * lanes::BLOCK_BYTES;
+
 /// The bytes that encodings take for each byte of a pruned tree, typically.
 const BYTES_PER_BYTE: usize = 4;
 
@@ -109,6 +112,15 @@ impl<T: Copy> PendingNodes<T> {
         pending.max_bytes = (BYTES_PER_BYTE * tree_bytes).min(MAX_PENDING_BYTES);
         pending.bytes.reserve_exact(pending.max_bytes + 2 * lanes::PADDING_BYTES);
         Some(pending)
+    }
+
+    /// Reserves memory for the nodes of a tree of so many leaves that wait at a time.
+    pub(crate) fn reserve(&mut self, leaves: usize) {
+        let nodes = (2 * leaves).min(self.max_bytes / TYPICAL_ENCODING) + 1;
+        self.bytes.reserve_exact(nodes * TYPICAL_ENCODING + lanes::PADDING_BYTES);
+        self.waiting.reserve_exact(nodes);
+        self.digests.reserve_exact(nodes);
+        self.order.reserve_exact(nodes);
     }
 
     /// Adds the node whose encoding `encoder` holds, and returns its place. O(bytes).

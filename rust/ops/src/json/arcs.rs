@@ -3,19 +3,17 @@
 use std::fmt;
 
 use coregw_core::{Arcs, Cid, Error, InputCode, Result, Suite};
-use serde::Deserialize as _;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::refusal::{refuse, split_code};
-use crate::json::{Text, objects};
+use crate::json::Text;
 
 /// Reads `{"arcs": {path: cid}, "suite"?: name}`. Two arcs with one path are found when the arcs are sorted. O(bytes).
 ///
 /// # Errors
 /// [`Error::Input`], naming the arc, or line and column.
 pub fn create_root(body: &[u8]) -> Result<(Arcs, Suite)> {
-    let request: CreateRoot = serde_json::from_slice(body).map_err(|error| arcs_error(&error))?;
-    Ok((request.arcs.0, request.suite))
+    read(body, CreateRoot(ArcsObject { max_bytes: body.len() }))
 }
 
 /// Reads a bare `{path: cid}`. Two arcs with one path are found when the arcs are sorted. O(bytes).
@@ -23,48 +21,87 @@ pub fn create_root(body: &[u8]) -> Result<(Arcs, Suite)> {
 /// # Errors
 /// [`Error::Input`], naming the arc, or line and column.
 pub fn arcs(body: &[u8]) -> Result<Arcs> {
-    serde_json::from_slice(body).map(|ArcsObject(arcs)| arcs).map_err(|error| arcs_error(&error))
+    read(body, ArcsObject { max_bytes: body.len() })
 }
 
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields, remote = "Self")]
-struct CreateRoot {
-    arcs: ArcsObject,
-    #[serde(default, deserialize_with = "suite")]
-    suite: Suite,
+fn read<'de, S: DeserializeSeed<'de>>(body: &'de [u8], seed: S) -> Result<S::Value> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    value.map_err(|error| arcs_error(&error))
 }
 
-objects! {
-    read: CreateRoot;
+/// The members of a request for a new map.
+struct CreateRoot(ArcsObject);
+
+const MEMBERS: [&str; 2] = ["arcs", "suite"];
+
+impl<'de> DeserializeSeed<'de> for CreateRoot {
+    type Value = (Arcs, Suite);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
 }
 
-fn suite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Suite, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    Suite::from_name(&name).map_err(de::Error::custom)
+impl<'de> Visitor<'de> for CreateRoot {
+    type Value = (Arcs, Suite);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let (mut arcs, mut suite) = (None, None);
+        while let Some(member) = members.next_key_seed(Text)? {
+            match &*member {
+                "arcs" if arcs.is_some() => return Err(de::Error::duplicate_field("arcs")),
+                "arcs" => arcs = Some(members.next_value_seed(self.0)?),
+                "suite" if suite.is_some() => return Err(de::Error::duplicate_field("suite")),
+                "suite" => {
+                    let name = members.next_value_seed(Text)?;
+                    suite = Some(Suite::from_name(&name).map_err(de::Error::custom)?);
+                }
+                other => return Err(de::Error::unknown_field(other, &MEMBERS)),
+            }
+        }
+        Ok((arcs.ok_or_else(|| de::Error::missing_field("arcs"))?, suite.unwrap_or_default()))
+    }
 }
 
 /// The arcs of a JSON object `{path: cid}`.
-struct ArcsObject(Arcs);
+#[derive(Clone, Copy)]
+struct ArcsObject {
+    /// The length of the text.
+    max_bytes: usize,
+}
 
-impl<'de> de::Deserialize<'de> for ArcsObject {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ArcsVisitor;
-        impl<'de> Visitor<'de> for ArcsVisitor {
-            type Value = Arcs;
+/// The least bytes of text that an arc takes, typically: a short path, and a CID of 32 bytes of digest.
+const MIN_ARC_TEXT: usize = 72;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of paths and target CIDs")
-            }
+impl<'de> DeserializeSeed<'de> for ArcsObject {
+    type Value = Arcs;
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Arcs, A::Error> {
-                let mut arcs = Arcs::default();
-                while let Some(path) = members.next_key_seed(Text)? {
-                    members.next_value_seed(Target { path: &path, arcs: &mut arcs })?;
-                }
-                Ok(arcs)
-            }
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Arcs, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ArcsObject {
+    type Value = Arcs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of paths and target CIDs")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Arcs, A::Error> {
+        let mut arcs = Arcs::default();
+        // Memory that is not written to takes none; growing it would copy what was read, to new memory each time. What
+        // cannot be reserved at once grows.
+        let _ = arcs.try_reserve(self.max_bytes / MIN_ARC_TEXT, self.max_bytes);
+        while let Some(path) = members.next_key_seed(Text)? {
+            members.next_value_seed(Target { path: &path, arcs: &mut arcs })?;
         }
-        deserializer.deserialize_map(ArcsVisitor).map(Self)
+        Ok(arcs)
     }
 }
 

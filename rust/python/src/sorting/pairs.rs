@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyMapping, PyTuple};
 
 use crate::cid::cid;
-use crate::convert::type_name;
-use crate::path;
+use crate::convert::{ArgumentError, type_name};
+use crate::path::{self, PendingKey};
 
 /// The pairs of a mapping, or the iterable itself.
 pub fn pairs<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -23,12 +23,28 @@ pub fn push_pair(index: usize, item: &Bound<'_, PyAny>, arcs: &mut Arcs) -> PyRe
         let found = type_name(item);
         return Err(PyTypeError::new_err(format!("arc {index} is a pair of a path and a CID, not {found}")));
     };
-    let key = path::key(&path).map_err(|error| error.within(format_args!("arc {index}")))?;
-    let target = cid(&target).map_err(|error| error.within(format_args!("arc {:?}", key.text())))?;
-    let bytes = key.as_bytes().len() + target.as_bytes().len();
-    arcs.try_reserve(1, bytes).map_err(|_| PyMemoryError::new_err(()))?;
-    arcs.push(&key, &target);
-    Ok(())
+    let path = path::pending_key(&path).map_err(|error| error.within(format_args!("arc {index}")))?;
+    let refused = |error: ArgumentError| error.within(format_args!("arc {index}"));
+    let target = match cid(&target) {
+        Ok(target) => target,
+        // What is wrong with the path is said first.
+        Err(error) => {
+            let key = path.key().map_err(|error| refused(error.into()))?;
+            return Err(error.within(format_args!("arc {:?}", key.text())).into());
+        }
+    };
+    arcs.try_reserve(1, path.max_key_bytes() + target.as_bytes().len()).map_err(|_| PyMemoryError::new_err(()))?;
+    let pushed = match &path {
+        PendingKey::Text(text) => arcs.push_text(text, &target).is_ok(),
+        PendingKey::Ready(key) => {
+            arcs.push(key, &target);
+            true
+        }
+    };
+    match pushed {
+        true => Ok(()),
+        false => path.key().map(|_| ()).map_err(|error| refused(error.into()).into()),
+    }
 }
 
 /// The two items of a pair, in the forms that `dict` takes; None for any other value.
