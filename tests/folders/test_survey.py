@@ -193,6 +193,25 @@ def test_malformed_patterns_are_errors_that_name_their_place(tmp_path: Path) -> 
         survey(tmp_path)
 
 
+@pytest.mark.parametrize(("target", "why"), [("/dev/zero", "not lead to a regular file"), ("large", "larger than")])
+def test_patterns_without_an_end_are_not_read(tmp_path: Path, target: str, why: str) -> None:
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(1 << 40)
+    write(tmp_path, "x/y")
+    (tmp_path / "x" / ".gitignore").symlink_to(target if target.startswith("/") else f"../{target}")
+    assert "x/y" in paths(tmp_path, gitignore=True)
+    (tmp_path / "x" / ".gitignore").rename(tmp_path / "x" / ".coregwignore")
+    with pytest.raises(InvalidInput, match=rf"x/\.coregwignore: .*{why}"):
+        survey(tmp_path)
+
+
+def test_a_link_to_patterns_is_followed(tmp_path: Path) -> None:
+    write(tmp_path, "x/y", "patterns")
+    (tmp_path / "patterns").write_bytes("\ufeffy\r\n".encode())
+    (tmp_path / "x" / ".coregwignore").symlink_to("../patterns")
+    assert paths(tmp_path) == ["patterns"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_files_and_folders_are_skipped_and_reported(tmp_path: Path) -> None:
     write(tmp_path, "secret/file", "file")

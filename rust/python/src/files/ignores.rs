@@ -1,6 +1,8 @@
 //! Which files of a folder are left out: patterns in the syntax of `.gitignore`.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 /// The file with patterns for the folder that it is in.
 const COREGW_IGNORE: &str = ".coregwignore";
 const GIT_IGNORE: &str = ".gitignore";
+/// The largest file of patterns that is read.
+const MAX_BYTES: u64 = 4 << 20;
 /// Left out unless a pattern says otherwise.
 const GIT_FOLDER: &str = ".git";
 
@@ -62,12 +66,13 @@ impl Excludes {
         let mut files = Vec::new();
         for (name, is_strict) in [(COREGW_IGNORE, true), (GIT_IGNORE, false)] {
             if if is_strict { own } else { git } {
+                let path = folder.join(name);
                 let mut builder = GitignoreBuilder::new(folder);
-                let failure = builder.add(folder.join(name));
-                let built = builder.build();
+                let failure = add_file(&mut builder, &path, is_strict).err();
+                let built = builder.build().map_err(|error| error.to_string());
                 match (failure, built) {
-                    (Some(error), _) | (None, Err(error)) if is_strict => {
-                        let what = format!("{}: {error}", folder.join(name).display());
+                    (Some(why), _) | (None, Err(why)) if is_strict => {
+                        let what = format!("{}: {why}", path.display());
                         return Err(Error::input(InputCode::InvalidRequest, what));
                     }
                     (_, Ok(built)) => files.push(built),
@@ -97,4 +102,33 @@ impl Excludes {
             found => found.is_ignore(),
         }
     }
+}
+
+/// Adds the patterns of a file, up to the first malformed one if `is_strict`, else all that are well-formed. Returns
+/// why it has not added all.
+fn add_file(builder: &mut GitignoreBuilder, path: &Path, is_strict: bool) -> std::result::Result<(), String> {
+    let content = read(path).map_err(|error| error.to_string())?;
+    for (index, line) in content.split(|&byte| byte == b'\n').enumerate() {
+        let number = index + 1;
+        let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line))
+            .map_err(|_| format!("line {number}: not valid UTF-8"))?;
+        let line = if index == 0 { line.trim_start_matches('\u{feff}') } else { line };
+        if let (Err(error), true) = (builder.add_line(Some(path.to_owned()), line), is_strict) {
+            return Err(format!("line {number}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file of patterns. A link may lead to anything, such as a device that has no end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it does not lead to a regular file"));
+    }
+    let mut content = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("it is larger than {MAX_BYTES} bytes")));
+    }
+    Ok(content)
 }
