@@ -25,6 +25,8 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 SECONDS = 60
 
 PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in this process group
 import coregw.client.folders.add, coregw.__main__
 coregw.client.folders.add.BATCHES_IN_FLIGHT = 1  # so that no request of a killed process is served later
 coregw.__main__.main()
@@ -37,22 +39,12 @@ def started(tmp_path: Path, *arguments: object) -> Iterator[subprocess.Popen[byt
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment.pop("COREGW_DEBUG", None)
     command = [sys.executable, "-c", PROGRAM, *(os.fspath(str(argument)) for argument in arguments)]
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=_obey,  # noqa: PLW1509 - it does not allocate
-    )
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield process
     finally:
         process.kill()
         process.communicate()
-
-
-def _obey() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in this process group
 
 
 def wait_for(process: subprocess.Popen[bytes], is_true: Callable[[], bool]) -> None:
