@@ -6,6 +6,8 @@ import io
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -163,6 +165,25 @@ def test_a_forked_child_and_its_parent_keep_their_connections(gateway: str) -> N
             assert client.get_payload(cid) == DATA
             assert os.waitpid(child, 0)[1] == 0
         assert client.get_payload(cid) == DATA
+
+
+FORKING = """
+import os
+held = []
+os.register_at_fork(after_in_child=held.clear)  # as fsspec empties its cache, before functions of later modules run
+from coregw.client import Client
+held += [Client("static+http://127.0.0.1:1"), Client("http://127.0.0.1:1")]
+child = os.fork()
+if child == 0:
+    os._exit(0 if held == [] else 1)
+assert os.waitpid(child, 0)[1] == 0
+for client in held:
+    client.close()
+"""
+
+
+def test_a_client_that_another_library_drops_in_a_forked_child_is_not_closed_there() -> None:
+    subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=60)
 
 
 def test_a_signal_interrupts_a_blocking_call(gateway: str) -> None:
