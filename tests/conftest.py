@@ -1,11 +1,7 @@
-"""Settings of all tests: hypothesis has no deadline, so a busy machine fails no property; commands give up soon.
-
-A test that forks collects no garbage in its child: a portal to an event loop, left by a client of an application, would
-wait there for a thread that the child does not have."""
+"""Settings of all tests: hypothesis has no deadline, so a busy machine fails no property; commands give up soon."""
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 
@@ -20,8 +16,6 @@ settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
 
 os.environ["COREGW_RETRY_SECONDS"] = "0.5"
-
-os.register_at_fork(before=gc.disable, after_in_parent=gc.enable)
 
 
 @pytest.fixture(scope="session", autouse=True)
