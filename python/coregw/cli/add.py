@@ -20,7 +20,7 @@ from coregw.cli.common import (
     suite_option,
     survey_options,
 )
-from coregw.cli.framework import click, continue_by, note
+from coregw.cli.framework import LOCAL_PATH, click, continue_by, note
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress
@@ -32,7 +32,7 @@ __all__ = ["command", "send"]
 
 
 @click.command("add")
-@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path, readable=False))
+@click.argument("path", metavar="DIR|FILE", type=LOCAL_PATH)
 @survey_options
 @attribute_options
 @suite_option

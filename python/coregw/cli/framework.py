@@ -16,6 +16,7 @@ from click.exceptions import Exit
 __all__ = [
     "COMMAND_GROUPS",
     "CONTINUED_BY",
+    "LOCAL_PATH",
     "CommandGroup",
     "click",
     "continue_by",
@@ -52,6 +53,9 @@ else:
     from click import Group as CommandGroup
 
     COMMAND_GROUPS = {}
+
+LOCAL_PATH = click.Path(path_type=Path, readable=False)
+"""The type of arguments that are paths here: who opens one reports what is wrong with it."""
 
 _SIGNALLED = 128
 _QUIET = "coregw.quiet"

@@ -19,7 +19,7 @@ from coregw.cli.common import (
     show_result,
     trusted_names,
 )
-from coregw.cli.framework import click, continue_by, note
+from coregw.cli.framework import LOCAL_PATH, click, continue_by, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ __all__ = ["command"]
 
 @click.command("get", short_help="Write the verified tree of ROOT to a folder, or update one.")
 @click.argument("root", shell_complete=trusted_names)
-@click.argument("dest", type=click.Path(path_type=Path, readable=False))
+@click.argument("dest", type=LOCAL_PATH)
 @click.option("--delete", is_flag=True, help="Delete what DEST has and the tree has not.")
 @click.option(
     "--in-place", is_flag=True, help="Fill a new DEST file by file, so that a failed attempt can be continued."

@@ -12,7 +12,7 @@ from coregw.client.connection import ENVIRONMENT
 from coregw.client.settings import DEFAULT_GATEWAY
 from coregw.client.transport.address import addresses_in
 from coregw.errors import InvalidInput
-from coregw.trust.store import TrustStore
+from coregw.trust.store import TrustStore, is_cid
 
 __all__ = ["CONNECTION_OPTIONS", "PROTOCOLS", "SETTINGS", "checked_roots", "client_of", "gateway_of", "stripped"]
 
@@ -59,20 +59,12 @@ def checked_roots(roots: Mapping[str, str] | None) -> dict[str, Cid]:
     """Return names with their roots. Raises `InvalidInput` if a name could be a root, or a root is not one."""
     checked: dict[str, Cid] = {}
     for name, root in (roots or {}).items():
-        if not name or "/" in name or _is_cid(name):
+        if not name or "/" in name or is_cid(name):
             raise InvalidInput(
                 f"storage option 'roots': {name!r:.200} can't be a name: it is a CID, or not one segment"
             )
         checked[name] = Cid(root)
     return checked
-
-
-def _is_cid(text: str) -> bool:
-    try:
-        Cid(text)
-    except InvalidInput:
-        return False
-    return True
 
 
 def gateway_of(url: str) -> str | None:

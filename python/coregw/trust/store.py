@@ -26,7 +26,7 @@ from coregw.trust.document import (
 )
 from coregw.trust.file import LockedFile
 
-__all__ = ["PATH_VARIABLE", "TrustStore", "default_path"]
+__all__ = ["PATH_VARIABLE", "TrustStore", "default_path", "is_cid"]
 
 PATH_VARIABLE: Final = "COREGW_TRUST"
 """The environment variable with the path of the default store."""
@@ -260,11 +260,17 @@ class TrustStore:
 def _check_name(name: str) -> None:
     if _NAME.fullmatch(name) is None:
         raise InvalidInput(f"name {name!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ -, the first not . or -")
+    if is_cid(name):
+        raise InvalidInput(f"name {name!r:.200}: it is a CID")
+
+
+def is_cid(text: str) -> bool:
+    """Whether a text is a CID, which no name is. O(length)."""
     try:
-        Cid(name)
+        Cid(text)
     except InvalidInput:
-        return
-    raise InvalidInput(f"name {name!r:.200}: it is a CID")
+        return False
+    return True
 
 
 def _accepted(root: str, revision: int | None) -> AcceptedRoot:

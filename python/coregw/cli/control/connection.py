@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 from coregw.errors import ERROR_CODES, CoregwError, Unavailable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def data_option(command: F) -> F:
     """Add the option ``--data DIR``, with the environment variable COREGW_DATA."""
     return click.option(
         "--data",
-        type=click.Path(path_type=Path, readable=False),
+        type=LOCAL_PATH,
         envvar="COREGW_DATA",
         show_envvar=True,
         default="coregw-data",

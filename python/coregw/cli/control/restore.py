@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from coregw.cli.common import json_option
 from coregw.cli.control.display import print_result, shown_progress
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 
 if TYPE_CHECKING:
     from coregw.upkeep.backup import Restored
@@ -17,9 +17,7 @@ __all__ = ["command"]
 
 @click.command("restore")
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path, file_okay=False, readable=False))
-@click.option(
-    "--data", type=click.Path(path_type=Path, readable=False), help="Folder to restore to; created, or empty."
-)
+@click.option("--data", type=LOCAL_PATH, help="Folder to restore to; created, or empty.")
 @click.option("--to", "store", metavar="STORE", help="Empty store to restore to: postgresql://...")
 @click.option("--to-bucket", metavar="s3://...", help="Bucket of that store, if it has one.")
 @click.option("--generation", type=click.IntRange(1), help="Number of the generation; the newest by default.")

@@ -20,7 +20,7 @@ from coregw.cli.common import (
     survey_options,
     trusted_names,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 
 if TYPE_CHECKING:
     from coregw.folders.tree import Level
@@ -30,7 +30,7 @@ __all__ = ["command"]
 
 @click.command("put", short_help="Put a file or a folder at a path of a root.")
 @click.argument("root", shell_complete=trusted_names)
-@click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path, readable=False))
+@click.argument("source", metavar="FILE|DIR", type=LOCAL_PATH)
 @click.argument("path", default="")
 @survey_options
 @attribute_options

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, async_client, client, counted, gateway_option, json_option
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,7 @@ _WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 @click.option("--count", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True, help="Generated keys.")
 @click.option("--seconds", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, help="Time of a figure.")
 @click.option("--no-http", is_flag=True, help="Leave out what needs a gateway.")
-@click.option("--picture", type=click.Path(path_type=Path, readable=False), help="Write the table as an SVG file.")
+@click.option("--picture", type=LOCAL_PATH, help="Write the table as an SVG file.")
 @json_option
 @gateway_option
 @click.pass_context

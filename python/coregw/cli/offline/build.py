@@ -18,7 +18,7 @@ from coregw.cli.common import (
     show_result,
     suite_option,
 )
-from coregw.cli.framework import click, note
+from coregw.cli.framework import LOCAL_PATH, click, note
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _CHUNK_BYTES = 1 << 20
 @click.option(
     "--data",
     metavar="DIR",
-    type=click.Path(path_type=Path, readable=False),
+    type=LOCAL_PATH,
     help="Store the map in this store, which no gateway has open, instead of sending it to a gateway.",
 )
 @click.option("--offline", is_flag=True, help="Only print the root: nothing is sent or stored.")

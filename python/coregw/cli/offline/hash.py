@@ -17,7 +17,7 @@ from coregw.cli.common import (
     suite_option,
     survey_options,
 )
-from coregw.cli.framework import click, note
+from coregw.cli.framework import LOCAL_PATH, click, note
 
 if TYPE_CHECKING:
     from coregw.folders.tree import Level
@@ -26,7 +26,7 @@ __all__ = ["command"]
 
 
 @click.command("hash", short_help="Print the root of a folder, without a gateway.")
-@click.argument("path", metavar="DIR|FILE", type=click.Path(path_type=Path, readable=False))
+@click.argument("path", metavar="DIR|FILE", type=LOCAL_PATH)
 @survey_options
 @attribute_options
 @suite_option

@@ -76,23 +76,14 @@ def command(
         return
     if len(arguments) > 2:
         raise click.UsageError("verify takes ROOT and DIR, or one FILE")
+    from coregw.trust.store import is_cid
+
     file = Path(arguments[0])
     if file.is_dir():
         raise click.UsageError(f"{arguments[0]} is a folder: give the root to compare it with before it")
-    if _is_cid(arguments[0]) and not file.exists():
+    if is_cid(arguments[0]) and not file.exists():
         raise click.UsageError("a root alone can't be verified: give the folder or file to compare with it after it")
     _verify_file(file, as_json)
-
-
-def _is_cid(text: str) -> bool:
-    from coregw._core import Cid
-    from coregw.errors import InvalidInput
-
-    try:
-        Cid(text)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _verify_file(file: Path, as_json: bool) -> None:

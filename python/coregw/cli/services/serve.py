@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 
 if TYPE_CHECKING:
     from coregw.gateway.server import Service
@@ -53,12 +53,10 @@ def server_options(command: F) -> F:
         click.option("--host", help="Address to listen on; loopback by default."),
         click.option(
             "--config",
-            type=click.Path(path_type=Path, readable=False),
+            type=LOCAL_PATH,
             help="TOML file of settings, as does COREGW_CONFIG; variables and options override it.",
         ),
-        click.option(
-            "--data", type=click.Path(path_type=Path, readable=False), help="Folder of the store; created if missing."
-        ),
+        click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing."),
     ):
         command = option(command)
     return command

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from coregw.cli.common import GatewayChoice, client_settings, printable, show_result
-from coregw.cli.framework import click, note
+from coregw.cli.framework import LOCAL_PATH, click, note
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -67,7 +67,7 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
         for option in (
             click.option(
                 "--policy",
-                type=click.Path(path_type=Path, readable=False),
+                type=LOCAL_PATH,
                 envvar="COREGW_LOG_POLICY",
                 show_envvar=True,
                 help="Policy whose witnesses are to cosign.",
@@ -81,7 +81,7 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
             ),
             click.option(
                 "--key",
-                type=click.Path(path_type=Path, readable=False),
+                type=LOCAL_PATH,
                 required=required,
                 envvar="COREGW_LOG_KEY",
                 show_envvar=True,

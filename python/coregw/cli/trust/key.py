@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 from coregw.cli.common import json_option, show_result
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 from coregw.cli.trust.common import signer_of
 
 __all__ = ["command"]
 
 
 @click.command("key")
-@click.argument("file", type=click.Path(path_type=Path, readable=False))
+@click.argument("file", type=LOCAL_PATH)
 @click.option(
     "--name",
     required=True,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result, trusted_names
-from coregw.cli.framework import click, note
+from coregw.cli.framework import LOCAL_PATH, click, note
 from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--follow", metavar="SCOPE/NAME", help="Look new roots up under this published name.")
 @click.option(
     "--policy",
-    type=click.Path(path_type=Path, readable=False),
+    type=LOCAL_PATH,
     help="With --follow: believe only what this policy's log has signed, and enough of its witnesses.",
 )
 @json_option

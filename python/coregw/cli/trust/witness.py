@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coregw.cli.framework import click
+from coregw.cli.framework import LOCAL_PATH, click
 from coregw.cli.trust.common import signer_of
 
 __all__ = ["command"]
@@ -13,7 +13,7 @@ __all__ = ["command"]
 @click.command("witness")
 @click.option(
     "--key",
-    type=click.Path(path_type=Path, readable=False),
+    type=LOCAL_PATH,
     required=True,
     help="File with the private key of the witness.",
 )
@@ -23,7 +23,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--state",
-    type=click.Path(path_type=Path, readable=False),
+    type=LOCAL_PATH,
     required=True,
     help="File that remembers what was cosigned.",
 )

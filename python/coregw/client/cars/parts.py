@@ -17,7 +17,7 @@ import msgspec
 
 from coregw._core import CarReader, Cid, Need, Operation, block_cid, payload_car_header
 from coregw.client.cars.received import MAX_HEAD_BYTES
-from coregw.client.exchange import Call, SentOnce, decode
+from coregw.client.exchange import Answer, Call, SentOnce, decode
 from coregw.client.files import CHUNK_BYTES, FileState
 from coregw.client.operations.root import build_sorted, create_list, sort_arcs
 from coregw.client.operations.steps import Steps, attempt
@@ -33,6 +33,7 @@ __all__ = [
     "CarParts",
     "CheckedTrees",
     "HeldCar",
+    "check_taken",
     "check_trees",
     "naming",
     "send_parts",
@@ -316,8 +317,7 @@ def send_parts(
             answer = yield from attempt(call, sizes, part.size, is_divisible=part.count > 1)
             if answer is None:
                 continue
-            if decode(call, answer, CarTaken).bytes != part.size:
-                raise ProofError(f"{what}: the gateway imported something other than this CAR", check="car")
+            check_taken(call, answer, part.size)
         advance(part.end - at)
         at = part.end
     for root in parts.trees():
@@ -328,6 +328,12 @@ def send_parts(
             made = yield from create_list(settings, *parts.elements(root), suite=suite, parts=sizes)
         if made != root.text:
             raise InvalidInput(f"{what}: {root.text} is not the root of a tree of the protocol's shape")
+
+
+def check_taken(call: Call, answer: Answer, size: int) -> None:
+    """Raise `ProofError` if a gateway did not import a CAR of this size."""
+    if decode(call, answer, CarTaken).bytes != size:
+        raise ProofError(f"{call.what}: the gateway imported something other than this CAR", check="car")
 
 
 def _digest(cid: Cid) -> bytes:

@@ -20,6 +20,7 @@ from coregw.client.cars.parts import (
     CarFile,
     CarParts,
     HeldCar,
+    check_taken,
     check_trees,
     naming,
     send_parts,
@@ -239,8 +240,7 @@ def put_car(
         call = Call("POST", "/v1/car", settings.max_result_bytes, what, content=content, content_type=CAR_TYPE)
         answer = yield from attempt(call, sizes, source.length)
         if answer is not None:
-            if decode(call, answer, CarTaken).bytes != source.length:
-                raise ProofError(f"{what}: the gateway imported something other than this CAR", check="car")
+            check_taken(call, answer, source.length)
             return
     yield from send_parts(settings, CarParts(settings, source), what, sizes)
 

@@ -76,12 +76,12 @@ class Changes:
     def delta(self, count: int) -> Delta:
         """Return the next `count` changes."""
         end = self.done + count
-        is_last = end == len(self.changes) and self.expected is not None
+        expected = self.expected if end == len(self.changes) else None
         return Delta(
             kind=self.kind,
             object=self.root if _core.Cid(self.root).kind == self.kind else UNSET,
             changes=list(self.changes[self.done : end]),
-            expected_root=self.expected if is_last and self.expected is not None else UNSET,
+            expected_root=UNSET if expected is None else expected,
         )
 
     def acknowledge(self, what: str, count: int, root: str) -> None:
