@@ -1,4 +1,4 @@
-"""The clients: what a verified look-up costs beyond the bare request, and how fast a command starts.
+"""The clients: what a verified lookup costs beyond the bare request, and how fast a command starts.
 
 The gateway has one core, and this process another. `Client.resolve` is compared with the same requests through
 `http.client`, whose answers are read but not verified, in alternating rounds; the best round of each side counts.
@@ -138,8 +138,8 @@ def add_figures(args: object, best: dict[str, float], count: int, arcs: int) -> 
     sent = "requests through http.client, not verified"
     names = {sent: bare, "Client": resolve, "AsyncClient": best["async"] / count, "on uvloop": best["uvloop"] / count}
     rates = {name: 1 / each for name, each in names.items()}
-    figures.chart("Verified look-ups/s with one core for the client", "1/s", rates, better="higher", floors={sent})
-    figures.headline("look-ups with `Client`, verified", rates["Client"], "1/s", sent, rates[sent])
+    figures.chart("Verified lookups/s with one core for the client", "1/s", rates, better="higher", floors={sent})
+    figures.headline("lookups with `Client`, verified", rates["Client"], "1/s", sent, rates[sent])
     figures.headline(f"keys with `Client`, {BATCH:,} in a multiproof, verified", BATCH / best["multiproof"], "1/s")
     figures.finish()
 

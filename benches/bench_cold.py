@@ -1,7 +1,7 @@
-"""Cold look-ups in a map larger than the cache, compared with bare rocksdict reads of the same pages.
+"""Cold lookups in a map larger than the cache, compared with bare rocksdict reads of the same pages.
 
 Each round starts cold: a new page cache, a newly opened database, and SST files evicted from the operating system's
-page cache. Consecutive batches of 1,000 random look-ups then fill the cache. The bare side reads the pages that the
+page cache. Consecutive batches of 1,000 random lookups then fill the cache. The bare side reads the pages that the
 batches requested from the store, with one batched read per request, and checks nothing.
 """
 
@@ -105,7 +105,7 @@ def bare(
 
 
 async def one_by_one(where: BigMap, keys: list[str], caches: tuple[int, int]) -> tuple[float, float]:
-    """Return look-ups per second, and pages read per look-up, of single look-ups that start cold."""
+    """Return lookups per second, and pages read per lookup, of single lookups that start cold."""
     recording = RecordingStore(await open_store(where.path, cache_bytes=caches[1]))
     engine = Engine(recording, cache_bytes=caches[0])  # type: ignore[arg-type]  # it delegates to a store
     evict(where.path)
@@ -126,12 +126,12 @@ def main() -> None:
     batches, rounds = (5, 3) if args.quick else (10, 5)
     figures = report.Report(
         "cold",
-        "Cold look-ups in a map larger than the cache",
+        "Cold lookups in a map larger than the cache",
         args,
         (
             f"{where.arcs:,} arcs in {where.pages:,} pages, {where.page_bytes / 1e6:,.0f} MB.",
             f"A page cache of {caches[0] >> 20} MiB.",
-            f"{batches} batches of {BATCH:,} random look-ups; medians of {rounds} rounds.",
+            f"{batches} batches of {BATCH:,} random lookups; medians of {rounds} rounds.",
             "Both sides read the same pages. coregw also checks every page, and writes the proofs and the JSON.",
         ),
     )
@@ -157,20 +157,20 @@ def main() -> None:
                 f"{what} / bare reads", median, series=case, better="lower", bar=bar, guarded=what == "CPU time"
             )
         figures.add(
-            "page reads per look-up", statistics.median(read), "pages", series=case, better="lower", recorded=is_cold
+            "page reads per lookup", statistics.median(read), "pages", series=case, better="lower", recorded=is_cold
         )
-        figures.add("look-ups", statistics.median(rates), "1/s", series=case, recorded=False)
+        figures.add("lookups", statistics.median(rates), "1/s", series=case, recorded=False)
     keys = [key(rng.randrange(where.arcs)) for _ in range(500)]
     rate, pages = asyncio.run(one_by_one(where, keys, caches))
     figures.add(
-        "page reads per look-up",
+        "page reads per lookup",
         pages,
         "pages",
-        series="single look-ups, files not in page cache",
+        series="single lookups, files not in page cache",
         better="lower",
         bar=5,
     )
-    figures.add("look-ups", rate, "1/s", series="single look-ups, files not in page cache", recorded=False)
+    figures.add("lookups", rate, "1/s", series="single lookups, files not in page cache", recorded=False)
     figures.finish()
 
 

@@ -1,7 +1,7 @@
 """A warm edge compared with its upstream, and what a mirror moves.
 
 An edge (``coregw serve --upstream``) that has read everything once gets the same requests as its upstream, in
-alternating rounds: look-ups in cached pages, look-ups with a cache of parsed pages too small for any, and downloads.
+alternating rounds: lookups in cached pages, lookups with a cache of parsed pages too small for any, and downloads.
 The figure is the CPU time per request of the edge, divided by that of the upstream.
 
 A mirror copies a map to an empty gateway, then the same map with changed arcs. The figure is the bytes of all bodies
@@ -26,7 +26,7 @@ from coregw import payload_cid
 from coregw.client import Client
 
 PAYLOAD_BYTES = 64 << 10
-CACHED, COLD, DOWN = "look-up, cached", "look-up, cold", "64 KiB download"
+CACHED, COLD, DOWN = "lookup, cached", "lookup, cold", "64 KiB download"
 CHANGES = 1000
 
 Results = dict[str, tuple[Measured, Measured]]
@@ -68,7 +68,7 @@ def measure(upstream: Gateway, edge: Gateway, requests: dict[str, Path], rounds:
 
 
 def compared(folder: Path, arcs: int, payloads: int, rounds: int, seconds: float) -> Results:
-    """Measure with a large cache of parsed pages, then look-ups with one that holds none."""
+    """Measure with a large cache of parsed pages, then lookups with one that holds none."""
     results: Results = {}
     for name, size, kinds in (("large", "1GiB", (CACHED, DOWN)), ("small", "1MiB", (COLD,))):
         place = folder / name

@@ -237,14 +237,14 @@ def picture(figures: report.Report, measured: dict[tuple[str, str], Measured], a
     names = {
         "a bare ASGI application": ("raw", "uniform"),
         "the route with a constant response": ("constant", "uniform"),
-        "a look-up, proven": ("gateway", "uniform"),
+        "a lookup, proven": ("gateway", "uniform"),
         "popular keys (Zipf)": ("gateway", "zipf"),
     }
     rates = {name: measured[kind].rate for name, kind in names.items()}
     raw, constant, resolve, _ = names
     figures.chart("Requests/s with one core for the gateway", "1/s", rates, better="higher", floors={raw, constant})
     multiproof, what = measured["gateway", "multiproof"].rate * BATCH, f"of a map of {arcs:,} keys, one core"
-    figures.headline(f"look-ups over HTTP, proven, {what}", rates[resolve], "1/s", constant, rates[constant])
+    figures.headline(f"lookups over HTTP, proven, {what}", rates[resolve], "1/s", constant, rates[constant])
     figures.headline(f"keys over HTTP, {BATCH:,} in a multiproof, {what}", multiproof, "1/s", resolve, rates[resolve])
 
 

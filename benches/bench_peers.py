@@ -50,7 +50,7 @@ class Build(NamedTuple):
 
 @dataclass(frozen=True)
 class Driver:
-    """A program that measures one tree, given a file of keys and a number of look-ups."""
+    """A program that measures one tree, given a file of keys and a number of lookups."""
 
     name: str
     build: Build | None
@@ -152,7 +152,7 @@ class Running:
         return answer
 
     def round(self) -> Round:
-        """Run one round and return its times, in seconds per look-up."""
+        """Run one round and return its times, in seconds per lookup."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()

@@ -1,4 +1,4 @@
-"""A store in PostgreSQL, compared with one in RocksDB: look-ups, batches, and storing a map.
+"""A store in PostgreSQL, compared with one in RocksDB: lookups, batches, and storing a map.
 
 Both hold the same map, and both write to the same disk with syncs. PostgreSQL is one server on loopback. Each round
 makes a new engine for each store, reads the inner pages of the map, and then asks for keys in leaf pages that no
@@ -6,7 +6,7 @@ earlier key was in; rounds of the stores alternate. The CPU time is that of the 
 
 The last part runs two gateways at the same time, each a process of its own: on one database, and each on a database of
 its own, which has the same map. Where they and the databases do not have a core each, their rates say nothing, so it
-compares the CPU time that a look-up takes. One gateway on an otherwise idle machine is no measure for that: two
+compares the CPU time that a lookup takes. One gateway on an otherwise idle machine is no measure for that: two
 processes that share nothing but the machine's caches and clock rate also take longer than one (decision 0344).
 """
 
@@ -133,7 +133,7 @@ async def look_up(engine: Engine, requests: list[bytes]) -> None:
 
 
 async def measure_lookups(places: Places, kind: str, root: str, sizes: Sizes, offset: int) -> tuple[float, float, int]:
-    """Return wall and CPU seconds of look-ups in leaf pages that are not cached, and how many they were."""
+    """Return wall and CPU seconds of lookups in leaf pages that are not cached, and how many they were."""
     async with places.opened(kind) as store:
         engine = Engine(store)
         await warm(engine, root, sizes)
@@ -207,7 +207,7 @@ def database_seconds(server: Postgres) -> float:
 
 
 class Load(NamedTuple):
-    """CPU seconds of a look-up: in the gateways, and in their databases."""
+    """CPU seconds of a lookup: in the gateways, and in their databases."""
 
     gateway: float
     database: float
@@ -324,7 +324,7 @@ def publish(
     notes = (
         f"A map of {sizes.arcs:,} arcs; medians of {sizes.rounds} alternating rounds.",
         "One PostgreSQL server on loopback, with syncs, on the same disk and cores.",
-        "Look-ups: 64 at once, inner pages cached, each in another leaf page, by an engine without HTTP.",
+        "Lookups: 64 at once, inner pages cached, each in another leaf page, by an engine without HTTP.",
     )
     figures = report.Report("stores", "A store in PostgreSQL, compared with RocksDB", args, notes)
     rocksdb, database = measured[ROCKSDB], measured[POSTGRES]
@@ -338,8 +338,8 @@ def publish(
         )
 
     rate = statistics.median(rocksdb.lookups.wall) / statistics.median(database.lookups.wall)
-    figures.add("rate", rate, series="64 look-ups at once", better="higher", bar=0.8)
-    ratio("lookups", "cpu", title="CPU time of the gateway", series="64 look-ups at once", better="lower", bar=1.2)
+    figures.add("rate", rate, series="64 lookups at once", better="higher", bar=0.8)
+    ratio("lookups", "cpu", title="CPU time of the gateway", series="64 lookups at once", better="lower", bar=1.2)
     ratio("first", "wall", title="nothing cached", series="a batch of 1,000", better="lower", bar=1.5)
     ratio("later", "wall", title="later ones", series="a batch of 1,000", better="lower", bar=1.5)
     ratio("storing", "wall", title="new", series="storing the map", better="lower", bar=2.2)
@@ -348,7 +348,7 @@ def publish(
         statistics.median(each.gateway for each in loads) for loads in (gateways.one, gateways.apart, gateways.together)
     )
     figures.add(
-        "look-ups for the CPU time of one each", 2 * apart / together, series="two gateways", better="higher", bar=1.8
+        "lookups for the CPU time of one each", 2 * apart / together, series="two gateways", better="higher", bar=1.8
     )
     in_database = statistics.median(each.database for each in gateways.together)
     figures.add(
@@ -362,9 +362,9 @@ def publish(
     )
     for kind, each in measured.items():
         wall = statistics.median(each.lookups.wall)
-        figures.add("look-ups/s", each.asked / wall, "1/s", series=kind, recorded=False)
+        figures.add("lookups/s", each.asked / wall, "1/s", series=kind, recorded=False)
         figures.add(
-            "CPU time of a look-up",
+            "CPU time of a lookup",
             statistics.median(each.lookups.cpu) / each.asked * 1e6,
             "µs",
             series=kind,

@@ -1,7 +1,7 @@
 """Several workers on one store: the cost of a request with two worker processes, compared with one process.
 
 The same store is served twice, by ``coregw serve`` and by ``coregw serve --workers 2``, and wrk sends requests to both
-in turn: look-ups in cached pages, look-ups with a cache too small for any page, downloads, and uploads. The figure is
+in turn: lookups in cached pages, lookups with a cache too small for any page, downloads, and uploads. The figure is
 the CPU time per request of all processes of a gateway, including the owner of the store. Each answering process is
 bound to a core of its own, as on a machine with enough cores; wrk uses what they leave.
 """
@@ -32,7 +32,7 @@ CONNECTIONS = 64
 PAGE_ARCS = 40
 """A lower bound, roughly, of the adjacent arcs in a page."""
 PAYLOAD_BYTES, UPLOAD_BYTES = 64 << 10, 4 << 10
-CACHED, COLD, DOWN, UP = "look-up, cached", "look-up, cold", "64 KiB download", "4 KiB upload"
+CACHED, COLD, DOWN, UP = "lookup, cached", "lookup, cold", "64 KiB download", "4 KiB upload"
 BARS = {CACHED: 1.15, DOWN: 1.15}
 """The highest ratio of CPU time per request, for rows in which nothing crosses between processes."""
 
@@ -103,7 +103,7 @@ def prepare(folder: Path, arcs: int, payloads: int) -> tuple[dict[str, Path], li
     """Fill a store, close it so that everything is in SST files, and copy it.
 
     Returns:
-        The requests of each kind, as files, and batches of look-ups that visit every page of the map.
+        The requests of each kind, as files, and batches of lookups that visit every page of the map.
     """
     rng, target = random.Random(11), payload_cid(b"profile")
     paths = [f"users/{number:08}/profile" for number in range(arcs)]

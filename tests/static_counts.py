@@ -29,7 +29,7 @@ HEAD = "| operation | cold: requests | KiB | again, another key: requests | KiB 
 
 
 class Kept(NamedTuple):
-    """Requests of look-ups of further keys by a client that has most inner pages: their mean, and the maximum."""
+    """Requests of lookups of further keys by a client that has most inner pages: their mean, and the maximum."""
 
     mean: float
     most: int
@@ -80,7 +80,7 @@ def write_tree(top: Path, keys: int, files: int) -> tuple[str, str, str]:
 
 
 def measure(keys: int, files: int) -> tuple[list[Row], Kept]:
-    """Count what each operation costs, and each look-up of a client that has looked up 500 keys together."""
+    """Count what each operation costs, and each lookup of a client that has looked up 500 keys together."""
     with tempfile.TemporaryDirectory(prefix="coregw-") as name:
         top = Path(name) / "tree"
         large, changed, folder = write_tree(top, keys, files)
@@ -151,4 +151,4 @@ if __name__ == "__main__":
     measured, kept = measure(*numbers)
     for row in measured:
         print(f"| {row.operation} | " + " | ".join(f"{each:,}" for each in row[1:]) + " |")
-    print(f"with inner pages kept: {kept.mean:.2f} requests for a look-up, at most {kept.most}")
+    print(f"with inner pages kept: {kept.mean:.2f} requests for a lookup, at most {kept.most}")

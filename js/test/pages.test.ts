@@ -54,7 +54,7 @@ test("every key, element, listing and range of a static tree is proven from its 
   }
 });
 
-test("a look-up reads few pages, and a diff is proven from the pages of two trees", async () => {
+test("a lookup reads few pages, and a diff is proven from the pages of two trees", async () => {
   const maps = CASES.filter(({ kind, suite, root }) => kind === "map" && suite === "sha2-256" && root !== undefined);
   const large = maps.reduce((a, b) => (Object.keys(a.pages).length > Object.keys(b.pages).length ? a : b));
   const { source, read } = sourceOf(large);

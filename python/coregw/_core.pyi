@@ -1433,10 +1433,10 @@ class PageCache:
         """Memory of the cached pages, in bytes."""
     @property
     def hits(self) -> int:
-        """Number of look-ups that found their page."""
+        """Number of lookups that found their page."""
     @property
     def misses(self) -> int:
-        """Number of look-ups that did not find their page."""
+        """Number of lookups that did not find their page."""
 
 @final
 class Need:
@@ -1611,7 +1611,7 @@ class Operation:
     def limit_nodes(self, nodes: int) -> None:
         """Let the operation visit at most `nodes` nodes in all; beyond that, `poll` raises `TooLarge`.
 
-        Writing 64 bytes of a response counts as one node, and starting a look-up of a resolve as 32. No limit is set
+        Writing 64 bytes of a response counts as one node, and starting a lookup of a resolve as 32. No limit is set
         without this call.
         """
     def poll(self, budget: int, seconds: float = 0.0) -> bytes | Need:

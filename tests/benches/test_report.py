@@ -54,7 +54,7 @@ def test_check_reads_skipped_series(run: report.Report, tmp_path: Path) -> None:
 def test_unrecorded_figures_are_shown_only(
     run: report.Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run.add("look-up", 12.5, "µs", recorded=False)
+    run.add("lookup", 12.5, "µs", recorded=False)
     run.finish()
     assert json.loads((tmp_path / "sample.json").read_text())["runs"]["quick"]["figures"] == {}
     assert "12.5 µs" in " ".join(capsys.readouterr().out.split()).replace(" │ ", " ")
@@ -110,7 +110,7 @@ def test_recorded_gallery_is_up_to_date() -> None:
 
 
 def test_readme_has_the_headlines_of_full_runs(run: report.Report, tmp_path: Path) -> None:
-    run.headline("look-ups", 12345.6, "1/s", "a constant", 23456.7)
+    run.headline("lookups", 12345.6, "1/s", "a constant", 23456.7)
     run.headline("verify", 1.234, "µs")
     run.finish()
     assert report.headlines(tmp_path) == "No full run is recorded yet.", "quick runs are not shown"
@@ -122,7 +122,7 @@ def test_readme_has_the_headlines_of_full_runs(run: report.Report, tmp_path: Pat
     lines = report.README.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("before", "after")
     assert lines[4:6] == [
-        "| look-ups | **12,350/s** | a constant: 23,457/s | A CPU, 2 cores, 2026-01-02 |",
+        "| lookups | **12,350/s** | a constant: 23,457/s | A CPU, 2 cores, 2026-01-02 |",
         "| verify | **1.23 µs** |  | A CPU, 2 cores, 2026-01-02 |",
     ]
 

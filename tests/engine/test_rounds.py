@@ -1,4 +1,4 @@
-"""How many round trips to the store a look-up takes: what is read at the same time counts once."""
+"""How many round trips to the store a lookup takes: what is read at the same time counts once."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_bytes_are_read_whole_in_ranges_and_as_files(
     paths = [large, f"{root}/a.txt", large, f"{root}/no", f"{root}/data/b.csv"]
     found = counting.cat_ranges(paths[:3] + paths[4:], [10, 0, 700_000, 2], [20, 3, 700_010, None])
     assert found == [LARGE[10:20], b"fir", LARGE[700_000:700_010], b"b\n3,4\n"]
-    assert counted.paths == ["map-proof", "read", "cas/car"]  # one look-up, one window, and all payloads at once
+    assert counted.paths == ["map-proof", "read", "cas/car"]  # one lookup, one window, and all payloads at once
     found = fs.cat_ranges(paths, 0, 2)
     assert [type(each) for each in found] == [bytes, bytes, bytes, FileNotFoundError, bytes]
     with pytest.raises(FileNotFoundError):

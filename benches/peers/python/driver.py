@@ -81,7 +81,7 @@ PEERS: dict[str, Callable[[list[str]], Peer]] = {
 
 
 def measure(peer: Peer, proofs: list[bytes], passes: int) -> dict[str, float]:
-    """Measure one round and return its times per look-up."""
+    """Measure one round and return its times per lookup."""
     times = {"spread": 0.0, "prove": 0.0, "verify": 0.0}
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-/** Look-ups in a map: the descent to a key (sections 3 and 4). */
+/** Lookups in a map: the descent to a key (sections 3 and 4). */
 
 import { bitAt, compare, firstDifference, tailMask } from "../bytes.ts";
 import { InvalidInput } from "../errors.ts";

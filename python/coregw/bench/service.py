@@ -1,4 +1,4 @@
-"""A gateway over HTTP: verified look-ups by one client, by many tasks, and in batches."""
+"""A gateway over HTTP: verified lookups by one client, by many tasks, and in batches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def own_gateway() -> Iterator[str]:
 def service_figures(
     client: Client, open_async: Callable[[], AsyncClient], root: str, keys: Sequence[str], seconds: float
 ) -> Iterator[Figure]:
-    """Measure verified look-ups of `keys` under `root`, with a blocking client and with an asyncio one."""
+    """Measure verified lookups of `keys` under `root`, with a blocking client and with an asyncio one."""
     count = len(keys)
     times = timed(lambda i: client.resolve(root, keys[i % count]), seconds)
     yield _figure("resolve one key after the other", times, 1)

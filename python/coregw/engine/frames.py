@@ -35,7 +35,7 @@ class HeldPayload(NamedTuple):
 
 
 async def find_payloads(store: Store, cids: Sequence[Cid]) -> list[HeldPayload]:
-    """Return which of these payloads are held, in the same order. One batch of look-ups."""
+    """Return which of these payloads are held, in the same order. One batch of lookups."""
     multihashes = [cid.multihash for cid in cids]
     stored = [each for each in multihashes if each[0] != IDENTITY_CODE]
     sizes = await store.stat_payloads(stored)

@@ -1,4 +1,4 @@
-"""Where a path of a folder leads: proven look-ups through nested maps and symbolic links, and proven absence."""
+"""Where a path of a folder leads: proven lookups through nested maps and symbolic links, and proven absence."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Store(Protocol):
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Read rows in one batch: the value of each key in the same order, None for an absent row. O(n) look-ups."""
+        """Read rows in one batch: the value of each key in the same order, None for an absent row. O(n) lookups."""
 
     async def put(
         self,
@@ -214,7 +214,7 @@ class Store(Protocol):
 
         Returns:
             The size of each in bytes (0 for a root), in the same order, None for one that is not held. A replica never
-            answers this. O(n) look-ups and, if any is held, one sync, which concurrent calls share.
+            answers this. O(n) lookups and, if any is held, one sync, which concurrent calls share.
 
         Raises:
             InvalidInput: `kind` is `Stored.PAGES`; pages have no dates.
@@ -245,7 +245,7 @@ class Store(Protocol):
     async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
         """Read whole payloads of at most `CHUNK_BYTES` each in one batch: in the same order, None for an absent one.
 
-        All of them are in memory at once, so the caller bounds their number. O(n) look-ups.
+        All of them are in memory at once, so the caller bounds their number. O(n) lookups.
 
         Raises:
             InvalidInput: One of them is longer than `CHUNK_BYTES`.

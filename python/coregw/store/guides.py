@@ -1,4 +1,4 @@
-"""Stores that follow a key through pages by themselves, so that a look-up far from the store takes fewer round trips.
+"""Stores that follow a key through pages by themselves, so that a lookup far from the store takes fewer round trips.
 
 A store does not understand pages. So whoever puts a page above inner pages may say where the keys below each of these
 begin: a guide. Guides are hints: what a store returns is checked like any page, and a wrong guide costs a round.
@@ -55,7 +55,7 @@ class GuidedStore(Store, Protocol):
                 listing begins: with the empty key at the first one.
 
         Returns:
-            The pages that the store has, by digest. O(pages) look-ups.
+            The pages that the store has, by digest. O(pages) lookups.
         """
 
     async def list_guides(self, after: bytes | None, limit: int) -> list[Guide]:

@@ -16,10 +16,10 @@ use crate::message::{self, Profile, check_member, root_member};
 use crate::run::Operation;
 use crate::trees::Trees;
 
-/// Preparing this many segments for a look-up is as much work as visiting one node.
+/// Preparing this many segments for a lookup is as much work as visiting one node.
 const SEGMENTS_PER_NODE: u64 = 64;
 
-/// Starting a look-up is about as much work as visiting this many nodes, and so is remembering what was tried.
+/// Starting a lookup is about as much work as visiting this many nodes, and so is remembering what was tried.
 const NODES_PER_LOOKUP: u64 = 32;
 
 /// Finding out whether a map has this many shorter arcs is as much work as visiting one node.

@@ -277,7 +277,7 @@ impl Operation {
 
     /// Lets the operation visit at most `nodes` nodes from now on; beyond that, it fails with [`InputCode::TooLarge`].
     ///
-    /// Without this call there is no limit. Writing 64 bytes of a response counts as one node, and starting a look-up of a
+    /// Without this call there is no limit. Writing 64 bytes of a response counts as one node, and starting a lookup of a
     /// resolve as 32.
     pub fn limit_nodes(&self, nodes: u64) {
         self.slot.allowance.limit.store(nodes, Ordering::Relaxed);

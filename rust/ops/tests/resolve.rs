@@ -112,7 +112,7 @@ fn only_the_longest_arc_and_those_that_exist_are_looked_up() {
         }
         least_nodes(&mut store, start)
     };
-    // A look-up of a map with one arc is 34 nodes: one that is visited, and the rest for starting it.
+    // A lookup of a map with one arc is 34 nodes: one that is visited, and the rest for starting it.
     assert_eq!(nodes_for(8) / 34, 15);
     assert_eq!(nodes_for(9) / 34, 16);
     // Finding out that a map has none of 2,000 arcs is less work than looking up each.
@@ -126,7 +126,7 @@ fn a_query_that_visits_too_many_nodes_is_refused() {
     let resolve = json!({"profile": "core.resolve/v0alpha1", "root": root.cid().text(), "segments": vec!["a"; 2000]});
     let resolve = resolve.to_string();
     let start = |store: &Store| Operation::resolve(Arc::clone(&store.cache), resolve.as_bytes()).expect("a request");
-    // 2,000 look-ups, each of which visits 1,000 nodes in the mean.
+    // 2,000 lookups, each of which visits 1,000 nodes in the mean.
     let nodes = least_nodes(&mut store, start);
     assert!((2_000_000..2_200_000).contains(&nodes), "{nodes}");
     let operation = start(&store);
@@ -189,7 +189,7 @@ fn all_lookups_of_one_path_share_the_budget() {
         pauses += 1;
     };
     assert!(matches!(end, Error::NotFound { .. }), "{end}");
-    // 2,000 look-ups, each of which visits 1,000 nodes in the mean.
+    // 2,000 lookups, each of which visits 1,000 nodes in the mean.
     assert!((1500..=3000).contains(&pauses), "{pauses}");
 }
 

@@ -26,7 +26,7 @@ type Peer interface {
 }
 
 // Run builds a peer from the keys in the file os.Args[1], and for each line on stdin measures one round of
-// os.Args[2] look-ups, os.Args[3] times each.
+// os.Args[2] lookups, os.Args[3] times each.
 func Run(build func(keys []string) Peer) {
 	text, err := os.ReadFile(os.Args[1])
 	Check(err)

@@ -30,11 +30,11 @@ pub fn value(key: &str) -> [u8; 32] {
 }
 
 /// Builds a peer from the keys in a file, and measures one round for each line on stdin. The last three arguments are
-/// the file, the number of look-ups, and how often a round repeats each of them.
+/// the file, the number of lookups, and how often a round repeats each of them.
 pub fn run<P: Peer>(build: impl FnOnce(&[&str]) -> P) {
     let args: Vec<_> = std::env::args().collect();
     let [.., path, lookups, passes] = &args[..] else { panic!("usage: FILE LOOKUPS PASSES") };
-    let lookups: usize = lookups.parse().expect("a number of look-ups");
+    let lookups: usize = lookups.parse().expect("a number of lookups");
     let passes: u32 = passes.parse().expect("a number of passes");
     let text = std::fs::read_to_string(path).expect("a file of keys");
     let keys: Vec<_> = text.lines().collect();

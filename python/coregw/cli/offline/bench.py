@@ -1,4 +1,4 @@
-"""``coregw bench``: measure proving, verifying and look-ups over HTTP on this machine."""
+"""``coregw bench``: measure proving, verifying and lookups over HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 """What rich would load from a CDN; the font of the reader's choice does as well."""
 
 
-@click.command("bench", short_help="Measure proofs and look-ups on this machine.")
+@click.command("bench", short_help="Measure proofs and lookups on this machine.")
 @click.argument("keys", type=click.Path(allow_dash=True, readable=False), required=False)
 @click.option("--count", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True, help="Generated keys.")
 @click.option("--seconds", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, help="Time of a figure.")

@@ -57,7 +57,7 @@ class Mirrored:
         roots: The number of roots that were stored, nested ones included.
         arcs: The number of differences, arcs and elements that were sent.
         payloads: The number of payloads that were copied.
-        sent: The number of bytes in the bodies of requests to the destination, without its look-ups of pages.
+        sent: The number of bytes in the bodies of requests to the destination, without its lookups of pages.
         received: The number of bytes in the bodies of the source's answers.
     """
 

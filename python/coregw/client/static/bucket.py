@@ -38,7 +38,7 @@ class StaticBucket:
     """Implements `coregw.client.static.tree.StaticTree` in a bucket.
 
     Where a folder has fewer than 1,000 names when the export begins, one request lists them all, and none is made to
-    see whether an object is there. So a first export costs no look-ups, and the next one a look-up for each page and
+    see whether an object is there. So a first export costs no lookups, and the next one a lookup for each page and
     payload that a new page leads to.
 
     Args:

@@ -149,7 +149,7 @@ class StaticTransport:
             raise InvalidInput(f"{self._address.shown} is a static tree, which is only read", code="read_only")
 
     async def _payload(self, cid: _core.Cid) -> AsyncIterator[bytes]:
-        """Yield a payload. There is no look-up before, as a gateway makes it: it would be another request."""
+        """Yield a payload. There is no lookup before, as a gateway makes it: it would be another request."""
         if cid.hash_name == _IDENTITY:
             yield cid.digest
             return

@@ -59,11 +59,11 @@ MUTATION_NODES_FACTOR: Final = 16
 """A mutation may visit this many times the nodes of a query. The first commitment to a fixed list checks all of it."""
 
 MULTIPROOF_FACTOR: Final = 4
-"""A byte of a map-proof request is as much work as this many of other queries: a key of some thirty bytes is a look-up,
+"""A byte of a map-proof request is as much work as this many of other queries: a key of some thirty bytes is a lookup,
 which takes two microseconds."""
 
 BATCH_FACTOR: Final = 64
-"""A byte of a batch of resolves is as much work as this many of a query: a path has some dozens, and is a look-up."""
+"""A byte of a batch of resolves is as much work as this many of a query: a path has some dozens, and is a lookup."""
 
 
 def mutation_weight(request: bytes) -> int:

@@ -36,7 +36,7 @@ END $$;
 """The table, of the second version."""
 
 COUNTED_GUIDES: Final = """
--- In line, so that no look-up of a key decompresses them.
+-- In line, so that no lookup of a key decompresses them.
 ALTER TABLE guides ALTER firsts SET STORAGE EXTERNAL, ALTER below SET STORAGE EXTERNAL, SET (toast_tuple_target = 8160);
 
 CREATE FUNCTION coregw_guide_size(page bytea, firsts bytea[], below bytea[]) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -84,7 +84,7 @@ WITH RECURSIVE way (digest, keys, length) AS (
   WHERE way.length < 32)
 SELECT key, value FROM pages WHERE key = ANY (ARRAY(SELECT digest FROM way))"""
 """Pages, and those on the way to keys: of each page the keys below it, in one row. What is before the first inner page
-leads there, since a listing that begins before it may need it. ``OFFSET 0`` keeps the look-up by index: the planner
+leads there, since a listing that begins before it may need it. ``OFFSET 0`` keeps the lookup by index: the planner
 cannot know how few pages are on the way."""
 
 WAYS_OF_PRIMARY: Final = f"{_WAYS} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608

@@ -1,7 +1,7 @@
 """Tables and functions in the database, and the one path by which they are created and migrated.
 
 ```
-pages     digest -> page             in line up to 8,160 bytes, so that a look-up reads one tuple
+pages     digest -> page             in line up to 8,160 bytes, so that a lookup reads one tuple
 guides    digest -> firsts, below    of pages above inner pages: where the keys of each begin, and its digest
 roots     root -> mark
 records   key -> record              listed in byte order: bytea compares bytes

@@ -42,7 +42,7 @@ _GET: Final = {
 _GET_PAGES: Final = f"{_GET[Table.PAGES]} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
 """Pages, and without a key how often roots have expired: a page may be missing since its root has expired."""
 _READS: Final[tuple[Query, ...]] = ((_GET_PAGES, []), (_GET[Table.ROOTS], []), (WAYS_OF_PRIMARY, [], []))
-"""What a look-up reads; prepared on the first connections."""
+"""What a lookup reads; prepared on the first connections."""
 _LIST: Final = {
     Table.PAGES: "SELECT key, value FROM pages WHERE",
     Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",

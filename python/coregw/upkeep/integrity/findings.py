@@ -104,7 +104,7 @@ class CheckResult(Message, frozen=True, kw_only=True):
         damaged_files: Damaged parts of files.
         damaged_pages: Pages that do not match their digest, or whose file is damaged around them.
         missing_pages: Pages that a held root needs and that are nowhere.
-        damaged_guides: Pages whose guides are missing, or lead elsewhere than to their inner pages: look-ups take
+        damaged_guides: Pages whose guides are missing, or lead elsewhere than to their inner pages: lookups take
             longer.
         damaged_payloads: Payloads that do not match their multihash, or of which a part is missing.
         lost_payloads: Payloads whose rows are lost; a repair finds those whose bytes are there.

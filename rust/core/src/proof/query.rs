@@ -263,7 +263,7 @@ impl Query {
         }
     }
 
-    /// The bytes of memory that the nodes of its tree take, those that it has made included. 0 for look-ups. O(1).
+    /// The bytes of memory that the nodes of its tree take, those that it has made included. 0 for lookups. O(1).
     pub fn tree_bytes(&self) -> usize {
         match &self.nodes {
             Held::Pages(..) | Held::Union(_) => 0,

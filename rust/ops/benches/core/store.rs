@@ -1,4 +1,4 @@
-//! Stored pages: how many a cold look-up loads, how many bytes a change writes.
+//! Stored pages: how many a cold lookup loads, how many bytes a change writes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use coregw_ops::{Need, Operation, Progress, WantedPage};
 use crate::data::{Numbers, target};
 use crate::measure::Place;
 
-/// How many look-ups and changes of each kind are counted.
+/// How many lookups and changes of each kind are counted.
 const TRIES: usize = 2_000;
 
 /// The body of a map-proof request.
@@ -155,9 +155,9 @@ pub fn pages(place: Place, keys: &[Key], tree: &Snapshot) {
     let loads: Vec<_> = picks.iter().map(|i| stored.look_up(&map_proof_request(&root, &keys[*i]))).collect();
     let (mean, most) = mean_and_most(&loads);
     let note = format!("{TRIES} random keys, at most {most}");
-    place.line("page loads of a cold look-up, mean", mean, "pages", Some(4.0), &note);
+    place.line("page loads of a cold lookup, mean", mean, "pages", Some(4.0), &note);
     let note = "of all keys: the tree's height in pages";
-    place.line("page loads of a cold look-up, worst", stored.depth(&root) as f64, "pages", Some(5.0), note);
+    place.line("page loads of a cold lookup, worst", stored.depth(&root) as f64, "pages", Some(5.0), note);
     changes(place, keys, &mut stored, &root, picks);
 }
 

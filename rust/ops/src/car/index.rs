@@ -75,7 +75,7 @@ pub(super) fn payload_key(cid: &Cid) -> Digest {
     Suite::Sha2_256.digest(cid.multihash())
 }
 
-/// All blocks, each once. Look-ups take O(log n).
+/// All blocks, each once. Lookups take O(log n).
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) nodes: Vec<NodeRecord>,

@@ -9,7 +9,7 @@ use base64_simd::{Out, STANDARD as BASE64};
 use serde::ser::Serialize;
 use serde_json::ser::Formatter;
 
-/// The capacity for members besides proofs. The answer to a look-up in a map of millions is not longer, so it is not moved
+/// The capacity for members besides proofs. The answer to a lookup in a map of millions is not longer, so it is not moved
 /// while it is written.
 const CAPACITY_BYTES: usize = 2048;
 /// Bytes that are encoded at once; a multiple of three, so that only the last chunk is padded.

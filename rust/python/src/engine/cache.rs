@@ -64,13 +64,13 @@ impl PageCache {
         self.0.used_bytes()
     }
 
-    /// Number of look-ups that found their page.
+    /// Number of lookups that found their page.
     #[getter]
     fn hits(&self) -> u64 {
         self.0.hits()
     }
 
-    /// Number of look-ups that did not find their page.
+    /// Number of lookups that did not find their page.
     #[getter]
     fn misses(&self) -> u64 {
         self.0.misses()

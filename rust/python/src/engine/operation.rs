@@ -264,7 +264,7 @@ impl Operation {
 
     /// Let the operation visit at most `nodes` nodes in all; beyond that, `poll` raises `TooLarge`.
     ///
-    /// Writing 64 bytes of a response counts as one node, and starting a look-up of a resolve as 32. No limit is set
+    /// Writing 64 bytes of a response counts as one node, and starting a lookup of a resolve as 32. No limit is set
     /// without this call.
     fn limit_nodes(&mut self, nodes: u64) {
         self.operation().limit_nodes(nodes);

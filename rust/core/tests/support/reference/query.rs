@@ -1,4 +1,4 @@
-//! Look-ups, ranges and listings (protocol section 4).
+//! Lookups, ranges and listings (protocol section 4).
 
 use coregw_core::list::Span;
 use coregw_core::map::Listing;
