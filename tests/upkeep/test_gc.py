@@ -1,4 +1,4 @@
-"""What the collection of garbage removes and what it keeps, and what it reports."""
+"""What garbage collection removes and what it keeps, and what it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collection of garbage that is killed before each step that changes the store."""
+"""A garbage collection that is killed before each step that changes the store."""
 
 from __future__ import annotations
 

@@ -88,13 +88,13 @@ COMMAND_GROUPS["coregw"] = [
 _EPILOG = (
     "Exit codes: 0 success; 1 failure; 2 wrong usage; 3 not proven; 4 damage found; 5 unreadable; "
     "6 different (diff --exit-code). "
-    "COREGW_RETRY_SECONDS (60) is how long an unavailable gateway is waited for. COREGW_DEBUG=1 shows tracebacks."
+    "COREGW_RETRY_SECONDS (60) is how long commands wait for an unavailable gateway. COREGW_DEBUG=1 shows tracebacks."
 )
 
 
 _NEXT_STEPS = {
     "root_not_found": "send it there with coregw add, import or mirror, or ask another gateway (--gateway)",
-    "route_not_found": "it may be of an earlier version; names are published only where GATEWAY_ADMIN_TOKEN is set",
+    "route_not_found": "it may run an earlier version; names are published only where GATEWAY_ADMIN_TOKEN is set",
     "unauthorized": "give the token that the gateway was started with: for names in COREGW_ADMIN_TOKEN (--token), "
     "for other writes in COREGW_BEARER_TOKEN",
 }
@@ -175,7 +175,7 @@ def _fail(message: str, code: int) -> NoReturn:
 def cli() -> None:
     """Authenticated maps and lists: a gateway, and clients that do not trust it.
 
-    Every answer of a gateway is verified before anything of it is shown or written.
+    Every answer of a gateway is verified before any part of it is shown or written.
     """
 
 

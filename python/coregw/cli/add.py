@@ -55,10 +55,10 @@ def command(
 ) -> None:
     """Add a folder, or one file, and print its root.
 
-    Each file becomes a payload, or a list of chunks if it is larger than 256 KiB; the folder becomes one map from paths
-    to files, with a second one of links, modes, times and folders. A single file becomes a map with its name.
+    Each file becomes a payload, or a list of chunks if it is larger than 256 KiB; the folder becomes a map from paths
+    to files, with a second map of links, modes, times and folders. A single file becomes a map with its name.
 
-    Files that match patterns of --exclude or of .coregwignore files are left out, and so is .git. Special files and
+    Files that match patterns of --exclude or of .coregwignore files are excluded, and so is .git. Special files and
     unreadable files are reported and skipped; an unreadable single FILE is an error. A name that is not UTF-8 is an
     error. Every CID and the root are computed locally and compared with the gateway's.
     """

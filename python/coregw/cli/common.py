@@ -249,14 +249,14 @@ def suite_option(command: F) -> F:
 def attribute_options(command: F) -> F:
     """Add the options that say what a root records: ``--attributes``, ``--owner``, ``--xattrs``."""
     for option in (
-        click.option("--xattrs", is_flag=True, help="Record extended attributes, too."),
-        click.option("--owner", is_flag=True, help="Record the numbers of owner and group, too."),
+        click.option("--xattrs", is_flag=True, help="Also record extended attributes."),
+        click.option("--owner", is_flag=True, help="Also record the numeric ids of owner and group."),
         click.option(
             "--attributes",
             type=click.Choice(["all", "no-times", "exec", "none"]),
             default="all",
             show_default=True,
-            help="What is recorded beside the bytes: modes, times, sizes and folders; all but times; only symbolic "
+            help="What is recorded besides the bytes: modes, times, sizes and folders; all but times; only symbolic "
             "links and exec bits, for the same root on any machine; or nothing.",
         ),
     ):
@@ -267,12 +267,12 @@ def attribute_options(command: F) -> F:
 def survey_options(command: F) -> F:
     """Add the options that say what is left out: ``--exclude``, ``--gitignore``."""
     for option in (
-        click.option("--gitignore", is_flag=True, help="Leave out what .gitignore files say, too."),
+        click.option("--gitignore", is_flag=True, help="Also exclude what .gitignore files exclude."),
         click.option(
             "--exclude",
             metavar="PATTERN",
             multiple=True,
-            help="Leave out what matches, in the syntax of .gitignore (repeatable; !PATTERN includes).",
+            help="Exclude what matches, in the syntax of .gitignore (repeatable; !PATTERN includes).",
         ),
     ):
         command = option(command)

@@ -42,7 +42,7 @@ __all__ = ["command"]
 @click.option(
     "--attributes",
     type=click.Choice(["all", "no-times", "exec", "none"]),
-    help="What is compared with a folder beside the bytes, as for `coregw hash`; by default, what ROOT records.",
+    help="What is compared with a folder besides the bytes, as for `coregw hash`; by default, what ROOT records.",
 )
 @survey_options
 @gateway_option
@@ -61,14 +61,14 @@ def command(
     """List the differences between two roots, or a root and a folder, at and below PREFIX if it is given.
 
     Each line is "+" (only in the second), "-" (only in the first) or "~" (different), a path, and for "~" the
-    attributes that differ, with their values in each. Below a changed file of many chunks are the ranges of bytes that
-    differ, in whole chunks. Everything about a root is proven; with exit code 0 the list is complete, even if it is
-    empty. Between roots, nested maps are not followed: a map inside a map is one target. Control characters are shown
-    as escapes; --json shows paths unchanged.
+    attributes that differ, with both values. The byte ranges that differ, in whole chunks, are listed below a changed
+    file of many chunks. Everything about a root is proven; with exit code 0 the list is complete, even if it is empty.
+    Between roots, nested maps are not followed: a map inside a map is one target. Control characters are shown as
+    escapes; --json shows paths unchanged.
 
     If the second is not a CID, it is a folder or a file, which is read here; no file of the root is fetched. A folder
-    whose name is a CID is written as ./NAME. If there is neither a folder nor a file, it is a trusted name. Files that
-    are skipped are reported, and count as absent.
+    whose name is a CID is written as ./NAME. If there is neither a folder nor a file, it is a trusted name. Skipped
+    files are reported, and count as absent.
     """
     show = _json if as_json else _lines
     with interruptible(), client(gateway) as opened:

@@ -34,7 +34,7 @@ __all__ = ["command"]
 @click.command("get", short_help="Write the verified tree of ROOT to a folder, or update one.")
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("dest", type=LOCAL_PATH)
-@click.option("--delete", is_flag=True, help="Delete what DEST has and the tree has not.")
+@click.option("--delete", is_flag=True, help="Delete what is in DEST but not in the tree.")
 @click.option(
     "--in-place", is_flag=True, help="Fill a new DEST file by file, so that a failed attempt can be continued."
 )
@@ -46,16 +46,16 @@ __all__ = ["command"]
 def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **options: bool) -> None:
     """Write the tree of ROOT to the folder DEST.
 
-    The listing and every byte are verified. Paths that can't be files here are refused by name: "." and "..", NUL and
-    path separators, a file that is also a folder. So are names that clash on this file system. In a DEST with content,
-    nothing is written then. Symbolic links that lead out of DEST are skipped and reported.
+    The listing and every byte are verified. If a path cannot be a file here ("." and "..", NUL, path separators, a file
+    that is also a folder), or if names clash on this file system, the command fails and names them, before it writes
+    anything to a DEST with content. Symbolic links that lead out of DEST are skipped and reported.
 
-    A new or empty DEST gets the whole tree or nothing. In any other DEST, files that have the right bytes stay; each
-    of the others is replaced when its new version is complete, so after a failure the same command continues. What the
-    tree does not have stays, unless --delete is given. After a kill, the same command continues with any DEST.
+    A new or empty DEST gets the whole tree or nothing. In any other DEST, files with the right bytes stay, and each of
+    the others is replaced when its new version is complete. Files that are not in the tree stay, unless --delete is
+    given. After a failure or a kill, the same command continues.
 
-    Files that have not changed since they were restored last, by their inodes, sizes and times, are not read, unless
-    --no-cache is given.
+    Files that have not changed since the last run, by their inodes, sizes and times, are not read, unless --no-cache is
+    given.
     """
     import asyncio
 

@@ -21,8 +21,8 @@ __all__ = ["command"]
 def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None:
     """Print the CID of the target of PATH in ROOT.
 
-    It is proven that PATH leads to this target, but not that it leads to no other; or that it leads nowhere. An empty
-    PATH means ROOT itself.
+    It is proven that PATH leads to this target, but not that it leads to no other; or it is proven that PATH leads
+    nowhere. An empty PATH means ROOT itself.
     """
     from coregw.client import query
     from coregw.errors import InvalidInput, UnprovenAbsence

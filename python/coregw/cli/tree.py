@@ -36,7 +36,7 @@ def command(root: str, path: str, level: int | None, as_json: bool, gateway: Gat
 
     The listing is proven, and proven to be complete, nested maps included; no file is fetched. The last line counts
     everything, whether it is shown or not. --json prints one object: the counts, and in "entries" what is in the folder
-    by name, as by `ls --json`; folders have "entries" of their own.
+    by name, as with `ls --json`; folders have their own "entries".
     """
     from coregw.cli.entries import FolderPlace, listed, place_of
 

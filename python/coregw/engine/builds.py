@@ -75,7 +75,7 @@ class Builds:
                 it), or the suite is unknown.
             TooLarge: If too many paths of thousands of bytes continue each other, or it needs too much memory.
             StorageFull: If the store or the temporary files would exceed their limits.
-            Unavailable: If the store cannot write, collections of garbage removed pages of the map again and again, or
+            Unavailable: If the store cannot write, garbage collections removed pages of the map again and again, or
                 all changes need too much memory.
         """
         sorter = ArcSorter(self._limits.spool, form, self._limits.run_bytes)

@@ -51,7 +51,7 @@ class Table(StrEnum):
 
 
 class Stored(StrEnum):
-    """What the collection of garbage may remove (`coregw.store.collection`)."""
+    """What garbage collection may remove (`coregw.store.collection`)."""
 
     PAGES = "pages"
     """Pages, by digest."""
@@ -108,7 +108,7 @@ class Store(Protocol):
     **Linearizable and durable.** A row or payload is visible no earlier than it is durable, so whatever a method has
     returned survives a power cut. The exception is `Table.PAGES`, see `put`.
 
-    **Dated.** The store remembers when each root and payload was last stored or renewed, and the collection of garbage
+    **Dated.** The store remembers when each root and payload was last stored or renewed, and garbage collection
     (`coregw.store.collection`) spares what is young. So an answer that says "this is stored" must follow a `put`, an
     upload or a `renew`; what a read has found may be gone a moment later.
 

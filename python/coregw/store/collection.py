@@ -1,4 +1,4 @@
-"""Collection of garbage in a store: which items are stored, which roots expire, and what is removed.
+"""Garbage collection in a store: which items are stored, which roots expire, and what is removed.
 
 The caller decides what is reachable (``coregw.upkeep.gc``); the store guarantees that nothing is removed that a
 concurrent write relies on:
@@ -58,7 +58,7 @@ class Usage(NamedTuple):
 
 
 class Collection(Protocol):
-    """One collection of garbage: ``async with store.collect(grace_seconds) as collection``."""
+    """One garbage collection: ``async with store.collect(grace_seconds) as collection``."""
 
     async def __aenter__(self) -> Self: ...
 

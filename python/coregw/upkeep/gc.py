@@ -1,4 +1,4 @@
-"""Collection of garbage: removes the roots that nothing keeps, and the pages and payloads that no root leads to.
+"""Garbage collection: removes the roots that nothing keeps, and the pages and payloads that no root leads to.
 
 What is kept: published roots with as much of their history as wanted, pinned roots, roots and payloads that were stored
 or confirmed during the grace period, and everything that is reachable from a kept root. ``docs/decisions/0130`` gives

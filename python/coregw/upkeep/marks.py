@@ -1,6 +1,6 @@
 """A set of keys on disk: exact, of any size, in bounded memory.
 
-A collection of garbage marks what is reachable in it. A filter would not do: one false "visited before" would end a
+A garbage collection marks what is reachable in it. A filter would not do: one false "visited before" would end a
 descent early, and everything below would be taken for garbage.
 """
 

@@ -1,4 +1,4 @@
-"""Pins: names that an operator gives to roots, which the collection of garbage then keeps.
+"""Pins: names that an operator gives to roots, which garbage collection then keeps.
 
 A pin is a row ``g name`` of `Table.RECORDS`. It ends when it is removed or expires; an expired one stays listed. A
 repair that can read only the name of a pin notes it as a row ``h name``, until a root is pinned under this name again.

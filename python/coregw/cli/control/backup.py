@@ -30,12 +30,13 @@ def command(
 ) -> None:
     """Back up a store to the directory DEST, while a gateway runs on it or not.
 
-    DEST is created if it is missing, and may be on another file system. Each backup is a generation of its own, which
-    contains everything that was acknowledged before it began; only what DEST does not have yet is copied.
-    `coregw restore` restores a generation.
+    DEST is created if it is missing, and may be on another file system. Each backup is a complete generation, which
+    contains everything that was acknowledged before it began; only what DEST does not have yet is copied. `coregw
+    restore` restores a generation.
 
-    If COREGW_STORE names a store in PostgreSQL, that is backed up with its bucket, row by row, and everything compared
-    with its digest; no garbage can be collected meanwhile. Exit code 4: something in it is damaged, and was left out.
+    If COREGW_STORE names a store in PostgreSQL, that store and its bucket are backed up row by row, and everything is
+    compared with its digest; no garbage can be collected meanwhile. Exit code 4: something is damaged, and was left
+    out.
     """
     from coregw.cli import EXIT_DAMAGED
     from coregw.upkeep.backup import DEFAULT_KEEP

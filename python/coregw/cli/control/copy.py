@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Copy payloads, roots, their pages and published records from one store to another.
 
-    Everything is checked against its digest. What the destination holds already is skipped, so after an interruption
-    run it again. A RocksDB store must not be open elsewhere, and nothing should be published meanwhile in PostgreSQL.
+    Everything is checked against its digest. What the destination already holds is skipped, so run it again after an
+    interruption. A RocksDB store must not be open elsewhere, and nothing should be published in PostgreSQL meanwhile.
     COREGW_STORE_UNSAFE applies. Exit code 4: something in the source is damaged, and was left out.
     """
     import asyncio

@@ -55,7 +55,7 @@ class Finding(NamedTuple):
 def command(as_json: bool, gateway: GatewayChoice) -> None:
     """Check this installation, its environment variables, the user's files, and whether the gateway answers.
 
-    Nothing is changed or stored. The exit code is 1 if something does not work; a warning alone is none.
+    Nothing is changed or stored. The exit code is 1 if something does not work; warnings alone do not count.
     """
     import msgspec
 

@@ -37,16 +37,16 @@ Report = Callable[["Progress"], None]
 @click.option("--rate", type=click.IntRange(min=1), metavar="BYTES", help="Read at most this much per second.")
 @click.option("--lines", is_flag=True, hidden=True)  # progress as JSON lines on stdout, for the gateway
 def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bool) -> None:
-    """Check every page, payload and record of a store, and name what is damaged, missing or affected by its CID.
+    """Check every page, payload and record of a store, and list what is damaged, missing or affected, by CID.
 
-    A gateway may be running: the check reads a snapshot of its files (hard links), in a process of its own. A repair
-    needs the store for itself, and room for another copy of it; the damaged database is kept in a directory beside the
-    new one. What a repair could not copy is restored by "coregw heal".
+    A gateway may be running: the check reads a snapshot of its files (hard links), in a separate process. A repair
+    needs exclusive use of the store, and space for another copy of it; the damaged database is kept in a directory
+    beside the new one. "coregw heal" restores what a repair could not copy.
 
-    If COREGW_STORE names a store in PostgreSQL, that is checked by reading it, with its bucket, and a repair removes
-    what is damaged; gateways may be running in both cases. The database's files are checked by its own tools.
+    If COREGW_STORE names a store in PostgreSQL, it is checked by reading it, with its bucket, and a repair removes what
+    is damaged; gateways may be running in both cases. Check the database's files with its own tools.
 
-    Exit codes: 0 sound, or repaired without a loss; 4 damage found, or something is lost; 5 the store cannot be checked
+    Exit codes: 0 intact, or repaired without loss; 4 damage found, or something is lost; 5 the store cannot be checked
     or repaired.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed

@@ -19,14 +19,18 @@ __all__ = ["command"]
 @click.command("gc")
 @data_option
 @click.option("--dry-run", is_flag=True, help="Only count what would be removed.")
-@click.option("--grace", type=click.IntRange(0), help="Keep what is younger, in seconds; as configured by default.")
-@click.option("--revisions", type=click.IntRange(0), help="Keep so many revisions of each published name; 0 keeps all.")
+@click.option(
+    "--grace", type=click.IntRange(0), help="Keep what is younger than this, in seconds; as configured by default."
+)
+@click.option(
+    "--revisions", type=click.IntRange(0), help="Keep this many revisions of each published name; 0 keeps all."
+)
 @json_option
 def command(data: Path, dry_run: bool, grace: int | None, revisions: int | None, as_json: bool) -> None:
-    """Collect garbage: remove roots that nothing keeps, and the pages and payloads that no root leads to.
+    """Collect garbage: remove roots that nothing needs, and unreachable pages and payloads.
 
-    Published and pinned roots are kept, what was stored or confirmed during the grace period, and all that these lead
-    to. Works while a gateway runs on the store or not, and may be stopped at any time.
+    Keeps published and pinned roots, everything that was stored or confirmed during the grace period, and everything
+    reachable from these. Works whether or not a gateway runs on the store, and may be stopped at any time.
     """
     asked = {"dry_run": dry_run, "grace_seconds": grace, "revisions": revisions}
     with shown_progress("gc", as_json=as_json) as show:

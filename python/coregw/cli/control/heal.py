@@ -43,25 +43,25 @@ Show = Callable[[dict[str, Any]], None]
     "scopes",
     multiple=True,
     metavar="SCOPE",
-    help=f"Also restore the published records of a scope, as the other gateway says; {TOKEN} is its admin token.",
+    help=f"Also restore the published records of a scope, as the other gateway has them; {TOKEN} is its admin token.",
 )
 @click.option(
     "--named",
     type=click.File("r", encoding="utf-8"),
     metavar="FILE",
-    help="CIDs that the store should hold, one a line, such as those that its clients know.",
+    help="File of CIDs that the store should hold, one per line, such as those that its clients know.",
 )
 @data_option
 @json_option
 def command(source: GatewayChoice, scopes: tuple[str, ...], named: TextIO | None, data: Path, as_json: bool) -> None:
     """Restore what a store has lost from another gateway or a CAR file, checked against its CIDs.
 
-    What is missing is what "coregw fsck" names: roots that lack pages, and payloads that a repair could not copy. From
-    a gateway, everything else is fetched as well that the store does not hold although a tree, a published record, a
-    pin or --named names it, as far as that gateway holds it. Published records have no CID, so that they are restored
-    only from a gateway that you trust with them (--records).
+    Restores what "coregw fsck" lists as missing: roots that lack pages, and payloads that a repair could not copy. From
+    a gateway, it also fetches whatever else a tree, a published record, a pin or --named names and the store does not
+    hold, as far as that gateway holds it. Published records have no CID, so they are restored only from a gateway that
+    you trust with them (--records).
 
-    A gateway may be running on the store, or none. Exit codes: 0 nothing is missing any more; 4 something still is.
+    Works whether or not a gateway runs on the store. Exit codes: 0 nothing is missing; 4 something is still missing.
     """
     import msgspec
 

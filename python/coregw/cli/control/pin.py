@@ -1,4 +1,4 @@
-"""``coregw pin``: name roots that the collection of garbage keeps."""
+"""``coregw pin``: name roots that garbage collection keeps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 @click.command("pin")
 @click.argument("root", required=False, shell_complete=trusted_names)
 @data_option
-@click.option("--name", help="Name of the pin; the root by default. A name that is taken moves to this root.")
-@click.option("--expires", metavar="WHEN", help="When it ends: a duration such as 12h or 30d, or a time in ISO 8601.")
+@click.option("--name", help="Name of the pin; the root by default. An existing pin of this name moves to this root.")
+@click.option(
+    "--expires", metavar="WHEN", help="When the pin expires: a duration such as 12h or 30d, or a time in ISO 8601."
+)
 @click.option("--list", "is_listed", is_flag=True, help="List all pins instead.")
 @click.option("--remove", metavar="NAME", help="Remove a pin instead.")
 @json_option
@@ -39,9 +41,9 @@ def command(
     remove: str | None,
     as_json: bool,
 ) -> None:
-    """Keep ROOT, with all that it leads to, although it is not published.
+    """Pin ROOT: keep it, and everything reachable from it, although it is not published.
 
-    The collection of garbage (`coregw gc`) keeps pinned roots until their pins are removed or expire.
+    Garbage collection (`coregw gc`) keeps pinned roots until their pins are removed or expire.
     """
     if [root is not None, is_listed, remove is not None].count(True) != 1:
         raise click.UsageError("give a ROOT, --list, or --remove NAME")

@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 @click.command("restore")
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path, file_okay=False, readable=False))
-@click.option("--data", type=LOCAL_PATH, help="Folder to restore to; created, or empty.")
+@click.option("--data", type=LOCAL_PATH, help="Folder to restore to: empty, or created if missing.")
 @click.option("--to", "store", metavar="STORE", help="Empty store to restore to: postgresql://...")
 @click.option("--to-bucket", metavar="s3://...", help="Bucket of that store, if it has one.")
 @click.option("--generation", type=click.IntRange(1), help="Number of the generation; the newest by default.")
@@ -35,11 +35,11 @@ def command(
     """Restore a store from the backup in the directory SOURCE, to a folder (--data) or into PostgreSQL (--to).
 
     Every file is compared with its checksum, and the result opened and checked as by `coregw fsck`, before it becomes a
-    store: a restore that fails or is killed leaves nothing that a gateway would start on. If the store was damaged
-    when it was backed up, --quick restores it nevertheless, for `coregw fsck --repair`.
+    store: a restore that fails or is killed leaves nothing that a gateway would start on. If the store was damaged when
+    it was backed up, --quick restores it nevertheless, for `coregw fsck --repair`.
 
-    PostgreSQL gets the rows of a generation that was checked before, the published names last. Start gateways
-    afterwards; what was interrupted goes on when it is run again. COREGW_STORE_UNSAFE applies.
+    For PostgreSQL, the generation is checked first; then its rows are copied, published names last. Start gateways
+    afterwards. An interrupted restore continues when it is run again. COREGW_STORE_UNSAFE applies.
     """
     import msgspec
 

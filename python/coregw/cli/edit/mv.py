@@ -17,7 +17,7 @@ from coregw.cli.framework import click
 __all__ = ["command"]
 
 
-@click.command("mv", short_help="Move a file or a folder of a root.")
+@click.command("mv", short_help="Move a file or a folder in a root.")
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("old")
 @click.argument("new")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("put", short_help="Put a file or a folder at a path of a root.")
+@click.command("put", short_help="Put a file or a folder at a path in a root.")
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("source", metavar="FILE|DIR", type=LOCAL_PATH)
 @click.argument("path", default="")
@@ -52,8 +52,8 @@ def command(
 ) -> None:
     """Put a file or a folder at PATH in the folder with the root ROOT, and print the new root.
 
-    If PATH is missing, ends in "/", or is a folder, the file or folder goes into it under its own name. Files that are
-    there already are replaced; other files of a folder stay. ROOT itself is unchanged and stays readable.
+    If PATH is missing, ends in "/", or is a folder, the file or folder goes into it under its own name. Existing files
+    with the same paths are replaced; other files in a folder stay. ROOT itself is unchanged and stays readable.
     """
     from coregw._core import Cid
     from coregw.client.folders.edit import is_folder, put_tree

@@ -17,17 +17,16 @@ from coregw.cli.framework import click
 __all__ = ["command"]
 
 
-@click.command("rm", short_help="Remove files and folders of a root.")
+@click.command("rm", short_help="Remove files and folders from a root.")
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("-r", "--recursive", is_flag=True, help="Remove folders with all that is in them.")
+@click.option("-r", "--recursive", is_flag=True, help="Remove folders and everything in them.")
 @json_option
 @gateway_option
 def command(root: str, paths: tuple[str, ...], recursive: bool, as_json: bool, gateway: GatewayChoice) -> None:
-    """Remove files, links and folders of the folder with the root ROOT, and print the new root.
+    """Remove files, links and folders from the folder with the root ROOT, and print the new root.
 
-    Either all are removed or none. ROOT itself is unchanged and stays readable; what only it leads to is kept until it
-    is collected as garbage.
+    Either all are removed or none. ROOT itself is unchanged and stays readable until it is collected as garbage.
     """
     from coregw.client.folders.edit import remove_paths
 

@@ -25,8 +25,8 @@ def command(
     """Change the map with the root ROOT, and print the new root, which is derived locally from the changes.
 
     Either all changes are made or none. ROOT itself is unchanged and stays readable. CID may be a payload, a list or a
-    map, such as the root that "coregw add" prints. What a folder's root records of a changed path, such as its mode and
-    size, is removed with it.
+    map, such as the root that "coregw add" prints. What a folder's root records about a changed path, such as its mode
+    and size, is removed.
     """
     from coregw.errors import InvalidInput
 

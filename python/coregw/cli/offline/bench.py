@@ -31,8 +31,10 @@ _WEB_FONT = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 @click.command("bench", short_help="Measure proofs and lookups on this machine.")
 @click.argument("keys", type=click.Path(allow_dash=True, readable=False), required=False)
 @click.option("--count", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True, help="Generated keys.")
-@click.option("--seconds", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, help="Time of a figure.")
-@click.option("--no-http", is_flag=True, help="Leave out what needs a gateway.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.01, 600), default=1.0, show_default=True, help="Time for each figure."
+)
+@click.option("--no-http", is_flag=True, help="Skip what needs a gateway.")
 @click.option("--picture", type=LOCAL_PATH, help="Write the table as an SVG file.")
 @json_option
 @gateway_option
@@ -50,9 +52,9 @@ def command(
     """Measure how fast this machine builds a map, proves, verifies, and looks keys up over HTTP.
 
     KEYS is a file with a path on each line; without it, keys are generated. A gateway is started on loopback with a
-    temporary store, which shares the cores with the client. With --gateway, the map is created at that one instead;
-    COREGW_GATEWAY alone names none here, since this is load. Percentiles are those of single calls. Rates depend on the
-    machine and on what else it does: compare them within one run.
+    temporary store, and shares the cores with the client. With --gateway, that gateway is measured instead;
+    COREGW_GATEWAY is ignored here, because the command causes load. Percentiles are those of single calls. Rates depend
+    on the machine and on what else it does: compare them within one run.
     """
     from click.core import ParameterSource
 

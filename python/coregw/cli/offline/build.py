@@ -29,7 +29,7 @@ __all__ = ["command"]
 _CHUNK_BYTES = 1 << 20
 
 
-@click.command("build", short_help="Make a map of any size from a file of arcs; print its root.")
+@click.command("build", short_help="Create a map of any size from a file of arcs; print its root.")
 @click.argument("arcs", metavar="ARCS|-", type=click.Path(allow_dash=True, readable=False))
 @click.option(
     "--format",
@@ -56,11 +56,11 @@ def command(
     suite: str,
     as_json: bool,
 ) -> None:
-    """Make a map of the arcs in the file ARCS, in any order and of any number, and print its root. "-" is stdin.
+    """Create a map of the arcs in the file ARCS, in any order and of any number, and print its root. "-" is stdin.
 
     Each line is a JSON array ["path", "CID"] (ndjson), or a path, a tab and a CID (tsv). The arcs are sorted here, in
-    bounded memory and a temporary file (in TMPDIR) of about 70 bytes for each; the root is computed here, and the
-    gateway's is compared with it. The map is stored whole or not at all.
+    bounded memory and a temporary file (in TMPDIR) of about 70 bytes per arc. The root is computed here, and compared
+    with the gateway's. The map is stored as a whole or not at all.
     """
     from coregw._core import ArcSorter
 

@@ -44,8 +44,9 @@ def command(
 ) -> None:
     """Print the root that `coregw add` gives a folder or a file, computed offline on all cores.
 
-    Nothing is sent or stored. What is skipped is reported, as by `coregw add`. Files that match patterns of --exclude
-    or of .coregwignore files are left out without a report, and so is .git. `coregw verify ROOT DIR` compares.
+    Nothing is sent or stored. Skipped files are reported, as by `coregw add`. Files that match patterns of --exclude or
+    of .coregwignore files are excluded without a report, and so is .git. `coregw verify ROOT DIR` compares a folder
+    with a root.
     """
     from coregw.folders.survey import survey
     from coregw.folders.tree import Recorded, hash_survey

@@ -32,10 +32,10 @@ _COMPARED = {
 @click.option(
     "--attributes",
     type=click.Choice(["all", "no-times", "exec", "none"]),
-    help="What ROOT must record beside the bytes, as for `coregw hash`; by default, any of these.",
+    help="What ROOT must record besides the bytes, as for `coregw hash`; by default, any of these.",
 )
-@click.option("--owner", is_flag=True, help="ROOT records the numbers of owner and group, too.")
-@click.option("--xattrs", is_flag=True, help="ROOT records extended attributes, too.")
+@click.option("--owner", is_flag=True, help="ROOT also records the numeric ids of owner and group.")
+@click.option("--xattrs", is_flag=True, help="ROOT also records extended attributes.")
 @survey_options
 @json_option
 @interruptible()

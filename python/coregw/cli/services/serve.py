@@ -35,13 +35,13 @@ def server_options(command: F) -> F:
             "--settings",
             "show_settings",
             is_flag=True,
-            help="Show all settings as a configuration file, with where they are from, and exit.",
+            help="Show all settings as a configuration file, with the source of each, and exit.",
         ),
         click.option(
             "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable."
         ),
-        click.option("-v", "--verbose", is_flag=True, help="Log each request, as does access_log=true."),
-        click.option("-q", "--quiet", is_flag=True, help="Log errors only, as does log_level=error."),
+        click.option("-v", "--verbose", is_flag=True, help="Log each request, like access_log=true."),
+        click.option("-q", "--quiet", is_flag=True, help="Log errors only, like log_level=error."),
         click.option(
             "--workers",
             type=click.IntRange(1, 256),
@@ -54,7 +54,7 @@ def server_options(command: F) -> F:
         click.option(
             "--config",
             type=LOCAL_PATH,
-            help="TOML file of settings, as does COREGW_CONFIG; variables and options override it.",
+            help="TOML file of settings, like COREGW_CONFIG; variables and options override it.",
         ),
         click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing."),
     ):

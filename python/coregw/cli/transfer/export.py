@@ -43,9 +43,9 @@ _EXIT_DAMAGED = 4
 @click.argument("file", type=click.Path(allow_dash=True, readable=False), required=False)
 @click.option("--payloads", is_flag=True, help="Include the payloads that the tree names and the gateway holds.")
 @click.option("--static", "place", metavar="DEST", help="Write a static tree to DEST: a folder, or s3://BUCKET/PREFIX.")
-@click.option("--no-payloads", is_flag=True, help="With --static: leave the payloads out.")
+@click.option("--no-payloads", is_flag=True, help="With --static: do not include payloads.")
 @click.option("--publish", metavar="SCOPE/NAME", help="With --static: publish ROOT under this name in the static tree.")
-@click.option("--explorer", is_flag=True, help="With --static: write the explorer, too, a page for browsers.")
+@click.option("--explorer", is_flag=True, help="With --static: also write the explorer, a page for browsers.")
 @click.option("--check", is_flag=True, help="With --static and no ROOT: check the static tree in DEST.")
 @json_option
 @gateway_option
@@ -66,15 +66,15 @@ def command(
     """Write the tree of ROOT, and of the roots nested in it, to the new CARv1 file FILE.
 
     FILE appears when every block is verified and no node of the tree is missing. Nested roots and payloads that the
-    gateway does not hold are left out; the numbers of targets without them are reported.
+    gateway does not hold are left out; the number of targets without them is reported.
 
     With "-", the bytes are written to stdout after they were verified in a temporary file (in TMPDIR).
 
-    With --static DEST instead of FILE, everything below ROOT is written as files, payloads included, to the folder
-    DEST for any web server, or as objects to a bucket, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, with the
-    credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; `--gateway static+https://…` reads it. What DEST has
-    already is not written again, and an export that was interrupted is continued by repeating it. With --explorer, a
-    browser that opens DEST's address gets a page that shows the tree and verifies it; an index.html there is replaced.
+    With --static DEST instead of FILE, everything below ROOT is written as files, payloads included, to the folder DEST
+    for any web server, or as objects to a bucket, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, with the credentials in
+    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; `--gateway static+https://…` reads it. Existing files are not written
+    again, and an interrupted export is continued by repeating it. With --explorer, a browser that opens DEST's address
+    gets a page that shows the tree and verifies it; an index.html there is replaced.
 
     With --check instead of ROOT, everything in DEST is compared with its name, and every root must be complete; if not,
     the exit code is 4.

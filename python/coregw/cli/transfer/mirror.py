@@ -39,10 +39,12 @@ __all__ = ["command"]
     "bases",
     metavar="ROOT",
     multiple=True,
-    help="An earlier version that the copy may begin with.",
+    help="An earlier version, relative to which only differences are sent.",
 )
-@click.option("--no-payloads", is_flag=True, help="Leave the payloads out.")
-@click.option("--follow", is_flag=True, help="With SCOPE/NAME: go on with each root that is published under it.")
+@click.option("--no-payloads", is_flag=True, help="Do not copy payloads.")
+@click.option(
+    "--follow", is_flag=True, help="With SCOPE/NAME: keep running, and copy each root that is published under it."
+)
 @click.option(
     "--interval",
     metavar="SECONDS",
@@ -69,16 +71,16 @@ def command(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Copy ROOT, and everything below it, from one gateway to another; or the root that is published as SCOPE/NAME.
 
-    If the destination has an earlier version, only the differences are sent: one given by --base, one that was
-    published before, or one that was copied before. Everything is verified before the destination gets it, and the root
-    is stored last. A copy that was interrupted is continued by repeating it. Prints each root that was copied.
+    If the destination holds an earlier version (given by --base, published under the name, or copied before), only the
+    differences are sent. Everything is verified before the destination gets it, and the root is stored last. An
+    interrupted copy is continued by repeating it. Prints each root that was copied.
 
-    A name in the trust store stands for its root. A revision of SCOPE/NAME that is older than one that was seen, and
-    another root for the same one, are refused.
+    A name in the trust store stands for its root. A revision of SCOPE/NAME that is older than one already seen is
+    refused, and so is a different root for the same revision.
 
-    With SCOPE/NAME and --token, the root is published under this name at the destination, too. Prefer the environment
-    variables to tokens on the command line, which others can see. Options and variables of connections are for one
-    side: --from-header and COREGW_FROM_BEARER_TOKEN are for --from alone, and what has COREGW_TO_ in its name for --to.
+    With SCOPE/NAME and --token, the root is also published under this name at the destination. Prefer the environment
+    variables to tokens on the command line, which others can see. Connection options and variables apply to one side:
+    --from-header and COREGW_FROM_BEARER_TOKEN only to --from, and those with --to- or COREGW_TO_ only to --to.
     """
     import anyio
 

@@ -70,7 +70,7 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
                 type=LOCAL_PATH,
                 envvar="COREGW_LOG_POLICY",
                 show_envvar=True,
-                help="Policy whose witnesses are to cosign.",
+                help="Policy whose witnesses have to cosign.",
             ),
             click.option(
                 "--origin",
@@ -85,7 +85,7 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
                 required=required,
                 envvar="COREGW_LOG_KEY",
                 show_envvar=True,
-                help="File with the private key that signs; `coregw key` makes it.",
+                help="File with the private key that signs; `coregw key` creates it.",
             ),
         ):
             command = option(command)

@@ -11,7 +11,9 @@ __all__ = ["command"]
 
 @click.command("freeze")
 @click.argument("name", metavar="SCOPE/NAME")
-@click.confirmation_option("--yes", prompt="This cannot be undone. Freeze the name?", help="Do not ask.")
+@click.confirmation_option(
+    "--yes", prompt="This cannot be undone. Freeze the name?", help="Do not ask for confirmation."
+)
 @admin_token_option
 @json_option
 @gateway_option

@@ -22,10 +22,10 @@ __all__ = ["command"]
 @click.option("--witness", "is_witness", is_flag=True, help="Print the key of a witness, not of a log.")
 @json_option
 def command(file: Path, name: str, is_witness: bool, as_json: bool) -> None:
-    """Print the public key (vkey) of the Ed25519 private key in FILE, which is made if it does not exist.
+    """Print the public key (vkey) of the Ed25519 private key in FILE, which is created if missing.
 
-    FILE is unencrypted PEM (PKCS #8), and readable by its owner alone. One FILE may sign the logs of several names; a
-    witness needs a FILE of its own.
+    FILE is unencrypted PEM (PKCS #8), readable only by its owner. One FILE may sign the logs of several names; a
+    witness needs its own FILE.
     """
     from coregw.tlog.note import new_private_key
 

@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Publish ROOT as the next revision of SCOPE/NAME, and print the revision.
 
-    The gateway must hold ROOT. If somebody else publishes under the name at the same time, nothing is published. A name
-    that is frozen takes no more revisions. With --key, the name's history is signed then, as `coregw sign` does.
+    The gateway must hold ROOT. If somebody else publishes under the name at the same time, nothing is published. A
+    frozen name accepts no more revisions. With --key, the name's history is then signed, as by `coregw sign`.
     """
     scope, short = scope_and_name(name)
     if key is not None and origin is None:

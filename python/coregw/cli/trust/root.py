@@ -20,8 +20,8 @@ __all__ = ["command"]
 def command() -> None:
     """Names for the roots that you trust. A name can be used wherever a command takes a ROOT.
 
-    The names are in a file of yours (`coregw root list` shows where; COREGW_TRUST names another). No answer of a
-    gateway changes what a name stands for: only these commands do. docs/trust.md has examples.
+    The names are stored in a file of yours (`coregw root list` shows where; COREGW_TRUST names another). Nothing that a
+    gateway answers changes what a name stands for: only these commands do. docs/trust.md has examples.
     """
 
 
@@ -32,7 +32,7 @@ def command() -> None:
 @click.option(
     "--policy",
     type=LOCAL_PATH,
-    help="With --follow: believe only what this policy's log has signed, and enough of its witnesses.",
+    help="With --follow: accept only what this policy's log, and enough of its witnesses, have signed.",
 )
 @json_option
 @admin_token_option
@@ -48,8 +48,9 @@ def trust(
 ) -> None:
     """Add NAME for ROOT, which you have from somebody you trust.
 
-    With --follow, `coregw root accept NAME` looks up what the gateway has under SCOPE/NAME. Then ROOT may be left out:
-    the root that is published now is trusted: as the gateway says, or with --policy, as the log of the name proves.
+    With --follow, `coregw root accept NAME` looks up the root that the gateway has under SCOPE/NAME. ROOT may then be
+    omitted: NAME stands for the root that is published now, according to the gateway, or with --policy, as proven by
+    the log of the name.
     """
     from coregw.trust.document import Followed
     from coregw.trust.store import TrustStore
@@ -73,15 +74,15 @@ def trust(
 @command.command("accept")
 @click.argument("name", shell_complete=trusted_names)
 @click.argument("root", required=False)
-@click.option("--force", is_flag=True, help="Accept a rollback or a fork, too.")
+@click.option("--force", is_flag=True, help="Accept even a rollback or a fork.")
 @json_option
 @admin_token_option
 @gateway_option
 def accept(name: str, root: str | None, force: bool, as_json: bool, token: str | None, gateway: GatewayChoice) -> None:
     """Let NAME stand for ROOT from now on, or for the root that is published under the name that it follows.
 
-    A rollback is refused unless --force is given: a root that was replaced before, or an older revision than one that
-    was accepted or seen. So is another root for the same revision. The exit code is 3 then.
+    Without --force, a rollback is refused with exit code 3: a root that was replaced before, or a revision older than
+    one that was accepted or seen. So is a different root for the same revision.
     """
     from coregw.trust.store import TrustStore
 
@@ -135,7 +136,7 @@ def history(name: str, as_json: bool) -> None:
 @click.argument("name", shell_complete=trusted_names)
 @json_option
 def forget(name: str, as_json: bool) -> None:
-    """Remove NAME and its history. Which revisions of published names were seen is still known."""
+    """Remove NAME and its history. The newest revisions seen of published names are still remembered."""
     from coregw.trust.store import TrustStore
 
     TrustStore().forget(name)

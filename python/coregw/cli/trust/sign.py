@@ -23,7 +23,7 @@ def command(
     """Sign the history of SCOPE/NAME as it is now, and publish the signed checkpoint: clients can then verify the name.
 
     The history must continue what was signed before, as the trust store of this user remembers. With --policy, its
-    witnesses are asked to cosign, and nothing is published unless its quorum is reached; repeat the command then.
+    witnesses are asked to cosign. If the quorum is not reached, nothing is published; repeat the command later.
     """
     scope, short = scope_and_name(name)
     with publishing_client(gateway) as opened:

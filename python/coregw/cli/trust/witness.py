@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Run a witness (c2sp.org/tlog-witness): it cosigns checkpoints that continue what it has cosigned before.
 
-    Whoever requires its cosignature learns if a gateway or operator shows different histories to different clients.
-    Keep --state: a witness that forgets may cosign two histories. TLS is the business of a reverse proxy.
+    Clients that require its cosignature cannot be shown different histories by a gateway or operator. Keep the file
+    --state: a witness that loses it may cosign two histories. A reverse proxy has to provide TLS.
     """
     import asyncio
 

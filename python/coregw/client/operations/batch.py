@@ -104,7 +104,7 @@ def held_payloads(settings: ClientSettings, cids: Buffer, count: int) -> Steps[b
     call = Call("POST", "/v1/cas/has", settings.max_result_bytes, what, content=as_bytes(cids), content_type=OCTETS)
     answer: Answer = yield call
     if len(answer.body) != size or (size and count % 8 and answer.body[-1] >> count % 8):
-        raise ProofError(f"{what}: the answer has not one bit for each", check="answer")
+        raise ProofError(f"{what}: the answer does not have one bit for each CID", check="answer")
     return answer.body
 
 

@@ -199,7 +199,7 @@ def build_lines(
             while changes := list(islice(rest, settings.list_changes)):
                 added = Changes(added.root, "map", changes)
                 yield from apply_changes(settings, [added], what, parts)
-        except RootNotFound:  # another gateway, which has not got it, or a collection of garbage
+        except RootNotFound:  # another gateway, which does not hold it, or a garbage collection
             continue
         check_same_cid(what, added.root, root)
         return

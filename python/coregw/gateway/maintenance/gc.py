@@ -1,4 +1,4 @@
-"""Collection of garbage on a running gateway, on request and on a schedule, and pins."""
+"""Garbage collection on a running gateway, on request and on a schedule, and pins."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def list_pins(request: Request[Any, Any, Any]) -> Reply:
     "/pins",
     opt={
         DESCRIPTION: Description(
-            "Pins a held root, so that no collection of garbage removes it.",
+            "Pins a held root, so that no garbage collection removes it.",
             request=PinRequest,
             answer=PinnedRoot,
             codes=(*_BODY_CODES, "invalid_cid", "kind_mismatch", "root_not_found", "storage_full"),
@@ -115,7 +115,7 @@ async def run_on_schedule(management: Management) -> None:
         except CoregwError as error:
             logger.error("no garbage was collected: %s", error)
         except Exception:
-            logger.exception("the collection of garbage failed")
+            logger.exception("garbage collection failed")
         else:
             removed = ", ".join(
                 f"{count} of {total} {kind}"

@@ -29,7 +29,7 @@ def operation_samples(operations: Operations) -> Iterator[Sample]:
 
 
 def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
-    """Yield what the last collection of garbage, or dry run, has left and removed."""
+    """Yield what the last garbage collection, or dry run, has left and removed."""
     found = ended.result
     if isinstance(found, GarbageCollected):
         for table, size in (("pages", found.page_bytes_removed), ("payloads", found.payload_bytes_removed)):

@@ -1,4 +1,4 @@
-"""Collection of garbage in a database that many gateways write to.
+"""Garbage collection in a database that many gateways write to.
 
 Each step takes the gate in exclusive mode (`coregw.store.postgres.schema`), so it happens between writes, of whichever
 gateway. One connection holds an advisory lock for the whole collection: if it is lost, another gateway may begin one.

@@ -76,7 +76,7 @@ async def open_store(
             ``search_path=NAME``.
         bucket: The address of a bucket for chunks (`coregw.store.addresses.BucketAddress`); None keeps them in
             the database. Every gateway on a store uses the same.
-        connections: The maximum number of connections of this process, at least 2. A collection of garbage uses one
+        connections: The maximum number of connections of this process, at least 2. A garbage collection uses one
             more, and standbys 2.
         processes: How many processes will open the store with these arguments, this one included.
         quota_bytes: What the rows and payloads of all gateways may take together, about; None for no limit.

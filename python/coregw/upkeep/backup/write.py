@@ -35,7 +35,7 @@ DEFAULT_KEEP: Final = 7
 """The default number of generations that a repository keeps."""
 
 _WAIT_SECONDS: Final = 600.0
-"""How long a backup waits for a collection of garbage to end."""
+"""How long a backup waits for a garbage collection to end."""
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,1 +1,1 @@
-"""What RocksDB remembers for the collection of garbage: dates of roots and payloads, and the collection itself."""
+"""What RocksDB remembers for garbage collection: dates of roots and payloads, and the collection itself."""

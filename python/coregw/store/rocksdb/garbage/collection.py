@@ -1,4 +1,4 @@
-"""One collection of garbage in RocksDB; see `coregw.store.collection`.
+"""One garbage collection in RocksDB; see `coregw.store.collection`.
 
 What is removed is decided in the committer's thread, row by row, after every write that came before. Rows are deleted
 one by one, since range deletions slow down nearby reads; compaction returns their space.
@@ -42,7 +42,7 @@ _COMPACTED_AT_ONCE: Final = 16
 
 
 class RocksCollection:
-    """One collection of garbage; see `coregw.store.collection.Collection`."""
+    """One garbage collection; see `coregw.store.collection.Collection`."""
 
     def __init__(self, reader: Reader, committer: Committer, dates: Dates, grace_seconds: float) -> None:
         self._reader = reader
