@@ -13,7 +13,7 @@ import pytest
 
 from coregw import payload_cid
 from coregw.engine import Engine
-from coregw.engine.scheduling.turns import Turns
+from coregw.engine.scheduling.pool import WorkerPool
 from coregw.store import Table
 from coregw.store.guides import Guide
 from coregw.store.memory import MemoryStore
@@ -36,10 +36,10 @@ def anyio_backend() -> str:
 def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work runs on the event loop: what a busy machine delays would else ask in a round of its own."""
 
-    async def run(_self: Turns, work: Callable[[], R], level: int = 0) -> R:
+    async def run(_self: WorkerPool, work: Callable[[], R], level: int = 0) -> R:
         return work()
 
-    monkeypatch.setattr(Turns, "run", run)
+    monkeypatch.setattr(WorkerPool, "run", run)
 
 
 class DistantStore(MemoryStore):

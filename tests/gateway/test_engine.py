@@ -17,7 +17,7 @@ import pytest
 import coregw
 from car_files import block, cid, header
 from coregw.engine import BuildLimits, Engine
-from coregw.engine.scheduling.turns import Turns
+from coregw.engine.scheduling.pool import WorkerPool
 from coregw.errors import Conflict, InvalidInput, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
@@ -252,12 +252,12 @@ def test_heavy_requests_wait_for_a_place() -> None:
 def test_a_long_answer_is_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[object] = []
 
-    async def recorded(turns: Turns, work: Callable[[], T], level: int = 0) -> T:
-        results.append(await in_turn(turns, work, level))
+    async def recorded(pool: WorkerPool, work: Callable[[], T], level: int = 0) -> T:
+        results.append(await original(pool, work, level))
         return results[-1]  # type: ignore[return-value]
 
-    in_turn = Turns.run
-    monkeypatch.setattr(Turns, "run", recorded)
+    original = WorkerPool.run
+    monkeypatch.setattr(WorkerPool, "run", recorded)
 
     async def use(engine: Engine, store: WatchedStore) -> None:
         long = {f"{i:03}" + "\x01" * 4000: LEAF for i in range(400)}

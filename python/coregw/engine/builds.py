@@ -57,7 +57,7 @@ class Builds:
         self._driver = driver
         self._cache = cache
         self._limits = limits
-        self._places = asyncio.Semaphore(limits.at_once)
+        self._slots = asyncio.Semaphore(limits.at_once)
         self._spooled: dict[ArcSorter, int] = {}
 
     async def build_root(self, chunks: AsyncIterator[bytes], suite: str, form: str = "ndjson") -> bytes:
@@ -82,7 +82,7 @@ class Builds:
         self._spooled[sorter] = 0
         try:
             await self._receive(sorter, chunks)
-            async with self._places:
+            async with self._slots:
                 return await self.store_map(sorter, suite)
         finally:
             del self._spooled[sorter]

@@ -8,7 +8,7 @@ An `Operation` does no I/O. It returns its response, or a `Need` (`rust/ops/src/
     poll -> Need.renewal -> store.renew -> supply_roots   -> poll ...
     poll -> Need.span    -> read      -> supply_bytes     -> poll ...
     poll -> Need.store   -> store.put                     -> poll ...
-    poll -> Need.budget  -> a turn in a worker thread     -> poll ...
+    poll -> Need.budget  -> a slice in a worker thread    -> poll ...
     poll -> Need.output, Need.payloads   -> the caller of `advance`
 """
 
@@ -34,8 +34,8 @@ from coregw.engine.scheduling.placement import (
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
 )
-from coregw.engine.scheduling.queries import Query, QueryPlaces
-from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
+from coregw.engine.scheduling.pool import WorkerPool, level_of, slice_seconds
+from coregw.engine.scheduling.queries import Query, QuerySlots
 from coregw.engine.ways import Ways
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
@@ -72,11 +72,11 @@ class Driver:
         self._store = store
         self._cache = cache
         self._budget = budget
-        self._turns = Turns(worker_threads)
+        self._pool = WorkerPool(worker_threads)
         self.changes = Changes(heavy_requests, change_bytes)
-        """Places and memory of root creations, imports and mutations."""
-        self._loading = QueryPlaces(MAX_LOADING_QUERIES, 0)
-        self._long = QueryPlaces(long_queries, MAX_KEPT_QUERIES)
+        """Slots and memory of root creations, imports and mutations."""
+        self._loading = QuerySlots(MAX_LOADING_QUERIES, 0)
+        self._long = QuerySlots(long_queries, MAX_KEPT_QUERIES)
         self._max_nodes = max_nodes
         self._seconds = seconds
         self.page_reads = PageReads(store)
@@ -89,19 +89,19 @@ class Driver:
     async def close(self) -> None:
         """Wait for reads in flight and for worker threads. Idempotent."""
         await self.page_reads.close()
-        await self._turns.close()
+        await self._pool.close()
 
     @property
     def jobs(self) -> int:
         """How many calls are running in worker threads or waiting for one."""
-        return self._turns.jobs
+        return self._pool.jobs
 
     async def answer(self, start: Callable[[], Operation], weight: int) -> bytes:
         """Make a query, and drive it to its response; it visits at most ``max_nodes`` nodes.
 
-        What it finds takes memory, so it needs a place to read many pages, and another after its first turn. If many
-        wait already, for a turn or a place, it is dropped, and starts again when it has one. So a short query does not
-        wait for the places of long ones, and most of those that wait hold nothing but their requests.
+        What it finds takes memory, so it needs a slot to read many pages, and another after its first time slice. If
+        many queries wait for a thread or a slot already, it is dropped, and starts again when it has one. So a short
+        query does not wait for the slots of long ones, and most of those that wait hold nothing but their requests.
 
         Args:
             start: Makes the query.
@@ -134,10 +134,10 @@ class Driver:
     async def _resume(
         self, query: Query, on_loop: bool, max_level: float = math.inf, max_pages: float = math.inf
     ) -> None:
-        """Continue a query, or begin it in a turn if it was dropped; the limits are those of `advance`."""
+        """Continue a query, or begin it again in a worker thread if it was dropped. The limits are as for `advance`."""
         if query.operation is None:
             require_caller()
-            await self.in_worker(query.begin_turn, self._budget * WORKER_BUDGET_FACTOR)
+            await self.in_worker(query.begin_slice, self._budget * WORKER_BUDGET_FACTOR)
         assert query.operation is not None  # noqa: S101 - it has begun
         query.polled = await self.advance(
             query.operation, query.polled, on_loop=on_loop, max_level=max_level, max_pages=max_pages, is_query=True
@@ -248,8 +248,8 @@ class Driver:
         budget = self._budget * WORKER_BUDGET_FACTOR
         level = level_of(operation.busy_seconds)
         if read is None:
-            return await self._turns.run(partial(operation.poll, budget, slice_seconds(level)), level)
-        return await self._to_end(self._turns.run(partial(_poll_reading, operation, budget, read), level))
+            return await self._pool.run(partial(operation.poll, budget, slice_seconds(level)), level)
+        return await self._to_end(self._pool.run(partial(_poll_reading, operation, budget, read), level))
 
     def _ways_of(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
         """Return the top pages of roots that are read together with their records, and what is looked for below."""
@@ -364,17 +364,17 @@ class Driver:
 
     async def in_worker(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in a worker thread."""
-        return await self._turns.run(partial(function, *args, **kwargs))
+        return await self._pool.run(partial(function, *args, **kwargs))
 
     async def in_worker_to_end(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in a worker thread; if cancelled, wait for it to return first.
 
         For functions that use what the caller cleans up.
         """
-        return await self._to_end(self._turns.run(partial(function, *args, **kwargs)))
+        return await self._to_end(self._pool.run(partial(function, *args, **kwargs)))
 
-    async def _to_end(self, turn: Coroutine[None, None, R]) -> R:
-        call = asyncio.ensure_future(turn)
+    async def _to_end(self, coroutine: Coroutine[None, None, R]) -> R:
+        call = asyncio.ensure_future(coroutine)
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:

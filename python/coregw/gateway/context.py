@@ -14,7 +14,7 @@ from coregw.gateway.http.bodies import Bodies
 from coregw.gateway.http.requests import check_json_type, query_parameters
 from coregw.gateway.limits.descriptors import max_spools
 from coregw.gateway.limits.memory import BodyMemory
-from coregw.gateway.limits.places import Places
+from coregw.gateway.limits.slots import Slots
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import WriteAccess
 
@@ -49,10 +49,10 @@ class Gateway:
     engine: Engine
     settings: Settings
     bodies: Bodies
-    imports: Places
-    exports: Places
-    builds: Places
-    payload_streams: Places
+    imports: Slots
+    exports: Slots
+    builds: Slots
+    payload_streams: Slots
     chunk_reads: asyncio.Semaphore
     write_access: WriteAccess = field(default_factory=WriteAccess)
     phase: Callable[[], str | None] = lambda: None
@@ -70,10 +70,10 @@ class Gateway:
             engine,
             settings,
             Bodies(memory),
-            Places("imports", max_spools(settings.connections), imports, time.monotonic),
-            Places("exports", settings.car_exports, exports, time.monotonic),
-            Places("builds", settings.builds, settings.share_of_address(settings.builds), time.monotonic),
-            Places("streams of payloads", settings.payload_streams, streams, time.monotonic),
+            Slots("imports", max_spools(settings.connections), imports, time.monotonic),
+            Slots("exports", settings.car_exports, exports, time.monotonic),
+            Slots("builds", settings.builds, settings.share_of_address(settings.builds), time.monotonic),
+            Slots("streams of payloads", settings.payload_streams, streams, time.monotonic),
             asyncio.Semaphore(_CHUNK_READS),
         )
 

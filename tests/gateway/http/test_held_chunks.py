@@ -12,7 +12,7 @@ import pytest
 from coregw.gateway.http.content import gated
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.limits.peers import Peer
-from coregw.gateway.limits.places import Places
+from coregw.gateway.limits.slots import Slots
 
 STREAMS = 20
 
@@ -38,8 +38,8 @@ class Streams:
         self.waiting = self.closed = 0
         self.sent = bytearray()
         self.reads = asyncio.Semaphore(STREAMS)
-        places = Places("streams", STREAMS, STREAMS, time.monotonic)
-        bodies = [places.occupy(gated(self._chunks(), self.reads), Peer()) for _ in range(STREAMS)]
+        slots = Slots("streams", STREAMS, STREAMS, time.monotonic)
+        bodies = [slots.occupy(gated(self._chunks(), self.reads), Peer()) for _ in range(STREAMS)]
         scope: Any = {"method": "GET"}
         self.tasks = [asyncio.create_task(Reply(body)(scope, self._receive, self._send)) for body in bodies]
 

@@ -16,7 +16,7 @@ import serving
 from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.accepting import MAX_ACCEPTS, MAX_ADMISSIONS, Acceptor
-from coregw.gateway.limits.shares import LoopShare
+from coregw.gateway.limits.iteration import IterationBudget
 from coregw.gateway.limits.tcp import CONTINUE
 from coregw.gateway.settings import Settings
 
@@ -77,7 +77,7 @@ def given_up(address: tuple[str, int], text: bytes, *, is_reset: bool = False) -
 async def accept(listener: socket.socket, limit: int, last: set[bytes], count: int = 0) -> list[bytes]:
     """Accept connections until these, and so many, have been received; returns what all sent, in this order."""
     ended: list[bytes] = []
-    acceptor = Acceptor(listener, lambda: Connection(ended), limit, LoopShare())
+    acceptor = Acceptor(listener, lambda: Connection(ended), limit, IterationBudget())
     while len(ended) < count or not last <= set(ended):
         await asyncio.sleep(0)
     for _ in range(SPARE_ITERATIONS):

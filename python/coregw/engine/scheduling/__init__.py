@@ -1,4 +1,4 @@
-"""When and where the engine works: thresholds (`placement`), turns in worker threads (`turns`), places (`queries`).
+"""Scheduling of the engine's work: thresholds (`placement`), worker threads (`pool`), slots for queries (`queries`).
 
 What it does for a caller that has left (`callers`) is dropped.
 """

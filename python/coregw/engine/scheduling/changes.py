@@ -1,4 +1,4 @@
-"""Root creations, imports and mutations in progress: their places, and the memory that they hold.
+"""Root creations, imports and mutations in progress: their slots, and the memory that they hold.
 
 The nodes that a mutation has visited and made stay in memory until it ends, and a body of a few kilobytes may make it
 visit millions. A new root has its arcs and pages in memory, an import the positions of all blocks. So what all of them
@@ -32,7 +32,7 @@ class Changes:
     """The changes of one engine. For tasks of one event loop."""
 
     def __init__(self, heavy_requests: int, max_bytes: int) -> None:
-        """Args: the number of places for changes with large bodies, and the limit on the memory of all changes."""
+        """Args: the number of slots for changes with large bodies, and the limit on the memory of all changes."""
         self._heavy: Final = asyncio.Semaphore(heavy_requests)
         self._others: Final = asyncio.Semaphore(MAX_CHANGES)
         self._max_bytes = max_bytes
@@ -43,8 +43,8 @@ class Changes:
     def place_for(self, request: bytes) -> AbstractAsyncContextManager[object]:
         """Return a context that limits the number of changes in progress; small ones, which need no thread, are exempt.
 
-        Without it, turns would let all of them be half done at once. Entering it raises `ClientDisconnected` if the
-        caller leaves meanwhile.
+        Without it, time slices would let all of them be half done at once. Entering it raises `ClientDisconnected` if
+        the caller leaves meanwhile.
         """
         if mutation_weight(request) <= MAX_LOOP_BYTES:
             return nullcontext()
@@ -84,10 +84,10 @@ class Changes:
 
 
 @asynccontextmanager
-async def _occupied(places: asyncio.Semaphore) -> AsyncGenerator[None, None]:
-    """Wait for a place, and have it while the context is active."""
-    if places.locked():
+async def _occupied(slots: asyncio.Semaphore) -> AsyncGenerator[None, None]:
+    """Wait for a slot, and have it while the context is active."""
+    if slots.locked():
         require_caller()
-    async with places:
+    async with slots:
         require_caller()
         yield

@@ -30,20 +30,20 @@ MAX_LOOP_PAGES: Final = 8
 """More pages than these are checked and parsed in a worker thread: each takes 8 to 19 microseconds."""
 
 HEAVY_BODY_BYTES: Final = 1 << 20
-"""Larger root creations, mutations and batches wait for a place: they need several times the memory of their body."""
+"""Larger root creations, mutations and batches wait for a slot: they need several times the memory of their body."""
 
 MAX_CHANGES: Final = 16
 """Root creations and mutations in progress that run in worker threads. So many share a sync of the store."""
 
 MAX_KEPT_QUERIES: Final = 32
-"""So many long queries wait for a turn, or a place, with what they have found; others start again."""
+"""So many long queries wait for a thread, or a slot, with what they have found; others start again."""
 
 MAX_LOADING_QUERIES: Final = 8
 """So many queries read and parse more than `MAX_LOOP_PAGES` pages at once; others find them in the cache afterwards."""
 
 WORKER_BUDGET_FACTOR: Final = 4
 """A poll in a worker thread has this many times the budget of one on the event loop. The end of a slice of time
-(`coregw.engine.scheduling.turns`) is noticed between two."""
+(`coregw.engine.scheduling.pool`) is noticed between two."""
 
 SPANS_PER_VISIT: Final = 64
 """Spans of a spooled CAR (1 MiB in all) that are read in one visit of a worker thread."""

@@ -1,4 +1,4 @@
-"""Queries that can be dropped and begin again, and the places for which they wait."""
+"""Queries that can be dropped and begin again, and the slots for which they wait."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from coregw._core import Need, Operation
-from coregw.engine.scheduling.turns import slice_seconds
+from coregw.engine.scheduling.pool import slice_seconds
 
-__all__ = ["Query", "QueryPlaces"]
+__all__ = ["Query", "QuerySlots"]
 
 
 class Query:
@@ -42,8 +42,8 @@ class Query:
         self.operation = operation
         return self.polled
 
-    def begin_turn(self, budget: int) -> bytes | Need:
-        """Begin with a first turn in a worker thread; otherwise as `begin`."""
+    def begin_slice(self, budget: int) -> bytes | Need:
+        """Begin with a first time slice, in a worker thread; otherwise as `begin`."""
         return self.begin(budget, slice_seconds(0))
 
     def drop(self) -> None:
@@ -51,27 +51,27 @@ class Query:
         self.operation = self.polled = None
 
 
-class QueryPlaces:
-    """A number of places for queries, given first in, first out. For tasks of one event loop."""
+class QuerySlots:
+    """A number of slots for queries, given first in, first out. For tasks of one event loop."""
 
     def __init__(self, count: int, max_kept: int) -> None:
-        """Args: the number of places, and of queries that wait for one with what they have found."""
-        self._places = asyncio.Semaphore(count)
+        """Args: the number of slots, and of queries that wait for one with what they have found."""
+        self._slots = asyncio.Semaphore(count)
         self._max_kept = max_kept
         self._kept = 0
 
     @asynccontextmanager
     async def occupy(self, query: Query) -> AsyncGenerator[None, None]:
-        """Wait for a place, and have it while the context is active. The query is dropped if many wait already."""
-        is_kept = not self._places.locked() or self._kept < self._max_kept
+        """Wait for a slot, and have it while the context is active. The query is dropped if many wait already."""
+        is_kept = not self._slots.locked() or self._kept < self._max_kept
         if not is_kept:
             query.drop()
         self._kept += is_kept
         try:
-            await self._places.acquire()
+            await self._slots.acquire()
         finally:
             self._kept -= is_kept
         try:
             yield
         finally:
-            self._places.release()
+            self._slots.release()

@@ -74,7 +74,7 @@ async def _stream(body: AsyncGenerator[bytes, None], receive: Receive, send: Sen
     disconnected = asyncio.ensure_future(_disconnection(receive))
     try:
         async with aclosing(body) as chunks:
-            chunk = await anext(chunks, None)  # at once: a place for which there was room may be taken otherwise
+            chunk = await anext(chunks, None)  # at once: a slot for which there was room may be taken otherwise
             while chunk is not None:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 del chunk  # not held until the next one has its turn

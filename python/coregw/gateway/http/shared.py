@@ -6,9 +6,9 @@ from typing import NamedTuple, Self
 
 from coregw.gateway.http.origins import Origins
 from coregw.gateway.limits.crowd import Crowd
+from coregw.gateway.limits.iteration import IterationBudget
 from coregw.gateway.limits.pace import Rate
 from coregw.gateway.limits.peers import Proxies
-from coregw.gateway.limits.shares import LoopShare
 from coregw.gateway.limits.unsent import Unsent
 from coregw.gateway.settings import Settings
 
@@ -31,7 +31,7 @@ class Shared(NamedTuple):
     origins: Origins
     proxies: Proxies
     crowd: Crowd
-    share: LoopShare
+    share: IterationBudget
     unsent: Unsent
     body_rate: Rate
     read_rate: Rate
@@ -44,7 +44,7 @@ class Shared(NamedTuple):
             Origins(settings.hosts, settings.allow_origin, settings.host),
             Proxies(settings.proxies),
             Crowd(settings.connections, settings.share_of_address(settings.connections)),
-            LoopShare(),
+            IterationBudget(),
             Unsent(settings.unsent_bytes),
             Rate(rate, grace, settings.body_idle_seconds),
             Rate(rate, grace, settings.write_seconds),

@@ -14,7 +14,7 @@ kernel's queue ──┬── short: at most 4 KiB have arrived; up to 16
 If several have closed their side, they are sent an interim response, which those that have gone answer with a reset.
 
 Iterations get longer with the work that clients bring. From 10 ms of CPU time on, fewer of the others than short ones
-are admitted, and while the bodies of those that are open wait for the loop (`coregw.gateway.limits.shares`).
+are admitted, and while the bodies of those that are open wait for the loop (`coregw.gateway.limits.iteration`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from coregw.gateway.limits.shares import LoopShare
+from coregw.gateway.limits.iteration import IterationBudget
 from coregw.gateway.limits.tcp import CONTINUE, arrived_bytes, is_half_closed, is_reset
 
 __all__ = ["MAX_ACCEPTS", "MAX_ADMISSIONS", "Acceptor"]
@@ -61,7 +61,7 @@ class Acceptor:
     """Accepts the connections of one listening socket, on the running event loop."""
 
     def __init__(
-        self, listener: socket.socket, create: Callable[[], asyncio.Protocol], limit: int, share: LoopShare
+        self, listener: socket.socket, create: Callable[[], asyncio.Protocol], limit: int, share: IterationBudget
     ) -> None:
         """Begin to accept.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from coregw.errors import InvalidInput
-from coregw.gateway.limits.shares import LoopShare
+from coregw.gateway.limits.iteration import IterationBudget
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
@@ -84,11 +84,11 @@ class Peer:
         address: str | None = None,
         reset: Callable[[], None] | None = None,
         has_left: Callable[[], bool] | None = None,
-        share: LoopShare | None = None,
+        share: IterationBudget | None = None,
     ) -> None:
         """Args: as the attributes, and functions that end the connection at once, and tell whether the client has."""
         self.address = address
-        self.share = share or LoopShare()
+        self.share = share or IterationBudget()
         self._reset = reset
         self._has_left: Callable[[], bool] | bool = has_left or False
 

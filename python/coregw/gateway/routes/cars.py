@@ -98,7 +98,7 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     if length is not None and length <= _MAX_WHOLE_BYTES:
         async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.car_bytes) as whole:
             return json_reply(await gateway.engine.cars.import_whole(whole), 201)
-    place = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
+    slot = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         body = gateway.bodies.streamed(
             request.scope,
@@ -110,7 +110,7 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
         with body as chunks:
             imported = await gateway.engine.cars.import_car(chunks)
     finally:
-        gateway.imports.leave(place)
+        gateway.imports.leave(slot)
     return json_reply(imported, 201)
 
 

@@ -67,7 +67,7 @@ async def _build(gateway: Gateway, request: Request[Any, Any, Any]) -> bytes:
     if suite not in ("sha2-256", "blake3"):
         raise InvalidInput(f"query parameter 'suite' is {suite!r:.100}, expected sha2-256 or blake3")
     check_content_coding(request.scope)
-    place = gateway.builds.take(peer_of(request.scope), arrival_of(request.scope))
+    slot = gateway.builds.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         buffered = _RUNS * settings.build_run_bytes
         body = gateway.bodies.streamed(
@@ -76,7 +76,7 @@ async def _build(gateway: Gateway, request: Request[Any, Any, Any]) -> bytes:
         with body as chunks:
             return await gateway.engine.builds.build_root(chunks, suite)
     finally:
-        gateway.builds.leave(place)
+        gateway.builds.leave(slot)
 
 
 @post(

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import serving
-from coregw.gateway.limits.shares import SHORT_CHUNK_BYTES, LoopShare
+from coregw.gateway.limits.iteration import SHORT_CHUNK_BYTES, IterationBudget
 
 LONG = 256 << 10
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ def anyio_backend() -> str:
 
 
 async def test_an_iteration_takes_few_long_chunks_and_all_short_ones() -> None:
-    share = LoopShare()
+    share = IterationBudget()
     taken: list[int] = []
 
     async def take(number: int, size: int) -> None:
@@ -46,7 +46,7 @@ async def test_an_iteration_takes_few_long_chunks_and_all_short_ones() -> None:
 
 
 async def test_a_chunk_longer_than_the_share_of_an_iteration_is_taken() -> None:
-    share = LoopShare()
+    share = IterationBudget()
     async with asyncio.timeout(60):
         for _ in range(5):
             await share.wait(100 * LONG)

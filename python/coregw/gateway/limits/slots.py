@@ -1,4 +1,4 @@
-"""Places for long transfers: a limited number of them, of which stalled ones are given to others."""
+"""Slots for long transfers: a limited number of them, of which stalled ones are given to others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from coregw.errors import Unavailable
 from coregw.gateway.limits.arrival import Arrival
 from coregw.gateway.limits.peers import Peer
 
-__all__ = ["Place", "Places"]
+__all__ = ["Slot", "Slots"]
 
 _STALLED_SECONDS: Final = 1.0
-"""A transfer that has waited this long for its client may lose its place."""
+"""A transfer that has waited this long for its client may lose its slot."""
 
 
-class Place:
+class Slot:
     """One transfer.
 
     Attributes:
@@ -38,15 +38,15 @@ class Place:
         return math.inf if since is None else since
 
 
-class Places:
-    """The places of one kind of transfer."""
+class Slots:
+    """The slots of one kind of transfer."""
 
     def __init__(self, transfers: str, limit: int, per_address: int, clock: Callable[[], float]) -> None:
-        """Begin with all places free.
+        """Begin with all slots free.
 
         Args:
             transfers: What they are, for messages: a plural.
-            limit: The number of places.
+            limit: The number of slots.
             per_address: How many of them one address may have.
             clock: Returns the time in seconds.
         """
@@ -54,61 +54,61 @@ class Places:
         self._limit = limit
         self._per_address = per_address
         self._clock = clock
-        self._taken: set[Place] = set()
+        self._taken: set[Slot] = set()
 
     def make_room(self, peer: Peer) -> None:
-        """Make sure that a place is free, if necessary by ending the transfer that is stalled for the longest time.
+        """Make sure that a slot is free, if necessary by ending the transfer that is stalled for the longest time.
 
         Raises:
             Unavailable: If all are taken by transfers that are not stalled, or too many by the client's address.
         """
-        of_address = sum(place.peer.address == peer.address for place in self._taken)
+        of_address = sum(slot.peer.address == peer.address for slot in self._taken)
         if peer.address is not None and of_address >= self._per_address:
             raise Unavailable(f"too many {self._transfers} of your address are in progress; try again")
         if len(self._taken) < self._limit:
             return
-        longest = min(self._taken, key=Place.idle_since)
+        longest = min(self._taken, key=Slot.idle_since)
         if self._clock() - longest.idle_since() < _STALLED_SECONDS:
             raise Unavailable(f"too many {self._transfers} are in progress; try again")
         self._taken.discard(longest)
         longest.peer.reset()
 
-    def take(self, peer: Peer, upload: Arrival | None = None) -> Place:
-        """Take a place until `leave`.
+    def take(self, peer: Peer, upload: Arrival | None = None) -> Slot:
+        """Take a slot until `leave`.
 
         Args:
             peer: The client.
-            upload: What is being received, if that is the transfer; then `Place.waits_since` is not used.
+            upload: What is being received, if that is the transfer; then `Slot.waits_since` is not used.
 
         Raises:
             Unavailable: As `make_room`.
         """
         self.make_room(peer)
-        place = Place(peer, upload)
-        self._taken.add(place)
-        return place
+        slot = Slot(peer, upload)
+        self._taken.add(slot)
+        return slot
 
     async def occupy(self, chunks: AsyncGenerator[bytes, None], peer: Peer) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks of a response, which has a place meanwhile.
+        """Yield the chunks of a response, which has a slot meanwhile.
 
         Raises:
             Unavailable: As `make_room`, at the first chunk.
         """
         async with aclosing(chunks):
-            place = self.take(peer)  # not earlier: a generator that is never started is never closed
+            slot = self.take(peer)  # not earlier: a generator that is never started is never closed
             try:
                 async for chunk in chunks:
-                    place.waits_since = self.now()
+                    slot.waits_since = self.now()
                     yield chunk
                     del chunk  # not held while the next one is awaited
-                    place.waits_since = None
+                    slot.waits_since = None
             finally:
-                self.leave(place)
+                self.leave(slot)
 
-    def leave(self, place: Place) -> None:
-        """Give a place back. Idempotent."""
-        self._taken.discard(place)
+    def leave(self, slot: Slot) -> None:
+        """Give a slot back. Idempotent."""
+        self._taken.discard(slot)
 
     def now(self) -> float:
-        """Return the time, for `Place.waits_since`."""
+        """Return the time, for `Slot.waits_since`."""
         return self._clock()

@@ -1,7 +1,7 @@
-"""The part of an event loop iteration that long bodies may take, so that short requests never wait for many of them.
+"""The budget of an event loop iteration for long bodies, so that short requests never wait for many of them.
 
-A chunk that has arrived takes the loop's time until it is hashed and stored, and reading goes on when it is taken. So
-when many uploads send at once, an iteration takes chunks of this many bytes, and the rest in the next ones, in order.
+Hashing and storing a chunk takes time on the event loop, and the connection is read on afterwards. So if many uploads
+send at once, an iteration takes chunks of at most so many bytes, and later ones take the rest, in order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-__all__ = ["SHORT_CHUNK_BYTES", "LoopShare"]
+__all__ = ["SHORT_CHUNK_BYTES", "IterationBudget"]
 
 SHORT_CHUNK_BYTES: Final = 32 << 10
 """Chunks of at most this length never wait."""
@@ -19,7 +19,7 @@ _ITERATION_BYTES: Final = 512 << 10
 """What one iteration takes: about a millisecond."""
 
 
-class LoopShare:
+class IterationBudget:
     """Chunks that wait for an iteration of the running event loop, first in, first out."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class LoopShare:
         if self._left > 0 and not self._waiting:
             self._left -= size
             return False
-        turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((size, turn))
-        await turn
+        admitted: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((size, admitted))
+        await admitted
         return True
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -55,7 +55,7 @@ class LoopShare:
         if self._is_scheduled:
             loop.call_soon(self._begin, loop)
         while self._waiting and self._left > 0:
-            size, turn = self._waiting.popleft()
-            if not turn.cancelled():
+            size, admitted = self._waiting.popleft()
+            if not admitted.cancelled():
                 self._left -= size
-                turn.set_result(None)
+                admitted.set_result(None)

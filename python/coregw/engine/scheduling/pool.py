@@ -1,11 +1,11 @@
-"""Worker threads that are given in turns: first to the operation that has had the least time.
+"""Worker threads with a multilevel feedback queue: the operation that has run least is served first.
 
-An operation runs in slices. After each it waits for its next turn, so a short operation waits only for the slices in
-progress and for others that are as short, however many long ones there are. Slices grow with what an operation has
-had, so a long one pays for few turns.
+An operation runs in time slices, and is queued again after each. So a short operation waits only for the slices in
+progress and for others that are as short, however many long ones there are. Slices grow with the time that an
+operation has run for, so a long one is queued only a few times.
 
 ```
-level   has had      slice
+level   has run      slice
 0       < 1 ms       1 ms      a new operation: before all others
 1       < 2 ms       1 ms
 2       < 4 ms       2 ms
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
-__all__ = ["Turns", "level_of", "slice_seconds"]
+__all__ = ["WorkerPool", "level_of", "slice_seconds"]
 
 R = TypeVar("R")
 
@@ -38,7 +38,7 @@ def level_of(busy_seconds: float) -> int:
 
 
 def slice_seconds(level: int) -> float:
-    """Return for how long an operation of this level runs in one turn."""
+    """Return the length of the time slice of an operation at this level."""
     return _SHORTEST_SECONDS * 2.0 ** min(max(level - 1, 0), _MAX_GROWTH)
 
 
@@ -51,7 +51,7 @@ class _Call(NamedTuple):
     done: asyncio.Future[Any]
 
 
-class Turns:
+class WorkerPool:
     """A number of worker threads. For tasks of one event loop."""
 
     def __init__(self, threads: int) -> None:
@@ -66,17 +66,17 @@ class Turns:
 
     @property
     def jobs(self) -> int:
-        """How many calls run or wait, those that were cancelled included until their turn."""
+        """How many calls run or wait; a cancelled call that waits counts until a thread would take it."""
         return self._count - self._free + len(self._waiting)
 
     async def run(self, work: Callable[[], R], level: int = 0) -> R:
-        """Call a function in a thread when it is its turn. Raises what the function raises.
+        """Call a function in a thread as soon as one is free for it. Raises what the function raises.
 
         If cancelled, it does not wait for a call that has begun.
 
         Args:
             work: The function.
-            level: What it is a part of has run for so long already; see `level_of`.
+            level: How long the operation that it belongs to has run already; see `level_of`.
         """
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         call = _Call(level, next(self._numbers), work, done)
@@ -112,7 +112,7 @@ class Turns:
             loop.call_soon_threadsafe(self._end, number, result, None)
 
     def _end(self, number: int, result: object, error: BaseException | None) -> None:
-        """Give the thread to the next call, and the result to who waits for it."""
+        """Give the thread to the next call, and the result to the caller."""
         while self._waiting:
             following = heapq.heappop(self._waiting)
             if not following.done.cancelled():

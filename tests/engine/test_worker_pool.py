@@ -1,4 +1,4 @@
-"""Worker threads in turns: who is served first, in what slices, and what a cancelled call leaves."""
+"""The pool of worker threads: which call is served first, the lengths of slices, and what a cancelled call leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import coregw
 from coregw._core import Operation
 from coregw.engine import Engine
 from coregw.engine.scheduling.placement import MAX_KEPT_QUERIES, MAX_LOADING_QUERIES
-from coregw.engine.scheduling.turns import Turns, level_of, slice_seconds
+from coregw.engine.scheduling.pool import WorkerPool, level_of, slice_seconds
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -46,50 +46,50 @@ def test_slices_grow_with_what_an_operation_has_had() -> None:
 
 
 async def test_the_call_that_has_had_least_is_served_first() -> None:
-    turns = Turns(1)
+    pool = WorkerPool(1)
     gate = threading.Event()
     served: list[int] = []
-    calls: list[Coroutine[Any, Any, object]] = [turns.run(gate.wait)]
-    calls += [turns.run(lambda level=level: served.append(level), level) for level in (3, 0, 7, 1, 0, 3)]  # type: ignore[misc]
+    calls: list[Coroutine[Any, Any, object]] = [pool.run(gate.wait)]
+    calls += [pool.run(lambda level=level: served.append(level), level) for level in (3, 0, 7, 1, 0, 3)]  # type: ignore[misc]
     tasks = [asyncio.create_task(call) for call in calls]
     await begun()
-    assert turns.jobs == 7
+    assert pool.jobs == 7
     gate.set()
     await asyncio.gather(*tasks)
     assert served == [0, 0, 1, 3, 3, 7]
-    assert turns.jobs == 0
-    await turns.close()
+    assert pool.jobs == 0
+    await pool.close()
 
 
 async def test_cancelled_calls_keep_no_thread() -> None:
-    turns = Turns(1)
+    pool = WorkerPool(1)
     gate = threading.Event()
     served: list[str] = []
-    running = asyncio.create_task(turns.run(gate.wait))
-    waiting = asyncio.create_task(turns.run(lambda: served.append("cancelled")))
+    running = asyncio.create_task(pool.run(gate.wait))
+    waiting = asyncio.create_task(pool.run(lambda: served.append("cancelled")))
     await begun()
     for task in (running, waiting):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    following = asyncio.create_task(turns.run(lambda: served.append("next")))
+    following = asyncio.create_task(pool.run(lambda: served.append("next")))
     await begun()
     assert not following.done()  # since the cancelled call runs on
     gate.set()
     await following
     assert served == ["next"]
     with pytest.raises(ZeroDivisionError):
-        await turns.run(lambda: 1 // 0)
+        await pool.run(lambda: 1 // 0)
     for _ in range(2):
-        await turns.close()
+        await pool.close()
 
 
 async def test_closing_waits_for_calls() -> None:
-    turns = Turns(2)
+    pool = WorkerPool(2)
     served: list[int] = []
-    tasks = [asyncio.create_task(turns.run(lambda n=number: served.append(n))) for number in range(10)]  # type: ignore[misc]
+    tasks = [asyncio.create_task(pool.run(lambda n=number: served.append(n))) for number in range(10)]  # type: ignore[misc]
     await begun()
-    await turns.close()
+    await pool.close()
     assert len(served) == 10
     await asyncio.gather(*tasks)
 
@@ -102,11 +102,11 @@ QUERY = {"profile": "core.scan/v0alpha1", "root": coregw.Map(ARCS).root, "prefix
     ("limit", "before"),
     [
         pytest.param(2, 1, id="what takes no thread overtakes what does"),
-        pytest.param(60, DEAR // 2, id="what takes one turn overtakes what takes several"),
+        pytest.param(60, DEAR // 2, id="what takes one slice overtakes what takes several"),
     ],
 )
 async def test_what_is_short_overtakes_what_is_long(limit: int, before: int) -> None:
-    """Without turns, each listing was made at once on the event loop, and the short one came last."""
+    """Without time slices, each listing was made at once on the event loop, and the short one came last."""
     engine = Engine(MemoryStore(), worker_threads=1)
     answered: list[int] = []
 

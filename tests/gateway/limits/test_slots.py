@@ -8,15 +8,15 @@ from coregw.errors import Unavailable
 from coregw.gateway.limits.arrival import Arrival
 from coregw.gateway.limits.pace import Rate
 from coregw.gateway.limits.peers import Peer
-from coregw.gateway.limits.places import Places
+from coregw.gateway.limits.slots import Slots
 
 
-def places(now: list[float], limit: int = 2, per_address: int = 2) -> Places:
-    return Places("exports", limit, per_address, lambda: now[0])
+def slots(now: list[float], limit: int = 2, per_address: int = 2) -> Slots:
+    return Slots("exports", limit, per_address, lambda: now[0])
 
 
 def test_no_more_transfers_than_places() -> None:
-    exports = places([0.0])
+    exports = slots([0.0])
     first = exports.take(Peer())
     exports.take(Peer())
     with pytest.raises(Unavailable, match="too many exports are in progress"):
@@ -28,7 +28,7 @@ def test_no_more_transfers_than_places() -> None:
 
 def test_the_longest_stalled_transfer_is_ended_for_another() -> None:
     now, ended = [0.0], list[str]()
-    exports = places(now)
+    exports = slots(now)
     slow, slower = (exports.take(Peer(None, lambda name=name: ended.append(name))) for name in ("slow", "slower"))
     slow.waits_since, slower.waits_since = 3.0, 2.0
     now[0] = 2.5
@@ -43,7 +43,7 @@ def test_the_longest_stalled_transfer_is_ended_for_another() -> None:
 
 def test_a_transfer_that_the_gateway_works_on_is_not_stalled() -> None:
     now = [0.0]
-    exports = places(now, limit=1)
+    exports = slots(now, limit=1)
     exports.take(Peer())
     now[0] = 1000.0
     with pytest.raises(Unavailable):
@@ -52,7 +52,7 @@ def test_a_transfer_that_the_gateway_works_on_is_not_stalled() -> None:
 
 def test_an_upload_that_trickles_gives_way() -> None:
     now, ended, is_waiting = [0.0], list[str](), [False]
-    imports = places(now, limit=1)
+    imports = slots(now, limit=1)
     upload = Arrival(Rate(1000, 10, 20), 600, 5000, lambda: now[0], lambda: is_waiting[0], lambda: None)
     imports.take(Peer(None, lambda: ended.append("upload")), upload)
     now[0] = 2.0
@@ -65,11 +65,11 @@ def test_an_upload_that_trickles_gives_way() -> None:
 
 
 def test_an_address_has_its_share_of_places() -> None:
-    exports = places([0.0], limit=3, per_address=1)
-    place = exports.take(Peer("a"))
+    exports = slots([0.0], limit=3, per_address=1)
+    slot = exports.take(Peer("a"))
     with pytest.raises(Unavailable, match="of your address"):
         exports.take(Peer("a"))
     exports.take(Peer("b"))
-    exports.leave(place)
+    exports.leave(slot)
     exports.take(Peer("a"))
     exports.take(Peer(None))
