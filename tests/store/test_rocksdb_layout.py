@@ -85,6 +85,7 @@ ROWS = OLDER | {
         b"expired": (int.from_bytes(DATE, "big") - 1).to_bytes(8, "big"),
         **{b"p" + multihash: DATE for multihash in (SHORT, LONG, EMPTY)},
         b"undated": b"\0\0\0\1" + DATE,
+        b"uptime": b"\0\0\0\1" + DATE,
     },
     Family.ROOTS: {b"\x01root": DATE},
 }
@@ -136,21 +137,20 @@ async def test_the_rows_of_format_1_are_a_store(tmp_path: Path, rows: dict[Famil
 async def test_what_an_older_version_stored_is_as_old_as_the_first_start_of_this_one(tmp_path: Path) -> None:
     write_rows(tmp_path / "rocksdb", OLDER)
     (tmp_path / "coregw-store.json").write_text(MARKER)
-    days = 0
 
-    async def removed(grace_days: int) -> int:
-        clock = Clock(monotonic=lambda: 0.0, wall=lambda: NOW.timestamp() + days * 86_400)
-        async with await open_store(tmp_path, clock=clock) as store, store.collect(grace_days * 86_400) as collection:
-            await collection.expire()
-            return sum(await collection.remove(Stored.PAYLOADS, [SHORT]))
+    async def removed(grace_days: int, *, after_days: int = 0) -> int:
+        days = 0
+        async with await open_store(tmp_path, clock=Clock(monotonic=lambda: days * 86_400.0)) as store:
+            days = after_days
+            async with store.collect(grace_days * 86_400) as collection:
+                await collection.expire()
+                return sum(await collection.remove(Stored.PAYLOADS, [SHORT]))
 
     assert await removed(1) == 0
-    days = 2
-    assert await removed(3) == 0
+    assert await removed(3, after_days=2) == 0
     open_with_an_older_version(tmp_path / "rocksdb")
     assert await removed(1) == 0  # that version may have confirmed it without a date
-    days = 4
-    assert await removed(1) == 1
+    assert await removed(1, after_days=2) == 1
 
 
 def open_with_an_older_version(database: Path) -> None:

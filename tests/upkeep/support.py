@@ -19,16 +19,22 @@ from coregw.upkeep.gc import collect_garbage
 
 
 class Time:
-    """A clock that tests set."""
+    """A clock that tests set.
+
+    Attributes:
+        seconds: The true time.
+        error: How many seconds the system's clock is ahead of it.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.error = 0.0
         self._began = time.time()
 
     def clock(self) -> Clock:
         """A clock for one opening of a store. Its monotonic clock starts at 0, as after a restart of the machine."""
         opened = self.seconds
-        return Clock(monotonic=lambda: self.seconds - opened, wall=lambda: self._began + opened)
+        return Clock(monotonic=lambda: self.seconds - opened, wall=lambda: self._began + opened + self.error)
 
 
 class Site:

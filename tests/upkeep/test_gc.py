@@ -124,7 +124,7 @@ async def test_pinned_roots_stay_until_the_pin_is_removed_or_expires(
     soon = datetime.now(UTC) + timedelta(minutes=30)
     assert (await pins.add(pinned, "backup-1", None)).name == "backup-1"
     assert (await pins.add(leased, None, soon)).name == leased
-    site.time.seconds += 100
+    site.time.seconds += 3600
     monkeypatch.setattr("coregw.upkeep.pins.datetime", Later)
     assert (await site.collect(grace=60)).roots_removed == 1
     assert not await is_held(site, leased)
@@ -241,7 +241,7 @@ async def test_dates_and_the_limit_survive_a_restart(tmp_path: Path) -> None:
     time = Time()
     async with site_on(tmp_path, time) as site:
         root, payload = await site.create({"a": A}), await site.put(b"payload")
-    time.seconds += 100
+        time.seconds += 100
     async with site_on(tmp_path, time) as site:
         assert (await site.collect(grace=1000)).roots_removed == 0
         result = await site.collect(grace=60)

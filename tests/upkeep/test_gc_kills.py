@@ -35,8 +35,8 @@ def counted(function):
 
 async def main():
     clock = Time()
-    clock.seconds = 100.0
     async with site_on(Path(sys.argv[1]), clock) as site:
+        clock.seconds = 100.0
         for name in ("write", "sync", "flush", "compact"):
             setattr(Database, name, counted(getattr(Database, name)))
         await site.collect(grace=60)
@@ -62,8 +62,8 @@ async def test_whatever_step_it_was_killed_before_what_is_kept_is_whole_and_garb
         command = [sys.executable, "-c", KILLED, str(copy), str(step)]
         code = subprocess.run(command, cwd=_TESTS, check=False, timeout=600).returncode
         clock = Time()
-        clock.seconds = 200.0
         async with site_on(copy, clock) as site:
+            clock.seconds = 200.0
             await site.export(kept)
             try:
                 await site.export(garbage)  # held, so whole

@@ -20,6 +20,7 @@ from coregw.upkeep.pins import Pins
 from upkeep.support import Site, Time, site_on
 
 GRACE = 60
+_TEN_YEARS = 10 * 365 * 86_400.0
 
 
 @dataclass
@@ -124,9 +125,13 @@ class History:
 @pytest.mark.anyio
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 100, 116, 142])
 async def test_everything_owed_is_readable_after_any_history(tmp_path: Path, seed: int) -> None:
-    """Collections run beside writes, some are cancelled halfway, and the store is closed and opened in between."""
+    """Collections run beside writes, some are cancelled halfway, and the store is closed and opened in between.
+
+    The system's clock is wrong by up to ten years at some openings.
+    """
     rng, clock, model = random.Random(seed), Time(), Model()
     for _ in range(3):
+        clock.error = rng.choice([0.0, 0.0, rng.uniform(-_TEN_YEARS, _TEN_YEARS)])
         async with site_on(tmp_path, clock) as site:
             history = History(site, model, rng)
             for _ in range(3):

@@ -67,6 +67,10 @@ class Collection(Protocol):
     ) -> None: ...
 
     @property
+    def began(self) -> int:
+        """When it began, in milliseconds of the store's clock."""
+
+    @property
     def before(self) -> int:
         """The limit: what was dated earlier is old. Milliseconds of the store's clock."""
 

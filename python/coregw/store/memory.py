@@ -285,10 +285,12 @@ class MemoryCollection:
     def __init__(self, contents: _Contents, grace_seconds: float) -> None:
         self._contents = contents
         self._grace_seconds = grace_seconds
+        self.began = 0
         self.before = 0
 
     async def __aenter__(self) -> Self:
         self._contents.require_open()
+        self.began = self._contents.ages.clock.now()
         self.before = self._contents.ages.begin(self, self._grace_seconds)
         return self
 

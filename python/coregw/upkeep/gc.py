@@ -158,7 +158,7 @@ class _Run:
 
     async def _mark_kept(self) -> None:
         """Mark what is published, pinned or young, and everything that is reachable from it."""
-        await self._marker.mark(await Pins(self._store).roots())
+        await self._marker.mark(await Pins(self._store).roots(self._collection.began))
         async for roots in self._published():
             await self._marker.mark(roots)
         async for items in all_items(self._collection, Stored.ROOTS):

@@ -7,7 +7,7 @@ repair that can read only the name of a pin notes it as a row ``h name``, until 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -28,6 +28,7 @@ LOST_PINS: Final = b"h"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LISTED_AT_ONCE: Final = 1000
+_MS: Final = timedelta(milliseconds=1)
 
 
 class PinRow(msgspec.Struct, frozen=True):
@@ -37,11 +38,19 @@ class PinRow(msgspec.Struct, frozen=True):
         root: The binary root CID.
         pinned_at: When it was pinned; aware, in UTC.
         expires_at: When the pin ends, or None.
+        pinned_ms: The time of the store's clock when it was pinned; None if an older version did that.
     """
 
     root: bytes
     pinned_at: datetime
     expires_at: datetime | None
+    pinned_ms: int | None = None
+
+    def has_ended(self, now: datetime, now_ms: int) -> bool:
+        """Whether the pin has expired by the machine's clock, and by the store's, which is not set."""
+        if self.expires_at is None or self.expires_at > now:
+            return False
+        return self.pinned_ms is None or self.pinned_ms + (self.expires_at - self.pinned_at) / _MS <= now_ms
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(PinRow)
@@ -73,7 +82,8 @@ class Pins:
         now = datetime.now(UTC)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput(f"expires_at {expires_at.isoformat()}: not a time in the future with a time zone")
-        row = PinRow(bytes(cid), now, None if expires_at is None else expires_at.astimezone(UTC))
+        ends = None if expires_at is None else expires_at.astimezone(UTC)
+        row = PinRow(bytes(cid), now, ends, await self._store.put({}, durable=False))
         rows = {Table.RECORDS: [(PINS + name.encode(), msgspec.msgpack.encode(row))]}
         try:
             await self._store.put(rows, requires=[row.root])
@@ -102,10 +112,16 @@ class Pins:
         now = datetime.now(UTC)
         return [_shown(name, row, now) for name, row in await self._rows()]
 
-    async def roots(self) -> list[bytes]:
-        """The binary CIDs of the roots of all pins that have not expired."""
+    async def roots(self, now_ms: int) -> list[bytes]:
+        """The binary CIDs of the roots of all pins that have not ended.
+
+        A pin whose time has come by the machine's clock ends when that time has passed while the store was open.
+
+        Args:
+            now_ms: The time of the store's clock.
+        """
         now = datetime.now(UTC)
-        return [row.root for _, row in await self._rows() if row.expires_at is None or row.expires_at > now]
+        return [row.root for _, row in await self._rows() if not row.has_ended(now, now_ms)]
 
     async def _forget_lost(self, name: str) -> bool:
         """Delete the note of a lost pin. Returns whether there was one."""

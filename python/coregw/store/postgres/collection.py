@@ -54,7 +54,8 @@ class PostgresCollection:
         self._on_expiry = on_expiry
         self._stack = AsyncExitStack()
         self._connection: Connection = None
-        self.before = 0
+        self.began: int = 0
+        self.before: int = 0
 
     async def __aenter__(self) -> Self:
         """Begin. Raises `Unavailable` if another gateway is collecting garbage."""
@@ -66,6 +67,7 @@ class PostgresCollection:
                     "another process; try again when it has ended"
                 )
             self.before = (await self._call("SELECT coregw_begin($1)", self._grace_ms))[0][0]
+            self.began = (await self._call("SELECT clock FROM state"))[0][0]
         except BaseException:
             await self._stack.aclose()
             raise

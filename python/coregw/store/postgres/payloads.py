@@ -22,11 +22,11 @@ from coregw.store.chunks import ChunkWriter
 from coregw.store.postgres.chunks import Chunks, drop_upload, drop_uploads
 from coregw.store.postgres.connections.database import Database
 from coregw.store.postgres.space import Room
+from coregw.store.postgres.ticks import NOW
 
 __all__ = ["Payloads", "PostgresPayloadWriter"]
 
 _ADD: Final = "SELECT * FROM coregw_add_payloads($1, $2, $3, $4, $5)"
-_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _KEYS_AT_ONCE: Final = 1000
 _CHUNKS_AT_ONCE: Final = 8
 
@@ -52,7 +52,7 @@ class Payloads:
     async def begin_upload(self, upload: UUID) -> None:
         """Record an upload before its first chunk."""
         self.uploads.add(upload)
-        await self.database.write(f"INSERT INTO uploads VALUES ($1, {_NOW}) ON CONFLICT DO NOTHING", upload)  # noqa: S608
+        await self.database.write(f"INSERT INTO uploads VALUES ($1, {NOW}) ON CONFLICT DO NOTHING", upload)  # noqa: S608
 
     async def drop_upload(self, upload: UUID) -> None:
         """End an upload that is not committed."""

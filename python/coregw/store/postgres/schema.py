@@ -11,7 +11,7 @@ uploads   uploads that are not committed, and those that are being dropped
 late      roots on which a write relied during a collection
 attempts  calls that must not be repeated, so that a lost answer is recognised
 sizes     changes of the stored bytes, summed up from time to time
-state     one row: the clock, the limits of collections
+state     one row: the clock (`coregw.store.postgres.ticks`), the limits of collections
 gate      locked in row share mode by each write, in exclusive mode by each step of a collection
 ```
 
@@ -29,6 +29,7 @@ from typing import Any, Final
 from coregw.errors import InvalidInput
 from coregw.store import Table
 from coregw.store.postgres.guides import COUNTED_GUIDES, GUIDES
+from coregw.store.postgres.ticks import TICKS
 
 __all__ = ["VERSION", "migrate"]
 
@@ -341,7 +342,7 @@ def _first_version() -> str:
     return "\n".join([*parts, _CALLS, _COLLECTION])
 
 
-_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES)
+_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS)
 """Each brings a database from the version of its index to the next. A migration that was released never changes."""
 
 VERSION: Final = len(_MIGRATIONS)

@@ -1,4 +1,7 @@
-"""What a store does in the background: it notices what other gateways did, and sweeps what was left behind."""
+"""What a store does in the background.
+
+It lets the store's clock advance, notices what other gateways did, and sweeps what was left behind.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Final
 from coregw.errors import CoregwError
 from coregw.store.postgres.chunks import drop_upload
 from coregw.store.postgres.payloads import Payloads
+from coregw.store.postgres.ticks import NOW, TICK, TICK_SECONDS
 
 __all__ = ["Upkeep"]
 
@@ -23,7 +27,6 @@ _ABANDONED_MS: Final = 3_600_000
 _ATTEMPTS_MS: Final = 86_400_000
 """How long an attempt is remembered: no call is repeated for so long."""
 _DROPPED_AT_ONCE: Final = 100
-_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _FOLDED_FROM: Final = 1000
 
 
@@ -49,10 +52,14 @@ class Upkeep:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         beats, sweeps = loop.time() + _HEARTBEAT_SECONDS, loop.time() + _SWEEP_SECONDS
+        ticks = loop.time()
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
                 await self._refresh()
+                if loop.time() >= ticks:
+                    ticks = loop.time() + TICK_SECONDS
+                    await self._database.write(TICK)
                 if loop.time() >= beats:
                     beats = loop.time() + _HEARTBEAT_SECONDS
                     await self._beat()
@@ -68,7 +75,7 @@ class Upkeep:
         """Say that the uploads in progress live."""
         if self._payloads.uploads:
             await self._database.write(
-                f"UPDATE uploads SET seen = {_NOW} WHERE upload IN ("  # noqa: S608 - a constant
+                f"UPDATE uploads SET seen = {NOW} WHERE upload IN ("  # noqa: S608 - a constant
                 "SELECT upload FROM uploads WHERE upload = ANY ($1) ORDER BY upload FOR UPDATE)",
                 list(self._payloads.uploads),
             )
@@ -80,12 +87,12 @@ class Upkeep:
         """
         await self._database.write(
             f"UPDATE uploads SET is_dropped = true WHERE upload IN (SELECT upload FROM uploads "  # noqa: S608
-            f"WHERE NOT is_dropped AND seen < {_NOW} - $1::bigint FOR UPDATE SKIP LOCKED)",
+            f"WHERE NOT is_dropped AND seen < {NOW} - $1::bigint FOR UPDATE SKIP LOCKED)",
             abandoned_ms,
         )
         await self._database.write(
             f"DELETE FROM attempts WHERE attempt IN (SELECT attempt FROM attempts "  # noqa: S608
-            f"WHERE dated < {_NOW} - $1::bigint FOR UPDATE SKIP LOCKED)",
+            f"WHERE dated < {NOW} - $1::bigint FOR UPDATE SKIP LOCKED)",
             _ATTEMPTS_MS,
         )
         await self._fold_sizes()

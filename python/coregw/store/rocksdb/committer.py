@@ -222,7 +222,10 @@ class Committer:
             del group  # do not keep its payloads in memory while the queue is empty
 
     def _tick(self) -> None:
-        """Reopen a database that cannot write, at once and then every `_TICK_SECONDS`; otherwise refresh its mark."""
+        """Reopen a database that cannot write, at once and then every `_TICK_SECONDS`.
+
+        Otherwise refresh its mark, and record its time.
+        """
         state = self._database.read_only
         if state is not None and not state.is_temporary:
             self._outage.begins(state.error(), needs_reopening=False)
@@ -234,9 +237,12 @@ class Committer:
             self._next_tick = time.monotonic() + _TICK_SECONDS
             try:
                 self._database.refresh_mark()
+                is_recorded = self._database.record_time()
             except Exception as error:
                 self._note_fault(error)
                 raise
+            if is_recorded:
+                self._sync()
 
     def _reopen(self) -> None:
         self._outage.is_new = False

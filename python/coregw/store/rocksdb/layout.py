@@ -17,12 +17,13 @@ __all__ = [
     "EPOCH_KEY",
     "EXPIRED_KEY",
     "FORMAT_VERSION",
+    "TIME_KEY",
     "UNDATED_KEY",
+    "Confirmed",
     "Family",
     "PayloadRow",
     "RootRow",
     "Row",
-    "Undated",
     "chunk_key",
     "chunk_range",
     "decode_date",
@@ -45,7 +46,16 @@ It is greater than that number if the row was damaged once, as no epoch may be u
 """
 
 UNDATED_KEY: Final = b"undated"
-"""In `Family.META`: the `Undated` of the store."""
+"""In `Family.META`: when rows without a date count as dated, a `Confirmed`.
+
+Versions that do not date rows do not write it.
+"""
+
+TIME_KEY: Final = b"uptime"
+"""In `Family.META`: the time of the store's clock, a `Confirmed`.
+
+Versions that date rows by the system's clock do not write it.
+"""
 
 EXPIRED_KEY: Final = b"expired"
 """In `Family.META`: roots dated before this time are expired, 8 bytes. Absent before the first collection."""
@@ -64,7 +74,7 @@ class Family(StrEnum):
     __hash__ = str.__hash__  # the enumeration's own is a Python function, and rows are looked up often
 
     META = "default"
-    """`EPOCH_KEY`, `UNDATED_KEY`, `EXPIRED_KEY`, `CLAIM_KEY`; `payload_date` -> its date: stored or renewed."""
+    """The store's state, by the names above; `payload_date` -> its date: stored or renewed."""
     PAGES = "pages"
     ROOTS = "roots"
     """Binary root CID -> `RootRow`."""
@@ -86,7 +96,7 @@ class Row(NamedTuple):
 
 _DATE = struct.Struct(">Q")
 _EPOCH = struct.Struct(">I")
-_UNDATED = struct.Struct(">IQ")
+_CONFIRMED = struct.Struct(">IQ")
 _PAYLOAD = struct.Struct(">12sQ")
 _UPLOAD_ID = struct.Struct(">IQ")
 _CHUNK = struct.Struct(">12sI")
@@ -123,26 +133,26 @@ def payload_date(multihash: bytes) -> Row:
     return Row(Family.META, b"p" + multihash)
 
 
-class Undated(NamedTuple):
-    """When rows without a date count as dated, in milliseconds, and the epoch in which that was confirmed last.
+class Confirmed(NamedTuple):
+    """A time in milliseconds, and the epoch in which it was confirmed last.
 
-    Versions that do not date rows do not write this row. So if the epoch has moved on, one of them had the store open,
-    and what it stored may be newer.
+    Every opening confirms it. So if the epoch has moved on, an older version had the store open, which does not know
+    the row, and what it stored may be newer.
     """
 
     epoch: int
-    date: int
+    time: int
 
     def encode(self) -> bytes:
         """The row's value."""
-        return _UNDATED.pack(*self)
+        return _CONFIRMED.pack(*self)
 
     @classmethod
-    def decode(cls, value: bytes) -> Undated:
+    def decode(cls, value: bytes) -> Confirmed:
         """Read the row's value; `StoreDamaged` if it is malformed."""
-        if len(value) != _UNDATED.size:
-            raise StoreDamaged(f"the row {UNDATED_KEY.decode()!r} has {len(value)} bytes, not {_UNDATED.size}")
-        return cls(*_UNDATED.unpack(value))
+        if len(value) != _CONFIRMED.size:
+            raise StoreDamaged(f"a time and its epoch have {len(value)} bytes, not {_CONFIRMED.size}")
+        return cls(*_CONFIRMED.unpack(value))
 
 
 class RootRow(NamedTuple):

@@ -68,7 +68,7 @@ async def open_store(
         salvage: Open a store whose log is damaged or lost, with what can still be read. Acknowledged writes may be
             lost, so leave this decision to an operator.
         slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
-        clock: The clock that dates roots and payloads; None is the system's.
+        clock: The clock that dates roots and payloads; None makes one.
         read_only_if_needed: Open a store whose disk is full for reading; writes raise `StorageFull` until there is
             room, and succeed some seconds later. Open a damaged store for reading, as far as RocksDB can read it; all
             writes raise `Unavailable`. If acknowledged writes may be lost, what is absent raises `Unavailable` as well,

@@ -26,7 +26,7 @@ from coregw.store.rocksdb.directory import (
     require_working_disk,
 )
 from coregw.store.rocksdb.figures import FamilyFigures
-from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.layout import TIME_KEY, Confirmed, Family
 from coregw.store.rocksdb.mark import HighWaterMark, drop_torn_ends
 from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.readonly import Cause, open_read_only, require_skippable
@@ -36,6 +36,9 @@ __all__ = ["Database"]
 
 _BLOCK_BYTES: Final = 512
 
+_TIME_STEP_MS: Final = 60_000
+"""How often the clock's time is recorded: a process that is killed loses less of it."""
+
 
 class Database(Rows):
     """An open database.
@@ -44,7 +47,7 @@ class Database(Rows):
         path: The store's directory; created if it is missing.
         cache_bytes: Memory for the block cache.
         salvage: Open a database whose log is damaged or lost, with what can still be read.
-        clock: The clock that dates roots and payloads; None is the system's.
+        clock: The clock that dates roots and payloads; None makes one.
         read_only_if_needed: Open a database for reading if it is damaged, or if its disk is full. In the latter case
             `reopen` opens it for writing when there is room.
 
@@ -72,7 +75,8 @@ class Database(Rows):
         self.expired_before = 0
         """Roots dated before this time, in milliseconds, have expired."""
         self.undated = self.clock.now()
-        """When rows without a date count as dated."""
+        """When rows without a date count as dated, and those with an earlier one."""
+        self._recorded_ms = 0
         self._open(salvage=salvage)
         remove_checkpoint(path)
 
@@ -127,6 +131,17 @@ class Database(Rows):
             self._release()
             self._open(salvage=False)
 
+    def record_time(self) -> bool:
+        """Record the clock's time if the last record is a minute old. Returns whether a `sync` is due.
+
+        Raises:
+            StorageFull, Unavailable: As `write`.
+        """
+        if self.clock.now() - self._recorded_ms < _TIME_STEP_MS:
+            return False
+        self._record_time()
+        return True
+
     def close(self) -> None:
         """Flush the memtables, so that the next open replays no log, and release the lock.
 
@@ -135,6 +150,7 @@ class Database(Rows):
         """
         if self._mark is not None and self._is_sound:
             with suppress(CoregwError):
+                self._record_time()
                 self.flush()
                 with translated(self.path):
                     self._mark.note_write()  # the flush began another log
@@ -179,7 +195,7 @@ class Database(Rows):
                 self.expired_before = read_expired(self)
             with suppress(StoreDamaged):
                 undated = read_undated(self)
-                self.undated = self.undated if undated is None else undated.date
+                self.undated = self.undated if undated is None else undated.time
         except BaseException:
             self._release()
             raise
@@ -209,6 +225,7 @@ class Database(Rows):
             self.epoch, self.expired_before, self.undated = begin_opening(
                 self, self.clock, is_first=is_first, salvage=salvage
             )
+            self._recorded_ms = self.clock.now()
             with translated(self.path):
                 self._mark = HighWaterMark(self.path / DATABASE)
             self._is_sound = True
@@ -217,6 +234,11 @@ class Database(Rows):
         except BaseException:
             self._release()
             raise
+
+    def _record_time(self) -> None:
+        now = self.clock.now()
+        self.write([(Family.META, TIME_KEY, Confirmed(self.epoch, now).encode())])
+        self._recorded_ms = now
 
     def _release(self) -> None:
         """Close RocksDB, which flushes the memtables if it can, and release its lock. Idempotent."""

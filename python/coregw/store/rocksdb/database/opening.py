@@ -1,6 +1,6 @@
 """What opening a database reads and writes: its epoch, its dates, and what unfinished uploads left.
 
-The three rows read here are the store's state. One that is damaged is replaced by a value that keeps more, or for
+The four rows read here are the store's state. One that is damaged is replaced by a value that keeps more, or for
 longer, since nothing can be written without them. ``docs/decisions/0369`` gives the reasons.
 """
 
@@ -19,10 +19,11 @@ from coregw.store.rocksdb.database.rows import ADVICE, Rows, Write
 from coregw.store.rocksdb.layout import (
     EPOCH_KEY,
     EXPIRED_KEY,
+    TIME_KEY,
     UNDATED_KEY,
+    Confirmed,
     Family,
     PayloadRow,
-    Undated,
     chunk_range,
     decode_date,
     decode_epoch,
@@ -48,8 +49,8 @@ class Opening(NamedTuple):
     Attributes:
         epoch: The number of this opening; a greater one if the number of those before was lost.
         expired_before: Roots dated before this time, in milliseconds, have expired.
-        undated: When rows without a date count as dated: at the opening, unless that was decided before and is still
-            right.
+        undated: When rows without a date count as dated, and those with an earlier one: at the opening, unless that
+            was decided before and is still right.
     """
 
     epoch: int
@@ -62,7 +63,7 @@ def begin_opening(database: Rows, clock: Clock, *, is_first: bool, salvage: bool
 
     Args:
         database: The database.
-        clock: The store's clock, which is advanced to the time before which roots have expired.
+        clock: The store's clock, which continues from the recorded time, after that before which roots have expired.
         is_first: Whether the database was just created.
         salvage: Whether rows may be lost; then the epoch may be missing.
 
@@ -73,22 +74,28 @@ def begin_opening(database: Rows, clock: Clock, *, is_first: bool, salvage: bool
     # Without a limit, roots that have expired are held until the next collection: their pages and payloads are still
     # there, since these are removed after the rows of all roots that have expired.
     expired_before = expired or 0
-    clock.advance_to(expired_before)  # or new roots would count as expired
-    now = clock.now()
     before = _readable(database, EPOCH_KEY, read_epoch)
     if before is None:
-        before = _unused_epoch(database, now)
+        before = _unused_epoch(database, clock)
     elif before == 0 and not is_first:
         if not salvage:
             raise StoreDamaged(f"the store in {database.path} has lost its epoch, the count of its openings")
-        before = _unused_epoch(database, now)
+        before = _unused_epoch(database, clock)
     epoch = before + 1
     undated = _readable(database, UNDATED_KEY, read_undated)
-    date = undated.date if undated is not None and undated.epoch == before else now  # later: kept for longer
+    time = _readable(database, TIME_KEY, _read_time)
+    if undated is None or time is None or not undated.epoch == time.epoch == before:
+        undated = time = None
+    # Without a recorded time, the system's may be wrong: what is stored counts as stored now.
+    clock.resume(clock.now() if time is None else time.time)
+    clock.advance_to(expired_before)  # or new roots would count as expired
+    now = clock.now()
+    date = now if undated is None else undated.time
     unfinished = list(database.keys(Family.UPLOADS))  # no process can continue them: this one holds the lock
     rows: list[Write] = [
         (Family.META, EPOCH_KEY, encode_epoch(epoch)),
-        (Family.META, UNDATED_KEY, Undated(epoch, date).encode()),
+        (Family.META, UNDATED_KEY, Confirmed(epoch, date).encode()),
+        (Family.META, TIME_KEY, Confirmed(epoch, now).encode()),
         *((Family.UPLOADS, upload, None) for upload in unfinished),
     ]
     if expired is None:
@@ -116,10 +123,18 @@ def read_expired(database: Rows) -> int:
     return 0 if expired is None else decode_date(expired)
 
 
-def read_undated(database: Rows) -> Undated | None:
+def read_undated(database: Rows) -> Confirmed | None:
     """Return when rows without a date count as dated; None if no version decided that."""
-    (found,) = database.get(Family.META, [UNDATED_KEY])
-    return None if found is None else Undated.decode(found)
+    return _confirmed(database, UNDATED_KEY)
+
+
+def _read_time(database: Rows) -> Confirmed | None:
+    return _confirmed(database, TIME_KEY)
+
+
+def _confirmed(database: Rows, key: bytes) -> Confirmed | None:
+    (found,) = database.get(Family.META, [key])
+    return None if found is None else Confirmed.decode(found)
 
 
 def _readable(database: Rows, key: bytes, read: Callable[[Rows], _T]) -> _T | None:
@@ -132,11 +147,12 @@ def _readable(database: Rows, key: bytes, read: Callable[[Rows], _T]) -> _T | No
         return None
 
 
-def _unused_epoch(database: Rows, now: int) -> int:
+def _unused_epoch(database: Rows, clock: Clock) -> int:
     """Return an epoch from which on none was used: no store is opened once a second, so none counts that far.
 
     That of the newest chunk is compared as well, in case the clock was set back after an epoch was lost before.
     """
+    now = max(clock.system_ms, clock.now())
     newest = None
     with suppress(StoreDamaged):
         newest = database.last_key(Family.CHUNKS)

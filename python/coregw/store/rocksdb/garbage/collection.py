@@ -49,14 +49,15 @@ class RocksCollection:
         self._committer = committer
         self._dates = dates
         self._grace_seconds = grace_seconds
+        self.began = 0
         self.before = 0
 
     async def __aenter__(self) -> Self:
-        def begin(_: Transaction) -> int:
-            return self._dates.ages.begin(self, self._grace_seconds)
+        def begin(_: Transaction) -> tuple[int, int]:
+            return self._dates.ages.clock.now(), self._dates.ages.begin(self, self._grace_seconds)
 
         try:
-            self.before = await self._committer.submit(begin, size=0, durable=False)
+            self.began, self.before = await self._committer.submit(begin, size=0, durable=False)
         except asyncio.CancelledError:  # it may have begun
             await self._end()
             raise

@@ -9,9 +9,10 @@ from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import (
     EPOCH_KEY,
     EXPIRED_KEY,
+    TIME_KEY,
     UNDATED_KEY,
+    Confirmed,
     Family,
-    Undated,
     decode_date,
     decode_epoch,
 )
@@ -20,14 +21,15 @@ from coregw.store.rocksdb.raw.database import Rows
 __all__ = ["StoreState"]
 
 
-def _date_of_undated(value: bytes) -> int:
-    return Undated.decode(value).date
+def _confirmed_time(value: bytes) -> int:
+    return Confirmed.decode(value).time
 
 
 _DECODERS: Final[dict[bytes, Callable[[bytes], int]]] = {
     EPOCH_KEY: decode_epoch,
     EXPIRED_KEY: decode_date,
-    UNDATED_KEY: _date_of_undated,
+    UNDATED_KEY: _confirmed_time,
+    TIME_KEY: _confirmed_time,
 }
 
 
