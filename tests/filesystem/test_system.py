@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import runpy
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 import coregw
 from coregw.client import Client
+from coregw.client.folders import names as folder_names
+from coregw.client.folders.names import can_be_name
 from coregw.client.static.export import export_static
 from coregw.errors import InvalidInput, ProofError, RootNotFound
 from coregw.filesystem import CoregwFileSystem, OpenFile
@@ -280,3 +283,27 @@ def test_a_static_tree_is_a_file_system(honest: str, root: str, tmp_path: Path) 
         assert fs.info(f"{root}/a.txt")["size"] == 5
         assert not fs.exists(f"{root}/no")
         assert pickle.loads(pickle.dumps(fs)).cat(f"{root}/link") == b"a,b\n3,4\n"
+
+
+def test_get_writes_nothing_outside_of_its_destination(
+    client: Client, fs: CoregwFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made the root chose its names. Not all versions of fsspec look at them."""
+    monkeypatch.setattr("fsspec.spec.check_contained", lambda *_: None, raising=False)
+    payload = client.put_payload(b"evil")
+    inner = tmp_path / "a" / "b" / "out"
+    for path in ("../../evil", "folder/../../../evil", "x/./evil"):
+        root = client.create_root({path: payload})
+        inner.mkdir(parents=True, exist_ok=True)
+        with pytest.raises(InvalidInput, match="can't be a file name"):
+            fs.get(f"{root}/", f"{inner}/", recursive=True)
+        assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+def test_drives_and_paths_are_no_file_names_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_be_name("C:evil")
+    monkeypatch.setattr(os, "name", "nt")
+    names = runpy.run_path(folder_names.__file__)
+    monkeypatch.undo()
+    for name in ("C:evil", "..\\evil", "a\\b", "//host/share", "", ".", ".."):
+        assert not names["can_be_name"](name)

@@ -14,6 +14,7 @@ from fsspec import AbstractFileSystem
 from coregw._core import Attributes, Cid
 from coregw.client import File
 from coregw.client.folders.levels import folder_level, folder_tree
+from coregw.client.folders.names import can_be_name, refused
 from coregw.client.opened.reading import Reading, read_files
 from coregw.errors import InvalidInput, NotFound
 from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
@@ -253,6 +254,19 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         found = self.cat_ranges(paths, None, None, on_error="raise" if on_error == "raise" else "return")
         pairs = zip(paths, found, strict=True)
         return {name: data for name, data in pairs if on_error != "omit" or not isinstance(data, Exception)}
+
+    def get_file(self, rpath: str, lpath: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as fsspec's
+        """Copy a file to the disk.
+
+        Raises:
+            InvalidInput: A segment can't be a file name, such as ``..``: `get` of the folder above would write outside
+                of its destination (code ``invalid_path``).
+        """
+        segments = self._strip_protocol(rpath).split("/")[1:]
+        for segment in segments:
+            if not can_be_name(segment):
+                raise refused(segments, f"{segment!r} can't be a file name")
+        super().get_file(rpath, lpath, *args, **kwargs)
 
     # What writes
 

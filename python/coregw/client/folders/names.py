@@ -9,12 +9,21 @@ from coregw.errors import InvalidInput
 from coregw.folders.attributes import FolderEntry
 from coregw.text import printable
 
-__all__ = ["check_names", "leads_outside", "refused", "restorable_links"]
+__all__ = ["can_be_name", "check_names", "leads_outside", "refused", "restorable_links"]
 
 _MAX_STEPS = 1_000
 """Names that the resolution of one link may take, links on the way included; the kernel follows 40 links."""
 
+_NO_NAMES = frozenset({"", ".", ".."})
+_MARKS = frozenset("\0/\\:" if os.name == "nt" else "\0/")
+"""Separators of names, and what follows a drive or names a stream of a file."""
+
 Path = tuple[str, ...]
+
+
+def can_be_name(segment: str) -> bool:
+    """Return whether a segment names a file or folder in the folder above it, on this system."""
+    return segment not in _NO_NAMES and _MARKS.isdisjoint(segment)
 
 
 def check_names(entries: Sequence[FolderEntry]) -> None:
@@ -26,10 +35,9 @@ def check_names(entries: Sequence[FolderEntry]) -> None:
     """
     files: set[Path] = set()
     folders: set[Path] = set()
-    marks = {mark for mark in ("\0", "/", os.sep, os.altsep) if mark}  # one character each
     for path, kind, _, _ in entries:
         for segment in path:
-            if segment in (".", "..") or not marks.isdisjoint(segment):
+            if not can_be_name(segment):
                 raise refused(path, f"{segment!r} can't be a file name")
         if kind in ("file", "link"):
             if path in files:
