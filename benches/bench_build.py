@@ -34,7 +34,6 @@ root = coregw.Map(body).root
 after = os.times()
 print(root, time.perf_counter() - begun, after.user + after.system - before.user - before.system)
 """
-LINE_BYTES = 100
 PREFIX = bytes.fromhex("01551220")  # a CIDv1 of raw bytes, sha2-256
 
 
@@ -49,7 +48,7 @@ class Made(NamedTuple):
 
 
 def lines(count: int, step: int = 10_000) -> Iterator[str]:
-    """Lines of arcs with random paths and targets, each of `LINE_BYTES` bytes, the same in each call."""
+    """Lines of arcs with random paths and targets, each of 100 bytes, the same in each call."""
     chance = random.Random(1)
     for at in range(0, count, step):
         rows = min(step, count - at)

@@ -81,9 +81,9 @@ def nginx_server(folder: Path) -> Iterator[str]:
         [NGINX, "-c", configuration, "-p", place, "-g", "daemon off;"], stderr=subprocess.DEVNULL
     )
     try:
-        for _ in range(500):
+        while True:
             try:
-                httpx2.get(f"http://127.0.0.1:{port}/")
+                httpx2.get(f"http://127.0.0.1:{port}/", timeout=60)
                 break
             except httpx2.ConnectError:
                 assert process.poll() is None, (place / "errors").read_text()

@@ -241,7 +241,7 @@ class Slow(io.BytesIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         self.reads += 1
-        time.sleep(0.02)
+        time.sleep(0.1)  # so that a busy machine cancels the call long before the end
         return super().read(size)
 
 

@@ -47,7 +47,7 @@ async def test_downloads_leave_threads_to_short_reads(tmp_path: Path, monkeypatc
         downloads = [asyncio.ensure_future(download()) for _ in range(DOWNLOADS)]
         await asyncio.wait(downloads, timeout=0.1)
         try:
-            async with asyncio.timeout(10):  # what waits behind the downloads would wait for ever
+            async with asyncio.timeout(60):  # reads queued after the downloads would wait forever
                 assert await store.healthy()
                 assert await store.get(Table.PAGES, [bytes(32)]) == [None]
                 assert await store.stat_payloads([multihash]) == [len(data)]
@@ -82,7 +82,7 @@ async def test_a_download_that_waits_to_be_read_holds_nothing(tmp_path: Path, mo
         while chunks_read < 2:
             await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):  # the thread that has read it may not have let go of it yet
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while sys.getrefcount(first) > 2:  # this test's, and that of the call
                     await asyncio.sleep(0.01)
         while_waiting = sys.getrefcount(first)

@@ -252,13 +252,9 @@ async def test_what_was_used_least_recently_is_removed(local: CollectableStore, 
     for digest in digests:
         await store.get(Table.PAGES, [digest])
         await store.get_payloads([multihash_of(datas[0])])  # in use
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if (figures := store.figures()).bytes <= figures.max_bytes:
-            break
-    await asyncio.sleep(0.01)
-    figures = store.figures()
-    assert figures.bytes <= figures.max_bytes
+    async with asyncio.timeout(60):
+        while (figures := store.figures()).bytes > figures.max_bytes:
+            await asyncio.sleep(0.01)
     assert figures.evicted
     upstream.is_away = True
     assert await store.get_payloads([multihash_of(datas[0])]) == [datas[0]]
@@ -318,10 +314,9 @@ async def test_the_order_of_use_outlives_the_process(upstream: Upstream, tmp_pat
         elif damage:
             order.unlink()
         store = await open_tiered(await open_store(tmp_path / "cache"), _origin(upstream), 130_000, order)
-        for _ in range(100):
-            await asyncio.sleep(0.01)
-            if store.figures().evicted:
-                break
+        async with asyncio.timeout(60):
+            while store.figures().evicted < 4:
+                await asyncio.sleep(0.01)
         assert store.figures().evicted == 4
         upstream.is_away = True
         kept = [await _is_there(store, name) for name in names]

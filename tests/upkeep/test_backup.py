@@ -189,7 +189,7 @@ async def test_what_is_no_file_of_a_backup_is_not_read(
             opened.truncate(1 << 40)  # has no blocks on the disk, but its copy would fill it
     for attempt in (verified(destination), restored(destination, tmp_path / "copy")):
         with pytest.raises((StoreDamaged, InvalidInput)) as caught:
-            await asyncio.wait_for(attempt, 20)
+            await asyncio.wait_for(attempt, 120)
         assert str(file) in caught.value.message or "is not a backup" in caught.value.message
     if place == "files":
         await backed_up(store, destination)  # copies it again

@@ -30,6 +30,9 @@ from upkeep.test_copy import Failing, assert_same, fill, items
 
 pytestmark = pytest.mark.anyio
 
+GRACE_SECONDS = 2.0
+"""Longer than a busy machine takes from storing a payload to publishing its root."""
+
 
 @pytest.fixture(params=["memory", "postgres", "postgres+s3"])
 async def shared(request: pytest.FixtureRequest) -> AsyncIterator[CollectableStore]:
@@ -129,7 +132,7 @@ async def publish_for_ever(engine: Engine, root: str, named: list[str]) -> None:
 async def collect_for_ever(store: CollectableStore, removed: list[int]) -> None:
     while True:
         with suppress(Unavailable):  # a backup holds it off
-            removed.append(await collected(store, revisions=1, grace=0.3))
+            removed.append(await collected(store, revisions=1, grace=GRACE_SECONDS))
         await asyncio.sleep(0.1)
 
 
