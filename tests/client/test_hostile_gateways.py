@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import struct
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +19,7 @@ import coregw
 from car_files import block, cid, header
 from client_calls import Call, both_clients
 from coregw.client import ClientSettings, exchange
-from coregw.client.exchange import Attempt, Body
+from coregw.client.exchange import Attempt, Body, Memory
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import ProofError, TooLarge, Unavailable
 from gateways import aborted, read_head, scripted_gateway
@@ -25,6 +27,30 @@ from gateways import aborted, read_head, scripted_gateway
 ONCE = ClientSettings(attempts=1)
 RAW = 0x55
 DATA = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
+
+
+@pytest.mark.parametrize("size", [2, 5000])
+@pytest.mark.parametrize("at_once", [1, 100])
+def test_an_answer_in_tiny_chunks_takes_as_much_memory_as_its_bytes(size: int, at_once: int) -> None:
+    """A chunked body may have chunks of one byte; an object for each of them takes thirty times as much."""
+    memory, count = Memory(), 1_000_000 // size
+    sent = random.Random(1).randbytes(count * size)
+    tracemalloc.start()
+    for start in range(0, len(sent), size * at_once):
+        chunks = [sent[at : at + size] for at in range(start, min(start + size * at_once, len(sent)), size)]
+        if at_once == 1:
+            memory.write(chunks[0])
+        else:
+            memory.writelines(chunks)
+    del chunks
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 1.5 * len(sent)
+    assert memory.size == len(sent)
+    assert memory.value() == sent
+    assert memory.restarted().value() == b""
+    memory.write(b"again")
+    assert memory.value() == memory.value() == b"again"
 
 
 # An asyncio transport may lose the answer with the connection; then the attempt failed like any other.

@@ -23,6 +23,9 @@ __all__ += ["decode", "error_from", "is_retryable", "unproven"]
 _MAX_DIGITS: Final = 20
 """A number of more digits is above every limit; Python refuses to read one of more than 4,300."""
 
+_SHORT_BYTES: Final = 4096
+"""Chunks below this size are joined in memory. A gateway may send one byte at a time."""
+
 _T = TypeVar("_T")
 
 # The codes for answers without a known one, such as those of proxies. All other statuses are "internal".
@@ -176,32 +179,47 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 class Memory:
-    """A `Partial` that keeps the body in memory."""
+    """A `Partial` that keeps the body in memory. Short chunks are joined, so that they take no more memory than bytes."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
+        self._short = bytearray()
         self.size = 0
         self.senders: set[str] = set()
 
     def restarted(self) -> Self:
         """Discard what an earlier attempt received."""
         self._chunks.clear()
+        self._short.clear()
         self.size = 0
         return self
 
     def write(self, chunk: bytes) -> None:
         """Keep the next chunk."""
-        self._chunks.append(chunk)
         self.size += len(chunk)
+        if len(chunk) < _SHORT_BYTES:
+            self._short += chunk
+            if len(self._short) < _SHORT_BYTES:
+                return
+            chunk = b""
+        self._end_short()
+        if chunk:
+            self._chunks.append(chunk)
 
     def writelines(self, chunks: Sequence[bytes]) -> None:
         """Keep the next chunks."""
-        self._chunks += chunks
-        self.size += sum(map(len, chunks))
+        for chunk in chunks:
+            self.write(chunk)
 
     def value(self) -> bytes:
         """Return the bytes received. O(bytes)."""
+        self._end_short()
         return b"".join(self._chunks)
+
+    def _end_short(self) -> None:
+        if self._short:
+            self._chunks.append(bytes(self._short))
+            self._short.clear()
 
 
 class Attempt:
