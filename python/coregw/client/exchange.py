@@ -179,7 +179,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 class Memory:
-    """A `Partial` that keeps the body in memory. Short chunks are joined, so that they take no more memory than bytes."""
+    """A `Partial` that keeps the body in memory. Short chunks are joined: each would take an object."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
