@@ -9,7 +9,9 @@ import os
 import pickle
 import random
 import runpy
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,10 @@ from coregw.client import Client
 from coregw.client.folders import names as folder_names
 from coregw.client.folders.names import can_be_name
 from coregw.client.static.export import export_static
-from coregw.errors import InvalidInput, ProofError, RootNotFound
+from coregw.errors import CoregwError, InvalidInput, ProofError, RootNotFound
 from coregw.filesystem import CoregwFileSystem, OpenFile
 from filesystem.conftest import added
-from gateways import Counted, Reply, lying_gateway
+from gateways import Counted, Reply, lying_gateway, scripted_gateway
 from static_trees import python_server
 
 LARGE = random.Random(8).randbytes(1_500_000)
@@ -226,6 +228,39 @@ def test_a_url_may_have_the_gateway(honest: str, root: str, monkeypatch: pytest.
     monkeypatch.setenv("COREGW_GATEWAY", f"http://127.0.0.1:9,{honest}")
     with fsspec.open(f"coregw://{root}/link", "r", retry_seconds=5) as text:
         assert text.read() == "a,b\n3,4\n"
+
+
+@pytest.mark.parametrize("own", [None, "http://127.0.0.1:9", "the other"])
+def test_credentials_of_the_environment_go_to_its_own_gateway_alone(
+    honest: str, root: str, monkeypatch: pytest.MonkeyPatch, own: str | None
+) -> None:
+    """A URL is often a part of data, written by somebody else."""
+    heads: list[bytes] = []
+
+    def script(connection: socket.socket) -> None:
+        heads.append(connection.recv(65_536).lower())
+        connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    def sent(text: bytes, **options: str) -> bool:
+        """Whether what is sent to the other gateway has a text."""
+        heads.clear()
+        with suppress(OSError, CoregwError):
+            fsspec.open(f"coregw+{other}/{root}/a.txt", skip_instance_cache=True, **options).open()
+        assert heads
+        return any(text in head for head in heads)
+
+    with scripted_gateway(script) as other:
+        if own is not None:
+            monkeypatch.setenv("COREGW_GATEWAY", f"{honest},{other}" if own == "the other" else own)
+        is_own = own == "the other"
+        monkeypatch.setenv("COREGW_HEADERS", "X-Key: sesame")
+        assert sent(b"x-key: sesame") == is_own
+        assert sent(b"authorization: bearer given", bearer_token="given")
+        monkeypatch.setenv("COREGW_BASIC_AUTH", "user:secret")
+        assert sent(b"authorization: basic") == is_own
+        monkeypatch.delenv("COREGW_BASIC_AUTH")
+        monkeypatch.setenv("COREGW_BEARER_TOKEN", "secret")
+        assert sent(b"authorization: bearer secret") == is_own
 
 
 def test_a_name_is_what_was_pinned_or_accepted(honest: str, root: str, client: Client, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from coregw.errors import InvalidInput
 from coregw.text import printable
 
-__all__ = ["ENVIRONMENT", "SIDES", "ConnectionOptions", "variables_of"]
+__all__ = ["ENVIRONMENT", "SECRETS", "SIDES", "ConnectionOptions", "variables_of"]
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e]{0,8192}")
@@ -39,6 +39,11 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "proxy": "COREGW_PROXY",
 }
 """The variable of each option for `ConnectionOptions.from_environment`."""
+
+SECRETS: Final = frozenset(
+    {"headers", "bearer_token", "basic_auth", "client_cert", "client_key", "client_key_password"}
+)
+"""The options that are for one gateway, and would tell another one who asks. A ``netrc`` names its hosts."""
 
 SIDES: Final = ("from", "to", "upstream")
 """The sides of what runs between two gateways. Each has variables of its own, and gets no secrets of the other."""

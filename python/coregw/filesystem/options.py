@@ -8,9 +8,9 @@ from typing import Final
 
 from coregw._core import Cid
 from coregw.client import Client, ClientSettings, ConnectionOptions
-from coregw.client.connection import ENVIRONMENT
+from coregw.client.connection import ENVIRONMENT, SECRETS
 from coregw.client.settings import DEFAULT_GATEWAY
-from coregw.client.transport.address import addresses_in
+from coregw.client.transport.address import Address, addresses_in
 from coregw.errors import InvalidInput
 from coregw.trust.store import TrustStore, is_cid
 
@@ -24,6 +24,9 @@ SETTINGS: Final = frozenset({"cache_bytes", "read_ahead_bytes", "retry_seconds"}
 def client_of(gateway: str | Sequence[str] | None, trust: str | None, options: Mapping[str, object]) -> Client:
     """Return the client of storage options; those that are not given are taken from the environment, as by commands.
 
+    The environment's credentials, certificate and headers are for the environment's gateways. They are sent to no other
+    gateway, since anybody may have written a URL that names one.
+
     Args:
         gateway: Addresses; None for those of ``COREGW_GATEWAY``.
         trust: The file of the trust store; None for the user's.
@@ -35,9 +38,9 @@ def client_of(gateway: str | Sequence[str] | None, trust: str | None, options: M
     unknown = sorted(options.keys() - CONNECTION_OPTIONS - SETTINGS)
     if unknown:
         raise InvalidInput(f"storage option {unknown[0]!r:.200}: unknown")
-    if gateway is None:
-        gateway = os.environ.get("COREGW_GATEWAY") or DEFAULT_GATEWAY
-    addresses = addresses_in(gateway) if isinstance(gateway, str) else list(gateway)
+    own = addresses_in(os.environ.get("COREGW_GATEWAY") or DEFAULT_GATEWAY)
+    given = own if gateway is None else gateway
+    addresses = addresses_in(given) if isinstance(given, str) else list(given)
     headers = options.get("headers") or {}
     if not isinstance(headers, Mapping):
         raise InvalidInput("storage option 'headers': expected a mapping")
@@ -47,12 +50,28 @@ def client_of(gateway: str | Sequence[str] | None, trust: str | None, options: M
         if isinstance(value, tuple | list):  # (user, password)
             value = ":".join(map(str, value))
         texts[name] = None if value is None else str(value)
-    connection = ConnectionOptions.from_environment(texts, [f"{name}: {value}" for name, value in headers.items()])
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    connection = ConnectionOptions.from_environment(texts, lines, _environment_for(addresses, own))
     settings = {name: options[name] for name in SETTINGS if options.get(name) is not None}
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(f"storage option {name!r}: expected a number")
     return Client(addresses, ClientSettings(**settings), connection, trust=TrustStore(trust))  # type: ignore[arg-type]
+
+
+def _environment_for(addresses: Sequence[str], own: Sequence[str]) -> Mapping[str, str]:
+    """Return the environment's variables, without secrets if an address is not one of the environment's gateways."""
+    origins = {_origin(each) for each in own}
+    if all(_origin(each) in origins for each in addresses):
+        return os.environ
+    secrets = {ENVIRONMENT[name] for name in SECRETS}
+    return {name: value for name, value in os.environ.items() if name not in secrets}
+
+
+def _origin(address: str) -> tuple[str, str]:
+    """Return the scheme and network location of an address."""
+    scheme, _, rest = Address.parse(address).url.partition("://")
+    return scheme, rest.partition("/")[0]
 
 
 def checked_roots(roots: Mapping[str, str] | None) -> dict[str, Cid]:
