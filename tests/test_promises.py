@@ -1,4 +1,4 @@
-"""What docs/versioning.md promises to keep for ever: roots, proofs and files that were made by version 0.1.0.
+"""What docs/versioning.md promises to keep forever: roots, proofs and files that were made by version 0.1.0.
 
 The values here are never changed. A test that fails means that roots or proofs of users would not be found again.
 """

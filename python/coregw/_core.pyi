@@ -102,7 +102,7 @@ def payload_cid(data: Buffer, codec: str | int = "raw", hash: str = "sha2-256") 
             contains the payload itself, at most 128 bytes.
 
     Raises:
-        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
         TooLarge: If the payload is too long for an identity CID.
 
     >>> payload_cid(b"hello")
@@ -111,14 +111,14 @@ def payload_cid(data: Buffer, codec: str | int = "raw", hash: str = "sha2-256") 
 
 @final
 class PayloadHasher:
-    """Computes the CID of a payload that comes in chunks. Threads may share one.
+    """Computes the CID of a payload that arrives in chunks. Threads may share one.
 
     Args:
         codec: What the bytes are, in the forms that `codec_code` takes.
         hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
 
     Raises:
-        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
 
     >>> hasher = PayloadHasher()
     >>> hasher.update(b"hel")
@@ -145,7 +145,7 @@ def payload_matches(cid: CidLike, data: Buffer) -> bool:
 
     Args:
         cid: The CID that was requested, not one that came with the bytes.
-        data: The bytes that came.
+        data: The bytes that were received.
 
     Raises:
         InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
@@ -221,7 +221,7 @@ class Attributes(NamedTuple):
     link: bytes | None
     """The target of a symbolic link, as bytes; None for anything else."""
     owner: tuple[int, int] | None
-    """The numbers of the owner and of the group."""
+    """The numeric ids of the owner and the group."""
     xattrs: dict[str, bytes]
     """Extended attributes by name; empty if there are none."""
 
@@ -245,14 +245,14 @@ class SurveyEntry(NamedTuple):
     device: int
     """The number of the device."""
     owner: tuple[int, int]
-    """The numbers of the owner and of the group."""
+    """The numeric ids of the owner and the group."""
 
 @final
 class Survey:
     """What a folder, or a single file, has: its files, symbolic links and folders, in key order, and what is left out.
 
     A sequence of ``SurveyEntry(path, kind, size, mode, mtime_ns, ctime_ns, inode, device, owner)``, each made when it
-    is asked for: an entry takes about 120 bytes of memory.
+    is accessed: an entry takes about 120 bytes of memory.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -282,32 +282,32 @@ class Survey:
         """Return the location of an entry on the disk. O(depth).
 
         Args:
-            index: The place of the entry in this survey.
+            index: The position of the entry in this survey.
 
         Raises:
-            IndexError: If there is no such place.
+            IndexError: If there is no such position.
         """
 
 @final
 class FolderUpload:
     """A folder that is added to a gateway: its files are read and hashed once, and kept until they are sent.
 
-    Threads of its own read the files, and wait while too much is kept. The memory is some 35 bytes for each entry
+    Its own threads read the files, and wait while too much is kept. The memory is some 35 bytes for each entry
     besides the survey, and at most two batches of 4 MiB besides those that the caller has. Each of `start`,
     `start_again` and `start_records` is followed by `next_batch` until `is_read`. A file that changes while it is read
     is read again, at most three times. If the bytes that it had at first are the same again, it has only grown, and
-    these bytes are what it is; otherwise it is skipped and reported.
+    these bytes are its content; otherwise it is skipped and reported.
 
     Args:
         found: What the folder has.
         suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
-        xattrs: Whether extended attributes are read, too.
+        xattrs: Whether extended attributes are read as well.
         cache: What is known of the folder since it was added last: the file, the folder's path, whatever else the
             targets depend on, and the nanoseconds for which a file has to be unchanged when it is read, so that its
             times say whether it has changed since. A file that is missing, damaged, or of another folder is ignored.
 
     Raises:
-        InvalidInput: If `suite` is another.
+        InvalidInput: If `suite` is neither of these.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -346,7 +346,7 @@ class FolderUpload:
             has_base: Whether the gateway holds all records of the last time.
 
         Raises:
-            InvalidInput: If `attributes` is another word.
+            InvalidInput: If `attributes` is none of these.
         """
     def stop(self) -> None:
         """Let all threads end soon. What was read remains."""
@@ -398,10 +398,10 @@ class FolderUpload:
 
         Args:
             attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
-            owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+            owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
 
         Raises:
-            InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+            InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
         """
     def changes(
         self, attributes: str, owner: bool, most: int
@@ -418,7 +418,7 @@ class FolderUpload:
             there are more than `most`, or nothing is known of the last time.
 
         Raises:
-            InvalidInput: If `attributes` is another word.
+            InvalidInput: If `attributes` is none of these.
         """
     def file_lines(self, attributes_root: CidLike | None, size: int) -> FolderLines:
         """Iterate over the arcs of the folder's map: chunks of lines ``["path","CID"]`` of about `size` bytes.
@@ -436,7 +436,7 @@ class FolderUpload:
             size: Bytes of a chunk.
 
         Raises:
-            InvalidInput: If `attributes` is another word.
+            InvalidInput: If `attributes` is none of these.
         """
     def save(self, file: str | os.PathLike[str], roots: tuple[str, str | None], attributes: str, owner: bool) -> None:
         """Write the cache for the next time to a new file. O(entries).
@@ -448,7 +448,7 @@ class FolderUpload:
             owner: As for `roots`.
 
         Raises:
-            InvalidInput: If `attributes` is another word.
+            InvalidInput: If `attributes` is none of these.
             OSError: If the file cannot be written.
         """
     def arcs(self) -> dict[str, str]:
@@ -477,7 +477,7 @@ class PayloadBatch:
             The CAR; the number of payloads in it, and the sum of their lengths. An empty CAR if all are held.
 
         Raises:
-            ValueError: If `held` has not one bit for each payload.
+            ValueError: If `held` does not have one bit for each payload.
         """
 
 @final
@@ -510,16 +510,16 @@ class HashedFolder:
         """Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
 
         Args:
-            index: The place of the entry in the survey.
+            index: The position of the entry in the survey.
 
         Raises:
-            IndexError: If there is no such place.
+            IndexError: If there is no such position.
         """
     def chunks(self, index: int) -> list[tuple[str, int]] | None:
         """Return the chunks of a file that was read and is a list: pairs of payload CID and length. O(chunks).
 
         Args:
-            index: The place of the entry in the survey.
+            index: The position of the entry in the survey.
 
         Returns:
             None for any other entry: its target says all, or was known before.
@@ -529,14 +529,14 @@ class HashedFolder:
 
         Args:
             attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
-            owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+            owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
 
         Returns:
             Both as text; None instead of the second if nothing is recorded. Extended attributes are recorded if they
             were read.
 
         Raises:
-            InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+            InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
             KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
         """
     def records(self, attributes: str = "all", owner: bool = False) -> list[tuple[str, str, builtins.bytes]]:
@@ -630,7 +630,7 @@ def encode_attributes(
         mode: The permission bits of a file or folder, at most ``0o7777``.
         mtime_ns: The time of the last modification, in nanoseconds since 1970.
         link: The target of a symbolic link: 1 to 4,095 bytes.
-        owner: The numbers of the owner and of the group.
+        owner: The numeric ids of the owner and the group.
         xattrs: Extended attributes by name.
 
     Returns:
@@ -669,7 +669,7 @@ def files_match(
 ) -> list[bool]:
     """Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
 
-    A file that is missing, can't be read or is no regular file does not match. Symbolic links are not followed.
+    A file that is missing, can't be read or is not a regular file does not match. Symbolic links are not followed.
 
     Args:
         files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may
@@ -807,7 +807,7 @@ class FolderWriter:
             parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
             mode: As for `add_folder`.
             mtime_ns: As for `add_folder`.
-            replaces: Whether what has the path is replaced, if the writer has a folder for incomplete files.
+            replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
             list: The root of the list that the payloads are of, if they are of one.
 
         Raises:
@@ -858,7 +858,7 @@ class FolderWriter:
         """Return the sink of the next payloads to request, or None if all that were added have been.
 
         Args:
-            max_bytes: The payloads have about so many bytes together, or are a single one.
+            max_bytes: The approximate total size of the payloads, unless it is a single one.
             max_payload_bytes: Limit on one payload.
 
         Raises:
@@ -950,7 +950,7 @@ class PayloadSink:
         """Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next."""
 
     def finish(self) -> list[str]:
-        """Wait until all that has been taken is written, and return the CIDs of the payloads that did not come.
+        """Wait until all that has been taken is written, and return the CIDs of the payloads that did not arrive.
 
         Raises:
             ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
@@ -979,20 +979,20 @@ def hash_survey(
     """Read and hash the files of a survey on all cores, with the GIL released. Each byte is read once. O(bytes).
 
     A file that changes while it is read is read again, at most three times. If the bytes that it had at first are the
-    same again, it has only grown, and these bytes are what it is; otherwise it is skipped and reported. Each thread
+    same again, it has only grown, and these bytes are its content; otherwise it is skipped and reported. Each thread
     reads into 2 MiB of memory.
 
     Args:
         found: The survey.
         suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
-        known: FileTargets of files that need not be read, by their places in the survey.
-        xattrs: Whether extended attributes are read, too.
+        known: FileTargets of files that need not be read, by their positions in the survey.
+        xattrs: Whether extended attributes are read as well.
         progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
             thread. An exception that it raises ends the work.
 
     Raises:
-        InvalidInput: If `suite` is another, or a known target is not that of a file of a folder.
-        IndexError: If a known target is that of no file of the survey.
+        InvalidInput: If `suite` is neither of these, or a known target is not that of a file of a folder.
+        IndexError: If a known target belongs to no file of the survey.
         KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 
     >>> import pathlib, tempfile
@@ -1006,7 +1006,7 @@ def hash_survey(
 def survey(top: str | os.PathLike[str], exclude: Sequence[str] = (), gitignore: bool = False) -> Survey:
     """Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
 
-    Symbolic links are not followed, except for `top` itself. What is no file, link or folder, or cannot be read, is
+    Symbolic links are not followed, except for `top` itself. Anything else, and what cannot be read, is
     skipped and reported; so is a file or folder of `top` that is named ``.coregw``, which is reserved. Folders and
     files that patterns exclude are not entered and not reported.
 
@@ -1016,7 +1016,7 @@ def survey(top: str | os.PathLike[str], exclude: Sequence[str] = (), gitignore: 
     Args:
         top: The folder, or a single file, whose path is its name.
         exclude: Patterns, relative to `top`.
-        gitignore: Whether ``.gitignore`` files count, too, each after the ``.coregwignore`` beside it.
+        gitignore: Whether ``.gitignore`` files also count, each after the ``.coregwignore`` beside it.
 
     Raises:
         InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
@@ -1040,7 +1040,7 @@ def verify_keys(root: CidLike, paths: Iterable[PathLike], proof: Buffer) -> list
 
     Args:
         root: The trusted root of the map.
-        paths: The paths that were asked, in text form or as segments, in any order.
+        paths: The requested paths, in text form or as segments, in any order.
         proof: The proof that came with the answer.
 
     Returns:
@@ -1301,9 +1301,9 @@ def page_links(pages: Sequence[tuple[Buffer, Buffer]]) -> list[PageLinks | None]
     """
 
 def page_guides(pages: Sequence[tuple[Buffer, Buffer]]) -> list[tuple[bytes, list[bytes], list[bytes]]]:
-    """Tell which inner pages below pages of maps lead to which keys, so that a store can follow a key through them.
+    """Return which inner pages below pages of maps lead to which keys, so that a store can follow a key through them.
 
-    Checks nothing, so it serves for hints alone: malformed pages and those of lists are left out. O(bytes).
+    Checks nothing, so the result is only a hint: malformed pages and those of lists are left out. O(bytes).
 
     Args:
         pages: Pairs of a digest (32 bytes) and the page.
@@ -1618,7 +1618,7 @@ class Operation:
         """Run until the operation ends or waits: the response body, or the need.
 
         Args:
-            budget: Nodes to visit at most, about, before `Need.budget`.
+            budget: Approximate number of nodes to visit before `Need.budget`.
             seconds: Instead of returning `Need.budget`, go on with a new budget until this time is over.
 
         Raises:
@@ -1654,7 +1654,7 @@ class ArcSorter:
         run_bytes: Memory of a run, in bytes.
 
     Raises:
-        InvalidInput: If `format` is another.
+        InvalidInput: If `format` is neither of these.
 
     >>> sorter = ArcSorter()
     >>> sorter.add({"b": payload_cid(b"1"), "a": payload_cid(b"2")})
@@ -1668,7 +1668,7 @@ class ArcSorter:
         cls, folder: str | os.PathLike[str] | None = None, format: str = "ndjson", run_bytes: int = 33554432
     ) -> ArcSorter: ...
     def feed(self, data: Buffer) -> None:
-        """Read the next bytes of lines of arcs. O(bytes); a full run is sorted in a thread of its own.
+        """Read the next bytes of lines of arcs. O(bytes); a full run is sorted in a separate thread.
 
         Raises:
             InvalidInput: If a line is malformed (code ``invalid_path`` or ``invalid_cid`` if only that is). The message
@@ -1676,7 +1676,7 @@ class ArcSorter:
             OSError: If the file cannot be written.
         """
     def add(self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]]) -> None:
-        """Add arcs. O(arcs); a full run is sorted in a thread of its own.
+        """Add arcs. O(arcs); a full run is sorted in a separate thread.
 
         Args:
             arcs: A mapping from path to CID, or pairs of the two.
@@ -1687,7 +1687,7 @@ class ArcSorter:
             OSError: If the file cannot be written.
         """
     def end(self) -> None:
-        """Note that all arcs have come, and wait until they are sorted.
+        """Note that all arcs have been added, and wait until they are sorted.
 
         Raises:
             InvalidInput: If the last line is malformed, or a path occurred twice.

@@ -88,7 +88,7 @@ async def test_damage_that_a_later_batch_covers_is_noticed(copy: Path, how: str,
     assert log_file(copy).name in caught.value.message
     async with await open_store(copy, read_only_if_needed=True) as store:
         assert not await store.healthy()
-    if how == "recycled":  # RocksDB would read such a record for ever
+    if how == "recycled":  # RocksDB would read such a record forever
         with pytest.raises(StoreDamaged, match="unknown kind"):
             await open_store(copy, salvage=True)
 

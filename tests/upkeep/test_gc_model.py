@@ -25,7 +25,7 @@ _TEN_YEARS = 10 * 365 * 86_400.0
 
 @dataclass
 class Model:
-    """What was acknowledged: arcs of each root, when roots and payloads were confirmed, and what is kept for ever."""
+    """What was acknowledged: arcs of each root, when roots and payloads were confirmed, and what is kept forever."""
 
     arcs: dict[str, dict[str, str]] = field(default_factory=dict)
     confirmed: dict[str, float] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def test_everything_acknowledged_lately_or_published_is_there_after_a_kill_durin
     stored: list[tuple[float, str, str]] = []
     process = serving.start(tmp_path, serving.ADMIN, gc_seconds=0.01, gc_grace_seconds=_KILLED_GRACE)
     with coregw.Client(process.url) as client:
-        # Until garbage was removed beside something that is owed for ever.
+        # Until garbage was removed beside something that is owed forever.
         while len(stored) < 20 or not published or _is_held(client, stored[0][1]):
             began = time.monotonic()
             payload = client.put_payload(rng.randbytes(2000))

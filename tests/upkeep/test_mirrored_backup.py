@@ -118,7 +118,7 @@ async def test_a_backup_has_nothing_that_was_removed_before_it(
 # --- while the store is in use ----------------------------------------------------------------------------------------
 
 
-async def publish_for_ever(engine: Engine, root: str, named: list[str]) -> None:
+async def publish_forever(engine: Engine, root: str, named: list[str]) -> None:
     """Publish changed maps, each with a new payload, and note what was acknowledged."""
     for number in range(1_000_000):
         data = b"payload %d" % number
@@ -129,7 +129,7 @@ async def publish_for_ever(engine: Engine, root: str, named: list[str]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def collect_for_ever(store: CollectableStore, removed: list[int]) -> None:
+async def collect_forever(store: CollectableStore, removed: list[int]) -> None:
     while True:
         with suppress(Unavailable):  # a backup holds it off
             removed.append(await collected(store, revisions=1, grace=GRACE_SECONDS))
@@ -145,8 +145,8 @@ async def test_a_backup_during_writes_and_collections_is_sound_and_has_what_was_
     named: list[str] = []
     removed: list[int] = []
     tasks = [
-        asyncio.create_task(publish_for_ever(engine, root, named)),
-        asyncio.create_task(collect_for_ever(shared, removed)),
+        asyncio.create_task(publish_forever(engine, root, named)),
+        asyncio.create_task(collect_forever(shared, removed)),
     ]
     try:
         acknowledged = ""

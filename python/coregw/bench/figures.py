@@ -137,7 +137,7 @@ def timed(work: Callable[[int], object], seconds: float, most: int = 1_000_000) 
 
 
 def percentiles(nanoseconds: Sequence[int]) -> dict[str, float]:
-    """Return microseconds by percentile (nearest rank), for those that so many calls support."""
+    """Return microseconds by percentile (nearest rank), for those that this many calls support."""
     ordered = sorted(nanoseconds)
     supported = [each for each in PERCENTILES if (100 - each) * len(ordered) >= 100 or each == PERCENTILES[0]]
     return {f"{each:g}": ordered[min(len(ordered) - 1, int(len(ordered) * each / 100))] / 1000 for each in supported}

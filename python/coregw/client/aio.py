@@ -45,13 +45,13 @@ class AsyncClient(AsyncDriver):
 
     Args:
         base_url: The gateway's address, or the addresses of several that serve the same store: if one does not answer,
-            or is unavailable, the client turns to the next one and stays there. ``static+`` and the URL of a static
-            tree is an address, too: then this process has the engine of a gateway, and reads and checks the tree's
+            or is unavailable, the client switches to the next one and stays there. ``static+`` and the URL of a static
+            tree is an address too: then this process runs a gateway's engine, and reads and checks the tree's
             files. Credentials in an address are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
         connection: Headers, credentials, certificates and proxies.
-        gateways: What another client with the same arguments knows of the gateways.
-        trust: Where names of roots are, which then stand for them in every call, and the publications that were seen.
+        gateways: What another client with the same arguments knows about the gateways.
+        trust: The trust store: its names stand for roots in every call, and it remembers the publications seen.
 
     Example::
 
@@ -281,13 +281,13 @@ class AsyncClient(AsyncDriver):
         Args:
             path: The folder or file.
             suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
-            attributes: What is recorded beside the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and
+            attributes: What is recorded besides the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and
                 whether files are executable; or ``none``.
-            owner: Whether the numbers of owner and group are recorded, too.
-            xattrs: Whether extended attributes are recorded, too.
+            owner: Whether the numeric ids of owner and group are recorded.
+            xattrs: Whether extended attributes are recorded.
             exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
                 those of ``.coregwignore`` files.
-            gitignore: Whether ``.gitignore`` files count, too.
+            gitignore: Whether ``.gitignore`` files count as well.
             use_cache: Whether files that have not changed since they were added last are not read.
             progress: Called with further numbers of bytes of files that were read or found unchanged.
 
@@ -327,7 +327,7 @@ class AsyncClient(AsyncDriver):
         Args:
             root: A map root.
             dest: The folder. Its parent must exist.
-            delete: Whether what `dest` has and the tree has not is deleted.
+            delete: Whether what is in `dest` but not in the tree is deleted.
             in_place: Whether a new `dest` is filled file by file as well.
             owners: Whether owners, and set-uid and set-gid bits, are restored.
             xattrs: Whether extended attributes are restored.

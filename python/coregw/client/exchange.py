@@ -84,7 +84,7 @@ class Partial(Sink, Protocol):
         """Number of bytes received."""
 
     def restarted(self) -> Sink:
-        """Discard them, and return where the answer begins anew."""
+        """Discard them, and return where the answer starts over."""
 
 
 class Divided(Protocol):

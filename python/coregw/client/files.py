@@ -116,7 +116,7 @@ class Download:
     """A payload that is streamed into an open file. The written bytes are unverified until `matches` is true."""
 
     def __init__(self, cid: _core.Cid, file: BinaryIO) -> None:
-        """Start at the file's position; the file must be seekable and truncatable to begin anew.
+        """Start at the file's position; the file must be seekable and truncatable to start over.
 
         Attributes:
             senders: The addresses of the gateways that sent the bytes.

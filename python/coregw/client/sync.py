@@ -43,12 +43,12 @@ class Client(BlockingDriver):
 
     Args:
         base_url: The gateway's address, or the addresses of several that serve the same store: if one does not answer,
-            or is unavailable, the client turns to the next one and stays there. ``static+`` and the URL of a static
-            tree is an address, too: then this process has the engine of a gateway, and reads and checks the tree's
+            or is unavailable, the client switches to the next one and stays there. ``static+`` and the URL of a static
+            tree is an address too: then this process runs a gateway's engine, and reads and checks the tree's
             files. Credentials in an address are sent as basic authentication, and never shown.
         settings: Limits and timeouts.
         connection: Headers, credentials, certificates and proxies.
-        trust: Where names of roots are, which then stand for them in every call, and the publications that were seen.
+        trust: The trust store: its names stand for roots in every call, and it remembers the publications seen.
 
     Example::
 

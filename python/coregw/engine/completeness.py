@@ -1,6 +1,6 @@
 """Whether a root is held completely: all pages, nested roots and theirs, and all payloads below it.
 
-The first positive answer takes a walk of the tree, which dates all payloads anew. It leaves a mark in the row of the
+The first positive answer takes a walk of the tree, which dates all payloads again. It leaves a mark in the row of the
 root, so that the next question is one durable write. The mark stays true while the root is held, because garbage
 collection keeps everything below a root that it keeps. A root that expires and is stored again meanwhile has no mark:
 
@@ -29,7 +29,7 @@ from coregw.store import Store, Stored, Table
 __all__ = ["CHECK_FACTOR", "check_complete", "forget_whole"]
 
 CHECK_FACTOR: Final = 3
-"""A check may take so many times the limit of a query: it writes a date for each payload, once for each root."""
+"""A check may take this many times the limit of a query: it writes a date for each payload, once for each root."""
 
 _MAX_TRIES: Final = 3
 _ROWS_AT_ONCE: Final = 1000
@@ -95,7 +95,7 @@ async def _try(store: Store, driver: Driver, cache: PageCache, cid: Cid) -> str 
 
 
 async def _replace(store: Store, key: bytes, before: bytes, after: bytes) -> None:
-    """Replace the value of a held root's row, and date it anew."""
+    """Replace the value of a held root's row, and date it again."""
     if not await store.compare_and_set(Table.ROOTS, key, before, after, requires=[key]):
         raise _ConcurrentChangeError
 

@@ -46,7 +46,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MAX_OPENED_TOGETHER: Final = 8
-"""Top pages are read together with the records of at most so many roots; a batch of more waits for all anyway."""
+"""Top pages are read together with the records of at most this many roots; a batch of more waits for all anyway."""
 
 ReadSpan = Callable[[int, int], bytes]
 """Reads the bytes from a start to an end (exclusive), fewer at the end. Called in worker threads."""

@@ -34,7 +34,7 @@ MAX_MERGED_PAGES: Final = 64
 """A request for more pages than these is a read of its own, and delays no other."""
 
 _PORTION_PAGES: Final = 16
-"""Requests are gathered in portions of about so many pages, which are not divided further."""
+"""Requests are gathered in portions of about this many pages, which are not divided further."""
 
 _MAX_PORTIONS: Final = 32
 """The maximum number of portions of one read."""

@@ -26,7 +26,7 @@ CONCURRENT_PUTS: Final = 256
 """The number of payloads of a batch that are written concurrently, so that they share syncs."""
 
 CONCURRENT_LOOK_UPS: Final = 4096
-"""The number of payloads that are looked up, and dated anew, at once."""
+"""The number of payloads that are looked up, and dated again, at once."""
 
 IDENTITY: Final = "identity"
 """The name of the hash function whose digest is the payload itself."""

@@ -25,8 +25,8 @@ class Recorded:
 
     Attributes:
         attributes: The level.
-        owner: Whether the numbers of owner and group are recorded, too.
-        xattrs: Whether extended attributes are recorded, too.
+        owner: Whether the numeric ids of owner and group are recorded.
+        xattrs: Whether extended attributes are recorded.
 
     Raises:
         InvalidInput: The level is another word; or owners or extended attributes are to be recorded at a level that
@@ -112,13 +112,13 @@ def hash_tree(
     Args:
         path: The folder or file.
         suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
-        attributes: What is recorded beside the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and whether
+        attributes: What is recorded besides the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and whether
             files are executable; or ``none``.
-        owner: Whether the numbers of owner and group are recorded, too.
-        xattrs: Whether extended attributes are recorded, too.
+        owner: Whether the numeric ids of owner and group are recorded.
+        xattrs: Whether extended attributes are recorded.
         exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
             those of ``.coregwignore`` files.
-        gitignore: Whether ``.gitignore`` files count, too.
+        gitignore: Whether ``.gitignore`` files count as well.
 
     Raises:
         InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file),

@@ -46,7 +46,7 @@ class Metadata(NamedTuple):
 def check_index(
     openings: Openings, root: KzgRoot, index: int, length: int, target: bytes, proof: str, place: str
 ) -> None:
-    """Check the structure of the proof that a list has so many elements, and this one at an index.
+    """Check the structure of the proof that a list has this many elements, and this one at an index.
 
     The openings are added to `openings`, and are still to be checked.
 

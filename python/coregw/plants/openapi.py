@@ -32,7 +32,7 @@ def document() -> bytes:
     operation = {
         "operationId": "createPlant",
         "summary": "Creates a plant in the store.",
-        "description": "Stores a plant under its identification number, durably. An id is taken for ever.",
+        "description": "Stores a plant under its identification number, durably. An id is taken forever.",
         "tags": ["plants"],
         "requestBody": {"required": True, "content": _content("NewPlant", {"id": 1, "name": "fern", "tag": "shade"})},
         "responses": {

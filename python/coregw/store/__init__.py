@@ -46,7 +46,7 @@ class Table(StrEnum):
 
     @property
     def is_write_once(self) -> bool:
-        """Whether a key of this table is only ever put with one value, and a copy of its row is valid for ever."""
+        """Whether a key of this table is only ever put with one value, and a copy of its row is valid forever."""
         return self is Table.PAGES
 
 

@@ -5,7 +5,7 @@ concurrent write relies on:
 
 ```
 begin      pages that are put from now on are remembered, and old roots on which a write relies are noted
-keep       roots that are published, pinned or reachable: dated anew
+keep       roots that are published, pinned or reachable: dated again
 expire     in one step: all roots older than the collection's limit are held no longer; or, if there are noted roots,
            nothing happens, and the caller has to keep them and what is reachable from them first
 remove     expired roots, then pages and payloads that are not reachable; the store skips what was put or renewed
@@ -135,7 +135,7 @@ async def collect_in_turn(
         wait_seconds: How long to wait.
 
     Raises:
-        Unavailable: It could not begin for so long.
+        Unavailable: It could not begin for this long.
     """
     until = asyncio.get_running_loop().time() + wait_seconds
     async with AsyncExitStack() as stack:

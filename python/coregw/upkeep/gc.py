@@ -210,7 +210,7 @@ class _Run:
         return swept
 
     def _is_garbage_root(self, items: Sequence[Item]) -> list[bool]:
-        # Roots that are kept have been dated anew, except in a dry run.
+        # Roots that are kept have been dated again, except in a dry run.
         old = [item.dated < self._collection.before for item in items]
         marked = self._marks.holds([root_mark(item.key) for item in items])
         return [is_old and not (self._dry_run and is_marked) for is_old, is_marked in zip(old, marked, strict=True)]

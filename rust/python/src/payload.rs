@@ -64,7 +64,7 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 ///         contains the payload itself, at most 128 bytes.
 ///
 /// Raises:
-///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
 ///     TooLarge: If the payload is too long for an identity CID.
 ///
 /// >>> payload_cid(b"hello")
@@ -83,14 +83,14 @@ pub fn payload_cid<'py>(
     Ok(cid::text(py, &cid))
 }
 
-/// Computes the CID of a payload that comes in chunks. Threads may share one.
+/// Computes the CID of a payload that arrives in chunks. Threads may share one.
 ///
 /// Args:
 ///     codec: What the bytes are, in the forms that `codec_code` takes.
 ///     hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
 ///
 /// Raises:
-///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is another function.
+///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
 ///
 /// >>> hasher = PayloadHasher()
 /// >>> hasher.update(b"hel")
@@ -147,7 +147,7 @@ impl PayloadHasher {
 ///
 /// Args:
 ///     cid: The CID that was requested, not one that came with the bytes.
-///     data: The bytes that came.
+///     data: The bytes that were received.
 ///
 /// Raises:
 ///     InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.

@@ -98,7 +98,7 @@ pub static ATTRIBUTES: NamedTuple = NamedTuple::new(
         ("mode", "The permission bits of a file or folder, at most ``0o7777``."),
         ("mtime_ns", "The time of the last modification, in nanoseconds since 1970."),
         ("link", "The target of a symbolic link, as bytes; None for anything else."),
-        ("owner", "The numbers of the owner and of the group."),
+        ("owner", "The numeric ids of the owner and the group."),
         ("xattrs", "Extended attributes by name; empty if there are none."),
     ],
 );
@@ -203,6 +203,6 @@ pub static SURVEY_ENTRY: NamedTuple = NamedTuple::new(
         ("ctime_ns", "The time of the last change of content or state, in nanoseconds since 1970."),
         ("inode", "The number of the inode."),
         ("device", "The number of the device."),
-        ("owner", "The numbers of the owner and of the group."),
+        ("owner", "The numeric ids of the owner and the group."),
     ],
 );

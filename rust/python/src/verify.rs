@@ -175,7 +175,7 @@ fn in_item(error: core::Error, index: usize) -> core::Error {
 ///
 /// Args:
 ///     root: The trusted root of the map.
-///     paths: The paths that were asked, in text form or as segments, in any order.
+///     paths: The requested paths, in text form or as segments, in any order.
 ///     proof: The proof that came with the answer.
 ///
 /// Returns:

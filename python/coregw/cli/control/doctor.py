@@ -92,7 +92,7 @@ def _installation() -> Iterator[Finding]:
 
 
 def _variables() -> Iterator[Finding]:
-    """Find variables that nothing reads, which most often are misspelt."""
+    """Find variables that nothing reads, which are most often misspelt."""
     try:
         settings = [variable for variable, _, _ in settings_class().describe()]
     except ModuleNotFoundError:  # without the extra "server"

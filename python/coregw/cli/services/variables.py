@@ -1,4 +1,4 @@
-"""Environment variables that the package reads, and those that nothing reads, which most often are misspelt."""
+"""Environment variables that the package reads, and those that nothing reads, which are most often misspelt."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _MEMORY_BYTES: Final = 24 << 20
 _CHUNK_BYTES: Final = 1 << 20
 
 _CONTINUED_BYTES: Final = 64 << 10
-"""A truncated payload is continued if so many bytes of it have come. Otherwise it is requested again with others."""
+"""A truncated payload is continued if this many bytes of it have come. Otherwise it is requested again with others."""
 
 
 class ReceivedPayloads(SpooledBody):

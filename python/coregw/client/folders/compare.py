@@ -56,7 +56,7 @@ async def compare_folder(
         attributes: What is compared beside the bytes, as for `coregw.hash_tree`; by default what the root records, as
             its records show: owners and extended attributes, too, if it has any.
         exclude: Patterns of what is left out of the folder, as for `coregw.hash_tree`.
-        gitignore: Whether ``.gitignore`` files count, too.
+        gitignore: Whether ``.gitignore`` files count as well.
 
     Raises:
         InvalidInput: `root` is not a map root, its maps contradict each other, or `path` has an invalid name.

@@ -123,7 +123,7 @@ def _make(folder: Path, destination: Path) -> tuple[Path, int]:
 
 
 def _lock(folder: Path, on_writer: Callable[[], None], *, is_new: bool = False) -> int | None:
-    """Lock a folder for incomplete files and return its descriptor; None if it is absent or is none of this user's.
+    """Lock a folder for incomplete files and return its descriptor; None if it is absent or not this user's.
 
     Args:
         folder: The folder.

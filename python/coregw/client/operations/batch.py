@@ -77,7 +77,7 @@ def has_payloads(settings: ClientSettings, cids: Iterable[CidLike]) -> Steps[lis
     """Return whether the gateway says that it holds each payload, in order; nothing proves that. O(n).
 
     Raises:
-        ProofError: The answer has not one bit for each payload.
+        ProofError: The answer does not have one bit for each payload.
     """
     parsed = [bytes(_core.Cid(cid)) for cid in cids]
     present: list[bool] = []
@@ -97,7 +97,7 @@ def held_payloads(settings: ClientSettings, cids: Buffer, count: int) -> Steps[b
         count: Their number, at most 16,384.
 
     Raises:
-        ProofError: The answer has not one bit for each payload.
+        ProofError: The answer does not have one bit for each payload.
     """
     what = f"look up {count} payloads"
     size = -(-count // 8)

@@ -226,7 +226,7 @@ def put_car(
         settings: The client's settings.
         car: The CAR.
         what: The call in words, for messages.
-        sizes: How long requests may be, as is known of earlier calls.
+        sizes: How long requests may be, as learned from earlier calls.
 
     Raises:
         InvalidInput: The gateway says that it is not a valid CAR.
@@ -262,7 +262,7 @@ def import_car(
         path: The file; each attempt to send all of it reads it from the start.
         name: The file's name in messages; by default its path.
         progress: Progress callback; see `Advance`.
-        sizes: How long requests may be, as is known of earlier calls.
+        sizes: How long requests may be, as learned from earlier calls.
 
     Raises:
         InvalidInput: The file is not a CAR, a block does not have its CID's hash (both found here), or a tree is

@@ -119,7 +119,7 @@ def apply_changes(
         settings: The client's settings; a mutation has at most ``list_changes`` changes of each target.
         targets: What is changed; of all but the last, only changes that are expected to give a root that is known.
         what: The call in words, for messages.
-        sizes: How long requests may be, as is known of earlier calls.
+        sizes: How long requests may be, as learned from earlier calls.
 
     Raises:
         Conflict: A change does not match the current content, or another root results.

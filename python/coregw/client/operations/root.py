@@ -51,7 +51,7 @@ def create_root(
         settings: The client's settings.
         arcs: The arcs.
         suite: The suite of the map.
-        parts: How long requests may be, as is known of earlier calls.
+        parts: How long requests may be, as learned from earlier calls.
 
     Raises:
         InvalidInput: A path, CID or suite is not valid.
@@ -184,7 +184,7 @@ def build_lines(
         root: The root, computed here.
         suite: The suite of the map.
         what: The call in words, for messages.
-        parts: How long requests may be, as is known of earlier calls.
+        parts: How long requests may be, as learned from earlier calls.
 
     Raises:
         ProofError: The gateway's root is another.
@@ -254,7 +254,7 @@ def create_list(
         sizes: The measure of each element, at least 1; by default 1 each.
         suite: The suite of the list; ignored if `base` is given.
         base: A map root to start the mutations from; the list gets its suite. By default the empty map, created first.
-        parts: How long requests may be, as is known of earlier calls.
+        parts: How long requests may be, as learned from earlier calls.
 
     Raises:
         InvalidInput: A CID, size, suite or the base is not valid.

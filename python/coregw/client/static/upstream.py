@@ -65,7 +65,7 @@ class HttpUpstream:
     async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
         """Stream an object, which never changes, into what `sink` returns; False for a 404. Raises as `get`.
 
-        A truncated answer is continued. `sink` is called once for each one that begins anew.
+        A truncated answer is continued. `sink` is called once for each one that starts over.
         """
         incoming = _Object(self, sink)
         limit = self._settings.max_payload_bytes

@@ -51,7 +51,7 @@ _CREDENTIALS: Final = re.compile(r"\S*@")
 """What may be credentials in libcurl's messages: it quotes the address of a proxy that it can't use."""
 
 _GATHERED_BYTES: Final = 256 << 10
-"""Bytes that are passed to a call's sink at once, if so many arrive before somebody calls `process`."""
+"""Bytes that are passed to a call's sink at once, if this many arrive before somebody calls `process`."""
 
 _BLANK: Final = frozenset((b"\r\n", b"\n"))
 

@@ -1,6 +1,6 @@
 """Immutable objects by name: stored pages, and held roots, each as the page that begins with its top node.
 
-Caches may keep what is returned here for ever, so every object is compared with its name before it is sent.
+Caches may keep what is returned here forever, so every object is compared with its name before it is sent.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ MAX_CHANGES: Final = 16
 """Root creations and mutations in progress that run in worker threads. So many share a sync of the store."""
 
 MAX_KEPT_QUERIES: Final = 32
-"""So many long queries wait for a thread, or a slot, with what they have found; others start again."""
+"""At most this many long queries wait for a thread, or a slot, with what they have found; others start again."""
 
 MAX_LOADING_QUERIES: Final = 8
-"""So many queries read and parse more than `MAX_LOOP_PAGES` pages at once; others find them in the cache afterwards."""
+"""At most this many queries read more than `MAX_LOOP_PAGES` pages at once; others then find them in the cache."""
 
 WORKER_BUDGET_FACTOR: Final = 4
 """A poll in a worker thread has this many times the budget of one on the event loop. The end of a slice of time

@@ -33,7 +33,7 @@ _MAX_GROWTH: Final = 4
 
 
 def level_of(busy_seconds: float) -> int:
-    """Return the level of an operation that has run for so long; lower ones are served first."""
+    """Return the level of an operation that has run for this long; lower ones are served first."""
     return int(busy_seconds / _SHORTEST_SECONDS).bit_length()
 
 

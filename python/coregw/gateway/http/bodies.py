@@ -110,7 +110,7 @@ class _Incoming:
         return chunk
 
     async def take_turn(self, size: int) -> None:
-        """Wait until the event loop has time for a chunk of so many bytes, which are counted already.
+        """Wait until the event loop has time for a chunk of this many bytes, which are counted already.
 
         Raises:
             ClientDisconnected: If the client disconnects meanwhile.

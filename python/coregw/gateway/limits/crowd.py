@@ -1,4 +1,4 @@
-"""The open connections: at most so many, of one address and of all, and the longest idle makes room for a new one."""
+"""The open connections: limited per address and in all; the longest idle one makes room for a new one."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MIN_DESCRIPTORS: Final = 160
 """The smallest limit with which a gateway starts."""
 
 _SPOOLED: Final = 4
-"""One connection in so many may upload a CAR."""
+"""One connection in this many may upload a CAR."""
 
 _SPARE: Final = 80
 """Descriptors for logs, the event loop, the management addresses, and whatever RocksDB opens besides SSTs."""
@@ -58,7 +58,7 @@ def fit_descriptors(settings: Settings) -> Settings:
 
 
 def _needed(connections: int) -> int:
-    """Return the descriptors that so many connections need, and the spools of their CAR uploads."""
+    """Return the descriptors that this many connections need, and the spools of their CAR uploads."""
     return connections + max_spools(connections)
 
 

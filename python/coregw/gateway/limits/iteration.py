@@ -1,7 +1,7 @@
 """The budget of an event loop iteration for long bodies, so that short requests never wait for many of them.
 
 Hashing and storing a chunk takes time on the event loop, and the connection is read on afterwards. So if many uploads
-send at once, an iteration takes chunks of at most so many bytes, and later ones take the rest, in order.
+send at once, an iteration takes chunks of at most this many bytes, and later ones take the rest, in order.
 """
 
 from __future__ import annotations

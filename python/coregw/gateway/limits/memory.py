@@ -13,7 +13,7 @@ SMALL_BYTES: Final = 64 << 10
 """A body that holds at most this much is small."""
 
 _SMALL_SHARE: Final = 8
-"""One part in so many of the budget is for small bodies only."""
+"""One part in this many of the budget is for small bodies only."""
 
 
 class Upload(Protocol):
@@ -94,7 +94,7 @@ class BodyMemory:
         account.held = held
 
     def _excess(self, size: int, large: int) -> int:
-        """Return by how much so many further bytes, and so many of large bodies, would exceed the budget."""
+        """Return by how much this many further bytes, and this many of large bodies, would exceed the budget."""
         return max(self.held + size - self._limit, self._large + large - self._large_limit if large else 0)
 
     def close(self, account: Account) -> None:
@@ -110,7 +110,7 @@ class BodyMemory:
                     del self._by_address[account.address]
 
     def _relieve(self, needed: int, asking: Account | None) -> None:
-        """Refuse stalled bodies until they have freed so many bytes. O(bodies that are arriving)."""
+        """Refuse stalled bodies until they have freed this many bytes. O(bodies that are arriving)."""
         stalled = [each for each, upload in self._arriving.items() if each is not asking and upload.is_stalled()]
         for account in sorted(stalled, key=lambda each: each.held, reverse=True):
             if needed <= 0:

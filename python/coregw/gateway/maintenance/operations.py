@@ -39,7 +39,7 @@ Operation = Callable[[Report], Awaitable[msgspec.Struct]]
 logger = logging.getLogger("coregw.management")
 
 _STARTING: Final = Progress(step="starting")
-"""What is told of an operation that has not reported anything yet."""
+"""The report of an operation that has not reported anything yet."""
 
 _PAUSE_SECONDS: Final = 0.1
 _HEARTBEAT_SECONDS: Final = 1.0

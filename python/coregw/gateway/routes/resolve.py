@@ -1,7 +1,7 @@
 """Queries: resolve, read, map-proof, scan, and the two diagnostic verifications.
 
 The extension parses requests and writes results, so their bytes pass through unchanged. By GET, a query is a URL, with
-paths in text form. An answer that is valid for a root is valid for ever, so caches may keep it.
+paths in text form. An answer that is valid for a root is valid forever, so caches may keep it.
 """
 
 from __future__ import annotations

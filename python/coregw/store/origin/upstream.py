@@ -56,7 +56,7 @@ class Upstream(Protocol):
         """Return the bytes of an object; None if the upstream has none by this name."""
 
     async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
-        """Stream an object into what `sink` returns; called for each answer that begins anew. False if absent."""
+        """Stream an object into what `sink` returns; called for each answer that starts over. False if absent."""
 
     async def size(self, path: str) -> int | None:
         """Return the size of an object in bytes, without reading it; None if absent."""

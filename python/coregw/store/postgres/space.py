@@ -75,7 +75,7 @@ class Room:
         self.is_disk_full = False
 
     def require(self, size: int) -> None:
-        """Count so many bytes as used.
+        """Count this many bytes as used.
 
         Raises:
             StorageFull: They exceed the quota.

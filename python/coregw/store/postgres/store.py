@@ -310,7 +310,7 @@ class PostgresStore:
         return PostgresFigures._make([*row, *own])
 
     async def sweep(self, abandoned_ms: int) -> int:
-        """Drop uploads of any gateway that gave no sign of life for so long; return how many. Also runs by itself."""
+        """Drop uploads of any gateway that gave no sign of life for this long; return how many. Also runs by itself."""
         self._database.require_open()
         assert self._upkeep is not None  # noqa: S101 - the store is open
         return await self._upkeep.sweep(abandoned_ms)

@@ -23,9 +23,9 @@ _REFRESH_SECONDS: Final = 2.0
 _HEARTBEAT_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 600.0
 _ABANDONED_MS: Final = 3_600_000
-"""An upload without a heartbeat for so long is dropped: its gateway has died."""
+"""An upload without a heartbeat for this long is dropped: its gateway has died."""
 _ATTEMPTS_MS: Final = 86_400_000
-"""How long an attempt is remembered: no call is repeated for so long."""
+"""How long an attempt is remembered: no call is repeated for this long."""
 _DROPPED_AT_ONCE: Final = 100
 _FOLDED_FROM: Final = 1000
 

@@ -49,9 +49,9 @@ pub fn page_links<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> P
 /// A page, where the keys of the inner pages below it begin, and the digests of these.
 type Guide<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, Vec<Bound<'py, PyBytes>>);
 
-/// Tell which inner pages below pages of maps lead to which keys, so that a store can follow a key through them.
+/// Return which inner pages below pages of maps lead to which keys, so that a store can follow a key through them.
 ///
-/// Checks nothing, so it serves for hints alone: malformed pages and those of lists are left out. O(bytes).
+/// Checks nothing, so the result is only a hint: malformed pages and those of lists are left out. O(bytes).
 ///
 /// Args:
 ///     pages: Pairs of a digest (32 bytes) and the page.

@@ -273,7 +273,7 @@ impl Operation {
     /// Run until the operation ends or waits: the response body, or the need.
     ///
     /// Args:
-    ///     budget: Nodes to visit at most, about, before `Need.budget`.
+    ///     budget: Approximate number of nodes to visit before `Need.budget`.
     ///     seconds: Instead of returning `Need.budget`, go on with a new budget until this time is over.
     ///
     /// Raises:

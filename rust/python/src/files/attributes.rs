@@ -25,7 +25,7 @@ use crate::{cid, tuples};
 ///     mode: The permission bits of a file or folder, at most ``0o7777``.
 ///     mtime_ns: The time of the last modification, in nanoseconds since 1970.
 ///     link: The target of a symbolic link: 1 to 4,095 bytes.
-///     owner: The numbers of the owner and of the group.
+///     owner: The numeric ids of the owner and the group.
 ///     xattrs: Extended attributes by name.
 ///
 /// Returns:

@@ -54,20 +54,20 @@ struct Found {
 /// Read and hash the files of a survey on all cores, with the GIL released. Each byte is read once. O(bytes).
 ///
 /// A file that changes while it is read is read again, at most three times. If the bytes that it had at first are the
-/// same again, it has only grown, and these bytes are what it is; otherwise it is skipped and reported. Each thread
+/// same again, it has only grown, and these bytes are its content; otherwise it is skipped and reported. Each thread
 /// reads into 2 MiB of memory.
 ///
 /// Args:
 ///     found: The survey.
 ///     suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
-///     known: FileTargets of files that need not be read, by their places in the survey.
-///     xattrs: Whether extended attributes are read, too.
+///     known: FileTargets of files that need not be read, by their positions in the survey.
+///     xattrs: Whether extended attributes are read as well.
 ///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
 ///         thread. An exception that it raises ends the work.
 ///
 /// Raises:
-///     InvalidInput: If `suite` is another, or a known target is not that of a file of a folder.
-///     IndexError: If a known target is that of no file of the survey.
+///     InvalidInput: If `suite` is neither of these, or a known target is not that of a file of a folder.
+///     IndexError: If a known target belongs to no file of the survey.
 ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 ///
 /// >>> import pathlib, tempfile
@@ -225,10 +225,10 @@ impl HashedFolder {
     /// Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
     ///
     /// Args:
-    ///     index: The place of the entry in the survey.
+    ///     index: The position of the entry in the survey.
     ///
     /// Raises:
-    ///     IndexError: If there is no such place.
+    ///     IndexError: If there is no such position.
     fn target<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Option<Bound<'py, PyString>>> {
         let index = place(index, self.hashed.state.entries.len())?;
         Ok(self.hashed.targets.get(index).map(|target| text(py, &target)))
@@ -237,7 +237,7 @@ impl HashedFolder {
     /// Return the chunks of a file that was read and is a list: pairs of payload CID and length. O(chunks).
     ///
     /// Args:
-    ///     index: The place of the entry in the survey.
+    ///     index: The position of the entry in the survey.
     ///
     /// Returns:
     ///     None for any other entry: its target says all, or was known before.
@@ -250,14 +250,14 @@ impl HashedFolder {
     ///
     /// Args:
     ///     attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
-    ///     owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+    ///     owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
     ///
     /// Returns:
     ///     Both as text; None instead of the second if nothing is recorded. Extended attributes are recorded if they
     ///     were read.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+    ///     InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
     ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {

@@ -22,7 +22,7 @@ use super::walk::{self, Skip, Walked};
 /// What a folder, or a single file, has: its files, symbolic links and folders, in key order, and what is left out.
 ///
 /// A sequence of ``SurveyEntry(path, kind, size, mode, mtime_ns, ctime_ns, inode, device, owner)``, each made when it
-/// is asked for: an entry takes about 120 bytes of memory.
+/// is accessed: an entry takes about 120 bytes of memory.
 ///
 /// >>> import tempfile
 /// >>> with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ struct Counts {
 
 /// Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
 ///
-/// Symbolic links are not followed, except for `top` itself. What is no file, link or folder, or cannot be read, is
+/// Symbolic links are not followed, except for `top` itself. Anything else, and what cannot be read, is
 /// skipped and reported; so is a file or folder of `top` that is named ``.coregw``, which is reserved. Folders and
 /// files that patterns exclude are not entered and not reported.
 ///
@@ -61,7 +61,7 @@ struct Counts {
 /// Args:
 ///     top: The folder, or a single file, whose path is its name.
 ///     exclude: Patterns, relative to `top`.
-///     gitignore: Whether ``.gitignore`` files count, too, each after the ``.coregwignore`` beside it.
+///     gitignore: Whether ``.gitignore`` files also count, each after the ``.coregwignore`` beside it.
 ///
 /// Raises:
 ///     InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
@@ -215,10 +215,10 @@ impl Survey {
     /// Return the location of an entry on the disk. O(depth).
     ///
     /// Args:
-    ///     index: The place of the entry in this survey.
+    ///     index: The position of the entry in this survey.
     ///
     /// Raises:
-    ///     IndexError: If there is no such place.
+    ///     IndexError: If there is no such position.
     fn location(&self, index: isize) -> PyResult<PathBuf> {
         Ok(self.0.location(place(index, self.0.entries.len())?))
     }

@@ -21,7 +21,7 @@ type PartLike = (CidLike, Option<u64>);
 
 /// Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
 ///
-/// A file that is missing, can't be read or is no regular file does not match. Symbolic links are not followed.
+/// A file that is missing, can't be read or is not a regular file does not match. Symbolic links are not followed.
 ///
 /// Args:
 ///     files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may

@@ -113,7 +113,7 @@ impl FolderWriter {
     ///     parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
     ///     mode: As for `add_folder`.
     ///     mtime_ns: As for `add_folder`.
-    ///     replaces: Whether what has the path is replaced, if the writer has a folder for incomplete files.
+    ///     replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
     ///     list: The root of the list that the payloads are of, if they are of one.
     ///
     /// Raises:
@@ -218,7 +218,7 @@ impl FolderWriter {
     /// Return the sink of the next payloads to request, or None if all that were added have been.
     ///
     /// Args:
-    ///     max_bytes: The payloads have about so many bytes together, or are a single one.
+    ///     max_bytes: The approximate total size of the payloads, unless it is a single one.
     ///     max_payload_bytes: Limit on one payload.
     ///
     /// Raises:

@@ -89,7 +89,7 @@ impl PayloadSink {
         py.detach(|| self.lane.restart());
     }
 
-    /// Wait until all that has been taken is written, and return the CIDs of the payloads that did not come.
+    /// Wait until all that has been taken is written, and return the CIDs of the payloads that did not arrive.
     ///
     /// Raises:
     ///     ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.

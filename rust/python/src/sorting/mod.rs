@@ -50,7 +50,7 @@ const RUN_BYTES: usize = 32 << 20;
 ///     run_bytes: Memory of a run, in bytes.
 ///
 /// Raises:
-///     InvalidInput: If `format` is another.
+///     InvalidInput: If `format` is neither of these.
 ///
 /// >>> sorter = ArcSorter()
 /// >>> sorter.add({"b": payload_cid(b"1"), "a": payload_cid(b"2")})
@@ -122,7 +122,7 @@ impl ArcSorter {
         Ok(Self { folder, run_bytes, lines, arcs, count: 0, sorting: None, file: None, runs, sorted: None })
     }
 
-    /// Read the next bytes of lines of arcs. O(bytes); a full run is sorted in a thread of its own.
+    /// Read the next bytes of lines of arcs. O(bytes); a full run is sorted in a separate thread.
     ///
     /// Raises:
     ///     InvalidInput: If a line is malformed (code ``invalid_path`` or ``invalid_cid`` if only that is). The message
@@ -134,7 +134,7 @@ impl ArcSorter {
         Ok(detach::run(py, work, || Ok(self.read(&data)))??)
     }
 
-    /// Add arcs. O(arcs); a full run is sorted in a thread of its own.
+    /// Add arcs. O(arcs); a full run is sorted in a separate thread.
     ///
     /// Args:
     ///     arcs: A mapping from path to CID, or pairs of the two.
@@ -155,7 +155,7 @@ impl ArcSorter {
         })
     }
 
-    /// Note that all arcs have come, and wait until they are sorted.
+    /// Note that all arcs have been added, and wait until they are sorted.
     ///
     /// Raises:
     ///     InvalidInput: If the last line is malformed, or a path occurred twice.

@@ -45,9 +45,9 @@ _MAX_CONFLICTS: Final = 20
 _MIN_PAUSE_SECONDS: Final = 0.02
 _MAX_PAUSE_SECONDS: Final = 0.5
 _LOST_AFTER_SECONDS: Final = 4
-"""A connection is lost if the other machine acknowledges nothing for so long (TCP_USER_TIMEOUT), data or probe."""
+"""A connection is lost if the other machine acknowledges nothing for this long (TCP_USER_TIMEOUT), data or probe."""
 _PROBE_AFTER_SECONDS: Final = 2
-"""A connection on which nothing was received for so long, as of a call that waits for its answer, is probed."""
+"""A connection on which nothing was received for this long, as of a call that waits for its answer, is probed."""
 
 _SESSION: Final = {
     "application_name": "coregw",
@@ -245,7 +245,7 @@ class Database:
             task.exception()  # retrieved, or asyncio would log it if nobody waits any more
 
     async def _repeat(self, fetch: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
-        """Call `fetch` with a connection until it succeeds, at most for so many seconds after the first failure."""
+        """Call `fetch` with a connection until it succeeds, at most for this many seconds after the first failure."""
         last = 0.0
         pause, conflicts = _MIN_PAUSE_SECONDS, 0
         while True:

@@ -79,7 +79,7 @@ class Dates:
         self.ages.require((row.key, self.of_root(transaction.get(row))) for row in root_rows(roots))
 
     def renew_root(self, transaction: Transaction, row: Row) -> bool:
-        """Date a root anew; False if it is not held."""
+        """Renew the date of a root; False if it is not held."""
         stored = transaction.get(row)
         dated = self.of_root(stored)
         if stored is None or not self.ages.is_held(dated):
@@ -102,7 +102,7 @@ class Dates:
         transaction.put(row, RootRow(self.ages.clock.now(), RootRow.decode(stored).value).encode())
 
     def renew_payload(self, transaction: Transaction, row: Row) -> int | None:
-        """Date a payload anew, and return its size; None if it is not held."""
+        """Renew the date of a payload, and return its size; None if it is not held."""
         stored = transaction.get(row)
         if stored is None:
             return None

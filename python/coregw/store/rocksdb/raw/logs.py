@@ -46,8 +46,8 @@ def read_log(
 ) -> Iterator[Record]:
     """Iterate over the records of a log file; append to `damages` what is damaged. O(bytes).
 
-    The end of a log that a process was writing to may be a part of a record that nobody was told of; it cannot be told
-    from damage, so it is reported as well.
+    The end of a log that a process was writing to may be part of a record that was not acknowledged. It cannot be
+    told from damage, so it is reported as well.
 
     Args:
         data: The file.

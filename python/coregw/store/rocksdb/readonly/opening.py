@@ -116,7 +116,7 @@ def open_read_only(path: Path, cache_bytes: int, cause: Cause) -> tuple[Rdict, R
 
 
 def require_skippable(path: Path) -> None:
-    """Raise `StoreDamaged` if a log has damage that RocksDB cannot skip: it would read it for ever."""
+    """Raise `StoreDamaged` if a log has damage that RocksDB cannot skip: it would read it forever."""
     damage = _endless(path, _damages_of_logs(path))
     if damage is not None:
         raise StoreDamaged(f"{path / DATABASE / damage.file} has a record of an unknown kind at byte {damage.start:,}")

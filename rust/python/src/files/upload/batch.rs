@@ -106,7 +106,7 @@ impl PayloadBatch {
     ///     The CAR; the number of payloads in it, and the sum of their lengths. An empty CAR if all are held.
     ///
     /// Raises:
-    ///     ValueError: If `held` has not one bit for each payload.
+    ///     ValueError: If `held` does not have one bit for each payload.
     fn car<'py>(&self, py: Python<'py>, held: BytesLike) -> PyResult<(Bound<'py, PyBytes>, usize, u64)> {
         if held.len() != self.payloads.div_ceil(8) {
             return Err(PyValueError::new_err("there is not one bit for each payload"));

@@ -41,22 +41,22 @@ type CacheLike = (PathBuf, PathBuf, String, i64);
 
 /// A folder that is added to a gateway: its files are read and hashed once, and kept until they are sent.
 ///
-/// Threads of its own read the files, and wait while too much is kept. The memory is some 35 bytes for each entry
+/// Its own threads read the files, and wait while too much is kept. The memory is some 35 bytes for each entry
 /// besides the survey, and at most two batches of 4 MiB besides those that the caller has. Each of `start`,
 /// `start_again` and `start_records` is followed by `next_batch` until `is_read`. A file that changes while it is read
 /// is read again, at most three times. If the bytes that it had at first are the same again, it has only grown, and
-/// these bytes are what it is; otherwise it is skipped and reported.
+/// these bytes are its content; otherwise it is skipped and reported.
 ///
 /// Args:
 ///     found: What the folder has.
 ///     suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
-///     xattrs: Whether extended attributes are read, too.
+///     xattrs: Whether extended attributes are read as well.
 ///     cache: What is known of the folder since it was added last: the file, the folder's path, whatever else the
 ///         targets depend on, and the nanoseconds for which a file has to be unchanged when it is read, so that its
 ///         times say whether it has changed since. A file that is missing, damaged, or of another folder is ignored.
 ///
 /// Raises:
-///     InvalidInput: If `suite` is another.
+///     InvalidInput: If `suite` is neither of these.
 ///
 /// >>> import pathlib, tempfile
 /// >>> with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ impl FolderUpload {
     ///     has_base: Whether the gateway holds all records of the last time.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is another word.
+    ///     InvalidInput: If `attributes` is none of these.
     fn start_records(&self, attributes: &str, owner: bool, has_base: bool) -> PyResult<()> {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let base = self.cache.clone().filter(|_| has_base);
@@ -244,10 +244,10 @@ impl FolderUpload {
     ///
     /// Args:
     ///     attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
-    ///     owner: Whether the numbers of owner and group are recorded, too; not with ``exec`` and ``none``.
+    ///     owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is another word, or an entry's extended attributes take more than 1 MiB.
+    ///     InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {
         roots_by(py, attributes, owner, |recorded, signals| self.reading.hashed().roots(recorded, signals))
@@ -265,7 +265,7 @@ impl FolderUpload {
     ///     there are more than `most`, or nothing is known of the last time.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is another word.
+    ///     InvalidInput: If `attributes` is none of these.
     #[allow(clippy::type_complexity)] // two lists of the same kind
     fn changes<'py>(
         &self,
@@ -304,7 +304,7 @@ impl FolderUpload {
     ///     size: Bytes of a chunk.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is another word.
+    ///     InvalidInput: If `attributes` is none of these.
     fn record_lines(&self, attributes: &str, owner: bool, size: usize) -> PyResult<FolderLines> {
         Ok(self.lines(Which::Records(call(|| Recorded::new(attributes, owner))?), size))
     }
@@ -318,7 +318,7 @@ impl FolderUpload {
     ///     owner: As for `roots`.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is another word.
+    ///     InvalidInput: If `attributes` is none of these.
     ///     OSError: If the file cannot be written.
     fn save(
         &self,
