@@ -365,6 +365,24 @@ async function looksRight(browser: Browser): Promise<void> {
     }
 }
 
+/** A name that fits on a line of a phone is not broken, whatever stands beside it. */
+async function keepsNamesWhole(browser: Browser): Promise<void> {
+  for (const width of [PHONE.width, 500]) {
+    const page = await open(browser, `${given.gateway}#/root/${given.root}/img`, {
+      viewport: { ...PHONE, width },
+    });
+    const lines = await page
+      .getByRole("link", { name: "photographs.of.colours.txt" })
+      .evaluate((link) => link.getClientRects().length);
+    assert.equal(lines, 1, `lines of a name at ${width} pixels`);
+    const [button, field] = await page.evaluate(() =>
+      ["#open button", "#path"].map((each) => document.querySelector(each)?.getBoundingClientRect().top),
+    );
+    assert.equal(button, field, `the button is beside the path at ${width} pixels`);
+    await page.close();
+  }
+}
+
 async function keyboardWorks(browser: Browser): Promise<void> {
   const page = await open(browser, `${given.gateway}#/root/${given.root}`);
   await page.keyboard.press("Tab");
@@ -391,6 +409,7 @@ try {
   await survivesFailures(browser);
   await noticesThatAHistoryIsWithheld(browser);
   await keyboardWorks(browser);
+  await keepsNamesWhole(browser);
   await looksRight(browser);
   assert.deepEqual(reported, []);
 } finally {

@@ -64,7 +64,7 @@ function differenceRow({ segments, before, after }: Diff["entries"][number]): HT
     "tr",
     { class: word },
     h("td", {}, `${mark} ${word}`),
-    h("td", {}, pathText(segments)),
+    h("td", {}, h("span", { class: "name" }, pathText(segments))),
     target(before),
     target(after),
   );

@@ -2,7 +2,7 @@
 
 import "../src/all-hashes.ts";
 import { Cid } from "../src/cid.ts";
-import { ProofError } from "../src/errors.ts";
+import { CoregwError, ProofError } from "../src/errors.ts";
 import { showDiff } from "./differences.ts";
 import { byId, h, short, visible, waiting } from "./dom.ts";
 import { showName } from "./history.ts";
@@ -145,6 +145,11 @@ function failure(error: unknown, again: () => void): HTMLElement {
     return alert(
       "Rejected",
       `What was received is not what the root says: ${message}. Nothing of it is shown. Whoever served it is broken or lies.`,
+    );
+  if (error instanceof CoregwError && error.code === "invalid_cid")
+    return alert(
+      "This does not work",
+      `${visible(message)}. Enter a root (bagiof…) whole, as you got it, or a published name (scope/name).`,
     );
   if (!(error instanceof SourceError)) return alert("This does not work", visible(message));
   const shown = alert("No answer", error.status === 0 ? `${message}.` : `${message} (status ${error.status})`);

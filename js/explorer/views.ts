@@ -284,10 +284,14 @@ function row(root: Root, prefix: readonly string[], entry: Entry, known: Attribu
     h(
       "td",
       {},
-      isThere
-        ? h("a", { href }, visible(entry.name), entry.hasChildren ? "/" : null)
-        : `${visible(entry.name)}${known?.kind === "folder" ? "/ (empty)" : ""}`,
-      link,
+      h(
+        "span",
+        { class: "name" },
+        isThere
+          ? h("a", { href }, visible(entry.name), entry.hasChildren ? "/" : null)
+          : `${visible(entry.name)}${known?.kind === "folder" ? "/ (empty)" : ""}`,
+        link,
+      ),
     ),
     h("td", {}, size),
     h("td", {}, mode),

@@ -68,9 +68,13 @@ class Report:
         self.seconds[name] = time.perf_counter() - begun
 
 
+_WIDTH = 110
+"""Columns where there is no terminal, so that no root is broken."""
+
+
 def main(top: Path | None = None) -> int:
     """Run the demo on a folder, by default the standard library, and return the exit code."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     try:
         _run(console, top or Path(sysconfig.get_path("stdlib")))
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Text for people: sizes, and what strangers wrote on one line, without control characters, and short."""
+"""Text for people: sizes, durations, and what strangers wrote on one line, without control characters, and short."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["byte_size", "display_name", "printable"]
+__all__ = ["byte_size", "display_name", "duration", "printable"]
 
 _MAX_CHARACTERS: Final = 500
 _MAX_NAME_CHARACTERS: Final = 4096
@@ -32,3 +32,15 @@ def byte_size(count: float) -> str:
             return f"{count:,.0f} {prefix}" if prefix == "B" else f"{count:,.1f} {prefix}"
         count /= 1024
     return f"{count:,.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units."""
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min {rest:02} s"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours:02} h" if days else f"{hours} h {minutes:02} min"

@@ -43,6 +43,11 @@ def test_a_gateway_that_is_away_is_an_error_without_its_password(run: Run) -> No
     assert "pa55word" not in done.stdout + done.stderr
 
 
+def test_the_next_step_fits_the_failure(run: Run, gateway: str) -> None:
+    assert "try http://" in run("doctor", "--gateway", gateway.replace("http:", "https:")).stdout
+    assert "check the name" in run("doctor", "--gateway", "http://nowhere.invalid").stdout
+
+
 def test_misspelt_variables_and_settings_are_found(run: Run, tmp_path: Path) -> None:
     misspelt = run("doctor", env={"COREGW_CACHE_BYTE": "1"})
     assert misspelt.exit_code == 0

@@ -41,6 +41,7 @@ MASKS = (
     (r"(?m)^— (\S+) \S+$", r"— \1 SIGNATURE"),
     (r"installed: .*", "installed: EXTRAS"),
     (r"(?m)^coregw (backup|copy|fsck|gc|heal|restore): .*\n", ""),
+    (r"(?m)^(running for +).*", r"\1TIME"),
     (r"127\.0\.0\.1:\d{4,5}", "GATEWAY"),
     (r"@coregw-[0-9a-f]{32}", "@coregw-SOCKET"),
 )

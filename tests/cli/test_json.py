@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
+import serving
 from coregw.cli import cli
 
 if TYPE_CHECKING:
@@ -100,8 +104,7 @@ def test_every_command_has_q_and_v_and_json() -> None:
     for name, command in found:
         names = {each.name for each in command.params}
         assert {"quiet", "verbose"} <= names, name
-        services = {"serve", "serve-plants", "witness"}
-        assert {"as_json", "json_file"} & names or name in {"cat", *services}, name
+        assert {"as_json", "json_file"} & names or name == "cat", name
 
 
 def test_services_have_q_and_v_for_their_logs(run: Run) -> None:
@@ -110,3 +113,39 @@ def test_services_have_q_and_v_for_their_logs(run: Run) -> None:
         assert shown == {"access_log": True}
         shown = tomllib.loads(run(service, "-q", "--set", "port=9", "--settings").stdout)
         assert shown == {"log_level": "error", "port": 9}
+
+
+def test_settings_are_an_object(run: Run) -> None:
+    shown = json.loads(run("serve", "--set", "port=9", "--settings", "--json").stdout)
+    assert (shown["port"]["value"], shown["port"]["origin"]) == (9, "option")
+    assert shown["log_format"]["value"] == "json"
+    assert shown["host"] == {"value": "127.0.0.1", "origin": None, "about": "Address to listen on."}
+
+
+def test_services_print_their_address_and_their_log_as_json(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    vkey = serving.run("key", key, "--name", "log.example").stdout.strip()
+    witness = ["witness", "--key", key, "--name", "w.example", "--log", vkey, "--state", tmp_path / "state"]
+    for service in (["serve", "--data", tmp_path / "a"], ["serve-plants", "--data", tmp_path / "b"], witness):
+        command = [sys.executable, "-m", "coregw", *map(str, service), "--port", "0", "--json"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, **pipes, text=True) as process:
+            assert process.stdout is not None
+            address = json.loads(process.stdout.readline())
+            assert address["url"].startswith("http://127.0.0.1:")
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=60)
+        assert {json.loads(line)["level"] for line in log.splitlines()} <= {"INFO", "WARNING"}, service
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_one_line_also_for_help_texts() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "coregw", "ls", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "coregw: stdout: No space left on device\n")

@@ -45,6 +45,7 @@ def write_folder(folder: Path) -> None:
         "docs/page.html": b'<script>document.title = "run"</script>',
         "img/logo.svg": b'<svg xmlns="http://www.w3.org/2000/svg"><script>document.title = "run"</script></svg>',
         "img/colours.png": png(60, 40),
+        "img/photographs.of.colours.txt": b"one line of a telephone's screen",
         "big.bin": random.Random(1).randbytes(700_000),
     }
     files |= {f"src/deep/{number:04}.txt": b"%d\n" % number for number in range(450)}

@@ -83,7 +83,7 @@ def local_figures(tree: Map, keys: Sequence[str], seconds: float) -> Iterator[Fi
     )
     batch = names[:BATCH]
     proof = tree.prove_keys(batch)
-    many, share = f"{len(batch):,} keys at once", len(proof) / len(batch)
+    many, share = f"{len(batch):,} {'key' if len(batch) == 1 else 'keys'} at once", len(proof) / len(batch)
     yield _of_batches(f"prove {many}", "keys", len(batch), lambda _: tree.prove_keys(batch), seconds, share)
     yield _of_batches(f"verify {many}", "keys", len(batch), lambda _: verify_keys(root, batch, proof), seconds, share)
 

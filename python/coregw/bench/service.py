@@ -64,7 +64,7 @@ def service_figures(
     yield _figure("resolve one key after the other", times, 1)
     batch = [*keys[:BATCH]]
     times = timed(lambda _: client.resolve_many(root, batch), seconds)
-    yield _figure(f"resolve {len(batch):,} keys at once", times, len(batch))
+    yield _figure(f"resolve {len(batch):,} {'key' if len(batch) == 1 else 'keys'} at once", times, len(batch))
     yield anyio.run(_many_tasks, open_async, root, keys, seconds)
 
 

@@ -101,6 +101,10 @@ _NEXT_STEPS = {
 """What a person can do about an error of a gateway, by its code."""
 
 
+_ROLLBACK = "to go back on purpose: coregw root accept --force"
+"""What a person can do about a rollback that is none."""
+
+
 class _Commands(CommandGroup):
     """Imports subcommands by name, and turns their failures into one line and an exit code."""
 
@@ -133,7 +137,7 @@ class _Commands(CommandGroup):
         try:
             return super().invoke(ctx)
         except ProofError as error:
-            _fail(f"not proven: {error.message}", EXIT_NOT_PROVEN)
+            _fail(f"not proven: {error.message}{_next_step(error, ctx)}", EXIT_NOT_PROVEN)
         except CoregwError as error:
             _fail(f"{error.message}{_next_step(error, ctx)}", EXIT_FAILURE)
         except ModuleNotFoundError as error:
@@ -154,6 +158,8 @@ class _Commands(CommandGroup):
 
 def _next_step(error: CoregwError, ctx: click.Context) -> str:
     """Return what a person can do about an error, as the end of its line."""
+    if isinstance(error, ProofError):
+        return f"; {_ROLLBACK}" if error.check == "rollback" else ""
     if error.gateway is None:
         return ""
     if isinstance(error, Unavailable):
@@ -181,5 +187,8 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command that ``sys.argv`` names, then exit."""
-    cli(prog_name="coregw")
+    try:
+        cli(prog_name="coregw")
+    except OSError as error:  # a help text that could not be written: commands have reported theirs
+        sys.exit(f"coregw: stdout: {described(error)}")
     sys.exit(0)

@@ -17,6 +17,7 @@ __all__ = ["command"]
 @click.command("cat", short_help="Write the verified bytes of a file to stdout.")
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("path")
+@click.option("--json", is_flag=True, hidden=True, expose_value=False, callback=lambda *given: _no_json(given[2]))
 @gateway_option
 def command(root: str, path: str, gateway: GatewayChoice) -> None:
     """Write the bytes of the file at PATH in ROOT to stdout.
@@ -28,6 +29,11 @@ def command(root: str, path: str, gateway: GatewayChoice) -> None:
         for chunk in opened.contents(_target(opened, root_of(root), path_of(path))):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
+
+
+def _no_json(asked: bool) -> None:
+    if asked:
+        raise click.UsageError("cat writes the bytes of a file: coregw stat ROOT PATH --json describes it")
 
 
 def _target(opened: Client, root: str, segments: list[str]) -> str:

@@ -200,12 +200,17 @@ def root_of(text: str) -> str:
     except InvalidInput as error:
         from coregw.trust.store import TrustStore
 
+        store = TrustStore()
         try:
-            return TrustStore().root(text)
+            return store.root(text)
         except InvalidInput as unknown:
             if len(text) < _SHORTEST_ROOT:  # a name that is mistyped or unknown here: what is wrong as a CID is noise
-                raise InvalidInput(f"{unknown.message}, and not a root (a CID)", code=error.code) from None
-            raise InvalidInput(f"{error.message}; {unknown.message}", code=error.code) from None
+                why = f"{unknown.message}, and not a root (a CID); coregw root list shows the names"
+            else:
+                reason = error.message.removeprefix(f'CID "{text}": ')
+                why = f"{text!r:.200} is not a root: {reason}; is a character wrong or missing? Nor is it a name in "
+                why += str(store.path)
+            raise InvalidInput(why, code=error.code) from None
     return text
 
 

@@ -153,9 +153,9 @@ def _value(name: str, value: object) -> str:
     return printable(value.decode("utf-8", "backslashreplace")) if isinstance(value, bytes) else "-"
 
 
-def _json(difference: FolderDifference) -> str:
+def _json(difference: FolderDifference) -> bytes:
     """Format a difference; whatever is absent or does not apply is left out."""
-    import json
+    import msgspec
 
     old, new = difference.kinds
     line: dict[str, object] = {"segments": difference.segments}
@@ -171,7 +171,7 @@ def _json(difference: FolderDifference) -> str:
         }
     if difference.ranges is not None:
         line["ranges"] = difference.ranges
-    return json.dumps(line)
+    return msgspec.json.encode(line)
 
 
 def _plain(value: object) -> object:

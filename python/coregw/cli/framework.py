@@ -107,7 +107,9 @@ def note(text: str) -> None:
 
 def interrupted(number: signal.Signals) -> NoReturn:
     """End a command that a signal has interrupted, with one line and the exit code that shells report for it."""
-    click.echo(f"coregw: interrupted ({number.name})", err=True)
+    context = click.get_current_context(silent=True)
+    step = None if context is None else context.meta.get(CONTINUED_BY)
+    click.echo(f"coregw: interrupted ({number.name}){f'; {step}' if step else ''}", err=True)
     raise Exit(_SIGNALLED + number)
 
 
@@ -119,7 +121,7 @@ def described(error: OSError) -> str:
 
 
 def continue_by(step: str) -> None:
-    """Say with the error what a person can do if the gateway becomes unavailable while this command runs."""
+    """Say what a person can do if the gateway becomes unavailable, or a signal comes, while this command runs."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[CONTINUED_BY] = step

@@ -8,7 +8,7 @@ from typing import Final
 from rich.progress import DownloadColumn, ProgressColumn, Task
 from rich.text import Text
 
-from coregw.text import byte_size
+from coregw.text import byte_size, duration
 
 __all__ = ["AmountColumn", "PaceColumn"]
 
@@ -50,14 +50,5 @@ class PaceColumn(ProgressColumn):
             return Text(f"waiting for {pause:.0f} s", style="progress.remaining")
         if task.speed is None:
             return Text("")
-        left = "" if task.time_remaining is None else f", {_duration(task.time_remaining)} left"
+        left = "" if task.time_remaining is None else f", {duration(task.time_remaining)} left"
         return Text(f"{byte_size(task.speed)}/s{left}", style="progress.data.speed")
-
-
-def _duration(seconds: float) -> str:
-    """Return a time in its two largest units."""
-    minutes, rest = divmod(round(seconds), 60)
-    if not minutes:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -386,7 +386,8 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
         problem = msgspec.json.decode(body, type=_ErrorBody)
     except UNDECODABLE:
         number = body.strip() if len(body) <= _MAX_DIGITS and body.strip().isdigit() else None  # as witnesses send it
-        return _exception(f"{call.what}: the gateway answered {status} without an error document", fallback, number)
+        why = f"the gateway answered {status} without an error document: it may be another server, or a proxy"
+        return _exception(f"{call.what}: {why}", fallback, number)
     code = problem.error if problem.error in ERROR_CODES else fallback
     if code == "path_not_found" and not call.may_be_absent:
         return unproven(call.what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import sys
@@ -81,7 +82,8 @@ def _address(settings: Settings) -> tuple[int, Any]:
 
 def _unavailable(settings: Settings, error: OSError | UnicodeError) -> Unavailable:
     reason = _reason(error) if isinstance(error, OSError) else "no such host"
-    return Unavailable(f"cannot listen on {settings.host}:{settings.port}: {reason}")
+    step = "; choose another port, or 0 for a free one" if getattr(error, "errno", None) == errno.EADDRINUSE else ""
+    return Unavailable(f"cannot listen on {settings.host}:{settings.port}: {reason}{step}")
 
 
 def _reason(error: OSError) -> str:

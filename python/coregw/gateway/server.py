@@ -196,6 +196,7 @@ class GatewayServer:
         self._on_ready = on_ready
         self._server: HttpServer | None = None
         self._is_stopped = False
+        self._urls: list[str] = []  # where clients are served, for the management
 
     async def serve(self) -> None:
         """Serve until `stop` is called, or a signal arrives if this is the main thread. Raises as `run`."""
@@ -232,6 +233,7 @@ class GatewayServer:
             async with serve_management(
                 self._settings, engine, directory, self._admin_token, self._phase
             ) as management:
+                self._urls = management.urls
                 yield management.sources
 
     def _phase(self) -> str | None:
@@ -250,6 +252,7 @@ class GatewayServer:
 
         def ready() -> None:
             logger.info("listening on %s, data in %s", url, location_of(self._settings))
+            self._urls.append(url)
             if self._on_ready is not None:
                 self._on_ready(url)
 

@@ -127,7 +127,12 @@ async def _run(
                 for number in (signal.SIGINT, signal.SIGTERM):
                     asyncio.get_running_loop().add_signal_handler(number, workers.stop)
                 limit_collector()
-                await workers.run(lambda: on_ready(url_of(address)))
+
+                def ready() -> None:
+                    management.urls.append(url_of(address))
+                    on_ready(management.urls[0])
+
+                await workers.run(ready)
         finally:
             await engine.close()
     logger.info("stopped")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -54,7 +53,9 @@ def shown_progress(label: str, *, as_json: bool = False) -> Iterator[Callable[[d
 def print_result(result: dict[str, Any], *, as_json: bool) -> None:
     """Print a result on stdout: its members one a line, or as one line of JSON."""
     if as_json:
-        click.echo(json.dumps(result))
+        import msgspec
+
+        click.echo(msgspec.json.encode(result))
         return
     width = max((len(name) for name in result), default=0)
     for name, value in result.items():

@@ -32,6 +32,16 @@ EXTRAS = {
 }
 """Modules that each extra installs, beside those of the extras that it includes."""
 
+_STEPS = {
+    "Connection refused": "start one with coregw serve, or give the address of another with --gateway",
+    "resolve host": "check the name in --gateway or COREGW_GATEWAY",
+    "wrong version number": "it speaks no TLS at this port: try http:// instead of https://",
+    "certificate": "if its authority is your own, give that with --ca-cert",
+    "without an error document": "check the address in --gateway or COREGW_GATEWAY",
+    "bearer token": "give the token in COREGW_BEARER_TOKEN",
+}
+"""What a person can do, by what the message of a failure has in it."""
+
 _MIN_FILES = 1024
 
 
@@ -151,6 +161,10 @@ def _gateway(gateway: GatewayChoice) -> Iterator[Finding]:
                 opened.get_payload(payload_cid(b"coregw doctor"))
             yield Finding("gateway", "ok", f"{shown} answers in {1000 * (perf_counter() - start):.0f} ms")
         except CoregwError as error:
-            hint = "start one with coregw serve, or name one with --gateway"
             why = error.message.partition(": ")[2] or error.message  # without what was asked for
-            yield Finding("gateway", "error", f"{printable(why)}: {hint}")
+            yield Finding("gateway", "error", f"{printable(why)}; {_step(why)}")
+
+
+def _step(why: str) -> str:
+    """Return what a person can do about a gateway that does not answer."""
+    return next((step for part, step in _STEPS.items() if part in why), "give the address of another with --gateway")

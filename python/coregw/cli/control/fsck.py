@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from click.exceptions import Exit
 
@@ -52,9 +51,11 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed
     if lines:
         os.nice(_NICENESS)  # beside a gateway
+    import msgspec
+
     try:
         with shown_progress("fsck", as_json=as_json or lines) as show:
-            report = _print_line if lines else lambda progress: show(_built(progress))
+            report = _print_line if lines else lambda progress: show(msgspec.to_builtins(progress))
             result = _repair(data, report) if repair else _check(data, report, rate)
     except (CoregwError, OSError) as error:
         message = error.message if isinstance(error, CoregwError) else described(error)
@@ -63,7 +64,7 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     if lines:
         _print_line(result, "result")
     elif as_json:
-        click.echo(json.dumps(_built(result)))
+        click.echo(_json(result))
     else:
         _show(result)
     raise Exit(0 if result.is_sound else EXIT_DAMAGED)
@@ -115,12 +116,11 @@ def _show(result: CheckResult | RepairResult) -> None:
     click.echo(f"{'sound' if result.is_sound else 'damaged'}: {result.summary()}")
 
 
-def _built(message: object) -> dict[str, Any]:
+def _json(message: object) -> bytes:
     import msgspec
 
-    built: dict[str, Any] = msgspec.to_builtins(message)
-    return built
+    return msgspec.json.encode(message)
 
 
 def _print_line(message: object, kind: str = "progress") -> None:
-    click.echo(json.dumps({kind: _built(message)}))
+    click.echo(_json({kind: message}))

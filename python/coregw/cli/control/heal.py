@@ -229,6 +229,6 @@ def _show(result: dict[str, Any]) -> None:
     for reason in (*result["refused"], *result["conflicts"]):
         click.echo(f"refused: {reason}")
     if result["absent"]:
-        click.echo(f"named, but held by neither: {counted(result['absent'], 'object')}")
+        click.echo(f"named somewhere, but held neither here nor by the source: {counted(result['absent'], 'object')}")
     missing = len(result["missing"]["roots"]) + len(result["missing"]["payloads"])
     click.echo("nothing is missing" if not missing else f"{counted(missing, 'object')} missing")

@@ -60,17 +60,21 @@ def command(
     content of FILE is invalid in any way, the exit code is 3.
     """
     if len(arguments) == 2:
+        from coregw.errors import ProofError
         from coregw.folders.tree import verify_tree
 
-        level = verify_tree(
-            root_of(arguments[0]),
-            arguments[1],
-            attributes=attributes,
-            owner=owner,
-            xattrs=xattrs,
-            exclude=exclude,
-            gitignore=gitignore,
-        )
+        try:
+            level = verify_tree(
+                root_of(arguments[0]),
+                arguments[1],
+                attributes=attributes,
+                owner=owner,
+                xattrs=xattrs,
+                exclude=exclude,
+                gitignore=gitignore,
+            )
+        except ProofError as error:
+            raise ProofError(f"{error.message}; coregw diff says what differs", check=error.check) from None
         line = f"verified: {printable(arguments[1])} ({_COMPARED[level]})"
         show_result(as_json, line, root=root_of(arguments[0]), path=arguments[1], attributes=level)
         return
@@ -120,7 +124,8 @@ def _verified(document: bytes) -> tuple[Query[Any], str | ReadOutcome | Scan | N
         saved = messages.decode(document, SavedProof)
     except InvalidInput as error:
         why = error.message.removeprefix("the request: ").removeprefix("not a SavedProof: ")
-        raise InvalidInput(f"not a saved request and result: {why}") from None
+        step = "coregw resolve ROOT PATH --json writes one"
+        raise InvalidInput(f"not a saved request and result: {why}; {step}") from None
     query = saved_query(bytes(saved.request))
     return query, query.verify(query.request, bytes(saved.result))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coregw.gateway.server import Service
     from coregw.gateway.settings import Settings
 
-__all__ = ["chosen_settings", "command", "run_service", "server_options", "settings_class"]
+__all__ = ["announce_as_json", "chosen_settings", "command", "run_service", "server_options", "settings_class"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +26,20 @@ def _show(settings: Settings, origins: dict[str, str]) -> None:
         name = variable.removeprefix("COREGW_").lower()
         line = f"{name} = {settings.toml(name)}"
         click.echo(f"\n# {about}\n" + (f"{line}  # {origins[name]}" if name in origins else f"# {line}"))
+
+
+def _show_json(settings: Settings, origins: dict[str, str]) -> None:
+    """Print all settings as a JSON object: of each its value, where that is from, and what it is."""
+    import tomllib
+
+    import msgspec
+
+    shown = {}
+    for variable, _, about in settings.describe():
+        name = variable.removeprefix("COREGW_").lower()
+        value = tomllib.loads(f"value = {settings.toml(name)}")["value"]
+        shown[name] = {"value": value, "origin": origins.get(name), "about": about}
+    click.echo(msgspec.json.encode(shown))
 
 
 def server_options(command: F) -> F:
@@ -42,6 +56,12 @@ def server_options(command: F) -> F:
         ),
         click.option("-v", "--verbose", is_flag=True, help="Log each request, like access_log=true."),
         click.option("-q", "--quiet", is_flag=True, help="Log errors only, like log_level=error."),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print the address as JSON, and log JSON lines, as does log_format=json.",
+        ),
         click.option(
             "--workers",
             type=click.IntRange(1, 256),
@@ -76,6 +96,7 @@ def chosen_settings(
     show_settings: bool,
     quiet: bool,
     verbose: bool,
+    as_json: bool,
     **short: object,
 ) -> Settings:
     """Return the settings of the configuration file and the environment, overridden by the options.
@@ -86,6 +107,7 @@ def chosen_settings(
         show_settings: Whether to print the settings and exit instead.
         quiet: Whether only errors are logged.
         verbose: Whether each request is logged.
+        as_json: Whether log lines, and the settings if they are printed, are JSON.
         short: Settings that have options of their own, by name; None if the option is not given.
     """
     from coregw.gateway.settings import CONFIG_VARIABLE
@@ -94,6 +116,7 @@ def chosen_settings(
     known = {variable for variable, _, _ in Settings.describe()}
     short |= {"log_level": "error"} if quiet else {}
     short |= {"access_log": "true"} if verbose else {}
+    short |= {"log_format": "json"} if as_json else {}
     for text in assignments:
         name, equals, value = text.partition("=")
         field = name.strip().lower().removeprefix("coregw_")
@@ -106,7 +129,8 @@ def chosen_settings(
     given = Settings.given(environ, strict=True, **short)
     settings = Settings(**{name: value for name, (value, _) in given.items()})
     if show_settings:
-        _show(settings, {name: origin for name, (_, origin) in given.items()})
+        origins = {name: origin for name, (_, origin) in given.items()}
+        (_show_json if as_json else _show)(settings, origins)
         raise SystemExit(0)
     return settings
 
@@ -127,7 +151,21 @@ def _warn_of_unknown_variables(settings: Settings) -> None:
         logging.getLogger("coregw.settings").warning("%s", about)
 
 
-def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, service: Callable[[], Service]) -> None:
+def announce_as_json(url: str) -> None:
+    """Print the address of a service as a JSON object."""
+    import msgspec
+
+    click.echo(msgspec.json.encode({"url": url}))
+
+
+def run_service(
+    name: str,
+    settings: Settings,
+    worker: tuple[int, int] | None,
+    service: Callable[[], Service],
+    *,
+    as_json: bool = False,
+) -> None:
     """Run a service as a single process, as the owner of workers, or as a worker.
 
     Args:
@@ -135,18 +173,22 @@ def run_service(name: str, settings: Settings, worker: tuple[int, int] | None, s
         settings: The settings.
         worker: In a worker process, the value of ``--worker``; otherwise None.
         service: Creates the service; not called in the owner process.
+        as_json: Whether the address is printed as JSON.
     """
     if worker is None:
         _warn_of_unknown_variables(settings)
+    from coregw.gateway.listener import announce
+
+    on_ready = announce_as_json if as_json else announce
     if worker is None and settings.workers > 1:
         from coregw.gateway import workers
 
-        workers.run(settings, [sys.executable, "-P", "-m", "coregw", name, "--worker"])
+        workers.run(settings, [sys.executable, "-P", "-m", "coregw", name, "--worker"], on_ready)
         return
     from coregw.gateway import server
 
     if worker is None:
-        server.run(settings, service=service())
+        server.run(settings, on_ready, service())
     else:
         server.run_worker(settings, *worker, service=service())
 
@@ -158,6 +200,7 @@ def command(
     worker: tuple[int, int] | None,
     upstream: str | None,
     assignments: tuple[str, ...],
+    as_json: bool,
     **options: Any,  # noqa: ANN401 - those of `chosen_settings`
 ) -> None:
     """Run a gateway on a RocksDB store, and print its address.
@@ -175,4 +218,5 @@ def command(
 
     if upstream is not None:
         assignments = (*assignments, f"upstream={upstream}")
-    run_service("serve", chosen_settings(**options, assignments=assignments), worker, service)
+    settings = chosen_settings(**options, assignments=assignments, as_json=as_json)
+    run_service("serve", settings, worker, service, as_json=as_json)

@@ -15,7 +15,11 @@ __all__ = ["command"]
 
 @click.command("serve-plants")
 @server_options
-def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: ANN401 - those of `chosen_settings`
+def command(
+    worker: tuple[int, int] | None,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401 - those of `chosen_settings`
+) -> None:
     """Run the sample plant store alone on a RocksDB store, and print its address.
 
     Clients must send the bearer token of PLANTS_ACCESS_TOKEN; if it is not set, plants can't be created. Settings,
@@ -27,4 +31,5 @@ def command(worker: tuple[int, int] | None, **options: Any) -> None:  # noqa: AN
 
         return alone(token_from_environment())
 
-    run_service("serve-plants", chosen_settings(**options), worker, service)
+    settings = chosen_settings(**options, as_json=as_json)
+    run_service("serve-plants", settings, worker, service, as_json=as_json)

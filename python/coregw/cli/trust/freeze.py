@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from coregw.cli.common import GatewayChoice, gateway_option, json_option
 from coregw.cli.framework import click
 from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name, show_record
@@ -11,14 +13,25 @@ __all__ = ["command"]
 
 @click.command("freeze")
 @click.argument("name", metavar="SCOPE/NAME")
-@click.confirmation_option(
-    "--yes", prompt="This cannot be undone. Freeze the name?", help="Do not ask for confirmation."
-)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @admin_token_option
 @json_option
 @gateway_option
-def command(name: str, token: str | None, as_json: bool, gateway: GatewayChoice) -> None:
+def command(name: str, yes: bool, token: str | None, as_json: bool, gateway: GatewayChoice) -> None:
     """Freeze SCOPE/NAME at its newest revision. Nothing is ever published under it again."""
     scope, short = scope_and_name(name)
+    if not yes:
+        _confirm(name)
     with publishing_client(gateway) as opened:
         show_record(opened.publications.freeze(scope, short, token=token), as_json)
+
+
+def _confirm(name: str) -> None:
+    """Ask on stderr, since stdout is for the result. Raises a usage error if nobody answers, `click.Abort` for no."""
+    try:
+        click.confirm(f"Nothing can ever be published under {name} again. Freeze it?", abort=True, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)  # ends the line of the question
+        raise click.UsageError("freezing can't be undone, and nobody said yes: give --yes") from None

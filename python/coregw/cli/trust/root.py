@@ -109,9 +109,10 @@ def list_(as_json: bool) -> None:
     if as_json:
         _print_json({name: {"root": each.root, "follows": each.follows} for name, each in names.items()})
         return
+    width = max(map(len, names), default=0)
     for name, each in names.items():
         follows = "" if each.follows is None else f"  follows {each.follows.scope}/{each.follows.name}"
-        click.echo(f"{name}  {each.root}{follows}")
+        click.echo(f"{name:{width}}  {each.root}{follows}")
     note(f"{store.path}")
 
 
@@ -164,4 +165,4 @@ def _show(name: str, trusted: TrustedName, as_json: bool) -> None:
 def _print_json(value: object) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    click.echo(msgspec.json.encode(value))

@@ -29,10 +29,20 @@ __all__ = ["command"]
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=7380, show_default=True, help="0 picks a free one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON, and log JSON lines.")
 @click.option("-q", "--quiet", is_flag=True, help="Log errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each request.")
 def command(
-    key: Path, name: str, logs: tuple[str, ...], state: Path, host: str, port: int, quiet: bool, verbose: bool
+    *,
+    key: Path,
+    name: str,
+    logs: tuple[str, ...],
+    state: Path,
+    host: str,
+    port: int,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
 ) -> None:
     """Run a witness (c2sp.org/tlog-witness): it cosigns checkpoints that continue what it has cosigned before.
 
@@ -41,6 +51,7 @@ def command(
     """
     import asyncio
 
+    from coregw.cli.services.serve import announce_as_json
     from coregw.gateway.listener import announce, loop_factory
     from coregw.gateway.logs import log_to_stderr
     from coregw.gateway.server import GatewayServer
@@ -58,8 +69,10 @@ def command(
         data=state.parent,
         log_level="error" if quiet else "info",
         access_log=verbose,
+        log_format="json" if as_json else "text",
     )
     log_to_stderr(settings)
-    server = GatewayServer(settings, MemoryStore(), announce, service=witness_service(witness))
+    on_ready = announce_as_json if as_json else announce
+    server = GatewayServer(settings, MemoryStore(), on_ready, service=witness_service(witness))
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(server.serve())

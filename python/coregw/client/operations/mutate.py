@@ -197,7 +197,8 @@ def update(
     held = yield from prove_keys(settings, root, wanted)
     for (path, target), current in zip(wanted.items(), held, strict=True):
         if current is None and target is None:
-            raise PathNotFound(f"{map_proof(root, path).what}: proven absent, so it can't be removed")
+            place = map_proof(root, path).what.removeprefix("prove ")
+            raise PathNotFound(f"{place}: proven absent, so it can't be removed")
         if current != target:
             changes.append(Change(path=path, before=_endpoint(current), after=_endpoint(target)))
     if not changes:

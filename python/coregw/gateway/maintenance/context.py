@@ -28,6 +28,7 @@ class Management:
         gateway: The engine over the store, the settings of the whole gateway, and the reader of request bodies.
         operations: The long operations in progress.
         addresses: Where the management server listens.
+        urls: Where clients are served, once they are.
         sources: The sources of the metrics of this process.
         workers: The metrics of the worker processes.
         started: When it started, in seconds of `time.monotonic`.
@@ -36,6 +37,7 @@ class Management:
     gateway: Gateway
     operations: Operations = field(default_factory=Operations)
     addresses: list[str] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     workers: WorkerReports = field(default_factory=WorkerReports)
     started: float = field(default_factory=time.monotonic)

@@ -29,6 +29,7 @@ class Status(Message, frozen=True, kw_only=True):
         data: The data directory.
         workers: The configured number of processes that serve requests.
         healthy: Whether the store can be read and written.
+        urls: Where clients are served; empty until they are.
         addresses: Where the management server listens.
         operations: The long operations in progress.
     """
@@ -39,6 +40,7 @@ class Status(Message, frozen=True, kw_only=True):
     data: str
     workers: int
     healthy: bool
+    urls: list[str]
     addresses: list[str]
     operations: list[RunningOperation]
 
@@ -65,6 +67,7 @@ async def status(request: Request[Any, Any, Any]) -> Reply:
         data=str(settings.data.absolute()),
         workers=settings.workers,
         healthy=await management.gateway.engine.healthy(),
+        urls=management.urls,
         addresses=management.addresses,
         operations=management.operations.running(),
     )

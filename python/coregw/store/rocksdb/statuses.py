@@ -76,7 +76,8 @@ def _meaning(error: Exception, path: Path) -> CoregwError:
     if _STALLED in text:
         return WriteStalled(f"the store in {path} is busy writing")
     if any(sign in text for sign in _LOCKED):
-        return Unavailable(f"the store in {path} is in use by another process, or opened twice by this one")
+        why = "in use by another process, or opened twice by this one"
+        return Unavailable(f"the store in {path} is {why}; coregw status --data {path} shows a gateway that uses it")
     if any(sign in text for sign in _FULL):
         return StorageFull(f"the disk of the store in {path} is full")
     if any(sign in text for sign in _DAMAGED):

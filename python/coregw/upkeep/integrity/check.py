@@ -90,7 +90,7 @@ class StoreCheck:
     def __init__(self, database: Rows, report: Report) -> None:
         self._database = database
         self._report = report
-        self._progress = Progress(step="")
+        self._progress = Progress(step="reading pages", unit="pages")
         self._reported = 0.0
         self.state = StoreState.read(database)
         self.pages = PageCheck(database, self._advance)
