@@ -166,3 +166,11 @@ def test_make_targets_in_documentation_exist(page: Path) -> None:
     targets |= {f"bench-{bench.stem.removeprefix('bench_')}" for bench in TOP.glob("benches/bench_*.py")}
     named = set(re.findall(r"`make ([a-z][a-z-]*)(?![a-z<-])", page.read_text("utf-8")))
     assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
+def test_each_output_of_an_example_follows_its_input(page: Path) -> None:
+    """doctest ignores what follows an empty line, so an output that has lost its input would pass."""
+    for block in re.findall(r"```python\n(>>> .*?)```", page.read_text("utf-8"), re.DOTALL):
+        after_empty_lines = re.findall(r"\n\n+(.+)", block)
+        assert [line for line in after_empty_lines if not line.startswith(">>> ")] == []

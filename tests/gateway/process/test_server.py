@@ -77,9 +77,7 @@ def test_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         store = MemoryStore()
-        said = (
-            rf"^cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another port, or 0 .*"
-        )
+        said = rf"^cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another port, or 0 .*"
         with pytest.raises(Unavailable, match=said):
             asyncio.run(GatewayServer(Settings.load({}, port=port), store).serve())
 
