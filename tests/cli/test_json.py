@@ -135,17 +135,13 @@ def test_services_print_their_address_and_their_log_as_json(tmp_path: Path) -> N
             assert address["url"].startswith("http://127.0.0.1:")
             process.send_signal(signal.SIGTERM)
             _, log = process.communicate(timeout=60)
-        assert {json.loads(line)["level"] for line in log.splitlines()} <= {"INFO", "WARNING"}, service
+        assert {json.loads(line)["level"] for line in log.splitlines()} <= {"info", "warning"}, service
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_a_full_disk_is_one_line_also_for_help_texts() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["ls", "--help"]])
+def test_a_full_disk_is_one_line_also_for_help_texts(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "coregw", *arguments]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "coregw", "ls", "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (1, "coregw: stdout: No space left on device\n")
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "coregw: No space left on device\n")

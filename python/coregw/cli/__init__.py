@@ -190,5 +190,5 @@ def main() -> None:
     try:
         cli(prog_name="coregw")
     except OSError as error:  # a help text that could not be written: commands have reported theirs
-        sys.exit(f"coregw: stdout: {described(error)}")
+        sys.exit(f"coregw: {described(error)}")
     sys.exit(0)
