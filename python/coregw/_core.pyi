@@ -1464,6 +1464,9 @@ class Need:
     def output(self) -> tuple[bytes, list[Cid]] | None:
         """Bytes, and payloads whose blocks follow them: send both, then call `poll`; or None."""
     @property
+    def leaves(self) -> tuple[Cid, bytes] | None:
+        """The root of a tree in a CAR, and lines of its leaves in order: use them, then call `poll`; or None."""
+    @property
     def payloads(self) -> list[tuple[int, int]] | None:
         """The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None."""
     @property
@@ -1578,8 +1581,18 @@ class Operation:
             InvalidInput: If the request is malformed, or `base_root` is a payload.
         """
     @staticmethod
-    def export_car(cache: PageCache, root: CidLike, with_payloads: bool, output_bytes: int) -> Operation:
+    def export_car(
+        cache: PageCache,
+        root: CidLike,
+        with_payloads: bool,
+        output_bytes: int,
+        after: CidLike | None = None,
+        occurrence: int = 1,
+    ) -> Operation:
         """Return an operation that outputs a root as CARv1, about `output_bytes` at a time. Its response is empty.
+
+        With `after`, it outputs the header and the blocks that follow the one with this CID, or, if the CID occurs
+        repeatedly, that occurrence of it. If there is none, it raises `InvalidInput` before it outputs anything.
 
         Raises:
             InvalidInput: If the CID is not a root.
@@ -1607,6 +1620,13 @@ class Operation:
 
         Its response is `{"roots": [...], "missing_payloads": ..., "missing_roots": ...}`: the roots whose trees are
         whole, and the numbers of leaves whose payload or nested root is not in the CAR. It raises as an import does.
+        """
+    @staticmethod
+    def list_car(reader: CarReader) -> Operation:
+        """Return an operation that checks a CAR as `check_car` does, and then lists the leaves of each tree as lines.
+
+        The lines are `["path", "CID"]` of a map and `["CID", measure]` of a list. Trees nested in others come first,
+        those of the header last. A list of a CAR can have 2^50 elements: drop the operation when there are too many.
         """
     def limit_nodes(self, nodes: int) -> None:
         """Let the operation visit at most `nodes` nodes in all; beyond that, `poll` raises `TooLarge`.
@@ -1720,7 +1740,7 @@ class SortedLines(Iterator[bytes]):
 class CarReader:
     """A push parser for the bytes of a CARv1 or CARv2, in chunks of any size, which checks the hash of every block.
 
-    `Operation.import_car` and `Operation.check_car` continue with what it has read.
+    `Operation.import_car`, `check_car` and `list_car` continue with what it has read.
 
     Args:
         payload_bytes: Bound of one payload, in bytes.
@@ -1753,6 +1773,19 @@ class CarReader:
     @property
     def held_bytes(self) -> int:
         """The memory of what is noted about the blocks, in bytes."""
+    @property
+    def last_block(self) -> tuple[Cid, int] | None:
+        """The last whole block, and which of those with its CID it is, from 1; None without one. O(blocks)."""
+    @property
+    def unfinished(self) -> tuple[Cid, int] | None:
+        """The payload in which the bytes so far end, and where it starts in the CAR; None if they do not end in one."""
+    def restart_unfinished(self) -> None:
+        """Forget what was read of the unfinished payload: its first byte is read next."""
+    def rewind(self) -> int:
+        """Forget what follows the last whole block, also after an exception, and return where that block ends.
+
+        The length of another block is read next. Of a CARv2, everything is forgotten.
+        """
     def check_end(self) -> None:
         """Check that the bytes so far end after a whole block.
 
@@ -1801,6 +1834,18 @@ def block_cid(data: Buffer) -> tuple[Cid, int]:
 
     Raises:
         InvalidInput: If `data` does not start with a CID.
+    """
+
+def read_varint(data: Buffer, at: int = 0) -> tuple[int, int]:
+    """Return the varint at byte `at`, and where it ends.
+
+    Varints are those of multiformats: in minimal form, and at most 9 bytes long. `data` may end anywhere after it.
+
+    Raises:
+        InvalidInput: If there is none.
+
+    >>> read_varint(bytes([7, 0xac, 0x02]), 1)
+    (300, 3)
     """
 
 @final

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner, Result
 
+from coregw import payload_cid
 from coregw.cli import cli
+from coregw.client import Client
 from gateways import honest_gateway
 
 Run = Callable[..., Result]
@@ -44,3 +46,10 @@ def coregw(gateway: str) -> Callable[..., subprocess.CompletedProcess[bytes]]:
         return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
 
     return start
+
+
+@pytest.fixture
+def root(gateway: str) -> str:
+    """A map with ``docs/readme``, whose payload is held, and ``docs/guide``, whose payload is not."""
+    with Client(gateway) as client:
+        return client.create_root({"docs/readme": client.put_payload(b"content"), "docs/guide": payload_cid(b"guide")})

@@ -181,3 +181,18 @@ def test_a_nested_map_moves_as_one_target(run: Run, root: str, tree: Path) -> No
     for command in (("rm", moved, "docs/inner"), ("mv", moved, "readme", "docs/inner/x")):
         assert run(*command).exit_code == 1
     assert changed(run, "rm", "-r", moved, "docs/inner") == root
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [("put", ".."), ("put", "docs/../x"), ("put", "./x"), ("mv", "docs/./x"), ("mv", "a\0b")],
+)
+def test_a_name_that_no_file_can_have_is_not_bound(
+    run: Run, root: str, tmp_path: Path, command: str, place: str
+) -> None:
+    (tmp_path / "new").write_text("new")
+    what = [root, tmp_path / "new", place] if command == "put" else [root, "readme", place]
+    done = run(command, *what)
+    assert done.exit_code != 0
+    assert "segments[" in done.stderr
+    assert "can't be a file name" in done.stderr

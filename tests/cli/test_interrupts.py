@@ -19,6 +19,7 @@ import pytest
 
 import coregw
 from car_files import frames, split
+from coregw.client import Client
 from gateways import Reply, lying_gateway
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
@@ -167,3 +168,34 @@ coregw.__main__.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"coregw: interrupted (SIGINT)\n")
+
+
+def test_an_interrupted_get_leaves_nothing_behind(gateway: str, root: str, tmp_path: Path) -> None:
+    requested, interrupted = threading.Event(), threading.Event()
+
+    def slow(reply: Reply) -> Reply:
+        if reply.path.startswith("/v1/cas/"):
+            requested.set()
+            interrupted.wait(60)
+        return reply
+
+    with Client(gateway) as client:
+        client.put_payload(b"guide")
+    with lying_gateway(slow, gateway) as url:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coregw", "get", root, tmp_path / "out", "--gateway", url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert requested.wait(60), "get requested no payload"
+            assert list(tmp_path.iterdir()) != []
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            interrupted.set()
+            process.kill()
+            process.communicate()
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert list(tmp_path.iterdir()) == []

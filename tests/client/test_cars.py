@@ -113,7 +113,7 @@ def test_a_truncated_export_is_retried_and_then_unavailable(liar: Liar, root: st
     with pytest.raises(Unavailable):
         liar(cut, settings).export_car(root, tmp_path / "a.car", progress=progress.append)
     assert len(attempts) == 2
-    assert min(progress) == -max(progress)
+    assert min(progress) < 0  # what follows the last whole block is requested again
     assert names(tmp_path) == []
 
 

@@ -8,6 +8,7 @@ import hashlib
 import os
 import random
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -119,6 +120,28 @@ async def test_a_car_is_sent_in_parts(gateway: str, car: tuple[str, Path], is_fi
     assert filecmp.cmp(again, path, shallow=False)
 
 
+async def test_a_car_is_divided_in_worker_threads(
+    gateway: str, car: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading and hashing its blocks would hold up the other tasks of the event loop."""
+    divided: list[bool] = []
+
+    def noting(method: Callable[..., object]) -> Callable[..., object]:
+        def noted(*arguments: object) -> object:
+            divided.append(threading.current_thread() is threading.main_thread())
+            return method(*arguments)
+
+        return noted
+
+    for name in ("_frame", "_feed", "_read"):
+        monkeypatch.setattr(CarParts, name, noting(getattr(CarParts, name)))
+    async with cutting(gateway, CUT) as (proxy, client):
+        await client.import_car(car[1])
+        assert proxy.cuts
+    assert divided
+    assert not any(divided)
+
+
 async def test_a_damaged_car_is_named_and_its_root_is_not_held(gateway: str, car: tuple[str, Path]) -> None:
     root, path = car
     data = bytearray(path.read_bytes())
@@ -189,6 +212,5 @@ def test_a_list_whose_nodes_repeat_is_not_read_without_an_end(tmp_path: Path) ->
     with CarFile(tmp_path / "list.car") as car:
         parts = CarParts(ClientSettings(max_entries=1000), car)
         parts.payloads(parts.first, None)
-        [root] = parts.trees()
         with pytest.raises(TooLarge, match="more than 1,000 elements"):
-            parts.elements(root)
+            list(parts.trees())

@@ -24,7 +24,7 @@ from coregw.cli.framework import LOCAL_PATH, click, continue_by, note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coregw.client.folders.restore import Restored
+    from coregw.client.folders.restore import Restored, RestorePlan
 
     Bar = tuple[Callable[[int | None], None], Callable[[int], None]]
 
@@ -35,6 +35,7 @@ __all__ = ["command"]
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("dest", type=LOCAL_PATH)
 @click.option("--delete", is_flag=True, help="Delete what is in DEST but not in the tree.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option(
     "--in-place", is_flag=True, help="Fill a new DEST file by file, so that a failed attempt can be continued."
 )
@@ -54,25 +55,75 @@ def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **opti
     the others is replaced when its new version is complete. Files that are not in the tree stay, unless --delete is
     given. After a failure or a kill, the same command continues.
 
+    Changes that were made in DEST are lost where the tree has other bytes. To see that before, --dry-run prints "+"
+    (new), "~" (replaced) or "-" (deleted) and a path for each file, link or folder; it compares no attributes, and
+    fetches no file. What --json prints then has these paths in place of numbers.
+
     Files that have not changed since the last run, by their inodes, sizes and times, are not read, unless --no-cache is
     given.
     """
     import asyncio
 
+    if options["dry_run"]:
+        with interruptible(), progress("comparing the tree") as bar:
+            plan = asyncio.run(_plan(gateway, root_of(root), dest, options, bar))
+        _show(plan, dest, as_json)
+        return
     is_kept = options["in_place"] or (dest.is_dir() and any(dest.iterdir()))
     continue_by("the same command continues" if is_kept else "with --in-place, the next attempt would continue")
     with interruptible(), few_collections(), progress("getting the tree") as bar:
         done = asyncio.run(_get(gateway, root_of(root), dest, options, bar))
     for each in done.skipped:
         note(f"skipped {printable(str(each.file))}: {each.why}")
+    replaced = f" ({counted(done.replaced, 'file')} replaced)" if done.replaced else ""
     kept = f", kept {counted(done.kept, 'file')}" if done.kept else ""
     deleted = f", deleted {counted(done.deleted, 'item')}" if done.deleted else ""
-    wrote = f"wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}"
+    wrote = f"wrote {counted(done.files, 'file')}, {counted(done.bytes, 'byte')} to {dest}{replaced}"
     note(f"{wrote}{kept}{deleted}")
     skipped = {str(each.file): each.why for each in done.skipped}
     show_result(
-        as_json, None, files=done.files, bytes=done.bytes, kept=done.kept, deleted=done.deleted, skipped=skipped
+        as_json,
+        None,
+        files=done.files,
+        bytes=done.bytes,
+        replaced=done.replaced,
+        kept=done.kept,
+        deleted=done.deleted,
+        skipped=skipped,
     )
+
+
+def _show(plan: RestorePlan, dest: Path, as_json: bool) -> None:
+    skipped = {str(each.file): each.why for each in plan.skipped}
+    paths = {"created": plan.created, "replaced": plan.replaced, "deleted": plan.deleted}
+    if as_json:
+        named = {what: ["/".join(path) for path in found] for what, found in paths.items()}
+        show_result(True, None, **named, kept=plan.kept, skipped=skipped)
+        return
+    lines = [(path, sign) for sign, found in zip("+~-", paths.values(), strict=True) for path in found]
+    for path, sign in sorted(lines):
+        click.echo(f"{sign} {printable('/'.join(path))}")
+    for file, why in skipped.items():
+        note(f"would skip {printable(file)}: {why}")
+    numbers = ", ".join(f"{len(found):,} {what}" for what, found in paths.items())
+    note(f"{dest} would have {numbers}, {plan.kept:,} kept; nothing was changed")
+
+
+async def _plan(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> RestorePlan:
+    from coregw.client.folders.restore import plan_restore
+    from coregw.folders.restore_cache import RestoreCache
+
+    set_total, advance = bar
+    async with async_client(gateway) as client:
+        return await plan_restore(
+            client,
+            root,
+            dest,
+            delete=options["delete"],
+            cache=RestoreCache.of(dest) if options["use_cache"] else None,
+            started=set_total,
+            progress=advance,
+        )
 
 
 async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:

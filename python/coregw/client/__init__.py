@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from coregw.client.folders.restore import Restored
     from coregw.client.opened.asynchronous import AsyncFile
     from coregw.client.opened.blocking import File
-    from coregw.client.operations.car import ExportedCar, ImportedCar
+    from coregw.client.operations.car import ImportedCar
     from coregw.client.operations.diff import Difference
+    from coregw.client.operations.export import ExportedCar
     from coregw.client.operations.tree import Entry, Leaf
     from coregw.client.query import Proven, Query
     from coregw.client.settings import ClientSettings
@@ -60,7 +61,7 @@ _MODULES = {
     "ConnectionOptions": "connection",
     "Difference": "operations.diff",
     "Entry": "operations.tree",
-    "ExportedCar": "operations.car",
+    "ExportedCar": "operations.export",
     "File": "opened.blocking",
     "ImportedCar": "operations.car",
     "Leaf": "operations.tree",

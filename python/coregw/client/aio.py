@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coregw.client.mirror.names import MirroredName
     from coregw.client.mirror.side import Side
     from coregw.client.opened.asynchronous import AsyncFile
-    from coregw.client.operations import car, tree
+    from coregw.client.operations import car, export, tree
     from coregw.client.operations.mutate import Changes
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
@@ -245,21 +245,22 @@ class AsyncClient(AsyncDriver):
 
     async def export_car(
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
-    ) -> car.ExportedCar:
-        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
-        with operations.car.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
+    ) -> export.ExportedCar:
+        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.export.NewCar`."""
+        with operations.export.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             await self._run(new.fetch())
             return await to_end(new.finish)
 
     async def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
         """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        await self._run(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
+        await self._run_in_workers(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
 
     async def import_car(
         self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
     ) -> car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
-        return await self._run(operations.car.import_car(self.settings, path, name, progress, self._parts))
+        steps = operations.car.import_car(self.settings, path, name, progress, self._parts)
+        return await self._run_in_workers(steps)
 
     # Folders
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coregw.client.mirror.copy import Mirrored
     from coregw.client.mirror.names import MirroredName
     from coregw.client.opened.blocking import File
-    from coregw.client.operations import car, tree
+    from coregw.client.operations import car, export, tree
     from coregw.client.operations.mutate import Changes
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
@@ -241,9 +241,9 @@ class Client(BlockingDriver):
 
     def export_car(
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
-    ) -> car.ExportedCar:
-        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.car.NewCar`."""
-        with operations.car.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
+    ) -> export.ExportedCar:
+        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.export.NewCar`."""
+        with operations.export.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             self._run(new.fetch())
             return new.finish()
 

@@ -56,20 +56,28 @@ class Cars:
 
     # --- export -------------------------------------------------------------------------------------------------------
 
-    async def export_car(self, root: str, *, payloads: bool) -> AsyncGenerator[bytes, None]:
+    async def export_car(
+        self, root: str, *, payloads: bool, after: str | None = None, occurrence: int = 1
+    ) -> AsyncGenerator[bytes, None]:
         """Begin to write a root as a CAR, and return an iterator over its bytes. Memory is bounded whatever the size.
 
         The nodes of the tree come depth first, then those of the held roots nested in it, each once. With `payloads`,
         the payloads that leaves name are included, each once (but a payload may be repeated after 131,072 others), as
         far as the store has them.
 
+        Args:
+            root: The root.
+            payloads: Whether payloads are included.
+            after: The CID of a block of the same export: the header is followed by what comes after it.
+            occurrence: Which of the blocks with this CID it is, from 1.
+
         Raises:
-            InvalidInput: If `root` is not a root CID.
+            InvalidInput: If `root` is not a root CID, or there is no such block.
             RootNotFound: If the store does not hold it.
             StoreDamaged: If a page is missing or damaged. The iterator raises this as well, and `TooLarge` if more than
                 262,144 roots are nested in the root.
         """
-        operation = Operation.export_car(self._cache, root, payloads, OUTPUT_BYTES)
+        operation = Operation.export_car(self._cache, root, payloads, OUTPUT_BYTES, after, occurrence)
         first = await self._driver.advance(operation)
         return self._parts(operation, first)
 

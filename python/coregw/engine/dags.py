@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from coregw._core import Cid
+from coregw._core import Cid, read_varint
 
 __all__ = ["MAX_BLOCK_BYTES", "RAW_CODEC", "Scope", "is_one_block"]
 
@@ -34,7 +34,6 @@ _LINK_TAG: Final = b"\xd8\x2a"
 
 _DIRECTORY: Final = 1
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
-_MAX_VARINT_BYTES: Final = 10
 
 
 def is_one_block(cid: Cid, block: bytes, scope: Scope) -> bool:
@@ -76,17 +75,21 @@ def _is_one_unixfs_block(block: bytes, scope: Scope) -> bool:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the fields of a protobuf message, as their numbers and values. Raises `ValueError` if it is malformed."""
+    """Yield the fields of a protobuf message, as their numbers and values.
+
+    Raises:
+        ValueError: The message is malformed.
+    """
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = read_varint(message, at)
         wire_type = key & 7
         if wire_type == _VARINT:
-            number, at = _varint(message, at)
+            number, at = read_varint(message, at)
             yield key >> 3, number
             continue
         if wire_type == _BYTES:
-            size, at = _varint(message, at)
+            size, at = read_varint(message, at)
         elif wire_type in (_FIXED_64, _FIXED_32):
             size = 8 if wire_type == _FIXED_64 else 4
         else:
@@ -95,13 +98,3 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
             raise ValueError("truncated")
         yield key >> 3, message[at : at + size]
         at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Read the varint at an offset, and return it with the offset after it."""
-    number = 0
-    for index, byte in enumerate(message[at : at + _MAX_VARINT_BYTES]):
-        number |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return number, at + index + 1
-    raise ValueError("not a varint")

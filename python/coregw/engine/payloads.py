@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher, read_cas_batch, read_cids
+from coregw._core import Cid, PayloadHasher, read_cas_batch, read_cids, read_varint
 from coregw.engine.blocks import top_block
 from coregw.engine.dags import MAX_BLOCK_BYTES, RAW_CODEC, Scope, is_one_block
 from coregw.engine.driver import Driver
@@ -35,7 +35,6 @@ LookUp = Callable[[Sequence[bytes]], Awaitable[list[int | None]]]
 """Returns the sizes of payloads by multihash, None for an absent one."""
 
 _IDENTITY_CODE: Final = 0x00
-_CONTINUES: Final = 0x80  # the bit that marks all bytes of a varint but its last
 
 
 class BatchPayload(NamedTuple):
@@ -299,8 +298,7 @@ def _identity_payload(multihash: bytes) -> bytes | None:
     """
     if multihash[0] != _IDENTITY_CODE:
         return None
-    start = 2 if multihash[1] < _CONTINUES else 3  # at most 128 bytes, so the length has one byte or two
-    return multihash[start:]
+    return multihash[read_varint(multihash, 1)[1] :]
 
 
 async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:

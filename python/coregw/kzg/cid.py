@@ -41,7 +41,6 @@ _KZG: Final = 0x01
 _IPA: Final = 0x02
 _VERSIONS: Final = (2, 3)
 _KINDS: Final[dict[int, Literal["map", "list"]]] = {1: "map", 2: "list"}
-_MAX_VARINT_BYTES: Final = 9
 _CIDV0_BYTES: Final = 34
 
 
@@ -107,10 +106,13 @@ def parse(binary: bytes) -> ParsedCid:
     """
     if len(binary) == _CIDV0_BYTES and binary[:2] == b"\x12\x20":
         return ParsedCid(0x70, 0x12, binary[2:])
-    version, at = _varint(binary, 0)
-    codec, at = _varint(binary, at)
-    hash_code, at = _varint(binary, at)
-    length, at = _varint(binary, at)
+    try:
+        version, at = _core.read_varint(binary)
+        codec, at = _core.read_varint(binary, at)
+        hash_code, at = _core.read_varint(binary, at)
+        length, at = _core.read_varint(binary, at)
+    except InvalidInput as error:
+        raise _invalid(f"{binary[:40].hex()}: not a CID: {error.message}") from None
     if version != 1 or len(binary) - at != length:
         raise _invalid(f"{binary[:40].hex()}: not a CID")
     return ParsedCid(codec, hash_code, binary[at:])
@@ -208,18 +210,6 @@ def _uvarint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _varint(binary: bytes, at: int) -> tuple[int, int]:
-    """Read a minimal varint of at most 9 bytes. Returns it, and where it ends."""
-    value = 0
-    for count, byte in enumerate(binary[at : at + _MAX_VARINT_BYTES]):
-        value |= (byte & 0x7F) << 7 * count
-        if byte < 0x80:
-            if byte == 0 and count:
-                break
-            return value, at + count + 1
-    raise _invalid(f"{binary[:40].hex()}: not a CID")
 
 
 def _invalid(message: str) -> InvalidInput:

@@ -45,6 +45,13 @@ pub enum Need {
         /// Payloads whose blocks follow them.
         payloads: Vec<Cid>,
     },
+    /// Space for leaves of a tree in a CAR, from left to right: use them, and poll again. Each tree has at least one.
+    Leaves {
+        /// The root of the tree.
+        root: RootCid,
+        /// JSON lines: `["path","CID"]` of a map, `["CID",measure]` of a list.
+        lines: Vec<u8>,
+    },
     /// Payloads to store: the ranges of their blocks (CID and data) in the CAR that is imported. Poll again when the
     /// store has them.
     Payloads(Vec<Range<u64>>),
@@ -181,6 +188,11 @@ impl Slot {
     /// Waits until bytes, and the blocks of payloads after them, are sent.
     pub(crate) async fn output(&self, bytes: Vec<u8>, payloads: Vec<Cid>) {
         self.park(Need::Output { bytes, payloads }).await;
+    }
+
+    /// Waits until leaves of a tree in a CAR are used.
+    pub(crate) async fn leaves(&self, root: RootCid, lines: Vec<u8>) {
+        self.park(Need::Leaves { root, lines }).await;
     }
 
     /// Waits until payloads are stored.
@@ -326,7 +338,9 @@ impl Operation {
         match need {
             Need::Pages(_) | Need::Roots(_) | Need::Renewal(_) | Need::Bytes(_) => self.pending = Some(need.clone()),
             // The next poll is the answer.
-            Need::Budget | Need::Output { .. } | Need::Payloads(_) | Need::Store { .. } => state.is_met = true,
+            Need::Budget | Need::Output { .. } | Need::Leaves { .. } | Need::Payloads(_) | Need::Store { .. } => {
+                state.is_met = true
+            }
         }
         Ok(need)
     }

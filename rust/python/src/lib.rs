@@ -44,7 +44,9 @@ mod _core {
     #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};
     #[pymodule_export]
-    use crate::engine::car::{CarReader, block_cid, block_head, block_heads, car_header, payload_car_header};
+    use crate::engine::car::{
+        CarReader, block_cid, block_head, block_heads, car_header, payload_car_header, read_varint,
+    };
     #[pymodule_export]
     use crate::engine::links::{page_guides, page_links};
     #[pymodule_export]

@@ -51,6 +51,26 @@ def test_an_export_has_the_root_first_and_every_node_and_payload_under_its_hash(
     assert client.get(f"/v1/roots/{root}/car").content == bare
 
 
+def test_an_export_continues_after_a_block(client: httpx2.Client) -> None:
+    nested = build(client, 12, "continued")
+    arcs = {f"docs/{i}": put(client, f"continued {i}".encode()) for i in range(30)}
+    root = post(client, "/v1/roots", {"arcs": {**arcs, "nested": nested}}).json()["root"]
+    for payloads in ("true", "false"):
+        asked = {"payloads": payloads}
+        first, *blocks = frames(client.get(f"/v1/roots/{root}/car", params=asked).content)
+        for at, each in enumerate(blocks):
+            asked |= {"after": Cid(split(each)[0]).text, "occurrence": str(blocks[: at + 1].count(each))}
+            rest = client.get(f"/v1/roots/{root}/car", params=asked)
+            assert rest.content == b"".join([first, *blocks[at + 1 :]])
+    unknown = payload_cid(b"in no block")
+    for after, code in ((unknown, "invalid_request"), ("x", "invalid_cid")):
+        answer = client.get(f"/v1/roots/{root}/car", params={"after": after})
+        assert (answer.status_code, answer.json()["error"]) == (400, code)
+    for occurrence in ("0", "-1", "x", "", "1e1", "4294967296", "9" * 5000):
+        answer = client.get(f"/v1/roots/{root}/car", params={"after": root, "occurrence": occurrence})
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
 def test_head_has_the_headers_of_get_and_no_body(client: httpx2.Client) -> None:
     root = build(client, 1, "head")
     told, got = client.head(f"/v1/roots/{root}/car"), client.get(f"/v1/roots/{root}/car")

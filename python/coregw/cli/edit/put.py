@@ -57,9 +57,11 @@ def command(
     """
     from coregw._core import Cid
     from coregw.client.folders.edit import is_folder, put_tree
+    from coregw.client.folders.names import check_new_path
     from coregw.folders.tree import Recorded
 
-    base, place = root_of(root), path_of(path)  # before anything is sent
+    base, place = root_of(root), path_of(path)
+    check_new_path(place)  # before anything is sent
     suite = Cid(base).suite or "sha2-256"
     added = send(source, gateway, suite, Recorded(attributes, owner, xattrs), exclude, gitignore)
     report_skipped(source, added.skipped)

@@ -7,19 +7,21 @@ in the CAR have: the root is the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 import msgspec
 
-from coregw._core import CarReader, Cid, Need, Operation, block_cid, payload_car_header
-from coregw.client.cars.received import MAX_HEAD_BYTES
+from coregw._core import ArcSorter, CarReader, Cid, Need, Operation, block_cid, payload_car_header, read_varint
+from coregw.client.cars.received import MAX_HEAD_BYTES, MAX_VARINT_BYTES
 from coregw.client.exchange import Answer, Call, SentOnce, decode
 from coregw.client.files import CHUNK_BYTES, FileState
-from coregw.client.operations.root import build_sorted, create_list, sort_arcs
+from coregw.client.operations.root import build_sorted, create_list
 from coregw.client.operations.steps import Steps, attempt
 from coregw.client.part_size import PartSize
 from coregw.client.settings import ClientSettings
@@ -48,8 +50,7 @@ _CHECK_BUDGET: Final = 1 << 20  # of nodes; checking a CAR visits none
 _MAX_MEMORY_BYTES: Final = 4 << 20
 """A longer part is not read into memory."""
 
-_DIGEST_BYTES: Final = 32
-_MAP_LEAF, _MAP_INNER, _LIST_LEAF, _LIST_INNER = 0x01, 0x02, 0x11, 0x12
+_ELEMENTS: Final = msgspec.json.Decoder(tuple[str, int])
 
 
 class CarSource(Protocol):
@@ -105,6 +106,20 @@ class CarFile:
         for at in range(start, end, CHUNK_BYTES):
             self._file.seek(at)
             yield self._file.read(min(CHUNK_BYTES, end - at))
+
+
+class Elements(NamedTuple):
+    """The elements of a list: their targets and measures."""
+
+    targets: list[str]
+    sizes: list[int]
+
+
+class Tree(NamedTuple):
+    """A tree of a CAR: its root, and the arcs of a map or the elements of a list."""
+
+    root: Cid
+    leaves: ArcSorter | Elements
 
 
 class CheckedTrees(msgspec.Struct, frozen=True):
@@ -180,7 +195,7 @@ class CarPart:
 class CarParts:
     """The payloads and trees of a CAR.
 
-    Memory is about 200 bytes for each tree node.
+    Memory is about 60 bytes for each block.
 
     Args:
         settings: The client's settings.
@@ -200,23 +215,20 @@ class CarParts:
         self._car = car
         self._name = name
         self._fed = 0
-        self._nodes: dict[bytes, tuple[int, int]] = {}
         self.roots: list[str] = []
         self.blocks = self.bytes = 0
-        self.first = self._length(0)[1]
+        self.first = self._frame(0)[1]
         self._feed(min(self.first, car.length))
 
     def payloads(self, start: int, limit: int | None) -> CarPart:
         """Return a part with payloads from byte `start` on, in about `limit` bytes, at least one if there is one."""
         part = CarPart(self._car, start)
         while part.end < self._car.length:
-            begin, end = self._length(part.end)
+            begin, end = self._frame(part.end)
             self._feed(min(end, self._car.length))
             if end > self._car.length:
                 break
-            cid, size = block_cid(self._read(begin, min(end, begin + MAX_HEAD_BYTES)))
-            if cid.kind != "cas":
-                self._nodes[_digest(cid)] = begin + size, end
+            if block_cid(self._read(begin, min(end, begin + MAX_HEAD_BYTES)))[0].kind != "cas":
                 part.end = end
                 if end - self._fed >= CHUNK_BYTES:  # the reader limits their number
                     self._feed(end)
@@ -226,62 +238,38 @@ class CarParts:
                 part.add(end)
         return part
 
-    def trees(self) -> list[Cid]:
-        """Return the roots of all trees, which are complete, those of the header last. Only after all payloads."""
+    def trees(self) -> Generator[Tree, None, None]:
+        """Yield all trees, which are complete, those of the header's roots last. Only after all payloads.
+
+        Raises:
+            InvalidInput: A node is missing or misplaced, or the CAR is truncated.
+            TooLarge: A list has more elements than `ClientSettings.max_entries`: a node of the CAR may be in the list
+                any number of times.
+        """
         with naming(self._name):
             self._reader.check_end()
             self.roots, self.blocks, self.bytes = self._reader.roots or [], self._reader.blocks, self._reader.bytes
-            roots = check_trees(self._reader, self._read).roots
-        return [Cid(root) for root in sorted(roots, key=set(self.roots).__contains__)]
+            leaves = _leaves(Operation.list_car(self._reader), self._read)
+            for root, of_tree in groupby(leaves, key=itemgetter(0)):
+                lines = (lines for _, lines in of_tree)
+                yield Tree(root, _sorted(lines) if root.kind == "map" else self._elements(root, lines))
 
-    def arcs(self, root: Cid) -> Generator[tuple[list[str], Cid], None, None]:
-        """Yield the paths and targets of a map."""
-        for leaf in self._leaves(root):
-            key, at = _field(leaf, 1)
-            yield _segments(key), Cid(_field(leaf, at)[0])
-
-    def elements(self, root: Cid) -> tuple[list[Cid], list[int]]:
-        """Return the targets and measures of a list.
-
-        Raises:
-            TooLarge: There are more than `ClientSettings.max_entries`: a node of the CAR may be in the list any number
-                of times.
-        """
-        targets: list[Cid] = []
-        sizes: list[int] = []
-        for leaf in self._leaves(root):
-            if len(targets) == self._max_entries:
+    def _elements(self, root: Cid, chunks: Iterable[bytes]) -> Elements:
+        elements = Elements([], [])
+        for lines in chunks:
+            for target, size in _ELEMENTS.decode_lines(lines):
+                elements.targets.append(target)
+                elements.sizes.append(size)
+            if len(elements.targets) > self._max_entries:
                 raise TooLarge(f"{root.text} has more than {self._max_entries:,} elements")
-            size, at = _varint(leaf, 1)
-            targets.append(Cid(_field(leaf, at)[0]))
-            sizes.append(size)
-        return targets, sizes
+        return elements
 
-    def _leaves(self, root: Cid) -> Generator[bytes, None, None]:
-        """Yield the leaves of a tree, which is complete, from left to right."""
-        nodes = [_digest(root)]
-        while nodes:
-            node = self._read(*self._nodes[nodes.pop()])
-            if node[0] in (_MAP_LEAF, _LIST_LEAF):
-                yield node
-            elif node[0] in (_MAP_INNER, _LIST_INNER):
-                at = 1
-                if node[0] == _MAP_INNER:
-                    bit, at = _varint(node, 1)
-                    at += (bit + 7) // 8
-                children = []
-                for _ in range(2):
-                    for _ in range(1 if node[0] == _MAP_INNER else 2):
-                        _, at = _varint(node, at)
-                    children.append(node[at : at + _DIGEST_BYTES])
-                    at += _DIGEST_BYTES
-                nodes += reversed(children)
-
-    def _length(self, at: int) -> tuple[int, int]:
+    def _frame(self, at: int) -> tuple[int, int]:
         """Return where the frame whose length is at byte `at` begins and ends; after the CAR, if it is truncated."""
+        head = self._read(at, min(self._car.length, at + MAX_VARINT_BYTES))
         try:
-            length, size = _varint(self._read(at, min(self._car.length, at + 10)), 0)
-        except IndexError:
+            length, size = read_varint(head)
+        except InvalidInput:  # the reader says why
             return self._car.length, self._car.length + 1
         return at + size, at + size + length
 
@@ -294,6 +282,23 @@ class CarParts:
 
     def _read(self, start: int, end: int) -> bytes:
         return b"".join(self._car.span(start, end))
+
+
+def _leaves(operation: Operation, read: Callable[[int, int], bytes]) -> Generator[tuple[Cid, bytes], None, None]:
+    """Yield lines of the leaves of trees, each with the root of its tree."""
+    while isinstance(polled := operation.poll(_CHECK_BUDGET), Need):
+        if polled.span is not None:
+            operation.supply_bytes(read(*polled.span))
+        elif polled.leaves is not None:
+            yield polled.leaves
+
+
+def _sorted(chunks: Iterable[bytes]) -> ArcSorter:
+    sorter = ArcSorter()
+    for lines in chunks:
+        sorter.feed(lines)
+    sorter.end()
+    return sorter
 
 
 def send_parts(
@@ -320,12 +325,12 @@ def send_parts(
             check_taken(call, answer, part.size)
         advance(part.end - at)
         at = part.end
-    for root in parts.trees():
+    for root, leaves in parts.trees():
         suite = root.suite or ""
-        if root.kind == "map":
-            made = yield from build_sorted(settings, sort_arcs(parts.arcs(root)), suite, sizes)
+        if isinstance(leaves, ArcSorter):
+            made = yield from build_sorted(settings, leaves, suite, sizes)
         else:
-            made = yield from create_list(settings, *parts.elements(root), suite=suite, parts=sizes)
+            made = yield from create_list(settings, *leaves, suite=suite, parts=sizes)
         if made != root.text:
             raise InvalidInput(f"{what}: {root.text} is not the root of a tree of the protocol's shape")
 
@@ -334,28 +339,3 @@ def check_taken(call: Call, answer: Answer, size: int) -> None:
     """Raise `ProofError` if a gateway did not import a CAR of this size."""
     if decode(call, answer, CarTaken).bytes != size:
         raise ProofError(f"{call.what}: the gateway imported something other than this CAR", check="car")
-
-
-def _digest(cid: Cid) -> bytes:
-    return bytes(cid)[-_DIGEST_BYTES:]
-
-
-def _segments(key: bytes) -> list[str]:
-    """Return the path of a key (protocol section 2)."""
-    return [part.replace(b"\x00\xff", b"\x00").decode() for part in key[:-2].split(b"\x00\x01")]
-
-
-def _field(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return the bytes after their length at byte `at`, and where they end."""
-    length, at = _varint(data, at)
-    return data[at : at + length], at + length
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at byte `at`, and where it ends."""
-    value = shift = 0
-    while (byte := data[at]) >= 0x80:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        at += 1
-    return value | byte << shift, at + 1

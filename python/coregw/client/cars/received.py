@@ -6,22 +6,25 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from coregw._core import CarReader, Cid, block_cid, payload_car_header
+from coregw._core import CarReader, Cid, block_cid, payload_car_header, read_varint
 from coregw.client.settings import ClientSettings
 from coregw.client.spooled import SpooledBody
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, TooLarge
 from coregw.messages.batch import MAX_BATCH_BLOCKS
 from coregw.messages.car import CAR_V2_START
 
-__all__ = ["MAX_HEAD_BYTES", "ReceivedPayloads"]
+__all__ = ["MAX_HEAD_BYTES", "MAX_VARINT_BYTES", "MIN_CONTINUED_BYTES", "ReceivedPayloads", "without_head"]
 
 MAX_HEAD_BYTES: Final = 160
 """What precedes a payload in an answer with many, at most."""
 
+MAX_VARINT_BYTES: Final = 9
+"""What a length takes, at most."""
+
 _MEMORY_BYTES: Final = 24 << 20
 _CHUNK_BYTES: Final = 1 << 20
 
-_CONTINUED_BYTES: Final = 64 << 10
+MIN_CONTINUED_BYTES: Final = 64 << 10
 """A truncated payload is continued if this many bytes of it have come. Otherwise it is requested again with others."""
 
 
@@ -72,7 +75,7 @@ class ReceivedPayloads(SpooledBody):
         except (ProofError, InvalidInput):  # of what there is of its head
             return None
         count = self._file.seek(0, 2) - start
-        if self._is_spoiled or not self._may_continue or count < _CONTINUED_BYTES:
+        if self._is_spoiled or not self._may_continue or count < MIN_CONTINUED_BYTES:
             return None
         self._is_continued = True
         return cid.text, count
@@ -92,10 +95,7 @@ class ReceivedPayloads(SpooledBody):
     def write(self, chunk: bytes) -> None:
         """Check and keep the next chunk."""
         if self._head:
-            head, chunk = chunk[: len(self._head)], chunk[len(self._head) :]
-            if not self._head.startswith(head):
-                raise ProofError(f"{self._what}: the answer is not a CAR of payloads", check="answer")
-            self._head = self._head[len(head) :]
+            self._head, chunk = without_head(self._head, chunk, f"{self._what}: the answer is not a CAR of payloads")
         if self._is_spoiled:
             return
         try:
@@ -189,12 +189,23 @@ class ReceivedPayloads(SpooledBody):
     def _length(self, at: int) -> tuple[int, int]:
         """Return where the frame whose length is at byte `at` begins and ends."""
         self._file.seek(at)
-        length = 0
-        for index, byte in enumerate(self._file.read(10)):
-            length |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:
-                return at + index + 1, at + index + 1 + length
-        raise ProofError(f"{self._what}: byte {at}: no length", check="answer")
+        try:
+            length, size = read_varint(self._file.read(MAX_VARINT_BYTES))
+        except InvalidInput as error:
+            raise ProofError(f"{self._what}: byte {at}: no length: {error.message}", check="answer") from None
+        return at + size, at + size + length
 
     def _new_reader(self) -> CarReader:
         return CarReader(self._settings.max_payload_bytes, MAX_BATCH_BLOCKS)
+
+
+def without_head(head: bytes, chunk: bytes, message: str) -> tuple[bytes, bytes]:
+    """Return what is still missing of the header of an answer, and the chunk without its part of that.
+
+    Raises:
+        ProofError: The answer begins otherwise, with this message.
+    """
+    begin, rest = chunk[: len(head)], chunk[len(head) :]
+    if not head.startswith(begin):
+        raise ProofError(message, check="answer")
+    return head[len(begin) :], rest

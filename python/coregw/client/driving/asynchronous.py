@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coregw.client.connection import ConnectionOptions
 from coregw.client.driving.common import Driver
+from coregw.client.driving.threads import to_end
 from coregw.client.exchange import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
@@ -45,6 +47,26 @@ async def run(steps: Steps[T], outcome: Outcome, refused: Refused | None = None)
         return value
     finally:
         steps.close()
+
+
+async def run_in_workers(steps: Steps[T], outcome: Outcome, refused: Refused | None = None) -> T:
+    """Drive an operation as `run` does, but what it does between its calls in worker threads: it reads and hashes."""
+    try:
+        step = await to_end(_step, partial(next, steps))
+        while isinstance(step, Call):
+            step = await to_end(_step, partial(resume, steps, await outcome(step), refused))
+        value: T = step.value
+        return value
+    finally:
+        steps.close()
+
+
+def _step(go_on: Callable[[], Call]) -> Call | Item[Any]:
+    """Return the next call of an operation, or its value: no future can have a `StopIteration` as its exception."""
+    try:
+        return go_on()
+    except StopIteration as stop:
+        return Item(stop.value)
 
 
 async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = None) -> AsyncGenerator[T, None]:
@@ -107,6 +129,9 @@ class AsyncDriver(Driver):
 
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         return run(steps, self._outcome, self._transport.gateways.refused)
+
+    def _run_in_workers(self, steps: Steps[T]) -> Coroutine[None, None, T]:
+        return run_in_workers(steps, self._outcome, self._transport.gateways.refused)
 
     def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
         return stream(steps, self._outcome, self._transport.gateways.refused)

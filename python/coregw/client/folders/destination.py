@@ -80,14 +80,16 @@ def publish(tree: Path, destination: Path, *, existed: bool) -> None:
 
 
 def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> Existing:
-    """Return what is below a folder, but for incomplete files. Symbolic links are not followed. O(entries).
+    """Return what is below a folder, but for incomplete files; nothing if it does not exist. O(entries).
+
+    Symbolic links are not followed.
 
     Args:
         top: The folder.
         entered: The folders below it that are entered; None enters all.
     """
     found: Existing = {}
-    pending: list[tuple[Path, tuple[str, ...]]] = [(top, ())]
+    pending: list[tuple[Path, tuple[str, ...]]] = [(top, ())] if os.path.lexists(top) else []
     while pending:
         folder, path = pending.pop()
         with os.scandir(folder) as listing:

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 from coregw._core import Cid, Map, encode_attributes
 from coregw.client.folders.levels import decoded_record, folder_tree
+from coregw.client.folders.names import check_new_path
 from coregw.client.sync import Client
 from coregw.errors import Conflict, InvalidInput, PathNotFound
 from coregw.folders.attributes import ATTRIBUTES_PATH, RESERVED_NAME, FolderEntry, attributes_root
@@ -35,13 +36,16 @@ def change_folder(client: Client, root: str, files: Targets, records: Targets) -
         records: Targets of attributes. Removing what has none changes nothing.
 
     Raises:
-        InvalidInput: A path is reserved, or the folder's attributes are not a map of its suite.
+        InvalidInput: A path is reserved, or bound though it can't be that of a file, such as ``a/..``; or the folder's
+            attributes are not a map of its suite.
         PathNotFound: A file that is removed is proven to be absent.
         ProofError: An answer is not proven.
     """
     for path in (*files, *records):
         if path[:1] == (RESERVED_NAME,):
             raise InvalidInput(f"{_shown(path)}: {RESERVED_NAME} is reserved", code="invalid_path")
+        if files.get(path) is not None or records.get(path) is not None:
+            check_new_path(path)
     (target,) = client.prove_keys(root, [ATTRIBUTES_PATH])
     known = attributes_root(root, target)
     suite = Cid(root).suite or "sha2-256"

@@ -9,7 +9,7 @@ from coregw.errors import InvalidInput
 from coregw.folders.attributes import FolderEntry
 from coregw.text import printable
 
-__all__ = ["can_be_name", "check_names", "leads_outside", "refused", "restorable_links"]
+__all__ = ["can_be_name", "check_names", "check_new_path", "leads_outside", "refused", "restorable_links"]
 
 _MAX_STEPS = 1_000
 """Names that the resolution of one link may take, links on the way included; the kernel follows 40 links."""
@@ -51,6 +51,17 @@ def check_names(entries: Sequence[FolderEntry]) -> None:
             above = above[:-1]
     for path in sorted(files & folders):
         raise refused(path, "it is both a file and a folder")
+
+
+def check_new_path(path: Sequence[str]) -> None:
+    """Check that a path can be that of a file, before something is bound to it. A map may have any names.
+
+    Raises:
+        InvalidInput: A segment is ``.`` or ``..``, or contains a NUL or a path separator (code ``invalid_path``).
+    """
+    for index, segment in enumerate(path):
+        if not can_be_name(segment):
+            raise refused(path, f"segments[{index}]: {segment!r} can't be a file name")
 
 
 def refused(path: Sequence[str], why: str) -> InvalidInput:

@@ -41,7 +41,7 @@ from coregw.folders.attributes import FolderEntry
 from coregw.folders.restore_cache import RestoreCache
 from coregw.folders.survey import Skipped
 
-__all__ = ["Extras", "Restored", "restore_folder"]
+__all__ = ["Extras", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
 
 COMPARED_BYTES = 256 << 20
 """Bytes of existing files that are compared in one call."""
@@ -59,6 +59,7 @@ class Restored:
         kept: Number of files that had the right bytes.
         deleted: Number of files, links and folders that were deleted, those inside deleted folders not counted.
         skipped: Symbolic links that were not made, and why.
+        replaced: Number of the written files in whose place another one was.
     """
 
     files: int
@@ -66,6 +67,26 @@ class Restored:
     kept: int = 0
     deleted: int = 0
     skipped: list[Skipped] = field(default_factory=list)
+    replaced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What a restore would do now.
+
+    Attributes:
+        created: Paths of files, links and folders that are not there, in key order.
+        replaced: Paths of files and links that would be replaced by others.
+        deleted: Paths of files, links and folders that would be deleted, without those inside deleted folders.
+        kept: Number of files that have the right bytes.
+        skipped: Symbolic links that would not be made, and why.
+    """
+
+    created: list[tuple[str, ...]]
+    replaced: list[tuple[str, ...]]
+    deleted: list[tuple[str, ...]]
+    kept: int
+    skipped: list[Skipped]
 
 
 class _Tree(NamedTuple):
@@ -112,9 +133,7 @@ async def restore_folder(
         PayloadNotFound: The gateway does not hold a payload.
         ProofError: An answer is not proven.
     """
-    cid = _core.Cid(root)
-    if cid.kind != "map":
-        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
+    cid = _map_root(root)
     has_content = check_destination(destination)
     states = FileStates(cache or RestoreCache.none(), are_changed=any(extras))
     restore = _Restore(client, cid, destination, extras, states, started, progress)
@@ -122,6 +141,37 @@ async def restore_folder(
         return await (restore.update(delete=delete) if has_content or in_place else restore.fill())
     finally:
         states.discard()
+
+
+async def plan_restore(
+    client: PayloadSource,
+    root: CidLike,
+    destination: Path,
+    *,
+    delete: bool = False,
+    cache: RestoreCache | None = None,
+    started: Callable[[int | None], None] = lambda total: None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> RestorePlan:
+    """Return what `restore_folder` would do, and change nothing. No payload of a file is fetched.
+
+    Modes, times and other attributes are not compared. Arguments and exceptions are those of `restore_folder`.
+    """
+    cid = _map_root(root)
+    check_destination(destination)
+    states = FileStates(cache or RestoreCache.none(), are_changed=False)
+    restore = _Restore(client, cid, destination, Extras(), states, started, progress)
+    try:
+        return await restore.plan(delete=delete)
+    finally:
+        states.discard()
+
+
+def _map_root(root: CidLike) -> _core.Cid:
+    cid = _core.Cid(root)
+    if cid.kind != "map":
+        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
+    return cid
 
 
 _WHY_SKIPPED = "the link leads out of the folder"
@@ -185,6 +235,38 @@ class _Restore:
             await to_end(self._states.save, top, partial)
         return done
 
+    async def plan(self, *, delete: bool) -> RestorePlan:
+        """Return what would be done."""
+        top = self._destination
+        tree = await self._tree()
+        existing, in_the_way, surplus = await self._existing(tree, top, delete=delete)
+        right = await self._matching(tree, top, existing)
+        gone = {*in_the_way}
+        created: list[tuple[str, ...]] = []
+        replaced: list[tuple[str, ...]] = []
+        for path in {each.segments for each in tree.files} - right:
+            (replaced if path in existing and path not in gone else created).append(path)
+        for link in tree.links:
+            if not self._is_right(link, top, existing):
+                (replaced if link.segments in existing and link.segments not in gone else created).append(link.segments)
+        created += [path for path in _folders(tree) if existing.get(path) != "folder"]
+        deleted = sorted([*in_the_way, *surplus]) if delete else []
+        return RestorePlan(sorted(created), sorted(replaced), deleted, len(right), self._skipped(tree.skipped))
+
+    async def _existing(
+        self, tree: _Tree, top: Path, *, delete: bool
+    ) -> tuple[Existing, list[tuple[str, ...]], list[tuple[str, ...]]]:
+        """Return what is there, what of it is in the way of the tree, and what is not in the tree."""
+        existing = await to_end(survey_existing, top, None if delete else _folders(tree))
+        in_the_way, surplus = _compare(tree, existing)
+        if in_the_way and not delete:
+            raise _in_the_way(top, in_the_way[0], existing)
+        return existing, in_the_way, surplus
+
+    @staticmethod
+    def _is_right(link: FolderEntry, top: Path, existing: Existing) -> bool:
+        return existing.get(link.segments) == "link" and read_link(top, link.segments) == link_of(link)[0]
+
     def _filler(self, writer: _core.FolderWriter) -> Filler:
         return Filler(self._client, writer, self._states, self._progress)
 
@@ -206,10 +288,7 @@ class _Restore:
 
     async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: bool) -> Restored:
         folders = _folders(tree)
-        existing = await to_end(survey_existing, top, None if delete else folders)
-        in_the_way, surplus = _compare(tree, existing)
-        if in_the_way and not delete:
-            raise _in_the_way(top, in_the_way[0], existing)
+        existing, in_the_way, surplus = await self._existing(tree, top, delete=delete)
         right = await self._matching(tree, top, existing)
         await to_end(remove, top, in_the_way)
         gone = {*in_the_way}
@@ -222,7 +301,7 @@ class _Restore:
                 # Folders that are moved get theirs afterwards: nobody may write to a folder with some.
                 is_last = is_moved and len(entry.segments) == 1
                 writer.add_folder(entry.segments, *((None, None) if is_last else attributes_of(entry)))
-            added = 0
+            added = replaced = 0
             for file in tree.files:
                 if file.segments in right:
                     writer.keep_file(file.segments, *attributes_of(file))
@@ -230,18 +309,20 @@ class _Restore:
                     continue
                 added += 1
                 replaces = file.segments in existing and file.segments not in gone
+                replaced += replaces
                 root = file.target if _core.Cid(file.target).kind == "list" else None
                 writer.add_file(file.segments, file.parts, *attributes_of(file), replaces=replaces, list=root)
             for link in tree.links:
                 replaces = link.segments in existing and link.segments not in gone
-                if existing.get(link.segments) != "link" or read_link(top, link.segments) != link_of(link)[0]:
+                if not self._is_right(link, top, existing):
                     writer.add_link(link.segments, *link_of(link), replaces=replaces)
             await self._filler(writer).write_planned(top, surplus if delete else ())
             if any(self._extras):
                 entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
                 await to_end(set_extras, top, entries, self._extras)
             deleted = len(in_the_way) + (len(surplus) if delete else 0)
-            return Restored(added, writer.written, len(right), deleted, self._skipped(tree.skipped))
+            skipped = self._skipped(tree.skipped)
+            return Restored(added, writer.written, len(right), deleted, skipped, replaced)
 
     async def _matching(self, tree: _Tree, top: Path, existing: Existing) -> set[tuple[str, ...]]:
         """Return the paths of the files that have the right bytes."""

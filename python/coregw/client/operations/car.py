@@ -1,19 +1,12 @@
-"""CAR files: export a root to a file (``/v1/roots/{root}/car``) and import one (``/v1/car``).
-
-An export is checked while it is written (the hash of each block) and as a whole before the file gets its name (the
-root, and that no node of the tree is missing). The format itself is implemented by the extension.
-"""
+"""CARs to import (``/v1/car``): files, and what was made or checked here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from coregw._core import CarReader, Cid
+from coregw._core import CarReader
 from coregw.client.cars.parts import (
     CAR_TYPE,
     Advance,
@@ -21,42 +14,19 @@ from coregw.client.cars.parts import (
     CarParts,
     HeldCar,
     check_taken,
-    check_trees,
     naming,
     send_parts,
 )
 from coregw.client.exchange import Body, Call, SentOnce, decode
-from coregw.client.files import CHUNK_BYTES, FileState, NewFile
+from coregw.client.files import CHUNK_BYTES, FileState
 from coregw.client.operations.steps import Steps, attempt
 from coregw.client.part_size import PartSize
-from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
 from coregw.client.spooled import SpooledBody
-from coregw.errors import Conflict, InvalidInput, ProofError, TooLarge
-from coregw.messages.car import CAR_V2_START, CarTaken
+from coregw.errors import Conflict, ProofError
+from coregw.messages.car import CarTaken
 
-__all__ = ["CAR_TYPE", "Advance", "ExportedCar", "ImportedCar", "NewCar", "import_car", "put_car"]
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedCar:
-    """The content of a CAR file that was written.
-
-    Attributes:
-        root: The root; its tree is complete.
-        nested_roots: Number of roots nested in it that are included, complete too.
-        blocks: Number of blocks.
-        bytes: Size of the file in bytes.
-        missing_payloads: Number of leaves whose payload is not in the file.
-        missing_roots: Number of leaves whose nested root is not in the file.
-    """
-
-    root: str
-    nested_roots: int
-    blocks: int
-    bytes: int
-    missing_payloads: int
-    missing_roots: int
+__all__ = ["CAR_TYPE", "Advance", "ImportedCar", "import_car", "put_car"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,108 +36,6 @@ class ImportedCar:
     roots: list[str]
     blocks: int
     bytes: int
-
-
-class NewCar:
-    """An export in progress to a new file, which appears complete and verified or not at all. A context manager.
-
-    Args:
-        settings: The client's settings.
-        root: The root to export.
-        path: The file to create.
-        payloads: Whether to include the payloads that leaves name.
-        progress: Progress callback; see `Advance`.
-
-    Raises:
-        InvalidInput: `root` is not a root, or `path` exists already (code ``invalid_path``).
-    """
-
-    def __init__(
-        self, settings: ClientSettings, root: CidLike, path: Path, payloads: bool, progress: Advance | None
-    ) -> None:
-        self._root = Cid(root)
-        if self._root.kind == "cas":
-            raise InvalidInput(f"{self._root.text} is a payload, not a root", code="kind_mismatch")
-        self._settings = settings
-        self._payloads = payloads
-        self._progress: Advance = progress if progress is not None else lambda count: None
-        self._new = NewFile(path)
-        self._what = f"export {self._root.text}"
-
-    def __enter__(self) -> Self:
-        self._file = self._new.__enter__().file
-        self._reader = self._new_reader()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._new.__exit__(kind, error, traceback)
-
-    def fetch(self) -> Steps[None]:
-        """Write the file, and check the hash of every block.
-
-        Raises:
-            ProofError: The answer is not a CAR of this root, or a block does not have its CID's hash.
-            RootNotFound: The gateway says that it does not hold the root.
-            TooLarge: The CAR exceeds ``max_car_bytes``, ``max_car_blocks`` or ``max_payload_bytes``.
-            Unavailable: Every attempt was truncated.
-        """
-        yield Call(
-            "GET",
-            f"/v1/roots/{self._root.text}/car",
-            self._settings.max_car_bytes,
-            self._what,
-            params={"payloads": "true"} if self._payloads else {},
-            sink=self._restarted,
-        )
-
-    def finish(self) -> ExportedCar:
-        """Check that the tree is complete, and give the file its name. O(n log n) of blocks; reads the file again.
-
-        Raises:
-            InvalidInput: `path` was created by somebody else meanwhile (code ``invalid_path``).
-            ProofError: A node is missing or misplaced.
-        """
-        blocks, size = self._reader.blocks, self._reader.bytes
-        self._file.flush()
-        with self._new.partial.open("rb") as file:
-            if file.read(len(CAR_V2_START)) == CAR_V2_START:
-                raise ProofError(f"{self._what}: the answer is a CARv2, not a CARv1", check="car")
-            try:
-                checked = check_trees(self._reader, lambda start, end: os.pread(file.fileno(), end - start, start))
-            except InvalidInput as error:
-                raise self._not_proven(error) from None
-        self._new.commit()
-        missing = checked.missing_payloads, checked.missing_roots
-        return ExportedCar(self._root.text, len(checked.roots) - 1, blocks, size, *missing)
-
-    def write(self, chunk: bytes) -> None:
-        """Check and write the next chunk (the `Sink` protocol)."""
-        try:
-            self._reader.feed(chunk)
-        except TooLarge:
-            raise
-        except InvalidInput as error:
-            raise self._not_proven(error) from None
-        if self._reader.roots not in (None, [self._root.text]):
-            raise ProofError(f"{self._what}: the header of the CAR names other roots", check="car")
-        self._file.write(chunk)
-        self._progress(len(chunk))
-
-    def _restarted(self) -> Self:
-        """Discard what an earlier attempt wrote."""
-        self._progress(-self._file.tell())
-        self._file.seek(0)
-        self._file.truncate()
-        self._reader = self._new_reader()
-        return self
-
-    def _new_reader(self) -> CarReader:
-        return CarReader(self._settings.max_payload_bytes, self._settings.max_car_blocks)
-
-    def _not_proven(self, error: InvalidInput) -> ProofError:
-        return ProofError(f"{self._what}: {error.message}", check="car")
 
 
 class _Upload:

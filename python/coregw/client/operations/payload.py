@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from msgspec.structs import replace
 
 from coregw import _core
 from coregw.client.cars.received import MAX_HEAD_BYTES
-from coregw.client.exchange import Answer, Call, Memory, Sink, decode
+from coregw.client.exchange import Answer, Call, Memory, decode
 from coregw.client.files import Download, NewFile, Upload
+from coregw.client.operations.continued import Calls, Continued, payload_call
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
-from coregw.errors import CoregwError, ProofError
+from coregw.errors import ProofError
 from coregw.messages import CasCreated, encode
 from coregw.messages.batch import GetBatchRequest
 
@@ -63,7 +64,7 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
         TooLarge: The payload has more bytes than `max_bytes`, by default ``max_payload_bytes``.
     """
     received = Memory()
-    call = replace(_get_call(settings, cid, max_bytes), partial=received)
+    call = replace(payload_call(settings, cid, max_bytes), partial=received)
     answer: Answer = yield call
     if len(received.senders) > 1 and not _core.payload_matches(cid, answer.body):
         call = replace(call, partial=None)  # which of them sent something else is unknown: one has to send all of it
@@ -84,13 +85,13 @@ def get_payloads(settings: ClientSettings, receiver: Receiver) -> Steps[None]:
         OSError: A file can't be written.
     """
     calls = _Calls(settings, receiver)
-    call = calls.others()
+    call = calls.next()
     while call is not None:
         yield call
-        call = calls.others() if calls.is_single else None
+        call = calls.next() if calls.is_single else None
 
 
-class Receiver(Sink, Protocol):
+class Receiver(Continued, Protocol):
     """What receives payloads: `coregw._core.PayloadSink`, or `coregw.client.cars.received.ReceivedPayloads`."""
 
     @property
@@ -101,48 +102,17 @@ class Receiver(Sink, Protocol):
     def size(self) -> int | None:
         """The sum of their sizes in bytes; None if it is not known."""
 
-    @property
-    def received(self) -> int:
-        """Number of bytes that need not come again."""
-
-    def continued(self) -> tuple[str, int] | None:
-        """Return the payload in which the last answer ended, and the byte from which on it is written next."""
-
-    def restart_continued(self) -> None:
-        """Forget the part of that payload: its first byte is written next."""
-
     def restart(self) -> None:
         """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
 
 
-class _Calls:
-    """The calls that request payloads (`coregw.client.exchange.Divided`).
-
-    Attributes:
-        is_single: Whether the last call requests the rest of a single payload.
-    """
-
+class _Calls(Calls):
     def __init__(self, settings: ClientSettings, receiver: Receiver) -> None:
-        self._settings = settings
+        super().__init__(settings, receiver)
         self._receiver = receiver
-        self.is_single = False
 
-    @property
-    def done(self) -> int:
-        return self._receiver.received
-
-    def rest(self, _: CoregwError) -> Call | None:
-        if (continued := self._receiver.continued()) is None:
-            return self.others()
-        self.is_single = True
-        cid, start = continued
-        rest = _Rest(self._receiver, start)
-        return replace(_get_call(self._settings, cid, None), sink=rest.restarted, partial=rest, divided=self)
-
-    def others(self) -> Call | None:
-        """Return the call for all payloads that are not complete."""
+    def _others(self) -> Call | None:
         receiver = self._receiver
-        self.is_single = False
         receiver.restart()
         if not (cids := receiver.cids):
             return None
@@ -150,24 +120,6 @@ class _Calls:
         limit += (len(cids) + 1) * MAX_HEAD_BYTES
         what, body = f"get {len(cids):,} payloads", encode(GetBatchRequest(cids=cids))
         return Call("POST", "/v1/cas/car", limit, what, content=body, sink=lambda: receiver, divided=self)
-
-
-class _Rest:
-    """A payload of which a receiver has a part (`coregw.client.exchange.Partial`)."""
-
-    def __init__(self, receiver: Receiver, size: int) -> None:
-        self._receiver = receiver
-        self.size = size
-        self.senders: set[str] = set()  # the receiver requests all of it if the hash is wrong, whoever sent it
-
-    def restarted(self) -> Self:
-        self._receiver.restart_continued()
-        self.size = 0
-        return self
-
-    def write(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        self._receiver.write(chunk)
 
 
 def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:
@@ -183,7 +135,7 @@ def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: 
         TooLarge: As for `get_payload`.
     """
     incoming = Download(_core.Cid(cid), file)
-    call = replace(_get_call(settings, cid, max_bytes), sink=incoming.restarted, partial=incoming)
+    call = replace(payload_call(settings, cid, max_bytes), sink=incoming.restarted, partial=incoming)
     yield call
     if len(incoming.senders) > 1 and not incoming.matches():
         call = replace(call, partial=None)
@@ -206,12 +158,6 @@ def save_payload(settings: ClientSettings, cid: CidLike, path: Path, max_bytes: 
         size = yield from download(settings, cid, new.file, max_bytes)
         new.commit()
         return size
-
-
-def _get_call(settings: ClientSettings, cid: CidLike, max_bytes: int | None) -> Call:
-    text = _core.Cid(cid).text
-    limit = settings.max_payload_bytes if max_bytes is None else max_bytes
-    return Call("GET", f"/v1/cas/{text}", limit, f"get {text}")
 
 
 def _wrong_hash(call: Call) -> ProofError:

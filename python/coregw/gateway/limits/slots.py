@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 from coregw.errors import Unavailable
@@ -87,6 +87,19 @@ class Slots:
         slot = Slot(peer, upload)
         self._taken.add(slot)
         return slot
+
+    @contextmanager
+    def held(self, peer: Peer) -> Iterator[None]:
+        """Hold a place while work is done before a transfer.
+
+        Raises:
+            Unavailable: As `make_room`.
+        """
+        place = self.take(peer)
+        try:
+            yield
+        finally:
+            self.leave(place)
 
     async def occupy(self, chunks: AsyncGenerator[bytes, None], peer: Peer) -> AsyncGenerator[bytes, None]:
         """Yield the chunks of a response, which has a slot meanwhile.

@@ -6,6 +6,7 @@ cached. A failure during the stream closes the connection, so that no client tak
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, Final
 
 from litestar import Request, post, route
@@ -35,11 +36,20 @@ _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
 _MAX_WHOLE_BYTES: Final = 16 * MIB  # of an upload that is kept in memory
 _MEMORY_FACTOR: Final = 12  # the shortest block has 5 bytes, and takes 60 of memory
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
+_MAX_OCCURRENCE: Final = 2**32 - 1
 _QUERY: Final = {
     "payloads": Parameter(
         "`true` adds the payloads that leaves name, as far as they are held; `false` if absent.",
         {"type": "string", "enum": ["true", "false"]},
-    )
+    ),
+    "after": Parameter(
+        "The CID of a block: the header is followed by the blocks that come after this one. So an export that was cut "
+        "off continues after its last whole block.",
+        {"type": "string"},
+    ),
+    "occurrence": Parameter.integer(
+        "Which of the blocks with the CID `after` it is; 1, the first one, if absent.", 1, _MAX_OCCURRENCE
+    ),
 }
 _HEADERS: Final = {
     "Content-Disposition": "`attachment` with a file name.",
@@ -65,7 +75,10 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
     """``GET`` and ``HEAD /v1/roots/{root}/car``, streamed."""
     gateway, peer = Gateway.of(request), peer_of(request.scope)
     given = query_parameters(request.scope, *_QUERY)
-    chunks = await gateway.engine.cars.export_car(root, payloads=_with_payloads(given))
+    payloads, after, occurrence = _with_payloads(given), given.get("after"), _occurrence(given)
+    # To find a block, the tree is visited up to there.
+    with gateway.exports.held(peer) if after is not None else nullcontext():
+        chunks = await gateway.engine.cars.export_car(root, payloads=payloads, after=after, occurrence=occurrence)
     if request.method == "GET":
         gateway.exports.make_room(peer)
     headers = {
@@ -120,6 +133,14 @@ def _with_payloads(given: dict[str, str]) -> bool:
     if value not in ("true", "false"):
         raise InvalidInput(f"query parameter 'payloads' is {value!r:.100}, expected true or false")
     return value == "true"
+
+
+def _occurrence(given: dict[str, str]) -> int:
+    """Return the ``occurrence`` parameter. Raises `InvalidInput` unless it is a number from 1 up."""
+    text = given.get("occurrence", "1")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _MAX_OCCURRENCE):
+        raise InvalidInput(f"query parameter 'occurrence' is {text!r:.100}, expected 1 to {_MAX_OCCURRENCE}")
+    return int(text)
 
 
 def _check_type(request: Request[Any, Any, Any]) -> None:

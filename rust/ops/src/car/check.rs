@@ -32,7 +32,12 @@ pub(super) struct WholeTrees {
 impl WholeTrees {
     /// The roots that were found.
     pub(super) fn roots(&self) -> impl ExactSizeIterator<Item = RootCid> + '_ {
-        self.found.iter().map(|&at| self.index.nodes[at as usize].root())
+        self.found.iter().map(|&at| self.root(at))
+    }
+
+    /// The root of a tree whose top node this is.
+    pub(super) fn root(&self, top: u32) -> RootCid {
+        self.index.nodes[top as usize].root()
     }
 
     fn find(&mut self, at: u32) {

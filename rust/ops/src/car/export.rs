@@ -5,6 +5,9 @@
 //! where a tree repeats itself. The bytes of payloads are the caller's: the output names the payloads that come next.
 //! With payloads, the last block is still a node, so that a truncated stream is missing one (unless the root is the only
 //! node: it is first and last).
+//!
+//! An export that continues another one visits the same nodes, and leaves out what comes before a block that it is given:
+//! what is held may differ by then, so the number of bytes or blocks that were written says too little.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 
 use coregw_core::internals::arena::{NodeId, PathBuffer, Side, State};
 use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
-use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, varint};
 
 use super::format::{block_head, car_header};
 use super::index::payload_key;
@@ -33,10 +36,17 @@ const REMEMBERED: usize = 1 << 17;
 impl Operation {
     /// Writes a root as a CAR, with the payloads that its leaves name if `with_payloads`.
     ///
-    /// The operation outputs about `output_bytes` at a time, and ends with an empty response. It fails with
-    /// [`Error::NotFound`] if the root is not held, and with [`Error::Input`] if too many roots are nested in it.
-    pub fn export_car(cache: Arc<PageCache>, root: RootCid, with_payloads: bool, output_bytes: usize) -> Self {
-        Self::new(|slot| export(Export::new(Trees { cache, slot }, root, with_payloads, output_bytes)))
+    /// The operation outputs about `output_bytes` at a time, and ends with an empty response. With `after`, it outputs the
+    /// header and what follows that block. It fails with [`Error::NotFound`] if the root is not held, and with
+    /// [`Error::Input`] if too many roots are nested in it, or, before any output, if there is no such block.
+    pub fn export_car(
+        cache: Arc<PageCache>,
+        root: RootCid,
+        with_payloads: bool,
+        after: Option<BlockPlace>,
+        output_bytes: usize,
+    ) -> Self {
+        Self::new(|slot| export(Export::new(Trees { cache, slot }, root, with_payloads, after, output_bytes)))
     }
 }
 
@@ -46,7 +56,41 @@ async fn export(mut export: Export) -> Result<String> {
         export.write_tree(tree).await?;
     }
     export.finish().await;
-    Ok(String::new())
+    match export.after {
+        None => Ok(String::new()),
+        Some(after) => Err(Error::request(format!("after: {} has no such block {}", export.root, after.cid))),
+    }
+}
+
+/// A block of an export. Trees may share nodes, so a block can occur repeatedly.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockPlace {
+    /// Its CID.
+    pub cid: Cid,
+    /// Which of the blocks with this CID it is, from 1.
+    pub occurrence: u64,
+}
+
+impl BlockPlace {
+    /// Returns what follows the block in what is output at once: frames of nodes, then payloads. `None` if it comes
+    /// later; the blocks with its CID are counted then.
+    fn following(&mut self, frames: &[u8], payloads: &[Cid]) -> Option<(Vec<u8>, Vec<Cid>)> {
+        let mut rest = frames;
+        while let Ok((len, n)) = varint::read(rest) {
+            let (frame, others) = rest[n..].split_at(len as usize);
+            if frame.starts_with(self.cid.as_bytes()) && self.is_found() {
+                return Some((others.to_vec(), payloads.to_vec()));
+            }
+            rest = others;
+        }
+        let at = payloads.iter().position(|payload| *payload == self.cid && self.is_found())?;
+        Some((Vec::new(), payloads[at + 1..].to_vec()))
+    }
+
+    fn is_found(&mut self) -> bool {
+        self.occurrence = self.occurrence.saturating_sub(1);
+        self.occurrence == 0
+    }
 }
 
 /// The most recent items, at least `REMEMBERED` and at most twice as many.
@@ -88,6 +132,8 @@ struct Export {
     trees: Trees,
     root: RootCid,
     with_payloads: bool,
+    /// The block before the first one to output, until it is found.
+    after: Option<BlockPlace>,
     output_bytes: usize,
     /// The tree that is being written.
     tree: RootCid,
@@ -113,11 +159,12 @@ struct Export {
 }
 
 impl Export {
-    fn new(trees: Trees, root: RootCid, with_payloads: bool, output_bytes: usize) -> Self {
+    fn new(trees: Trees, root: RootCid, with_payloads: bool, after: Option<BlockPlace>, output_bytes: usize) -> Self {
         Self {
             trees,
             root,
             with_payloads,
+            after,
             output_bytes,
             tree: root,
             path: PathBuffer::default(),
@@ -178,7 +225,15 @@ impl Export {
     }
 
     async fn flush(&mut self) {
-        let (bytes, payloads) = (std::mem::take(&mut self.out), std::mem::take(&mut self.payloads));
+        let (mut bytes, mut payloads) = (std::mem::take(&mut self.out), std::mem::take(&mut self.payloads));
+        if let Some(after) = &mut self.after {
+            let Some((frames, others)) = after.following(&bytes, &payloads) else {
+                return self.trees.slot.more_budget().await;
+            };
+            // The header is part of what is skipped, so that each output ends where it did before.
+            (bytes, payloads) = ([car_header(&[self.root.cid()]), frames].concat(), others);
+            self.after = None;
+        }
         self.trees.slot.output(bytes, payloads).await;
     }
 

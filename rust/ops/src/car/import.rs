@@ -1,11 +1,13 @@
 //! Import: the trees and payloads of a CAR, checked and stored, all or nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use coregw_core::{Cid, Error, PageCache, Result};
 use serde::Serialize;
 
 use super::check::{WholeTrees, check};
+use super::leaves;
 use super::pages::PageMaker;
 use super::reader::CarReader;
 use crate::json::{self, objects};
@@ -59,14 +61,38 @@ impl Operation {
     pub fn check_car(reader: CarReader) -> Self {
         Self::new(|slot| check_only(slot, reader))
     }
+
+    /// Checks a CAR as [`Operation::check_car`] does, and then lists the leaves of each tree ([`Need::Leaves`]), those
+    /// of the header's roots last.
+    ///
+    /// A few blocks can represent a list of 2^50 elements: the caller drops the operation when it has enough of them.
+    ///
+    /// [`Need::Leaves`]: crate::Need::Leaves
+    pub fn list_car(reader: CarReader) -> Self {
+        Self::new(|slot| list(slot, reader))
+    }
 }
 
 async fn check_only(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
     let (roots, index) = reader.finish()?;
-    let trees = check(slot, &roots, index).await?;
+    Ok(check_result(&check(slot, &roots, index).await?))
+}
+
+async fn list(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
+    let (roots, index) = reader.finish()?;
+    let mut trees = check(Arc::clone(&slot), &roots, index).await?;
+    let named: HashSet<_> = roots.iter().filter_map(Cid::root).collect();
+    let (last, first): (Vec<_>, Vec<_>) = trees.found.iter().partition(|&&top| named.contains(&trees.root(top)));
+    for top in first.into_iter().chain(last) {
+        leaves::list(&slot, &mut trees, top).await?;
+    }
+    Ok(check_result(&trees))
+}
+
+fn check_result(trees: &WholeTrees) -> String {
     let roots = trees.roots().map(|root| root.cid().text()).collect();
-    let WholeTrees { missing_payloads, missing_roots, .. } = trees;
-    Ok(json::write(&CheckResult { roots, missing_payloads, missing_roots }))
+    let &WholeTrees { missing_payloads, missing_roots, .. } = trees;
+    json::write(&CheckResult { roots, missing_payloads, missing_roots })
 }
 
 async fn import(trees: Trees, reader: CarReader) -> Result<String> {

@@ -59,7 +59,7 @@ impl NodeRecord {
 /// A payload: its key, where its CID starts, and the bytes of CID and payload together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PayloadRecord {
-    key: Digest,
+    pub(super) key: Digest,
     pub(super) offset: u64,
     pub(super) len: u32,
 }

@@ -7,7 +7,8 @@
 //!
 //! `export` writes the nodes of a held root from its pages. An import has three stages: `reader` reads the bytes as they
 //! arrive and checks the hash of every block; `check` reads the nodes again and checks that they form complete trees; `pages`
-//! reads them once more and makes the pages to store. The bytes themselves stay with the caller. `complete` tells whether
+//! reads them once more and makes the pages to store. `leaves` lists the leaves of checked trees instead, for a client that
+//! has them made elsewhere. The bytes themselves stay with the caller. `complete` tells whether
 //! there is nothing to import, because everything below a root is held.
 
 mod blocks;
@@ -17,11 +18,13 @@ mod export;
 mod format;
 mod import;
 mod index;
+mod leaves;
 mod lists;
 mod pages;
 mod payloads;
 mod reader;
 
+pub use export::BlockPlace;
 pub use format::{block_cid, block_head, car_header, payload_car_header};
 pub use lists::lists_car;
 pub use payloads::{PayloadPart, PayloadReader};

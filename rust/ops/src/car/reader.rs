@@ -8,8 +8,9 @@ use coregw_core::internals::block::{Block, MAX_BLOCK};
 use coregw_core::payload::{self, Check};
 use coregw_core::{Error, InputCode, Result, varint};
 
+use super::export::BlockPlace;
 use super::format::{self, PRAGMA, V2_HEADER_BYTES, names_no_root, read_header, split_cid};
-use super::index::{Index, NodeRecord, PayloadRecord};
+use super::index::{Index, NodeRecord, PayloadRecord, payload_key};
 
 /// The limit on the length of a header: about 1,500 roots.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
@@ -37,8 +38,8 @@ enum ReaderState {
     Head(usize, u64),
     /// A tree node with its CID: its name, the length of the CID, and the length of both.
     Node(RootCid, usize, usize),
-    /// The remaining bytes of a payload.
-    Payload(Box<Check>, u64),
+    /// The remaining bytes of a payload, and where it starts.
+    Payload(Box<Check>, u64, u64),
     /// What follows the CARv1 in a CARv2.
     Index,
 }
@@ -56,6 +57,10 @@ pub struct CarReader {
     at: u64,
     /// Whole blocks read so far.
     blocks: u32,
+    /// The last of them.
+    last: Option<Cid>,
+    /// Where it ends, or the header; 0 before that.
+    whole: u64,
     /// Where the length of the current block, or of the header, starts.
     start: u64,
     /// Where the current block starts, after its length.
@@ -74,6 +79,8 @@ impl CarReader {
             end: None,
             at: 0,
             blocks: 0,
+            last: None,
+            whole: 0,
             start: 0,
             body: 0,
         }
@@ -109,6 +116,52 @@ impl CarReader {
             bytes = &bytes[used..];
         }
         Ok(())
+    }
+
+    /// The last complete block, and which of those with its CID it is, from 1. O(blocks).
+    ///
+    /// A payload with an identity CID, which needs no block, is counted once.
+    pub fn last_block(&self) -> Option<BlockPlace> {
+        let cid = self.last?;
+        let occurrence = match cid.root() {
+            Some(root) => self.index.nodes.iter().filter(|node| node.root() == root).count(),
+            None => {
+                let whole = self.index.payloads.iter().filter(|record| record.offset < self.whole);
+                let key = payload_key(&cid);
+                whole.filter(|record| record.key == key).count().max(1)
+            }
+        };
+        Some(BlockPlace { cid, occurrence: occurrence as u64 })
+    }
+
+    /// The payload of which the bytes so far have a part, but not the end, and where it starts.
+    pub fn unfinished(&self) -> Option<(&Cid, u64)> {
+        match &self.state {
+            ReaderState::Payload(check, _, start) => Some((check.cid(), *start)),
+            _ => None,
+        }
+    }
+
+    /// Forgets the part of the [unfinished](Self::unfinished) payload: its first byte is read next.
+    pub fn restart_unfinished(&mut self) {
+        if let ReaderState::Payload(check, left, start) = &mut self.state {
+            **check = Check::new(&{ *check.cid() });
+            *left += self.at - *start;
+            self.at = *start;
+        }
+    }
+
+    /// Forgets what follows the last complete block, also after an error, and returns where it ends: the length of
+    /// another block is read next. Of a CARv2, it forgets everything.
+    pub fn rewind(&mut self) -> u64 {
+        if self.end.is_some() {
+            *self = Self::new(self.limits);
+        }
+        self.index.payloads.truncate(self.index.payloads.partition_point(|record| record.offset < self.whole));
+        self.buffer.clear();
+        self.state = ReaderState::Length;
+        self.at = self.whole;
+        self.whole
     }
 
     /// Checks that the bytes so far end after a complete block, or after the header.
@@ -154,7 +207,7 @@ impl CarReader {
                 let len = *len;
                 self.collect(bytes, len)
             }
-            ReaderState::Payload(check, left) => {
+            ReaderState::Payload(check, left, _) => {
                 let used = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 check.update(&bytes[..used]);
                 *left -= used as u64;
@@ -186,7 +239,7 @@ impl CarReader {
                 ReaderState::Padding(0) => self.next(),
                 ReaderState::Head(all, _) if len == *all => self.head()?,
                 ReaderState::Node(.., all) if len == *all => self.node()?,
-                ReaderState::Payload(_, 0) => self.payload()?,
+                ReaderState::Payload(_, 0, _) => self.payload()?,
                 _ => return Ok(()),
             }
         }
@@ -258,7 +311,7 @@ impl CarReader {
                 if cid.identity().is_none() {
                     self.index.payloads.push(PayloadRecord::new(&cid, self.body, len as u32));
                 }
-                ReaderState::Payload(Box::new(check), data - rest.len() as u64)
+                ReaderState::Payload(Box::new(check), data - rest.len() as u64, self.body + named as u64)
             }
         };
         Ok(())
@@ -277,26 +330,32 @@ impl CarReader {
             return Err(self.refuse(&format!("{root}: {why}")));
         }
         self.index.nodes.push(NodeRecord::new(&root, self.body, self.blocks, len as u16));
-        self.blocks += 1;
-        self.next();
+        self.block(root.cid());
         Ok(())
     }
 
     /// A payload is complete.
     fn payload(&mut self) -> Result<()> {
-        if let ReaderState::Payload(check, _) = std::mem::replace(&mut self.state, ReaderState::Length)
-            && let cid = *check.cid()
-            && !check.is_match()
-        {
-            return Err(self.refuse(&format!("{cid}: its bytes have another hash")));
+        if let ReaderState::Payload(check, ..) = std::mem::replace(&mut self.state, ReaderState::Length) {
+            let cid = *check.cid();
+            if !check.is_match() {
+                return Err(self.refuse(&format!("{cid}: its bytes have another hash")));
+            }
+            self.block(cid);
         }
-        self.blocks += 1;
-        self.next();
         Ok(())
+    }
+
+    /// A block is complete.
+    fn block(&mut self, cid: Cid) {
+        self.blocks += 1;
+        self.last = Some(cid);
+        self.next();
     }
 
     fn next(&mut self) {
         self.buffer.clear();
+        self.whole = self.at;
         self.state = if self.end == Some(self.at) { ReaderState::Index } else { ReaderState::Length };
     }
 

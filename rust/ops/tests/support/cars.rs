@@ -30,7 +30,7 @@ pub fn list(store: &mut Store, suite: Suite, targets: &[Cid]) -> RootCid {
 /// The export of a root, with 8 bytes for each payload.
 pub fn export(store: &mut Store, root: &RootCid, payloads: bool) -> Result<Vec<u8>, Error> {
     store.output.clear();
-    let operation = Operation::export_car(Arc::clone(&store.cache), *root, payloads, 5000);
+    let operation = Operation::export_car(Arc::clone(&store.cache), *root, payloads, None, 5000);
     store.serve(operation)?;
     Ok(std::mem::take(&mut store.output))
 }

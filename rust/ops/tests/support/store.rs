@@ -43,6 +43,8 @@ pub struct Store {
     pub car: Vec<u8>,
     /// Blocks of payloads of the imported CAR.
     pub payloads: Vec<Range<u64>>,
+    /// Leaves of trees in a CAR.
+    pub leaves: Vec<(RootCid, Vec<u8>)>,
     /// Root records in the order in which they were written.
     pub recorded: Vec<RootCid>,
     /// What operations have output.
@@ -61,6 +63,7 @@ impl Store {
             polls: 0,
             car: Vec::new(),
             payloads: Vec::new(),
+            leaves: Vec::new(),
             recorded: Vec::new(),
             output: Vec::new(),
         }
@@ -83,6 +86,7 @@ impl Store {
                 Need::Bytes(range) if range.end - range.start > 1 << 16 => panic!("{range:?} are read at once"),
                 Need::Bytes(range) => operation.supply_bytes(self.car_bytes(range).to_vec())?,
                 Need::Output { bytes, payloads } => self.write(&bytes, &payloads),
+                Need::Leaves { root, lines } => self.leaves.push((root, lines)),
                 Need::Payloads(blocks) => self.payloads.extend(blocks),
                 Need::Store { pages, roots, requires } => {
                     assert!(requires.iter().all(|root| self.roots.contains(root)), "required roots are held");

@@ -13,7 +13,7 @@ use crate::errors::call;
 
 /// A push parser for the bytes of a CARv1 or CARv2, in chunks of any size, which checks the hash of every block.
 ///
-/// `Operation.import_car` and `Operation.check_car` continue with what it has read.
+/// `Operation.import_car`, `check_car` and `list_car` continue with what it has read.
 ///
 /// Args:
 ///     payload_bytes: Bound of one payload, in bytes.
@@ -76,6 +76,30 @@ impl CarReader {
     #[getter]
     fn held_bytes(&self) -> usize {
         self.reader.held_bytes()
+    }
+
+    /// The last whole block, and which of those with its CID it is, from 1; None without one. O(blocks).
+    #[getter]
+    fn last_block(&self) -> Option<(Cid, u64)> {
+        self.reader.last_block().map(|place| (Cid(place.cid), place.occurrence))
+    }
+
+    /// The payload in which the bytes so far end, and where it starts in the CAR; None if they do not end in one.
+    #[getter]
+    fn unfinished(&self) -> Option<(Cid, u64)> {
+        self.reader.unfinished().map(|(cid, start)| (Cid(*cid), start))
+    }
+
+    /// Forget what was read of the unfinished payload: its first byte is read next.
+    fn restart_unfinished(&mut self) {
+        self.reader.restart_unfinished();
+    }
+
+    /// Forget what follows the last whole block, also after an exception, and return where that block ends.
+    ///
+    /// The length of another block is read next. Of a CARv2, everything is forgotten.
+    fn rewind(&mut self) -> u64 {
+        self.reader.rewind()
     }
 
     /// Check that the bytes so far end after a whole block.
@@ -149,4 +173,21 @@ pub fn car_header<'py>(py: Python<'py>, root: CidLike) -> Bound<'py, PyBytes> {
 #[pyfunction]
 pub fn block_cid(data: BytesLike) -> PyResult<(Cid, usize)> {
     call(|| car::block_cid(&data)).map(|(cid, len)| (Cid(cid), len))
+}
+
+/// Return the varint at byte `at`, and where it ends.
+///
+/// Varints are those of multiformats: in minimal form, and at most 9 bytes long. `data` may end anywhere after it.
+///
+/// Raises:
+///     InvalidInput: If there is none.
+///
+/// >>> read_varint(bytes([7, 0xac, 0x02]), 1)
+/// (300, 3)
+#[pyfunction]
+#[pyo3(signature = (data, at = 0))]
+pub fn read_varint(data: BytesLike, at: usize) -> PyResult<(u64, usize)> {
+    let refuse = |why| core::Error::request(format!("byte {at}: {why}"));
+    call(|| core::varint::read(data.get(at..).unwrap_or_default()).map_err(refuse))
+        .map(|(value, len)| (value, at + len))
 }

@@ -81,6 +81,15 @@ impl Need {
         }
     }
 
+    /// The root of a tree in a CAR, and lines of its leaves in order: use them, then call `poll`; or None.
+    #[getter]
+    fn leaves<'py>(&self, py: Python<'py>) -> Option<(Cid, Bound<'py, PyBytes>)> {
+        match &self.0 {
+            ops::Need::Leaves { root, lines } => Some((Cid(root.cid()), PyBytes::new(py, lines))),
+            _ => None,
+        }
+    }
+
     /// The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None.
     #[getter]
     fn payloads(&self) -> Option<Vec<(u64, u64)>> {
@@ -110,6 +119,7 @@ impl Need {
             ops::Need::Bytes(range) => format!("<Need bytes {} to {}>", range.start, range.end),
             ops::Need::Budget => "<Need budget>".to_owned(),
             ops::Need::Output { bytes, .. } => format!("<Need output of {} bytes>", bytes.len()),
+            ops::Need::Leaves { root, lines } => format!("<Need use of {} bytes of leaves of {root}>", lines.len()),
             ops::Need::Payloads(blocks) => format!("<Need storage of {} payloads>", blocks.len()),
             ops::Need::Store { pages, roots, .. } => {
                 format!("<Need storage of {} pages and {} roots>", pages.len(), roots.len())

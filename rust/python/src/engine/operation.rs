@@ -222,13 +222,25 @@ impl Operation {
 
     /// Return an operation that outputs a root as CARv1, about `output_bytes` at a time. Its response is empty.
     ///
+    /// With `after`, it outputs the header and the blocks that follow the one with this CID, or, if the CID occurs
+    /// repeatedly, that occurrence of it. If there is none, it raises `InvalidInput` before it outputs anything.
+    ///
     /// Raises:
     ///     InvalidInput: If the CID is not a root.
     #[staticmethod]
-    fn export_car(cache: &PageCache, root: CidLike, with_payloads: bool, output_bytes: usize) -> PyResult<Self> {
+    #[pyo3(signature = (cache, root, with_payloads, output_bytes, after = None, occurrence = 1))]
+    fn export_car(
+        cache: &PageCache,
+        root: CidLike,
+        with_payloads: bool,
+        output_bytes: usize,
+        after: Option<CidLike>,
+        occurrence: u64,
+    ) -> PyResult<Self> {
         let root = root_of(&root)?;
         let cache = Arc::clone(&cache.0);
-        Ok(Self::new(ops::Operation::export_car(cache, root, with_payloads, output_bytes), false))
+        let after = after.map(|cid| ops::car::BlockPlace { cid: cid.0, occurrence });
+        Ok(Self::new(ops::Operation::export_car(cache, root, with_payloads, after, output_bytes), false))
     }
 
     /// Return an operation that visits the tree of a held root, and those of the roots nested in it.
@@ -260,6 +272,15 @@ impl Operation {
     #[staticmethod]
     fn check_car(reader: &mut CarReader) -> Self {
         Self::new(ops::Operation::check_car(reader.take()), false)
+    }
+
+    /// Return an operation that checks a CAR as `check_car` does, and then lists the leaves of each tree as lines.
+    ///
+    /// The lines are `["path", "CID"]` of a map and `["CID", measure]` of a list. Trees nested in others come first,
+    /// those of the header last. A list of a CAR can have 2^50 elements: drop the operation when there are too many.
+    #[staticmethod]
+    fn list_car(reader: &mut CarReader) -> Self {
+        Self::new(ops::Operation::list_car(reader.take()), false)
     }
 
     /// Let the operation visit at most `nodes` nodes in all; beyond that, `poll` raises `TooLarge`.

@@ -97,7 +97,10 @@ class Damage(NamedTuple):
 
 
 def varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """Read a varint; the value and the offset after it. Raises `Malformed`."""
+    """Read a varint64 of RocksDB; the value and the offset after it. Raises `Malformed`.
+
+    It may have 10 bytes, and need not be minimal, unlike those of multiformats (`coregw._core.read_varint`).
+    """
     value = shift = 0
     for position in range(at, min(end, at + _MAX_VARINT_BYTES)):
         byte = data[position]

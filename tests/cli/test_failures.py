@@ -1,0 +1,199 @@
+"""Failures of commands: one line that names the place, and an exit code for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click import Context
+from click.testing import Result
+
+import serving
+from coregw import List, Map, payload_cid
+from coregw.cli import cli
+from gateways import Reply, lying_gateway
+
+Run = Callable[..., Result]
+CID = payload_cid(b"content")
+COMMANDS = cli.list_commands(Context(cli))
+
+
+def test_a_missing_token_is_named_for_what_it_is_needed_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with serving.process(tmp_path / "data", {"GATEWAY_WRITE_TOKEN": "writers"}) as process:
+        written = run("add", tmp_path / "file", gateway=process.url)
+        assert (written.exit_code, written.stdout) == (1, "")
+        assert "for other writes in COREGW_BEARER_TOKEN" in written.stderr
+        published = run("publish", "docs/main", CID, gateway=process.url)
+        assert published.exit_code == 1
+        assert "names are published only where GATEWAY_ADMIN_TOKEN is set" in published.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["resolve", "ROOT", "docs/none"],
+        ["cat", "ROOT", "docs/none"],
+        ["ls", "ROOT", "docs/none"],
+        ["cat", "ROOT", "docs"],
+    ],
+)
+def test_an_absent_path_is_one_line_and_exit_code_1(run: Run, root: str, command: list[str]) -> None:
+    failed = run(*[root if word == "ROOT" else word for word in command])
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert len(failed.stderr.splitlines()) == 1
+    assert failed.stderr.startswith("coregw: ")
+    assert command[2] in failed.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "cat", "get", "resolve"])
+@pytest.mark.parametrize("bad", ["nonsense", "-", "../..", "bafkqaaaa"])
+def test_an_invalid_root_is_one_line_and_exit_code_1(run: Run, tmp_path: Path, command: str, bad: str) -> None:
+    failed = run(command, "--", bad, tmp_path / "out")
+    assert (failed.exit_code, failed.stdout) == (1, "")
+    assert len(failed.stderr.splitlines()) == 1
+
+
+def test_using_a_map_as_a_file_or_a_payload_as_a_folder_is_an_error(run: Run, root: str, tmp_path: Path) -> None:
+    assert "is a map, not a file" in run("cat", root, "").stderr
+    assert run("cat", root, "docs").stderr == "coregw: docs is a folder: list it with coregw ls\n"
+    assert "is a folder" not in run("cat", root, "none").stderr
+    assert "is not a map root" in run("get", CID, tmp_path / "out").stderr
+    assert "is not a map root" in run("get", List([CID]).root, tmp_path / "out").stderr
+
+
+def test_an_unreachable_gateway_is_one_line_and_exit_code_1(run: Run, root: str) -> None:
+    failed = run("resolve", root, "docs/readme", "--gateway", "http://127.0.0.1:9")
+    assert failed.exit_code == 1
+    assert "http://127.0.0.1:9" in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["resolve", "ROOT", "docs/readme"], ["cat", "ROOT", "docs/readme"], ["ls", "ROOT"], ["get", "ROOT", "OUT"]],
+)
+def test_a_tampered_answer_is_exit_code_3(
+    run: Run, gateway: str, root: str, tmp_path: Path, command: list[str]
+) -> None:
+    words = {"ROOT": root, "OUT": tmp_path / "out"}
+    with lying_gateway(
+        lambda reply: reply.with_body(reply.body.replace(b'"proof":"', b'"proof":"AAAA')), gateway
+    ) as url:
+        failed = run(*[words.get(word, word) for word in command], gateway=url)
+    assert (failed.exit_code, failed.stdout) == (3, "")
+    assert failed.stderr.startswith("coregw: not proven: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_cid_or_root_while_adding_is_exit_code_3(run: Run, gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    other = Map({"other": CID}).root.encode()
+    for path, body in (("/v1/cas", b'{"cid": "%s"}' % CID.encode()), ("/v1/roots", b'{"root": "%s"}' % other)):
+        with lying_gateway(
+            lambda reply, at=path, lie=body: reply.with_body(lie) if reply.path.startswith(at) else reply, gateway
+        ) as url:
+            failed = run("add", tmp_path, gateway=url)
+        assert (failed.exit_code, failed.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["nonsense"],
+        ["add"],
+        ["ls"],
+        ["resolve", "x"],
+        ["serve", "--port", "x"],
+        ["serve", "--set", "x"],
+        ["--nonsense"],
+        ["serve", "--set", "environ=1"],
+        ["add", "--suite", "md5", "x"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(run: Run, command: list[str]) -> None:
+    assert run(*command).exit_code == 2
+
+
+@pytest.mark.parametrize(("name", "similar"), [("ad", "add"), ("lss", "ls"), ("serve-plant", "serve-plants")])
+def test_a_mistyped_command_is_recognized(run: Run, name: str, similar: str) -> None:
+    refused = run(name)
+    assert refused.exit_code == 2
+    assert f"No such command '{name}'. Did you mean {similar}" in refused.stderr
+    assert "Did you mean" not in run("xyzzy").stderr
+
+
+@pytest.mark.parametrize("command", ["cat", "resolve", "ls", "tree", "stat"])
+def test_a_path_is_relative_to_the_root(run: Run, root: str, command: str) -> None:
+    refused = run(command, root, "/docs/readme")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "'/docs/readme': segment 0: empty segment; a path is relative to the root" in refused.stderr
+    assert run(command, root, "docs/readme/").exit_code == 0  # a slash at its end is allowed
+
+
+def test_an_unknown_name_is_not_explained_as_a_malformed_cid(run: Run, root: str) -> None:
+    unknown = run("ls", "dosc").stderr
+    assert unknown.startswith("coregw: 'dosc' is not a name in ")
+    assert unknown.endswith(", and not a root (a CID)\n")
+    assert "wrong length" in run("ls", root[:-1]).stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["add", "MISSING"], ["verify", "MISSING"], ["serve", "--data", "x", "--set", "cache_bytes=1"]]
+)
+def test_errors_of_files_and_settings_name_the_place(run: Run, tmp_path: Path, command: list[str]) -> None:
+    failed = run(*[tmp_path / "missing" if word == "MISSING" else word for word in command])
+    assert failed.exit_code == 1
+    assert len(failed.stderr.splitlines()) == 1
+    assert "missing" in failed.stderr or "cache_bytes" in failed.stderr
+
+
+def parameters(command: click.Command) -> Iterator[click.Parameter]:
+    yield from command.params
+    for below in getattr(command, "commands", {}).values():
+        yield from parameters(below)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_that_cannot_be_read_is_a_failure_and_not_wrong_usage(name: str) -> None:
+    command = cli.get_command(Context(cli), name)
+    assert command is not None
+    for each in parameters(command):
+        if isinstance(each.type, click.Path):
+            assert (each.type.readable, each.type.exists) == (False, False), each.name
+
+
+def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coregw.cli.cat.client", lambda gateway: 1 / 0)
+    failed = run("cat", CID, "path")
+    assert failed.exit_code == 1
+    assert failed.stderr == "coregw: internal error, please report it: ZeroDivisionError: division by zero\n"
+    shown = run("cat", CID, "path", env={"COREGW_DEBUG": "1"})
+    assert isinstance(shown.exception, ZeroDivisionError)
+
+
+def test_a_command_takes_several_gateways_and_options_of_connections(
+    run: Run, gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COREGW_BEARER_TOKEN", "hunter2")
+    seen: list[str] = []
+
+    def unavailable(reply: Reply) -> Reply:
+        seen.append(reply.path)
+        return reply.with_body(b"", 503)
+
+    (tmp_path / "file").write_bytes(b"one")
+    (tmp_path / "headers").write_text("X-A: 1\nX-B: 2\n")
+    headers = ["--header", "X-C: 3", "--header", f"@{tmp_path / 'headers'}"]
+    with lying_gateway(unavailable) as busy:
+        several = run("add", tmp_path / "file", "--no-cache", *headers, gateway=f"{busy}, {gateway}")
+        root = several.stdout.strip()
+        repeated = run("cat", root, "file", "--gateway", busy, "--gateway", gateway)
+    assert (several.exit_code, repeated.exit_code, repeated.stdout) == (0, 0, "one")
+    assert len(seen) == 2
+    malformed = run("cat", root, "file", "--header", "hunter2")
+    assert (malformed.exit_code, malformed.stderr) == (1, "coregw: headers[0]: expected Name: value\n")
+    missing = run("cat", root, "file", "--ca-cert", "/no/such")
+    assert (missing.exit_code, missing.stderr) == (1, "coregw: ca_cert: /no/such is not a readable file\n")
