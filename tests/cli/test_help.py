@@ -96,7 +96,7 @@ def test_a_short_command_loads_only_what_it_uses(gateway: str) -> None:
     assert "coregw.client.transport.blocking" in loaded
     assert not {name.partition(".")[0] for name in loaded} & (SLOW_TO_LOAD | SERVER_MODULES)
     operations = {name.rpartition(".")[2] for name in loaded if name.startswith("coregw.client.operations.")}
-    assert operations == {"continued", "lookup", "payload", "steps", "tree"}
+    assert operations == {"lookup", "payload", "steps", "tree"}
     assert not loaded & {"coregw.client.aio", "coregw.folders.survey", "coregw.client.transport.asynchronous"}
 
 

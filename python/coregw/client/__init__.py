@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
+    from coregw.client.cars.export import ExportedCar
     from coregw.client.connection import ConnectionOptions
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from coregw.client.opened.blocking import File
     from coregw.client.operations.car import ImportedCar
     from coregw.client.operations.diff import Difference
-    from coregw.client.operations.export import ExportedCar
     from coregw.client.operations.tree import Entry, Leaf
     from coregw.client.query import Proven, Query
     from coregw.client.settings import ClientSettings
@@ -61,7 +61,7 @@ _MODULES = {
     "ConnectionOptions": "connection",
     "Difference": "operations.diff",
     "Entry": "operations.tree",
-    "ExportedCar": "operations.export",
+    "ExportedCar": "cars.export",
     "File": "opened.blocking",
     "ImportedCar": "operations.car",
     "Leaf": "operations.tree",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from coregw import _core
+    from coregw.client.cars.export import ExportedCar
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from coregw.client.mirror.names import MirroredName
     from coregw.client.mirror.side import Side
     from coregw.client.opened.asynchronous import AsyncFile
-    from coregw.client.operations import car, export, tree
+    from coregw.client.operations import car, tree
     from coregw.client.operations.mutate import Changes
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
@@ -245,9 +246,11 @@ class AsyncClient(AsyncDriver):
 
     async def export_car(
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
-    ) -> export.ExportedCar:
-        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.export.NewCar`."""
-        with operations.export.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
+    ) -> ExportedCar:
+        """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
+        from coregw.client.cars.export import NewCar  # noqa: PLC0415 - few programs need it
+
+        with NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             await self._run(new.fetch())
             return await to_end(new.finish)
 

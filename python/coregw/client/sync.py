@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
     from coregw import _core
     from coregw.client.aio import AsyncClient
+    from coregw.client.cars.export import ExportedCar
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
     from coregw.client.mirror.copy import Mirrored
     from coregw.client.mirror.names import MirroredName
     from coregw.client.opened.blocking import File
-    from coregw.client.operations import car, export, tree
+    from coregw.client.operations import car, tree
     from coregw.client.operations.mutate import Changes
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
@@ -241,9 +242,11 @@ class Client(BlockingDriver):
 
     def export_car(
         self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
-    ) -> export.ExportedCar:
-        """Write a root's tree to a new CAR file, which appears only when verified; see `operations.export.NewCar`."""
-        with operations.export.NewCar(self.settings, self.root(root), path, payloads, progress) as new:
+    ) -> ExportedCar:
+        """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
+        from coregw.client.cars.export import NewCar  # noqa: PLC0415 - few programs need it
+
+        with NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             self._run(new.fetch())
             return new.finish()
 

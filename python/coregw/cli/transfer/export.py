@@ -30,7 +30,7 @@ from coregw.cli.common import (
 from coregw.cli.framework import click, note
 
 if TYPE_CHECKING:
-    from coregw.client.operations.export import ExportedCar
+    from coregw.client.cars.export import ExportedCar
     from coregw.client.static.check import CheckedTree
 
 __all__ = ["command"]

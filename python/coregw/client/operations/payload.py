@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from msgspec.structs import replace
 
 from coregw import _core
+from coregw.client.cars.continued import Calls, Continued, payload_call
 from coregw.client.cars.received import MAX_HEAD_BYTES
 from coregw.client.exchange import Answer, Call, Memory, decode
 from coregw.client.files import Download, NewFile, Upload
-from coregw.client.operations.continued import Calls, Continued, payload_call
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings

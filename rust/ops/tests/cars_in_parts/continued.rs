@@ -1,20 +1,14 @@
 //! An export that continues another one, and a reader that forgets what came after the last whole block.
 
-#[path = "support/store.rs"]
-mod store;
-
-#[path = "support/cars.rs"]
-mod cars;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cars::{LIMITS, arcs, export, frames, list, read};
+use crate::cars::{LIMITS, arcs, export, frames, list, read};
+use crate::store::{Store, payload};
 use coregw_core::payload::Function;
 use coregw_core::{Cid, Error, RootCid, Suite};
 use coregw_ops::Operation;
 use coregw_ops::car::{BlockPlace, CarReader, block_head, payload_car_header};
-use store::{Store, payload};
 
 fn continued(store: &mut Store, root: &RootCid, payloads: bool, after: BlockPlace) -> Result<Vec<u8>, Error> {
     store.output.clear();

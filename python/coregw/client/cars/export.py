@@ -16,11 +16,11 @@ from typing import Self
 from msgspec.structs import replace
 
 from coregw._core import CarReader, Cid, car_header
+from coregw.client.cars.continued import Calls
 from coregw.client.cars.parts import Advance, check_trees
 from coregw.client.cars.received import MIN_CONTINUED_BYTES, without_head
 from coregw.client.exchange import Call
 from coregw.client.files import NewFile
-from coregw.client.operations.continued import Calls
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
@@ -155,7 +155,7 @@ class NewCar:
         self._file.write(chunk)
         self._progress(len(chunk))
 
-    # What continues an answer (`coregw.client.operations.continued.Continued`)
+    # What continues an answer (`coregw.client.cars.continued.Continued`)
 
     @property
     def received(self) -> int:

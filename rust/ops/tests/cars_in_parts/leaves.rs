@@ -1,17 +1,11 @@
 //! The leaves of a CAR's trees are those of the trees that were exported.
 
-#[path = "support/store.rs"]
-mod store;
-
-#[path = "support/cars.rs"]
-mod cars;
-
 use std::collections::BTreeMap;
 
-use cars::{arcs, export, frames, list, read};
+use crate::cars::{arcs, export, frames, list, read};
+use crate::store::{Store, payload};
 use coregw_core::{Cid, Error, RootCid, Suite};
 use coregw_ops::Operation;
-use store::{Store, payload};
 
 /// What is listed of a CAR: each tree with its lines, in the order in which they come.
 fn leaves(car: &[u8]) -> Result<Vec<(RootCid, Vec<u8>)>, Error> {
